@@ -1,0 +1,70 @@
+# Every target starts from nothing: it makes the virtual environment and installs what it needs.
+#
+#   make demo                    read the text of a picture with Strata, and show every level of it
+#   make test                    the test suite, without the slow tests and those that need a GPU
+#   make test TORCH=1            ... with the PyTorch frontend; CONTRIBUTING.md says how to keep it small
+#   make test-all                every test; a GPU test skips where there is no GPU
+#   make lint                    ruff and pyright
+#   make clean                   remove the environment and what was built
+
+VENV        ?= .venv
+PYTEST_ARGS ?= -n auto
+DEMO_ARGS   ?=
+TORCH       ?=
+TORCH_ARGS  ?=
+
+# The first Python that is new enough and can really make a virtual environment. It is run and not
+# only looked up: a version manager's shim may exist for a version that it cannot start.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+    if "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+        >/dev/null 2>&1; then echo "$$p"; break; fi; done)
+
+# Alone, Triton is about 0.3 GB and compiles down to a cubin without torch or a GPU. A torch build
+# for CUDA requires one exact Triton, so with TORCH=1 any supported Triton is left as it is.
+TRITON ?= triton$(if $(TORCH),>=3.6$(comma)<3.10,==3.9.0); platform_system == "Linux"
+comma  := ,
+
+PIP   := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+NEEDS := $(VENV)/.created pyproject.toml constraints.txt
+TESTS := $(VENV)/.test$(if $(TORCH),-torch)
+
+.PHONY: demo test test-all lint clean
+
+demo: $(VENV)/.demo
+	$(VENV)/bin/python -m examples.ocr $(DEMO_ARGS)
+
+test: $(TESTS)
+	$(VENV)/bin/python -m pytest -m "not gpu and not slow" $(PYTEST_ARGS)
+
+test-all: $(TESTS)
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@test -n "$(PYTHON)" || { \
+	    echo "Strata needs Python 3.11 or newer with its venv module; none was found."; \
+	    echo "On Debian or Ubuntu:  sudo apt-get install python3 python3-venv"; \
+	    echo "Or name one:          make PYTHON=/path/to/python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: $(NEEDS)
+	$(PIP) -e '.[demo]'
+	@touch $@
+
+$(TESTS): $(NEEDS)
+	$(if $(TORCH),$(PIP) $(TORCH_ARGS) torch)
+	$(PIP) -e '.[test]' '$(TRITON)'
+	@touch $@
+
+$(VENV)/.dev: $(NEEDS)
+	$(PIP) -e '.[dev]'
+	@touch $@
