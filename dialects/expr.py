@@ -1,0 +1,531 @@
+"""Symbolic integer expressions: the sizes of tensors and the indices into them.
+
+An expression is a polynomial with integer coefficients over *atoms*. An atom is a named symbol
+(a size such as `batch`, or a loop axis such as `i0`) or a call: `floordiv`, `mod`, `max`, `min`.
+Expressions are immutable and normalized, so equal expressions of this form compare equal:
+
+    (batch + 1) * 2 == 2*batch + 2          (4*h) floordiv 2 == 2*h
+
+Division rounds towards minus infinity, `mod` takes the divisor's sign (MLIR's affine semantics,
+Python's `//` and `%`). Text form: `2*h + w - 1`, `(h - 1) floordiv 2 + 1`, `max(a, b)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Size: TypeAlias = "int | Expr"
+Atom: TypeAlias = "str | Call"
+Monomial: TypeAlias = "tuple[Atom, ...]"
+
+
+@dataclass(frozen=True)
+class Call:
+    """`op(args)`, where op is one of `floordiv`, `mod`, `max`, `min`."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+    @cached_property
+    def text(self) -> str:
+        if self.op in ("max", "min"):
+            return f"{self.op}({', '.join(map(str, self.args))})"
+        left, right = (_in_parentheses(a) for a in self.args)
+        return f"({left} {self.op} {right})"
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def _in_parentheses(expr: Expr) -> str:
+    text = str(expr)
+    return text if re.fullmatch(r"[\w.$%]+|\(.*\)", text) and len(expr.terms) <= 1 else f"({text})"
+
+
+def _atom_text(atom: Atom) -> str:
+    return atom if isinstance(atom, str) else atom.text
+
+
+def _monomial_key(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
+    return (-len(monomial), tuple(map(_atom_text, monomial)))
+
+
+@dataclass(frozen=True)
+class Expr:
+    """A polynomial: `terms` maps products of atoms to non-zero integer coefficients, sorted."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    # ------------------------------------------------------------------ construction
+    @staticmethod
+    def of(value: Size | np.integer[Any]) -> Expr:
+        """An expression from an integer or an expression."""
+        return value if isinstance(value, Expr) else _constant(int(value))
+
+    @staticmethod
+    def symbol(name: str) -> Expr:
+        return _symbol(name)
+
+    @staticmethod
+    def parse(text: str) -> Expr:
+        """Read the text form. Raises ValueError on malformed text."""
+        tokens = _Tokens(text)
+        expr = parse_expr(tokens)
+        if tokens.peek() is not None:
+            raise ValueError(f"unexpected {tokens.peek()!r} in size expression {text!r}")
+        return expr
+
+    # ------------------------------------------------------------------ inspection
+    @cached_property
+    def constant(self) -> int | None:
+        """The value, if the expression is a plain integer."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """All symbol names in it, also those inside calls."""
+        names: set[str] = set()
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if isinstance(atom, str):
+                    names.add(atom)
+                else:
+                    names.update(*(a.symbols for a in atom.args))
+        return frozenset(names)
+
+    @cached_property
+    def as_symbol(self) -> str | None:
+        """The name, if the expression is exactly one symbol."""
+        if len(self.terms) != 1:
+            return None
+        monomial, factor = self.terms[0]
+        alone = factor == 1 and len(monomial) == 1 and isinstance(monomial[0], str)
+        return monomial[0] if alone else None  # type: ignore[return-value]
+
+    @property
+    def offset(self) -> int:
+        """The constant term."""
+        return next((c for m, c in self.terms if not m), 0)
+
+    def linear(self, names: Iterable[str]) -> tuple[dict[str, Expr], Expr] | None:
+        """Split into coefficients of `names` and a rest free of them; None if not linear."""
+        wanted = set(names)
+        coefficients: dict[str, Expr] = {}
+        rest: dict[Monomial, int] = {}
+        for monomial, factor in self.terms:
+            inside = [a for a in monomial if _atom_symbols(a) & wanted]
+            if not inside:
+                rest[monomial] = factor
+                continue
+            atom = inside[0]
+            if len(inside) > 1 or not isinstance(atom, str):
+                return None
+            others = tuple(a for a in monomial if a is not atom)
+            term = Expr(((others, factor),))
+            coefficients[atom] = coefficients[atom] + term if atom in coefficients else term
+        return coefficients, _from_dict(rest)
+
+    @cached_property
+    def text(self) -> str:
+        if not self.terms:
+            return "0"
+        out = ""
+        for monomial, factor in self.terms:
+            body = "*".join(map(_atom_text, monomial))
+            size = abs(factor)
+            piece = body if body and size == 1 else f"{size}*{body}" if body else str(size)
+            sign = "-" if factor < 0 else "+"
+            out += (f" {sign} {piece}") if out else ("-" if factor < 0 else "") + piece
+        return out
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Expr({self.text})"
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    # ------------------------------------------------------------------ arithmetic
+    def __add__(self, other: Size) -> Expr:
+        other = Expr.of(other)
+        if not other.terms:
+            return self
+        if not self.terms:
+            return other
+        sums = dict(self.terms)
+        for monomial, factor in other.terms:
+            sums[monomial] = sums.get(monomial, 0) + factor
+        return _from_dict(sums)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Expr:
+        return Expr(tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: Size) -> Expr:
+        return self + -Expr.of(other)
+
+    def __rsub__(self, other: Size) -> Expr:
+        return Expr.of(other) - self
+
+    def __mul__(self, other: Size) -> Expr:
+        other = Expr.of(other)
+        if other.constant == 1:
+            return self
+        if self.constant == 1:
+            return other
+        products: dict[Monomial, int] = {}
+        for m1, c1 in self.terms:
+            for m2, c2 in other.terms:
+                key = tuple(sorted(m1 + m2, key=_atom_text)) if m1 and m2 else m1 or m2
+                products[key] = products.get(key, 0) + c1 * c2
+        return _from_dict(products)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Size) -> Expr:
+        other = Expr.of(other)
+        a, b = self.constant, other.constant
+        if b == 1 or not self.terms:  # x floordiv 1 == x
+            return self
+        if a is not None and b:
+            return _constant(a // b)
+        quotient, rest = self.divide(other)
+        if rest.constant is not None and b:  # (b*q + r) floordiv b == q + r floordiv b
+            return quotient + rest.constant // b
+        if not rest.terms:
+            return quotient
+        return quotient + _call("floordiv", (rest, other))
+
+    def __rfloordiv__(self, other: Size) -> Expr:
+        return Expr.of(other) // self
+
+    def __mod__(self, other: Size) -> Expr:
+        other = Expr.of(other)
+        a, b = self.constant, other.constant
+        if a is not None and b:
+            return _constant(a % b)
+        if b == 1:
+            return _constant(0)
+        rest = self.divide(other)[1]  # (b*q + r) mod b == r mod b
+        if rest.constant is not None and b:
+            return _constant(rest.constant % b)
+        return _call("mod", (rest, other)) if rest.terms else rest
+
+    def ceildiv(self, other: Size) -> Expr:
+        return -((-self) // Expr.of(other))
+
+    def divide(self, divisor: Expr) -> tuple[Expr, Expr]:
+        """(quotient, rest) with self == quotient*divisor + rest; terms move out when they divide.
+
+        For a divisor of several terms only an exact multiple moves out.
+        """
+        if len(divisor.terms) == 1:
+            return self._divide_by_monomial(divisor)
+        lead_monomial, lead_factor = divisor.terms[0]
+        quotient, rest = _constant(0), self
+        for _ in range(len(self.terms) + 1):
+            terms = dict(rest.terms)
+            found = next((m for m in terms if _without(m, lead_monomial) is not None
+                          and terms[m] % lead_factor == 0), None)
+            if found is None:
+                break
+            over = _without(found, lead_monomial)
+            assert over is not None
+            step = Expr(((over, terms[found] // lead_factor),))
+            quotient, rest = quotient + step, rest - step * divisor
+            if not rest.terms:
+                return quotient, rest
+        return _constant(0), self
+
+    def _divide_by_monomial(self, divisor: Expr) -> tuple[Expr, Expr]:
+        monomial, factor = divisor.terms[0]
+        quotient: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
+        for m, c in self.terms:
+            over = _without(m, monomial)
+            if over is None:
+                rest[m] = c
+            elif not m and not monomial:  # a constant over a constant keeps its remainder
+                quotient[over], remainder = divmod(c, factor)
+                if remainder:
+                    rest[m] = remainder
+            elif c % factor == 0:
+                quotient[over] = c // factor
+            else:
+                rest[m] = c
+        return _from_dict(quotient), _from_dict(rest)
+
+    # ------------------------------------------------------------------ use
+    def substitute(self, values: Mapping[str, Size]) -> Expr:
+        """Replace symbols by expressions."""
+        if not (self.symbols & values.keys()):
+            return self
+        total = _constant(0)
+        for monomial, factor in self.terms:
+            product = _constant(factor)
+            for atom in monomial:
+                product = product * _substitute_atom(atom, values)
+            total = total + product
+        return total
+
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
+        """The value, with each symbol an integer or a NumPy integer array (they broadcast).
+
+        Raises KeyError for a symbol without a value.
+        """
+        if self.constant is not None:
+            return self.constant
+        total: Any = 0
+        for monomial, factor in self.terms:
+            product: Any = factor
+            for atom in monomial:
+                product = product * _evaluate_atom(atom, values)
+            total = total + product
+        return total
+
+
+def _substitute_atom(atom: Atom, values: Mapping[str, Size]) -> Expr:
+    if isinstance(atom, str):
+        return Expr.of(values[atom]) if atom in values else _symbol(atom)
+    return apply_call(atom.op, [a.substitute(values) for a in atom.args])
+
+
+def _evaluate_atom(atom: Atom, values: Mapping[str, Any]) -> Any:
+    if isinstance(atom, str):
+        return values[atom]
+    left, right = (a.evaluate(values) for a in atom.args)
+    if atom.op == "floordiv":
+        return left // right
+    if atom.op == "mod":
+        return left % right
+    arrays = isinstance(left, np.ndarray) or isinstance(right, np.ndarray)
+    if atom.op == "max":
+        return np.maximum(left, right) if arrays else max(left, right)
+    return np.minimum(left, right) if arrays else min(left, right)
+
+
+def apply_call(op: str, args: list[Expr]) -> Expr:
+    """The normalized result of `floordiv`, `mod`, `max` or `min` on two expressions."""
+    left, right = args
+    if op == "floordiv":
+        return left // right
+    if op == "mod":
+        return left % right
+    return maximum(left, right) if op == "max" else minimum(left, right)
+
+
+def maximum(left: Size, right: Size) -> Expr:
+    return _extremum("max", Expr.of(left), Expr.of(right))
+
+
+def minimum(left: Size, right: Size) -> Expr:
+    return _extremum("min", Expr.of(left), Expr.of(right))
+
+
+def _extremum(op: str, left: Expr, right: Expr) -> Expr:
+    difference = (left - right).constant
+    if difference is not None:  # they differ by a constant: one always wins
+        return left if (difference >= 0) == (op == "max") else right
+    return _call(op, tuple(sorted((left, right), key=str)))
+
+
+def product(sizes: Iterable[Size]) -> Expr:
+    """The product of all, 1 for none: the number of elements of a shape."""
+    total = _constant(1)
+    for size in sizes:
+        total = total * size
+    return total
+
+
+# ---------------------------------------------------------------------- facts about ranges
+def is_at_most(low: Expr, high: Expr) -> bool:
+    """Whether low <= high is certain when every size symbol is at least 1."""
+    return is_nonnegative(high - low)
+
+
+@cache
+def is_nonnegative(expr: Expr) -> bool:
+    """Whether expr >= 0 is certain when every symbol is at least 1 (calls: at least 0)."""
+    if expr.constant is not None:
+        return expr.constant >= 0
+    shifted = expr.substitute({name: _symbol(name) + 1 for name in _plain_symbols(expr)})
+    return all(factor >= 0 for _, factor in shifted.terms)
+
+
+def _plain_symbols(expr: Expr) -> set[str]:
+    return {a for m, _ in expr.terms for a in m if isinstance(a, str)}
+
+
+def upper_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
+    """The largest value of expr with each axis in 0 <= axis < extent; None if not linear."""
+    split = expr.linear(extents)
+    if split is None:
+        return None
+    coefficients, total = split
+    for name, factor in coefficients.items():
+        if is_nonnegative(factor):
+            total = total + factor * (extents[name] - 1)
+        elif not is_nonnegative(-factor):
+            return None
+    return total
+
+
+def lower_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
+    """The smallest value of expr with each axis in 0 <= axis < extent; None if not linear."""
+    bound = upper_bound(-expr, extents)
+    return None if bound is None else -bound
+
+
+def simplify(expr: Expr, extents: Mapping[str, Expr]) -> Expr:
+    """Remove divisions that the ranges of the axes decide.
+
+    (64*i + j) floordiv 64 == i and (64*i + j) mod 64 == j when 0 <= j < 64.
+    """
+    if not any(isinstance(a, Call) for m, _ in expr.terms for a in m):
+        return expr
+    total = _constant(0)
+    for monomial, factor in expr.terms:
+        product_ = _constant(factor)
+        for atom in monomial:
+            product_ = product_ * _simplify_atom(atom, extents)
+        total = total + product_
+    return total
+
+
+def _simplify_atom(atom: Atom, extents: Mapping[str, Expr]) -> Expr:
+    if isinstance(atom, str):
+        return _symbol(atom)
+    left, right = (simplify(a, extents) for a in atom.args)
+    if atom.op not in ("floordiv", "mod"):
+        return apply_call(atom.op, [left, right])
+    quotient, rest = left.divide(right)
+    low, high = lower_bound(rest, extents), upper_bound(rest, extents)
+    inside = (low is not None and high is not None and is_nonnegative(low)
+              and is_at_most(high, right - 1))
+    if inside:
+        return quotient if atom.op == "floordiv" else rest
+    return apply_call(atom.op, [left, right])
+
+
+# ---------------------------------------------------------------------- building blocks
+@cache
+def _constant(value: int) -> Expr:
+    return Expr((((), value),) if value else ())
+
+
+@cache
+def _symbol(name: str) -> Expr:
+    return Expr((((name,), 1),))
+
+
+def _call(op: str, args: tuple[Expr, ...]) -> Expr:
+    return Expr((((Call(op, args),), 1),))
+
+
+def _from_dict(terms: dict[Monomial, int]) -> Expr:
+    kept = [(m, c) for m, c in terms.items() if c]
+    if len(kept) > 1:
+        kept.sort(key=lambda term: _monomial_key(term[0]))
+    return Expr(tuple(kept))
+
+
+def _atom_symbols(atom: Atom) -> frozenset[str]:
+    if isinstance(atom, str):
+        return frozenset((atom,))
+    return frozenset().union(*(a.symbols for a in atom.args))
+
+
+def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    """monomial / divisor, or None if it does not divide."""
+    left = list(monomial)
+    for atom in divisor:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+# ---------------------------------------------------------------------- text
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.$]*)|(%[\w.$]+)|(\S))")
+
+
+class _Tokens:
+    """The tokens of a standalone text, with the two calls that `parse_expr` needs."""
+
+    def __init__(self, text: str):
+        self.tokens = [m.group(0).strip() for m in _TOKEN.finditer(text)]
+        self.position = 0
+
+    def peek(self) -> str | None:
+        return self.tokens[self.position] if self.position < len(self.tokens) else None
+
+    def take(self) -> str:
+        token = self.peek()
+        if token is None:
+            raise ValueError("a size expression ends too early")
+        self.position += 1
+        return token
+
+
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "floordiv": 2, "ceildiv": 2, "mod": 2}
+_BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b, "ceildiv": lambda a, b: a.ceildiv(b),
+    "mod": lambda a, b: a % b,
+}
+
+
+def parse_expr(tokens: Any, precedence: int = 1) -> Expr:
+    """Parse from a token source with `peek() -> str | None` and `take() -> str`.
+
+    A token that starts with `%` becomes a symbol of that name. Raises ValueError.
+    """
+    left = _parse_primary(tokens)
+    while (operator := tokens.peek()) in _PRECEDENCE and _PRECEDENCE[operator] >= precedence:
+        tokens.take()
+        left = _BINARY[operator](left, parse_expr(tokens, _PRECEDENCE[operator] + 1))
+    return left
+
+
+def _parse_primary(tokens: Any) -> Expr:
+    token = tokens.take()
+    if token == "-":
+        return -_parse_primary(tokens)
+    if token == "(":
+        inner = parse_expr(tokens)
+        _expect(tokens, ")")
+        return inner
+    if token.isdigit():
+        return _constant(int(token))
+    if token in ("max", "min") and tokens.peek() == "(":
+        tokens.take()
+        left = parse_expr(tokens)
+        _expect(tokens, ",")
+        right = parse_expr(tokens)
+        _expect(tokens, ")")
+        return _extremum(token, left, right)
+    if not re.match(r"[%A-Za-z_]", token):
+        raise ValueError(f"unexpected {token!r} in a size expression")
+    return _symbol(token)
+
+
+def _expect(tokens: Any, token: str) -> None:
+    if tokens.take() != token:
+        raise ValueError(f"expected {token!r} in a size expression")

@@ -1,0 +1,191 @@
+"""`strata.func` and `strata.return`: a model as a function over tensors (graph and loop level).
+
+    strata.func @main(%x: f32[batch, 3], %y: i64[batch]) -> (f32[batch, 8])
+        inputs ["x", "labels"] outputs ["logits"] {
+      ...
+      strata.return %logits
+    }
+
+Size symbols in argument types are bound by the arguments' run-time shapes. `inputs` and `outputs`
+keep the model's own names, which need not be identifiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from dialects import types as t
+from dialects.syntax import parse_values, print_values
+from dialects.types import TensorType, parse_tensor_type
+
+
+def parse_names(parser: Parser, keyword: str) -> ArrayAttr[StringAttr]:
+    """`keyword ["a", "b"]`."""
+    parser.parse_keyword(keyword)
+    names = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_str_literal)
+    return ArrayAttr([StringAttr(n) for n in names])
+
+
+def print_names(printer: Printer, keyword: str, names: ArrayAttr[StringAttr]) -> None:
+    printer.print_string(f" {keyword} [")
+    printer.print_list(names.data, lambda n: printer.print_string_literal(n.data))
+    printer.print_string("]")
+
+
+@irdl_op_definition
+class FuncOp(IRDLOperation):
+    """A function from tensors to tensors.
+
+    Constraints: (C1) one name per argument and per result; (C2) the terminator returns values of
+    the declared types; (C3) every size symbol of a result in the body occurs in an argument's type.
+    """
+
+    name = "strata.func"
+    sym_name = prop_def(StringAttr)
+    inputs = prop_def(ArrayAttr[StringAttr])
+    outputs = prop_def(ArrayAttr[StringAttr])
+    result_types_ = prop_def(ArrayAttr[Attribute], prop_name="result_types")
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
+
+    @staticmethod
+    def of(name: str, inputs: Sequence[str], types: Sequence[Attribute]) -> FuncOp:
+        """A function with an empty body; `finish` sets its results."""
+        strings = ArrayAttr([StringAttr(n) for n in inputs])
+        return FuncOp.create(
+            properties={"sym_name": StringAttr(name), "inputs": strings,
+                        "outputs": ArrayAttr([]), "result_types": ArrayAttr([])},
+            regions=[Region(Block(arg_types=types))],
+        )
+
+    def finish(self, outputs: Sequence[str], values: Sequence[SSAValue]) -> None:
+        """Append the return of `values` and declare the results."""
+        self.body.block.add_op(ReturnOp.create(operands=values))
+        self.properties["outputs"] = ArrayAttr([StringAttr(n) for n in outputs])
+        self.properties["result_types"] = ArrayAttr([v.type for v in values])
+
+    @property
+    def input_names(self) -> list[str]:
+        return [n.data for n in self.inputs.data]
+
+    @property
+    def output_names(self) -> list[str]:
+        return [n.data for n in self.outputs.data]
+
+    @property
+    def return_op(self) -> ReturnOp:
+        last = self.body.block.last_op
+        assert isinstance(last, ReturnOp)
+        return last
+
+    def verify_(self) -> None:
+        returned = self.body.block.last_op
+        if not isinstance(returned, ReturnOp):
+            raise VerifyException("strata.func must end in strata.return")
+        if len(self.inputs.data) != len(self.body.block.args):
+            raise VerifyException("C1: strata.func needs one input name per argument")
+        if len(self.outputs.data) != len(returned.operands):
+            raise VerifyException("C1: strata.func needs one output name per result")
+        declared = [str(r) for r in self.result_types_.data]
+        if [str(v.type) for v in returned.operands] != declared:
+            raise VerifyException(f"C2: strata.return must return {', '.join(declared)}")
+        _check_symbols(self)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
+        printer.print_string(" -> (")
+        printer.print_string(", ".join(_short(r) for r in self.result_types_.data))
+        printer.print_string(")")
+        print_names(printer, "inputs", self.inputs)
+        print_names(printer, "outputs", self.outputs)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FuncOp:
+        name = parser.parse_symbol_name()
+        delimiter = parser.Delimiter.PAREN
+        arguments = parser.parse_comma_separated_list(delimiter, lambda: _parse_argument(parser))
+        parser.parse_punctuation("->")
+        results = parser.parse_comma_separated_list(delimiter, lambda: parse_tensor_type(parser))
+        inputs, outputs = parse_names(parser, "inputs"), parse_names(parser, "outputs")
+        body = parser.parse_region(arguments)
+        properties = {"sym_name": name, "inputs": inputs, "outputs": outputs,
+                      "result_types": ArrayAttr(results)}
+        return FuncOp.create(properties=properties, regions=[body])
+
+
+def _check_symbols(func: FuncOp) -> None:
+    bound = {name for argument in func.body.block.args for name in _symbols(argument)}
+    for op in func.body.block.ops:
+        free = {name for result in op.results for name in _symbols(result)} - bound
+        if free:
+            raise VerifyException(
+                f"C3: no argument of strata.func has the size {', '.join(sorted(free))} of {op.name}"
+            )
+
+
+def _symbols(value: SSAValue) -> frozenset[str]:
+    """The size symbols in a tensor's type."""
+    if not isinstance(value.type, TensorType):
+        return frozenset()
+    return frozenset().union(*(size.symbols for size in value.type.shape))
+
+
+def _short(type_: Attribute) -> str:
+    return type_.short if isinstance(type_, (TensorType, t.BufferType)) else str(type_)
+
+
+def _print_argument(printer: Printer, argument: SSAValue) -> None:
+    printer.print_ssa_value(argument)
+    printer.print_string(f": {_short(argument.type)}")
+
+
+def _parse_argument(parser: Parser) -> Parser.Argument:
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation(":")
+    return argument.resolve(parse_tensor_type(parser))
+
+
+@irdl_op_definition
+class ReturnOp(IRDLOperation):
+    """Return tensors from `strata.func`."""
+
+    name = "strata.return"
+    values = var_operand_def(TensorType)
+    traits = traits_def(IsTerminator(), HasParent(FuncOp))
+
+    def print(self, printer: Printer) -> None:
+        if self.values:
+            printer.print_string(" ")
+            print_values(printer, self.values)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ReturnOp:
+        return ReturnOp.create(operands=parse_values(parser))
+
+
+def main_function(module: Operation) -> FuncOp:
+    """The model's function. Raises ValueError when the module has none."""
+    for op in module.regions[0].block.ops:
+        if isinstance(op, FuncOp) and op.sym_name.data == "main":
+            return op
+    raise ValueError("the module has no strata.func @main")

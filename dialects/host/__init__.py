@@ -1,0 +1,19 @@
+"""The `host` dialect: buffers, constants and launches; the program around the kernels."""
+
+from dialects.host.ops import (
+    HOST_OPS,
+    AllocOp,
+    ConstantOp,
+    CopyOp,
+    FuncOp,
+    Host,
+    LaunchOp,
+    ReturnOp,
+    ViewOp,
+    host_function,
+)
+
+__all__ = [
+    "HOST_OPS", "AllocOp", "ConstantOp", "CopyOp", "FuncOp", "Host", "LaunchOp", "ReturnOp",
+    "ViewOp", "host_function",
+]

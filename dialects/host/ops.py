@@ -1,0 +1,339 @@
+"""The operations of the `host` level: buffers, constants, and launches of kernels, in order.
+
+    host.func @main(%x: f32[batch, 64], %y: f32[batch, 8]) inputs ["x"] outputs ["y"]
+        sizes(batch) arena(256*batch) {
+      %w = host.constant #strata.weight<"w", "3f2a"> : f32[64, 8]
+      %h = host.alloc offset 0 : f32[batch, 64]
+      host.launch @k0(%x, %h) sizes(batch)
+      host.launch @k1(%h, %w, %y) sizes(batch)
+      host.return
+    }
+
+Arguments are the model's inputs, then its outputs (allocated by the caller). Size symbols are
+bound by the inputs' run-time shapes. `host.alloc` without an offset is memory of its own; buffer
+planning gives each an offset into one arena of `arena` bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from dialects import types as t
+from dialects.expr import Expr, Size
+from dialects.func import parse_names, print_names
+from dialects.syntax import attribute_of, format_attribute, parse_attribute, parse_value
+from dialects.syntax import parse_values, print_values
+from dialects.types import Array, BufferType, ExprAttr, LiteralAttr, SizesAttr, WeightAttr
+from dialects.weights import WeightStore
+
+
+@irdl_op_definition
+class FuncOp(IRDLOperation):
+    """The model's driver: a straight sequence of allocations and launches.
+
+    Constraints: (C1) one argument per input and output name; (C2) ends in `host.return`.
+    """
+
+    name = "host.func"
+    sym_name = prop_def(StringAttr)
+    inputs = prop_def(ArrayAttr[StringAttr])
+    outputs = prop_def(ArrayAttr[StringAttr])
+    sizes = prop_def(ArrayAttr[StringAttr])
+    arena = opt_prop_def(ExprAttr)
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
+
+    @staticmethod
+    def of(
+        name: str, inputs: Sequence[str], outputs: Sequence[str], types: Sequence[BufferType],
+        sizes: Sequence[str],
+    ) -> FuncOp:
+        """A function with an empty body."""
+        def strings(names: Sequence[str]) -> ArrayAttr[StringAttr]:
+            return ArrayAttr([StringAttr(n) for n in names])
+
+        return FuncOp.create(
+            properties={"sym_name": StringAttr(name), "inputs": strings(inputs),
+                        "outputs": strings(outputs), "sizes": strings(sizes)},
+            regions=[Region(Block(arg_types=types))])
+
+    @property
+    def input_names(self) -> list[str]:
+        return [n.data for n in self.inputs.data]
+
+    @property
+    def output_names(self) -> list[str]:
+        return [n.data for n in self.outputs.data]
+
+    @property
+    def size_names(self) -> list[str]:
+        return [n.data for n in self.sizes.data]
+
+    @property
+    def input_arguments(self) -> tuple[BlockArgument, ...]:
+        return tuple(self.body.block.args[: len(self.inputs.data)])
+
+    @property
+    def output_arguments(self) -> tuple[BlockArgument, ...]:
+        return tuple(self.body.block.args[len(self.inputs.data):])
+
+    @property
+    def arena_bytes(self) -> Expr | None:
+        """The size of the arena, once buffers are planned."""
+        return None if self.arena is None else self.arena.data
+
+    def verify_(self) -> None:
+        if len(self.body.block.args) != len(self.inputs.data) + len(self.outputs.data):
+            raise VerifyException("C1: host.func needs one name per argument")
+        if not isinstance(self.body.block.last_op, ReturnOp):
+            raise VerifyException("C2: host.func must end in host.return")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
+        print_names(printer, "inputs", self.inputs)
+        print_names(printer, "outputs", self.outputs)
+        printer.print_string(f" sizes({', '.join(self.size_names)}) ")
+        if self.arena is not None:
+            printer.print_string(f"arena({self.arena.data}) ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FuncOp:
+        name = parser.parse_symbol_name()
+        paren = parser.Delimiter.PAREN
+        arguments = parser.parse_comma_separated_list(paren, lambda: _parse_argument(parser))
+        properties: dict[str, Attribute] = {"sym_name": name}
+        properties["inputs"] = parse_names(parser, "inputs")
+        properties["outputs"] = parse_names(parser, "outputs")
+        parser.parse_keyword("sizes")
+        sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
+        properties["sizes"] = ArrayAttr([StringAttr(s) for s in sizes])
+        if parser.parse_optional_keyword("arena"):
+            with parser.in_parens():
+                properties["arena"] = ExprAttr(t.parse_size(parser))
+        return FuncOp.create(properties=properties, regions=[parser.parse_region(arguments)])
+
+
+def _print_argument(printer: Printer, argument: SSAValue) -> None:
+    assert isinstance(argument.type, BufferType)
+    printer.print_ssa_value(argument)
+    printer.print_string(f": {argument.type.short}")
+
+
+def _parse_argument(parser: Parser) -> Parser.Argument:
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation(":")
+    return argument.resolve(t.parse_buffer_type(parser))
+
+
+class _BufferOp(IRDLOperation):
+    """An op whose single result is a buffer, printed as ` : f32[...]`."""
+
+    result = result_def(BufferType)
+
+    @property
+    def type(self) -> BufferType:
+        type_ = self.results[0].type
+        assert isinstance(type_, BufferType)
+        return type_
+
+
+@irdl_op_definition
+class ConstantOp(_BufferOp):
+    """A buffer of constant values: a weight by handle, or a small literal.
+
+    The buffer is filled once, when the model is loaded, and never written.
+    """
+
+    name = "host.constant"
+    value = prop_def(Attribute)
+    result = result_def(BufferType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(value: Attribute, type_: BufferType) -> ConstantOp:
+        return ConstantOp.create(properties={"value": value}, result_types=[type_])
+
+    def array(self, weights: WeightStore) -> Array:
+        """The values, with the buffer's shape. Raises KeyError when the store lacks the weight."""
+        import numpy as np
+
+        if isinstance(self.value, WeightAttr):
+            return weights.get(self.value)
+        assert isinstance(self.value, LiteralAttr) and self.type.static_shape is not None
+        return np.array(self.value.data, self.type.dtype).reshape(self.type.static_shape)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {format_attribute(self.value)} : {self.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ConstantOp:
+        value = parse_attribute(parser)
+        parser.parse_punctuation(":")
+        return ConstantOp.of(value, t.parse_buffer_type(parser))
+
+
+@irdl_op_definition
+class AllocOp(_BufferOp):
+    """A buffer for intermediate values, undefined at first. `offset`: its bytes in the arena."""
+
+    name = "host.alloc"
+    offset = opt_prop_def(ExprAttr)
+    result = result_def(BufferType)
+
+    @staticmethod
+    def of(type_: BufferType, offset: Size | None = None) -> AllocOp:
+        properties = {} if offset is None else {"offset": attribute_of(Expr.of(offset))}
+        return AllocOp.create(properties=properties, result_types=[type_])
+
+    def print(self, printer: Printer) -> None:
+        if self.offset is not None:
+            printer.print_string(f" offset {self.offset.data}")
+        printer.print_string(f" : {self.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> AllocOp:
+        offset = t.parse_size(parser) if parser.parse_optional_keyword("offset") else None
+        parser.parse_punctuation(":")
+        return AllocOp.of(t.parse_buffer_type(parser), offset)
+
+
+@irdl_op_definition
+class ViewOp(_BufferOp):
+    """The same memory under another shape: `%v = host.view %x : f32[batch, 768]`.
+
+    Constraint (C1): element type and number of elements stay.
+    """
+
+    name = "host.view"
+    source = operand_def(BufferType)
+    result = result_def(BufferType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(source: SSAValue, type_: BufferType) -> ViewOp:
+        return ViewOp.create(operands=[source], result_types=[type_])
+
+    def verify_(self) -> None:
+        assert isinstance(self.source.type, BufferType)
+        if self.source.type.element != self.type.element:
+            raise VerifyException("C1: host.view changes the element type")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        printer.print_string(f" : {self.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ViewOp:
+        source = parse_value(parser)
+        parser.parse_punctuation(":")
+        return ViewOp.of(source, t.parse_buffer_type(parser))
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """Run a kernel on buffers, those it reads first, then those it writes; launches are in order.
+
+    `sizes` gives the kernel's size parameters, in its order, as expressions of the host's sizes.
+    """
+
+    name = "host.launch"
+    kernel = prop_def(StringAttr)
+    sizes = prop_def(SizesAttr)
+    buffers = var_operand_def(BufferType)
+
+    @staticmethod
+    def of(kernel: str, buffers: Sequence[SSAValue], sizes: Sequence[Size]) -> LaunchOp:
+        return LaunchOp.create(
+            operands=buffers,
+            properties={"kernel": StringAttr(kernel), "sizes": SizesAttr.of(sizes)})
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.kernel.data)
+        with printer.in_parens():
+            print_values(printer, self.buffers)
+        printer.print_string(f" sizes({', '.join(map(str, self.sizes.data))})")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LaunchOp:
+        kernel = parser.parse_symbol_name().data
+        with parser.in_parens():
+            buffers = parse_values(parser)
+        parser.parse_keyword("sizes")
+        sizes = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: t.parse_size(parser))
+        return LaunchOp.of(kernel, buffers, sizes)
+
+
+@irdl_op_definition
+class CopyOp(IRDLOperation):
+    """Copy a whole buffer: `host.copy %from, %to`. Equal element counts and element types."""
+
+    name = "host.copy"
+    source = operand_def(BufferType)
+    target = operand_def(BufferType)
+
+    @staticmethod
+    def of(source: SSAValue, target: SSAValue) -> CopyOp:
+        return CopyOp.create(operands=[source, target])
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_values(printer, self.operands)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CopyOp:
+        source, target = parse_values(parser)
+        return CopyOp.of(source, target)
+
+
+@irdl_op_definition
+class ReturnOp(IRDLOperation):
+    """End of the driver."""
+
+    name = "host.return"
+    traits = traits_def(IsTerminator(), HasParent(FuncOp))
+
+    def print(self, printer: Printer) -> None:
+        pass
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ReturnOp:
+        return ReturnOp.create()
+
+
+HOST_OPS: list[type[Operation]] = [
+    FuncOp, ConstantOp, AllocOp, ViewOp, LaunchOp, CopyOp, ReturnOp,
+]
+Host = Dialect("host", HOST_OPS)
+
+
+def host_function(module: Operation) -> FuncOp:
+    """The model's driver. Raises ValueError when the module has none."""
+    for op in module.regions[0].block.ops:
+        if isinstance(op, FuncOp):
+            return op
+    raise ValueError("the module has no host.func")

@@ -1,0 +1,103 @@
+"""Schedules: how a kernel's axes become grid, loops and tiles. Attributes, visible in every dump.
+
+    schedule<grid i0 tile 1, grid i1 tile 64 lanes, loop i2 tile 1 unroll 4, whole i3 tile 8 | warps = 4>
+
+Levels are nested in the order written. `grid`: one program per tile, all in parallel. `loop`: the
+program walks the tiles. `whole`: one tile holds the whole axis (its tile size may exceed the
+extent, then the rest is masked). `tails`: "mask" computes the last, partial tile with masked lanes,
+"peel" with a smaller body. Options (`warps`, `stages`, ...) are for targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.ir import Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+LEVEL_KINDS = ("grid", "loop", "whole")
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the nest: `kind axis tile n [unroll n] [lanes]`."""
+
+    kind: str
+    axis: str
+    tile: int = 1
+    unroll: int = 1
+    lanes: bool = False
+
+    def __str__(self) -> str:
+        unroll = f" unroll {self.unroll}" if self.unroll != 1 else ""
+        return f"{self.kind} {self.axis} tile {self.tile}{unroll}{' lanes' if self.lanes else ''}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The levels, outermost first, and options for the target (warps, stages, tails ...)."""
+
+    levels: tuple[Level, ...]
+    options: tuple[tuple[str, int | str], ...] = field(default=())
+
+    def option(self, name: str, default: int | str) -> int | str:
+        return dict(self.options).get(name, default)
+
+    def level(self, axis: str) -> Level | None:
+        return next((x for x in self.levels if x.axis == axis), None)
+
+    @property
+    def lanes(self) -> str | None:
+        """The axis that lies in vector lanes."""
+        return next((x.axis for x in self.levels if x.lanes), None)
+
+    def __str__(self) -> str:
+        levels = ", ".join(map(str, self.levels))
+        options = ", ".join(f"{k} = {v}" for k, v in self.options)
+        return f"<{levels}{' | ' + options if options else ''}>"
+
+
+@irdl_attr_definition
+class ScheduleAttr(Data[Schedule]):
+    """A schedule on a kernel."""
+
+    name = "strata.schedule"
+
+    @property
+    def text(self) -> str:
+        return str(self.data)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Schedule:
+        with parser.in_angle_brackets():
+            levels: list[Level] = []
+            while (kind := parser.parse_optional_keyword_in(LEVEL_KINDS)) is not None:
+                levels.append(_parse_level(parser, kind))
+                parser.parse_optional_punctuation(",")
+            options = _parse_options(parser)
+        return Schedule(tuple(levels), options)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(str(self.data))
+
+
+def _parse_level(parser: AttrParser, kind: str) -> Level:
+    axis = parser.parse_identifier()
+    parser.parse_keyword("tile")
+    tile = parser.parse_integer()
+    unroll = parser.parse_integer() if parser.parse_optional_keyword("unroll") else 1
+    return Level(kind, axis, tile, unroll, parser.parse_optional_keyword("lanes") is not None)
+
+
+def _parse_options(parser: AttrParser) -> tuple[tuple[str, int | str], ...]:
+    if not parser.parse_optional_punctuation("|"):
+        return ()
+    options: list[tuple[str, int | str]] = []
+    while (name := parser.parse_optional_identifier()) is not None:
+        parser.parse_punctuation("=")
+        number = parser.parse_optional_integer(allow_boolean=False)
+        options.append((name, parser.parse_identifier() if number is None else number))
+        parser.parse_optional_punctuation(",")
+    return tuple(options)

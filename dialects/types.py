@@ -1,0 +1,433 @@
+"""Types and attributes that all levels share, under the dialect name `strata`.
+
+Short text forms are used inside our operations' own syntax:
+
+    f32[batch, 3, 2*h]        a tensor or buffer: element type, then sizes as expressions
+    tile<6x[64]xf32>          a tile of one program; `[64]` is the dim held in vector lanes
+
+The full forms, for generic positions, are `!strata.tensor<f32[2, 3]>`, `!strata.buffer<...>`,
+`!strata.tile<6x[64]xf32>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IndexType,
+    IntegerType,
+    Signedness,
+)
+from xdsl.ir import Attribute, Data, Dialect, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from dialects.expr import Expr, Size, parse_expr, product
+from dialects.schedule import ScheduleAttr
+
+Array = NDArray[Any]
+
+f16, bf16, f32, f64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
+i1, i8, i16, i32, i64 = (IntegerType(w) for w in (1, 8, 16, 32, 64))
+ui8, ui16, ui32, ui64 = (IntegerType(w, Signedness.UNSIGNED) for w in (8, 16, 32, 64))
+index = IndexType()
+
+_DTYPES: dict[Attribute, np.dtype[Any]] = {
+    f16: np.dtype(np.float16), bf16: np.dtype(ml_dtypes.bfloat16), f32: np.dtype(np.float32),
+    f64: np.dtype(np.float64), i1: np.dtype(np.bool_), i8: np.dtype(np.int8),
+    i16: np.dtype(np.int16), i32: np.dtype(np.int32), i64: np.dtype(np.int64),
+    ui8: np.dtype(np.uint8), ui16: np.dtype(np.uint16), ui32: np.dtype(np.uint32),
+    ui64: np.dtype(np.uint64), index: np.dtype(np.int64),
+}
+_ELEMENTS = {dtype: element for element, dtype in _DTYPES.items() if element != index}
+
+
+def dtype_of(element: Attribute) -> np.dtype[Any]:
+    """The NumPy dtype of an element type. Raises KeyError for a type that has none."""
+    return _DTYPES[element]
+
+
+def element_of(dtype: np.dtype[Any]) -> Attribute:
+    """The element type of a NumPy dtype. Raises KeyError for one we do not have."""
+    return _ELEMENTS[np.dtype(dtype)]
+
+
+def is_float(element: Attribute) -> bool:
+    return isinstance(element, (Float16Type, BFloat16Type, Float32Type, Float64Type))
+
+
+def is_unsigned(element: Attribute) -> bool:
+    """True for ui8 to ui64 and for i1 (a truth value widens without a sign)."""
+    if not isinstance(element, IntegerType):
+        return False
+    return element.width.data == 1 or element.signedness.data == Signedness.UNSIGNED
+
+
+def signless(element: Attribute) -> Attribute:
+    """The type that scalar `arith` works on: ui8 becomes i8, the rest stays."""
+    if isinstance(element, IntegerType) and element.signedness.data != Signedness.SIGNLESS:
+        return IntegerType(element.width.data)
+    return element
+
+
+def byte_width(element: Attribute) -> int:
+    """Bytes of one stored element; a truth value takes one byte."""
+    return _DTYPES[element].itemsize
+
+
+# ---------------------------------------------------------------------- expressions as attributes
+class ParserTokens:
+    """xDSL's parser as the token source of `parse_expr`; `%name` goes through `operand`."""
+
+    def __init__(self, parser: AttrParser, operand: Callable[[], str] | None = None):
+        self.parser, self.operand = parser, operand
+
+    def peek(self) -> str | None:
+        return self.parser._current_token.text  # pyright: ignore[reportPrivateUsage]
+
+    def take(self) -> str:
+        token = self.peek() or ""
+        if token.startswith("%") and self.operand is not None:
+            return self.operand()
+        self.parser._consume_token()  # pyright: ignore[reportPrivateUsage]
+        return token
+
+
+def parse_size(parser: AttrParser, operand: Callable[[], str] | None = None) -> Expr:
+    """One expression at the parser's position; xDSL's ParseError if it is malformed."""
+    try:
+        return parse_expr(ParserTokens(parser, operand))
+    except ValueError as error:
+        parser.raise_error(str(error))
+
+
+def parse_sizes(
+    parser: AttrParser, operand: Callable[[], str] | None = None
+) -> tuple[Expr, ...]:
+    """`[a, 2*b, 3]`."""
+    delimiter = parser.Delimiter.SQUARE
+    return tuple(parser.parse_comma_separated_list(delimiter, lambda: parse_size(parser, operand)))
+
+
+def format_sizes(sizes: Sequence[Expr]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+@irdl_attr_definition
+class ExprAttr(Data[Expr]):
+    """One symbolic integer expression: `#strata.expr<2*h + 1>`."""
+
+    name = "strata.expr"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Expr:
+        with parser.in_angle_brackets():
+            return parse_size(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{self.data}>")
+
+
+@irdl_attr_definition
+class SizesAttr(Data[tuple[Expr, ...]]):
+    """A list of expressions: `#strata.sizes<[batch, 2*h]>`."""
+
+    name = "strata.sizes"
+
+    @staticmethod
+    def of(sizes: Sequence[Size]) -> SizesAttr:
+        return SizesAttr(tuple(map(Expr.of, sizes)))
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[Expr, ...]:
+        with parser.in_angle_brackets():
+            return parse_sizes(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{format_sizes(self.data)}>")
+
+
+# ---------------------------------------------------------------------- tensors and buffers
+class _Shaped(ParametrizedAttribute, TypeAttribute):
+    """What tensors and buffers share: an element type and sizes, row-major and contiguous."""
+
+    element: Attribute
+    sizes: SizesAttr
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.sizes.data
+
+    @property
+    def rank(self) -> int:
+        return len(self.sizes.data)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return dtype_of(self.element)
+
+    @property
+    def count(self) -> Expr:
+        """The number of elements."""
+        return product(self.sizes.data)
+
+    @property
+    def byte_size(self) -> Expr:
+        return self.count * byte_width(self.element)
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape as integers, or None if a size is symbolic."""
+        values = [s.constant for s in self.sizes.data]
+        return None if None in values else tuple(values)  # type: ignore[arg-type]
+
+    @property
+    def short(self) -> str:
+        return f"{self.element}{format_sizes(self.sizes.data)}"
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return parse_element_and_sizes(parser)
+
+    def print_parameters(self, printer: Printer) -> None:
+        printer.print_string(f"<{self.short}>")
+
+
+def parse_element_and_sizes(parser: AttrParser) -> tuple[Attribute, SizesAttr]:
+    return parser.parse_type(), SizesAttr(parse_sizes(parser))
+
+
+@irdl_attr_definition
+class TensorType(_Shaped):
+    """An immutable tensor value: `!strata.tensor<f32[batch, 3]>`."""
+
+    name = "strata.tensor"
+    element: Attribute
+    sizes: SizesAttr
+
+
+@irdl_attr_definition
+class BufferType(_Shaped):
+    """Memory that holds a tensor, row-major and contiguous: `!strata.buffer<f32[batch, 3]>`."""
+
+    name = "strata.buffer"
+    element: Attribute
+    sizes: SizesAttr
+
+
+def tensor(element: Attribute, shape: Sequence[Size]) -> TensorType:
+    return _tensor(element, tuple(map(Expr.of, shape)))
+
+
+@cache
+def _tensor(element: Attribute, shape: tuple[Expr, ...]) -> TensorType:
+    return TensorType(element, SizesAttr(shape))
+
+
+def buffer_of(type_: TensorType) -> BufferType:
+    return BufferType(type_.element, type_.sizes)
+
+
+def tensor_of(type_: BufferType) -> TensorType:
+    return TensorType(type_.element, type_.sizes)
+
+
+def parse_tensor_type(parser: AttrParser) -> TensorType:
+    """The short form `f32[a, b]`."""
+    return TensorType(*parse_element_and_sizes(parser))
+
+
+def parse_buffer_type(parser: AttrParser) -> BufferType:
+    """The short form `f32[a, b]`."""
+    return BufferType(*parse_element_and_sizes(parser))
+
+
+# ---------------------------------------------------------------------- tiles
+@irdl_attr_definition
+class ShapeAttr(Data[tuple[tuple[int, ...], int]]):
+    """The dims of a tile and which of them lies in vector lanes (-1: none): `<6x[64]>`."""
+
+    name = "strata.shape"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[int, ...], int]:
+        with parser.in_angle_brackets():
+            return _parse_dims(parser)[:2]
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{_format_dims(*self.data)}>")
+
+
+def _format_dims(dims: tuple[int, ...], lanes: int) -> str:
+    return "x".join(f"[{d}]" if k == lanes else str(d) for k, d in enumerate(dims))
+
+
+@irdl_attr_definition
+class TileType(ParametrizedAttribute, TypeAttribute):
+    """A tile of values of one program: `!strata.tile<6x[64]xf32>`.
+
+    Dims are constants. The dim in brackets lies in the lanes of vector registers, the others are
+    unrolled into registers; targets whose programs have no visible lanes mark none. A tile of no
+    dims, `tile<f32>`, is a scalar.
+    """
+
+    name = "strata.tile"
+    element: Attribute
+    shape_attr: ShapeAttr
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.shape_attr.data[0]
+
+    @property
+    def lanes(self) -> int | None:
+        """The dim that lies in vector lanes, or None."""
+        dim = self.shape_attr.data[1]
+        return None if dim < 0 else dim
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def short(self) -> str:
+        dims = _format_dims(*self.shape_attr.data)
+        return f"tile<{dims}{'x' if dims else ''}{self.element}>"
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return parse_tile_body(parser)
+
+    def print_parameters(self, printer: Printer) -> None:
+        printer.print_string(self.short.removeprefix("tile"))
+
+
+def tile(element: Attribute, shape: Sequence[int], lanes: int | None = None) -> TileType:
+    return _tile(element, tuple(shape), -1 if lanes is None else lanes)
+
+
+@cache
+def _tile(element: Attribute, shape: tuple[int, ...], lanes: int) -> TileType:
+    return TileType(element, ShapeAttr((shape, lanes)))
+
+
+def parse_tile_type(parser: AttrParser) -> TileType:
+    """The short form `tile<6x[64]xf32>`."""
+    parser.parse_keyword("tile")
+    with parser.in_angle_brackets():
+        return TileType(*parse_tile_body(parser))
+
+
+def parse_tile_body(parser: AttrParser) -> tuple[Attribute, ShapeAttr]:
+    dims, lanes = _parse_dims(parser)
+    return parser.parse_type(), ShapeAttr((dims, lanes))
+
+
+def _parse_dims(parser: AttrParser) -> tuple[tuple[int, ...], int]:
+    dims: list[int] = []
+    lanes = -1
+    while True:
+        bracket = parser.parse_optional_punctuation("[") is not None
+        dim = parser.parse_shape_dimension(False) if bracket else _optional_dim(parser)
+        if dim is None:
+            return tuple(dims), lanes
+        if bracket:
+            lanes = len(dims)
+            parser.parse_punctuation("]")
+        dims.append(dim)
+        parser.parse_shape_delimiter()
+
+
+def _optional_dim(parser: AttrParser) -> int | None:
+    token = parser._current_token.text  # pyright: ignore[reportPrivateUsage]
+    return parser.parse_shape_dimension(False) if token[:1].isdigit() else None
+
+
+# --------------------------------------------------------------------- values outside and inside IR
+@irdl_attr_definition
+class WeightAttr(ParametrizedAttribute):
+    """A handle of an array in the weight store: `#strata.weight<"conv1.w", "3f2a...">`.
+
+    `label` is the name people know, `key` the content hash that finds the bytes.
+    """
+
+    name = "strata.weight"
+    label: Attribute
+    key: Attribute
+
+
+@irdl_attr_definition
+class LiteralAttr(Data[tuple[Any, ...]]):
+    """A small constant written out, flat and row-major: `#strata.literal<[1.0, nan, -inf]>`."""
+
+    name = "strata.literal"
+
+    def __eq__(self, other: object) -> bool:
+        """Equal text: nan equals nan, and 0.0, -0.0, 0 and false all differ."""
+        return isinstance(other, LiteralAttr) and _literal_key(self) == _literal_key(other)
+
+    def __hash__(self) -> int:
+        return hash(_literal_key(self))
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[Any, ...]:
+        with parser.in_angle_brackets():
+            return parse_literal(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{format_literal(self.data)}>")
+
+
+def _literal_key(literal: LiteralAttr) -> str:
+    return format_literal(literal.data)
+
+
+def parse_number(parser: AttrParser) -> int | float | bool:
+    """An integer, a float, `true`, `false`, `nan`, `inf` or `-inf`."""
+    special = {"nan": np.nan, "inf": np.inf, "true": True, "false": False}
+    for word, value in special.items():
+        if parser.parse_optional_keyword(word):
+            return value
+    if parser.parse_optional_punctuation("-"):
+        return -parse_number(parser)
+    return parser.parse_number(allow_boolean=False)
+
+
+def format_number(value: Any) -> str:
+    """The text that `parse_number` reads back exactly (shortest form for the value's type)."""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    text = repr(float(value))
+    mantissa, e, exponent = text.partition("e")
+    if e and "." not in mantissa:  # MLIR reads floats only with a point: 1e-05 -> 1.0e-05
+        return f"{mantissa}.0e{exponent}"
+    return text
+
+
+def parse_literal(parser: AttrParser) -> tuple[Any, ...]:
+    delimiter = parser.Delimiter.SQUARE
+    return tuple(parser.parse_comma_separated_list(delimiter, lambda: parse_number(parser)))
+
+
+def format_literal(values: Sequence[Any]) -> str:
+    return f"[{', '.join(map(format_number, values))}]"
+
+
+Strata = Dialect("strata", [], [
+    ExprAttr, SizesAttr, TensorType, BufferType, ShapeAttr, TileType, WeightAttr, LiteralAttr,
+    ScheduleAttr,
+])

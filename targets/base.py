@@ -1,0 +1,110 @@
+"""What a target is, and how targets are found.
+
+A target is a folder `targets/<name>/` whose `__init__` has `TARGET`, an instance of `Target`; or an
+entry point in the group `strata.targets`. There is no list of targets to edit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.loop import KernelOp
+from dialects.schedule import Schedule
+from dialects.types import Array
+from dialects.weights import WeightStore
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What a user may choose about a target.
+
+    `features` selects machine features instead of asking the machine: on the CPU "avx2" or
+    "avx512", on CUDA a compute capability such as "sm_90". `threads`: None means all that the
+    process may use. `cache`: folder of compiled code, None for no cache. `precision`: "f32" keeps
+    IEEE single precision; "tf32", "fp16", "bf16" allow narrower products.
+    """
+
+    features: str | None = None
+    threads: int | None = None
+    cache: Path | None = None
+    precision: str = "f32"
+    interpret: bool = False
+    """CUDA: run kernels in Triton's interpreter instead of on a device."""
+
+
+class Executable(ABC):
+    """A compiled model, ready to run."""
+
+    input_names: list[str]
+    output_names: list[str]
+
+    @abstractmethod
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Outputs in model order. Inputs are C-contiguous arrays of the model's dtypes.
+
+        Raises ValueError, naming the input, for a wrong count, rank, dtype or contradicting sizes.
+        """
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """A back end. `levels` names its kinds of target code, from readable to final."""
+
+    name: str
+    levels: tuple[str, ...]
+    description: str = field(default="")
+    lowers: bool = field(default=True)
+    """Whether `load` takes modules at block level only; if not, it takes those of every level."""
+
+    def claims(self, op_name: str) -> bool:
+        """Whether the target provides its own nest for a composite graph op."""
+        del op_name
+        return False
+
+    @abstractmethod
+    def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
+        """Rewrite a kernel's axes for this target (split, collapse), before scheduling."""
+
+    @abstractmethod
+    def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:
+        """Choose a schedule for a kernel: ordered rules plus a fallback."""
+
+    @abstractmethod
+    def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
+        """The target code of a module at block level, as text of one of `levels`."""
+
+    @abstractmethod
+    def load(
+        self, module: ModuleOp, weights: WeightStore, options: TargetOptions
+    ) -> Executable:
+        """Make a module at block level (a host function and block kernels) runnable."""
+
+    def report(self) -> list[str]:
+        """Lines for `doctor`: what this machine offers to the target, or what is missing."""
+        return []
+
+
+def target_names() -> list[str]:
+    """All targets: our folders, then installed packages'."""
+    import targets
+
+    own = [m.name for m in pkgutil.iter_modules(targets.__path__) if m.ispkg]
+    return sorted({*own, *(e.name for e in entry_points(group="strata.targets"))})
+
+
+def find_target(name: str) -> Target:
+    """The target of a name. Raises KeyError listing the targets there are."""
+    for entry in entry_points(group="strata.targets"):
+        if entry.name == name:
+            return entry.load()
+    if name not in target_names():
+        raise KeyError(f"no target {name!r}; there are: {', '.join(target_names())}")
+    return importlib.import_module(f"targets.{name}").TARGET
