@@ -1,0 +1,239 @@
+"""`loop-fuse`: compute producers inside their consumers, and let data movement vanish into maps.
+
+Enters: nests over tensors as lowering made them, one per operator or less. Leaves: fewer nests that
+compute the same. Five rules, applied until none fits:
+
+    compose views      %v = view %x; nest reads %v[e]      ->  nest reads %x[e']
+    inline producers   %p = nest {f}; nest reads %p[e] {g} ->  nest reads f's inputs at e {f; g}
+    forward copies     %p = nest {f}; %c = copy of %p      ->  %c = nest {f}, stored in %c's order
+    merge views        view (view %x)                      ->  view %x
+    merge equal reads  nest reads %x[e], %x[e]             ->  nest reads %x[e]
+
+A producer is inlined when it is elementwise and is not computed more often than before: the
+consumer reads each of its elements once. Copies are free to repeat. Everything is composition of
+index expressions; no rule knows an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr, is_at_most
+from dialects.loop import IndexOp, NestOp, ViewOp, YieldOp, extents_of
+from dialects.types import TensorType
+from passes.base import StrataContext, StrataPass
+from passes.loop.nests import (
+    Read,
+    gathered_inputs,
+    has_calls,
+    inline_producer,
+    is_copy,
+    plain_axes,
+    reads_of,
+    through_view,
+    with_reads,
+    without_equal_reads,
+)
+from passes.rewriting import Rewriter, rewrite
+
+MAX_INPUTS = 24
+"""More inputs than this would spill registers on every target."""
+
+
+@dataclass(frozen=True)
+class LoopFuse(StrataPass):
+    """Inline elementwise producers and compose views."""
+
+    name = "loop-fuse"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        rules = {NestOp: [merge_equal_reads, compose_views, forward_copy, inline_producers],
+                 ViewOp: [merge_views]}
+        rewrite(module, rules, context)
+
+
+# ---------------------------------------------------------------------- views
+def merge_views(view: ViewOp, at: Rewriter) -> SSAValue | None:
+    """view (view %x) == view %x; a view of the same shape is nothing."""
+    if view.source.type == view.result.type:
+        return view.source
+    inner = view.source.owner
+    if not isinstance(inner, ViewOp):
+        return None
+    return at.insert(ViewOp.of(inner.source, _shape(view.result))).results[0]
+
+
+def compose_views(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """Read through views where the index expressions stay affine."""
+    reads = [_compose(nest, read) for read in reads_of(nest)]
+    if all(new is None for new in reads):
+        return None
+    merged = [new or old for new, old in zip(reads, reads_of(nest), strict=True)]
+    return list(at.insert(with_reads(nest, merged)).results)
+
+
+def _compose(nest: NestOp, read: Read) -> Read | None:
+    view = read.value.owner
+    if not isinstance(view, ViewOp):
+        return None
+    target, source = _shape(view.result), _shape(view.source)
+    if read.pad is not None and not _only_unit_dims_differ(target, source):
+        return None
+    at = through_view(read.map, target, source, extents_of(nest.axes))
+    return None if at is None else Read(view.source, at, read.pad)
+
+
+def _only_unit_dims_differ(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    return [s for s in a if s.constant != 1] == [s for s in b if s.constant != 1]
+
+
+def _shape(value: SSAValue) -> tuple[Expr, ...]:
+    assert isinstance(value.type, TensorType)
+    return value.type.shape
+
+
+# ---------------------------------------------------------------------- copies
+def forward_copy(copy: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """Let the only producer of a copied tensor store it in the copy's order.
+
+        %p = nest (i, j) outs(f32[a, b][i, j])   %c = nest (k, l) ins(%p[l, k]) outs([k, l])
+        ->  %c = nest (i, j) outs(f32[b, a][j, i])
+    """
+    if not is_copy(copy) or copy.pad_values[0] is not None:
+        return None
+    producer = copy.inputs[0].owner
+    if not isinstance(producer, NestOp) or len(producer.results) != 1 or producer.into:
+        return None
+    if producer.is_elementwise or len(list(producer.results[0].uses)) != 1:
+        return None
+    moved = _stored_at(copy, producer)
+    if moved is None:
+        return None
+    assert isinstance(copy.results[0].type, TensorType)
+    new = with_reads(producer, reads_of(producer), [copy.results[0].type], [moved])
+    new.location = producer.location
+    return list(at.insert(new).results)
+
+
+def _stored_at(copy: NestOp, producer: NestOp) -> list[Expr] | None:
+    """Where the copy's result keeps the producer's elements, if the copy is a permutation."""
+    read_at, kept_at = copy.input_maps[0], copy.output_maps[0]
+    names = plain_axes(read_at)
+    if names is None or len(names) != len(copy.axes) or has_calls(kept_at):
+        return None
+    shape = _shape(copy.inputs[0])
+    extents = extents_of(copy.axes)
+    source = producer.output_maps[0]
+    values: dict[str, Expr] = {}
+    for expr, size, stored in zip(read_at, shape, source, strict=True):
+        name = expr.as_symbol
+        if name is None:
+            if size.constant != 1:
+                return None
+            continue
+        if extents[name] != size:
+            return None
+        values[name] = stored
+    return [e.substitute(values) for e in kept_at]
+
+
+# ---------------------------------------------------------------------- producers
+def inline_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """Inline the first producer that may be; the driver visits the new nest again."""
+    for position, read in enumerate(reads_of(nest)):
+        producer = read.value.owner
+        if isinstance(producer, NestOp) and may_inline(nest, position, read, producer):
+            result = list(producer.results).index(read.value)  # type: ignore[arg-type]
+            return list(at.insert(inline_producer(nest, position, producer, result)).results)
+    return None
+
+
+def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
+    """Legal, and no work is done twice."""
+    if len(producer.results) != 1 or not producer.is_elementwise:
+        return False
+    names = plain_axes(producer.output_maps[0])
+    wide = {a.name for a in producer.axes if a.extent.constant != 1}
+    if names is None or not wide <= set(names):  # not every element is one point
+        return False
+    if position in gathered_inputs([e for m in nest.input_maps for e in m] + index_exprs(nest)):
+        return False
+    if len(nest.inputs) + len(producer.inputs) > MAX_INPUTS:
+        return False
+    if read.pad is not None and not _pad_commutes(producer):
+        return False
+    return is_free(producer) or (_only_reader(nest, producer) and reads_once(nest, read))
+
+
+def index_exprs(nest: NestOp) -> list[Expr]:
+    return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
+
+
+def is_free(producer: NestOp) -> bool:
+    """Whether computing an element again costs nothing: affine copies, and constants."""
+    if not producer.inputs:
+        return all(isinstance(op, (arith.ConstantOp, YieldOp)) for op in producer.body.block.ops)
+    return (is_copy(producer) and producer.pad_values[0] is None
+            and not has_calls(producer.input_maps[0]))
+
+
+def _pad_commutes(producer: NestOp) -> bool:
+    """Whether reading a copy outside means reading its source outside."""
+    if not is_copy(producer) or producer.pad_values[0] is not None:
+        return False
+    names = plain_axes(producer.input_maps[0])
+    extents = extents_of(producer.axes)
+    return names is not None and all(
+        size.constant == 1 if e.as_symbol is None else extents[e.as_symbol] == size
+        for e, size in zip(producer.input_maps[0], _shape(producer.inputs[0]), strict=True))
+
+
+def _only_reader(nest: NestOp, producer: NestOp) -> bool:
+    return len(list(producer.results[0].uses)) == 1 and producer.results[0] in nest.inputs
+
+
+def reads_once(nest: NestOp, read: Read) -> bool:
+    """Whether distinct points of the nest read distinct elements."""
+    used = set[str]().union(*(e.symbols for e in read.map)) if read.map else set[str]()
+    if any(a.name not in used and a.extent.constant != 1 for a in nest.axes):
+        return False
+    extents = extents_of(nest.axes)
+    seen: set[str] = set()
+    for expr in read.map:
+        axes = expr.symbols & extents.keys()
+        if axes & seen or not _is_mixed_radix(expr, extents):
+            return False
+        seen |= axes
+    return True
+
+
+def _is_mixed_radix(expr: Expr, extents: Mapping[str, Expr]) -> bool:
+    """Whether distinct axis values give distinct sums: each step exceeds all below it together.
+
+    64*i + j with 0 <= j < 64.
+    """
+    split = expr.linear(extents)
+    if split is None:
+        return not expr.symbols & extents.keys()
+    steps = sorted(split[0].items(), key=lambda item: (item[1].constant or 1 << 60, item[0]))
+    below = Expr.of(0)
+    for name, step in steps:
+        if not is_at_most(below + 1, step):
+            return False
+        below = below + step * (extents[name] - 1)
+    return True
+
+
+# ---------------------------------------------------------------------- equal reads
+def merge_equal_reads(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """Read an element once, also when the operator names it twice: x * x."""
+    reads = reads_of(nest)
+    keys = [r.key() for r in reads]
+    if len(set(keys)) == len(keys):
+        return None
+    return list(at.insert(without_equal_reads(nest)).results)

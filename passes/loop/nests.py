@@ -1,0 +1,272 @@
+"""Rewriting nests: renaming axes, substituting index expressions, inlining bodies.
+
+All functions make new nests and leave the old ones alone; the caller replaces and erases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from dialects.expr import Call, Expr, Size, product, simplify
+from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
+from dialects.types import TensorType
+
+
+@dataclass
+class Read:
+    """One input of a nest: a tensor, where it is read, and what reads outside give."""
+
+    value: SSAValue
+    map: tuple[Expr, ...]
+    pad: float | bool | None = None
+
+    def key(self) -> tuple[int, tuple[Expr, ...], str]:
+        return id(self.value), self.map, repr(self.pad)
+
+
+def reads_of(nest: NestOp) -> list[Read]:
+    return [Read(v, m, p) for v, m, p in
+            zip(nest.inputs, nest.input_maps, nest.pad_values, strict=True)]
+
+
+def result_types(nest: NestOp) -> list[TensorType]:
+    return [r.type for r in nest.results if isinstance(r.type, TensorType)]
+
+
+def has_calls(exprs: Sequence[Expr]) -> bool:
+    """Whether an expression divides, or takes a maximum: not affine."""
+    return any(isinstance(a, Call) for e in exprs for m, _ in e.terms for a in m)
+
+
+def gathered_inputs(exprs: Sequence[Expr]) -> set[int]:
+    """The numbers k of the `in<k>` symbols used."""
+    names = {s for e in exprs for s in e.symbols}
+    return {int(s[2:]) for s in names if s.startswith("in") and s[2:].isdigit()}
+
+
+def is_copy(nest: NestOp) -> bool:
+    """Whether the body passes one input through: a nest that only moves data."""
+    if len(nest.inputs) != 1 or len(nest.results) != 1 or not nest.is_elementwise:
+        return False
+    return nest.yielded[0] is nest.body.block.args[0]
+
+
+def plain_axes(map_: Sequence[Expr]) -> list[str] | None:
+    """The axes of a map whose expressions are distinct plain axes or the constant 0, else None."""
+    names = [e.as_symbol for e in map_ if e.constant != 0]
+    if None in names or len(set(names)) != len(names):
+        return None
+    return [n for n in names if n is not None]
+
+
+def clone_body(
+    block: Block, target: Block, arguments: Sequence[SSAValue], axes: Mapping[str, Size]
+) -> list[SSAValue]:
+    """Append a body's operations to `target`, its arguments replaced, axes substituted in
+    `loop.index`. Returns the values it yields."""
+    mapping: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
+    for op in block.ops:
+        if isinstance(op, YieldOp):
+            return [mapping.get(v, v) for v in op.operands]
+        if isinstance(op, IndexOp) and axes:
+            copy: Operation = IndexOp.of(op.expr.data.substitute(axes))
+            mapping[op.result] = copy.results[0]
+        else:
+            copy = op.clone(mapping)
+        copy.location = op.location
+        target.add_op(copy)
+    raise AssertionError("a body ends in a yield")
+
+
+def substitute_axes(
+    nest: NestOp, axes: Sequence[Axis], values: Mapping[str, Size],
+    inputs: Sequence[SSAValue] | None = None,
+) -> NestOp:
+    """The nest over other axes, each old axis replaced by an expression of the new ones."""
+    body = Region(Block(arg_types=[a.type for a in nest.body.block.args]))
+    yielded = clone_body(nest.body.block, body.block, body.block.args, values)
+    body.block.add_op(YieldOp.of(*yielded))
+    extents = extents_of(axes)
+
+    def move(map_: Sequence[Expr]) -> list[Expr]:
+        return [simplify(e.substitute(values), extents) for e in map_]
+
+    new = NestOp.of(
+        axes, inputs if inputs is not None else list(nest.inputs),
+        [move(m) for m in nest.input_maps], result_types(nest),
+        [move(m) for m in nest.output_maps], combiners=nest.combiner_names,
+        pads=nest.pad_values, into=list(nest.into), body=body)
+    return carry(nest, new)
+
+
+def rename_axes(nest: NestOp, names: Mapping[str, str]) -> NestOp:
+    axes = [Axis(names.get(a.name, a.name), a.extent, a.reduce) for a in nest.axes]
+    return substitute_axes(nest, axes, {k: Expr.symbol(v) for k, v in names.items()})
+
+
+def with_reads(
+    nest: NestOp, reads: Sequence[Read], types: Sequence[TensorType] | None = None,
+    maps: Sequence[Sequence[Expr]] | None = None,
+) -> NestOp:
+    """The nest with other reads (same number and element types), result types or result maps."""
+    new = NestOp.of(
+        nest.axes, [r.value for r in reads], [r.map for r in reads],
+        types if types is not None else result_types(nest),
+        maps if maps is not None else nest.output_maps,
+        combiners=nest.combiner_names, pads=[r.pad for r in reads], into=list(nest.into),
+        body=nest.body.clone())
+    return carry(nest, new)
+
+
+def carry(old: NestOp, new: NestOp) -> NestOp:
+    """Keep location and value names."""
+    new.location = old.location
+    for a, b in zip(old.results, new.results, strict=True):
+        b.name_hint = a.name_hint
+    return new
+
+
+def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: int) -> NestOp:
+    """The consumer with its input at `position` computed in place by the producer's body.
+
+        %p = nest (i) ins(%x[i]) {f}     %y = nest (j) ins(%p[2*j]) {g}
+        ->  %y = nest (j) ins(%x[2*j]) {f; g}
+
+    The producer is elementwise and its result map consists of plain axes.
+    """
+    read = reads_of(consumer)[position]
+    values: dict[str, Size] = {a.name: 0 for a in producer.axes}  # left for axes of extent 1
+    for expr, at in zip(producer.output_maps[result], read.map, strict=True):
+        if expr.as_symbol is not None:
+            values[expr.as_symbol] = at
+    extents = extents_of(consumer.axes)
+    moved = [Read(r.value, tuple(simplify(e.substitute(values), extents) for e in r.map),
+                  r.pad if read.pad is None else read.pad) for r in reads_of(producer)]
+    return _merge_reads(consumer, position, moved, producer, result, values)
+
+
+def without_equal_reads(nest: NestOp) -> NestOp:
+    """The nest with each distinct read once."""
+    return _merge_reads(nest, len(nest.inputs), [], nest, 0, {})
+
+
+class _Reads:
+    """Distinct reads in order; `add` gives the place of a read, old or new."""
+
+    def __init__(self) -> None:
+        self.reads: list[Read] = []
+        self.places: dict[tuple[int, tuple[Expr, ...], str], int] = {}
+
+    def add(self, read: Read, gathered: Mapping[str, Size]) -> int:
+        """`gathered` renumbers the `in<k>` symbols in its map."""
+        new = Read(read.value, tuple(e.substitute(gathered) for e in read.map), read.pad)
+        if new.key() not in self.places:
+            self.places[new.key()] = len(self.reads)
+            self.reads.append(new)
+        return self.places[new.key()]
+
+    def add_all(self, reads: Sequence[Read]) -> list[int]:
+        """Add reads whose `in<k>` symbols number themselves."""
+        places: list[int] = []
+        for read in reads:
+            gathered = {f"in{k}": Expr.symbol(f"in{p}") for k, p in enumerate(places)}
+            places.append(self.add(read, gathered))
+        return places
+
+
+def _merge_reads(
+    consumer: NestOp, position: int, moved: list[Read], producer: NestOp, result: int,
+    values: Mapping[str, Size],
+) -> NestOp:
+    """Put the producer's reads before the consumer's others, each distinct read once."""
+    reads = _Reads()
+    inner = reads.add_all(moved)
+    own = reads_of(consumer)
+    places: list[int] = []
+    for k, read in enumerate(own):
+        gathered = {f"in{j}": Expr.symbol(f"in{p}") for j, p in enumerate(places)}
+        places.append(-1 if k == position else reads.add(read, gathered))
+    block = Block(arg_types=[scalar_type(r.value) for r in reads.reads])
+    arguments = [block.args[p] if p >= 0 else None for p in places]
+    if position < len(own):
+        operands = [block.args[k] for k in inner]
+        gathers = {f"in{j}": Expr.symbol(f"in{p}") for j, p in enumerate(inner)}
+        computed = clone_body(producer.body.block, block, operands, {**gathers, **values})
+        arguments[position] = computed[result]
+    renumber = {f"in{j}": Expr.symbol(f"in{p}") for j, p in enumerate(places)}
+    yielded = clone_body(consumer.body.block, block, [a for a in arguments if a is not None],
+                         renumber)
+    block.add_op(YieldOp.of(*yielded))
+    new = NestOp.of(
+        consumer.axes, [r.value for r in reads.reads], [r.map for r in reads.reads],
+        result_types(consumer), consumer.output_maps, combiners=consumer.combiner_names,
+        pads=[r.pad for r in reads.reads], into=list(consumer.into), body=Region(block))
+    return carry(consumer, new)
+
+
+def through_view(
+    map_: Sequence[Expr], target: Sequence[Expr], source: Sequence[Expr],
+    extents: Mapping[str, Expr],
+) -> tuple[Expr, ...] | None:
+    """Where element `map_` of a view with shape `target` lies in its source of shape `source`.
+
+    Row-major order is kept, so equal runs of sizes correspond dim by dim, and within a run of
+    equal products the position is linearized and cut again. None when divisions remain.
+    """
+    at: list[Expr] = []
+    for run_target, run_source in _matching_runs(target, source):
+        linear = Expr.of(0)
+        for d in run_target:
+            linear = linear * target[d] + map_[d]
+        at += _delinearize(linear, [source[d] for d in run_source], extents)
+    return None if has_calls(at) and not has_calls(map_) else tuple(at)
+
+
+def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[str, Expr]) -> list[Expr]:
+    if len(shape) == 1:
+        return [linear]
+    at: list[Expr] = []
+    for d, size in enumerate(shape):
+        behind = product(shape[d + 1:])
+        part = simplify(linear // behind, extents)
+        if d:
+            part = simplify(part % size, extents)
+        at.append(Expr.of(0) if size.constant == 1 else part)
+    return at
+
+
+def _matching_runs(
+    target: Sequence[Expr], source: Sequence[Expr]
+) -> list[tuple[list[int], list[int]]]:
+    """Cut two shapes of equal products into shortest runs of equal products."""
+    runs: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(target) or j < len(source):
+        left, right = [], []
+        a, b = Expr.of(1), Expr.of(1)
+        while not left and not right or a != b:
+            smaller = (a.constant or 0) <= (b.constant or 0) if a.constant and b.constant else None
+            take_left = i < len(target) and (j >= len(source) or _should_grow(a, b, smaller))
+            if take_left:
+                a = a * target[i]
+                left.append(i)
+                i += 1
+            elif j < len(source):
+                b = b * source[j]
+                right.append(j)
+                j += 1
+            else:  # products that only the run-time sizes make equal: one run of everything
+                return [(list(range(len(target))), list(range(len(source))))]
+        runs.append((left, right))
+    return runs
+
+
+def _should_grow(a: Expr, b: Expr, smaller: bool | None) -> bool:
+    """Whether to extend the target's run rather than the source's."""
+    if smaller is not None:
+        return smaller
+    quotient, rest = b.divide(a)  # b == a * quotient: the target lags behind
+    return not rest.terms and bool(quotient.terms)

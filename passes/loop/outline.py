@@ -1,0 +1,355 @@
+"""`loop-outline`: group nests into kernels.
+
+Enters: a function of nests, views and constants. Leaves: the function calls `loop.kernel`s, each of
+which one launch computes; no nest remains outside a kernel.
+
+    %a = nest (m, n, reduce k)   %y = nest (m, n) ins(%a)   ->   %y = loop.call @contract_0(...)
+
+Three kinds of group, by what the nests are and never by operator:
+- a contraction, then elementwise nests over exactly its parallel axes (the epilogue);
+- reductions over the same rows, and elementwise nests over rows or elements of rows (softmax);
+- elementwise nests over one domain (several results).
+Nests that read each other's results inside a group do so at the same point, so one program can
+compute a tile of all of them. A group never waits for something that waits for the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from dialects.expr import Expr, product
+from dialects.func import FuncOp, main_function
+from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
+from dialects.types import TensorType
+from passes.base import StrataContext, StrataPass
+from passes.loop.nests import is_copy, reads_of, rename_axes
+
+MIN_ROWS = 4
+"""Fewer rows than this do not carry a kernel: it would have too little to do in parallel."""
+
+
+@dataclass(frozen=True)
+class LoopOutline(StrataPass):
+    """Group nests into kernels and call them."""
+
+    name = "loop-outline"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        func = main_function(module)
+        groups = Grouping(func, self, context).run()
+        _outline(module, func, groups)
+
+
+# ---------------------------------------------------------------------- what kind a nest is
+def is_contraction(nest: NestOp) -> bool:
+    """A sum of products that uses its operands more than once: a matrix product, a convolution."""
+    if not nest.reduce_axes or nest.combiner_names != ["add"]:
+        return False
+    reduce = {a.name for a in nest.reduce_axes}
+    parallel = {a.name for a in nest.parallel_axes if a.extent.constant != 1}
+    used = [_symbols(m) for m in nest.input_maps]
+    factors = [u for u in used if u & reduce]
+    return len(factors) >= 2 and any(parallel - u for u in factors)
+
+
+def _symbols(map_: Iterable[Expr]) -> set[str]:
+    return set[str]().union(*(e.symbols for e in map_))
+
+
+def kind_of(nests: Sequence[NestOp]) -> str:
+    """The word that names a kernel of these nests."""
+    if any(is_contraction(n) for n in nests):
+        return "contract"
+    if any(n.reduce_axes for n in nests):
+        return "reduce"
+    return "copy" if all(is_copy(n) for n in nests) else "map"
+
+
+# ---------------------------------------------------------------------- grouping
+@dataclass(eq=False)
+class Group:
+    """Nests that one kernel computes, with the names their axes share."""
+
+    nests: list[NestOp] = field(default_factory=list[NestOp])
+    renamed: list[NestOp] = field(default_factory=list[NestOp])
+    extents: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    before: set[Group] = field(default_factory=set["Group"])
+    """Groups whose results this one reads."""
+
+    @property
+    def has_contraction(self) -> bool:
+        return any(is_contraction(n) for n in self.renamed)
+
+    def produced(self, value: SSAValue) -> tuple[Expr, ...] | None:
+        """Where the group stores `value`, in its own axis names; None if another makes it."""
+        for nest, renamed in zip(self.nests, self.renamed, strict=True):
+            for k, result in enumerate(nest.results):
+                if result is value:
+                    return renamed.output_maps[k]
+        return None
+
+    def add(self, nest: NestOp, names: dict[str, str]) -> None:
+        renamed = rename_axes(nest, names)
+        self.nests.append(nest)
+        self.renamed.append(renamed)
+        self.extents |= {a.name: a.extent for a in renamed.axes}
+
+    def rows(self) -> set[str] | None:
+        """The parallel axes of its reductions; None when it has none."""
+        found = [_wide(n.parallel_axes) for n in self.renamed if n.reduce_axes]
+        return found[0] if found else None
+
+
+def _wide(axes: Iterable[object]) -> set[str]:
+    """The names of axes longer than 1."""
+    return {a.name for a in axes if a.extent.constant != 1}  # type: ignore[attr-defined]
+
+
+class Grouping:
+    """Assigns every nest of a function to a group, in program order."""
+
+    def __init__(self, func: FuncOp, pass_: StrataPass, context: StrataContext):
+        self.func, self.pass_, self.context = func, pass_, context
+        self.group_of: dict[Operation, Group] = {}
+        self.groups: list[Group] = []
+        self.names = 0
+
+    def run(self) -> list[Group]:
+        for op in self.func.body.block.ops:
+            if isinstance(op, NestOp):
+                self.place(op)
+            elif op.operands:
+                self.follow(op)
+        return [g for g in self.groups if g.nests]
+
+    def follow(self, op: Operation) -> None:
+        """A view or call between nests: a group of its own, that only keeps the order."""
+        group = Group(before=self.sources(op))
+        self.groups.append(group)
+        self.group_of[op] = group
+
+    def sources(self, op: Operation) -> set[Group]:
+        owners = [v.owner for v in op.operands]
+        return {self.group_of[o] for o in owners if o in self.group_of}  # type: ignore[index]
+
+    def place(self, nest: NestOp) -> None:
+        sources = self.sources(nest)
+        for group in sorted(sources, key=self.groups.index, reverse=True):
+            names = self.fit(group, nest)
+            if names is not None and not self.waits(sources - {group}, group):
+                group.add(nest, names)
+                group.before |= sources - {group}
+                self.group_of[nest] = group
+                return
+        group = Group(before=sources)
+        group.add(nest, {a.name: self.fresh() for a in nest.axes})
+        self.groups.append(group)
+        self.group_of[nest] = group
+
+    def fresh(self) -> str:
+        self.names += 1
+        return f"i{self.names - 1}"
+
+    def waits(self, starts: set[Group], group: Group) -> bool:
+        """Whether one of `starts` needs a result of `group`, directly or not."""
+        todo, seen = list(starts), set(starts)
+        while todo:
+            current = todo.pop()
+            if current is group:
+                return True
+            new = current.before - seen
+            seen |= new
+            todo += new
+        return False
+
+    def fit(self, group: Group, nest: NestOp) -> dict[str, str] | None:
+        """Names for the nest's axes that let it join; None with a remark if it cannot."""
+        if not group.nests:
+            return None
+        names = match_axes(group, nest)
+        if names is None:
+            self.refuse(nest, "it reads the producer at other points")
+            return None
+        reason = refusal(group, nest, names)
+        if reason:
+            self.refuse(nest, reason)
+            return None
+        return {a.name: names.get(a.name) or self.fresh() for a in nest.axes}
+
+    def refuse(self, nest: NestOp, reason: str) -> None:
+        self.context.remark(self.pass_, nest, f"not fused: {reason}")
+
+
+def match_axes(group: Group, nest: NestOp) -> dict[str, str] | None:
+    """Nest axis -> group axis, so that reads of the group's results are at the same point."""
+    names: dict[str, str] = {}
+    extents = {a.name: a.extent for a in nest.axes}
+    for read in reads_of(nest):
+        stored = group.produced(read.value)
+        if stored is None:
+            continue
+        if read.pad is not None or not _match(read.map, stored, extents, group.extents, names):
+            return None
+    _match_shared_reads(group, nest, names)
+    return names
+
+
+def _match(
+    map_: Sequence[Expr], stored: Sequence[Expr], extents: dict[str, Expr],
+    group_extents: dict[str, Expr], names: dict[str, str],
+) -> bool:
+    for at, expr in zip(map_, stored, strict=True):
+        mine, theirs = at.as_symbol, expr.as_symbol
+        if theirs is None or mine is None:
+            if at.constant is None or at != expr and not _is_unit(expr, group_extents):
+                return False
+            continue
+        if mine not in extents or extents[mine] != group_extents[theirs]:
+            return False
+        if names.setdefault(mine, theirs) != theirs:
+            return False
+    return len(set(names.values())) == len(names)
+
+
+def _is_unit(expr: Expr, extents: dict[str, Expr]) -> bool:
+    return expr.as_symbol is not None and extents[expr.as_symbol].constant == 1
+
+
+def _match_shared_reads(group: Group, nest: NestOp, names: dict[str, str]) -> None:
+    """Join axes that no read of the group's results ties, through inputs that both read alike."""
+    extents = {a.name: a.extent for a in nest.axes}
+    for other in group.renamed:
+        for theirs in reads_of(other):
+            for mine in reads_of(nest):
+                if mine.value is theirs.value:
+                    trial = dict(names)
+                    if _match(mine.map, theirs.map, extents, group.extents, trial):
+                        names.update(trial)
+    free = [a for a in nest.axes if a.name not in names and a.extent.constant != 1]
+    left = [n for n, e in group.extents.items() if n not in names.values() and e.constant != 1]
+    if len(free) == len(left) == 1 and free[0].extent == group.extents[left[0]]:
+        names[free[0].name] = left[0]
+
+
+def refusal(group: Group, nest: NestOp, names: dict[str, str]) -> str | None:
+    """Why a nest whose axes match must not join, or None."""
+    if is_contraction(nest):
+        return "a contraction starts a kernel"
+    parallel = {names.get(a.name, "") for a in nest.parallel_axes if a.extent.constant != 1}
+    if group.has_contraction:
+        main = next(n for n in group.renamed if is_contraction(n))
+        same = not nest.reduce_axes and parallel == _wide(main.parallel_axes)
+        return None if same else "the epilogue of a contraction works on its elements"
+    rows = group.rows()
+    if nest.reduce_axes:
+        rows = parallel if rows is None else rows
+        if parallel != rows:
+            return "it reduces over other axes"
+        if not rows or any(rows - _wide(n.axes) for n in group.renamed):
+            return "no rows in common"
+        return None if _enough(rows, group) else "too few rows"
+    if rows is not None:
+        return None if rows <= parallel else "it does not keep the rows"
+    domain = _wide(group.renamed[0].axes)
+    return None if parallel == domain else "it works on another domain"
+
+
+def _enough(rows: set[str], group: Group) -> bool:
+    count = product(group.extents[r] for r in sorted(rows)).constant
+    return count is None or count >= MIN_ROWS
+
+
+# ---------------------------------------------------------------------- outlining
+def _outline(module: ModuleOp, func: FuncOp, groups: list[Group]) -> None:
+    for number, group in enumerate(groups):
+        call = _make_kernel(module, group, number)
+        group.nests[-1].parent_block().insert_op_before(call, group.nests[-1])  # type: ignore[union-attr]
+    for group in groups:
+        for nest in reversed(group.nests):
+            nest.detach()
+            nest.erase()
+    _sort(func.body.block)
+
+
+def _make_kernel(module: ModuleOp, group: Group, number: int) -> CallOp:
+    """The kernel of a group, added to the module; the call, its results in use already."""
+    name = f"{kind_of(group.renamed)}_{number}"
+    inside = {r for n in group.nests for r in n.results}
+    inputs = list(dict.fromkeys(
+        v for n in group.nests for v in n.operands if v not in inside))
+    own = {*group.nests, *group.renamed}
+    results = [r for r in inside_order(group) if any(
+        use.operation not in own and use.operation.parent is not None for use in r.uses)]
+    sizes = sorted(_size_names(group, [*inputs, *results]))
+    kernel = KernelOp.of(name, [v.type for v in inputs], sizes)
+    kernel.location = group.nests[0].location
+    _fill(kernel.body.block, group, inputs, results)
+    module.body.block.add_op(kernel)
+    types = [r.type for r in results if isinstance(r.type, TensorType)]
+    call = CallOp.of(name, inputs, [Expr.symbol(s) for s in sizes], types)
+    call.location = group.nests[0].location
+    for old, new in zip(results, call.results, strict=True):
+        new.name_hint = old.name_hint
+        old.replace_all_uses_with_if(new, lambda use: use.operation not in own)
+    return call
+
+
+def inside_order(group: Group) -> list[SSAValue]:
+    return [r for n in group.nests for r in n.results]
+
+
+def _fill(
+    block: Block, group: Group, inputs: Sequence[SSAValue], results: Sequence[SSAValue]
+) -> None:
+    """Copy the nests into the kernel, axes named i0, i1 ... in order of appearance."""
+    values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
+    for old, new in zip(inputs, block.args, strict=True):
+        new.name_hint = old.name_hint
+    order = {name: f"i{k}" for k, name in enumerate(group.extents)}
+    for old, renamed in zip(group.nests, group.renamed, strict=True):
+        nest = rename_axes(renamed, order)
+        for k, operand in enumerate(nest.operands):
+            nest.operands[k] = values[operand]
+        block.add_op(nest)
+        values |= zip(old.results, nest.results, strict=True)
+        renamed.erase()
+    block.add_op(YieldOp.of(*(values[r] for r in results)))
+
+
+def _size_names(group: Group, values: Sequence[SSAValue]) -> set[str]:
+    """Every size symbol of a group: in extents, index expressions and types."""
+    exprs = [e for v in values if isinstance(v.type, TensorType) for e in v.type.shape]
+    for nest in group.renamed:
+        exprs += [e for m in [*nest.input_maps, *nest.output_maps] for e in m]
+        exprs += [a.extent for a in nest.axes]
+        exprs += [e for r in nest.results if isinstance(r.type, TensorType) for e in r.type.shape]
+    names = _symbols(exprs) - group.extents.keys()
+    return {n for n in names if not (n.startswith("in") and n[2:].isdigit())}
+
+
+def _sort(block: Block) -> None:
+    """Bring operations into an order in which values are made before they are used."""
+    ops = list(block.ops)
+    placed: set[Operation] = set()
+    order: list[Operation] = []
+    for op in ops:
+        stack = [op]
+        while stack:
+            top = stack[-1]
+            missing = [v.owner for v in top.operands
+                       if isinstance(v.owner, Operation) and v.owner not in placed]
+            if top in placed:
+                stack.pop()
+            elif missing:
+                stack += missing
+            else:
+                placed.add(top)
+                order.append(top)
+                stack.pop()
+    for op in ops:
+        op.detach()
+    block.add_ops(order)

@@ -1,0 +1,80 @@
+"""Reads and results of nests as loads and stores of tiles.
+
+An axis at origin o with tile T becomes `o + t<d>` when it is dim d of the tile, and `o` when its
+tile has one element. A buffer dim is checked when its index may leave the buffer: because the read
+is padded, or because a tile reaches beyond its axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from dialects import types as t
+from dialects.block import LoadOp, StoreOp
+from dialects.expr import Expr, simplify
+from dialects.types import BufferType, TileType
+from passes.loop.nests import Read
+from passes.loop_to_block.state import AxisState, Symbols, Tile
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tile lies: one expression per buffer dim over `@` symbols and `t<d>`; checks."""
+
+    exprs: tuple[Expr, ...]
+    checks: tuple[int, ...]
+
+
+def place(
+    map_: Sequence[Expr], shape: Sequence[Expr], dims: Sequence[str],
+    states: Mapping[str, AxisState], symbols: Symbols, padded: bool,
+) -> Place:
+    """The place of a tile with the given axes as dims."""
+    values = {a: _position(a, dims, s) for a, s in states.items() if s.origin is not None}
+    tiles = {f"t{d}": states[a].tile for d, a in enumerate(dims)}
+    ranges = symbols.extents | {name: Expr.of(n) for name, n in tiles.items()}
+    exprs = [simplify(e.substitute(values), ranges) for e in map_]
+    checks = [d for d, (before, expr) in enumerate(zip(map_, exprs, strict=True))
+              if (padded or any(states[s].masked for s in before.symbols if s in states))
+              and not symbols.stays_inside(expr, shape[d], tiles)]
+    return Place(tuple(exprs), tuple(checks))
+
+
+def _position(axis: str, dims: Sequence[str], state: AxisState) -> Expr:
+    assert state.origin is not None
+    return state.origin + Expr.symbol(f"t{dims.index(axis)}") if axis in dims else state.origin
+
+
+def load(
+    buffer: SSAValue, read: Read, dims: Sequence[str], states: Mapping[str, AxisState],
+    symbols: Symbols, lanes: str | None, pad: float | bool,
+) -> tuple[LoadOp, Tile]:
+    """Load the elements that a read needs, as a tile with `dims`."""
+    assert isinstance(buffer.type, BufferType)
+    at = place(read.map, buffer.type.shape, dims, states, symbols, read.pad is not None)
+    type_ = tile_type(buffer.type.element, dims, states, lanes)
+    exprs, values, index_dims = symbols.refer(at.exprs, dims)
+    op = LoadOp.of(buffer, exprs, values, type_, checks=at.checks, index_dims=index_dims,
+                   pad=read.pad if read.pad is not None else pad)
+    return op, Tile(op.result, tuple(dims))
+
+
+def store(
+    tile: Tile, buffer: SSAValue, map_: Sequence[Expr], states: Mapping[str, AxisState],
+    symbols: Symbols,
+) -> StoreOp:
+    """Store a tile where a result map says."""
+    assert isinstance(buffer.type, BufferType)
+    at = place(map_, buffer.type.shape, tile.axes, states, symbols, False)
+    exprs, values, index_dims = symbols.refer(at.exprs, tile.axes)
+    return StoreOp.of(tile.value, buffer, exprs, values, checks=at.checks, index_dims=index_dims)
+
+
+def tile_type(
+    element: t.Attribute, dims: Sequence[str], states: Mapping[str, AxisState], lanes: str | None
+) -> TileType:
+    where = dims.index(lanes) if lanes in dims else None
+    return t.tile(t.signless(element), [states[a].tile for a in dims], where)

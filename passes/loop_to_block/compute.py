@@ -1,0 +1,120 @@
+"""Bodies of nests as operations on tiles: maps, accumulation, masking, dots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from dialects import types as t
+from dialects.block import MapOp, YieldOp
+from dialects.block import element_type as tile_element
+from dialects.loop import IndexOp, NestOp
+from dialects.types import TileType
+from passes.loop_to_block.state import Tile
+
+_FLOAT_COMBINE: dict[str, type[Operation]] = {
+    "add": arith.AddfOp, "mul": arith.MulfOp, "max": arith.MaximumfOp, "min": arith.MinimumfOp,
+}
+_INT_COMBINE: dict[str, type[Operation]] = {
+    "add": arith.AddiOp, "mul": arith.MuliOp, "max": arith.MaxSIOp, "min": arith.MinSIOp,
+    "and": arith.AndIOp, "or": arith.OrIOp,
+}
+
+
+def combine(kind: str, a: SSAValue, b: SSAValue) -> Operation:
+    """The scalar operation of a combiner."""
+    table = _FLOAT_COMBINE if t.is_float(a.type) else _INT_COMBINE
+    if a.type == t.i1 and kind in ("max", "min", "add", "mul"):  # truth values: or, and
+        return arith.OrIOp(a, b) if kind in ("max", "add") else arith.AndIOp(a, b)
+    return table[kind](a, b)  # type: ignore[call-arg]
+
+
+def identity(kind: str, element: Attribute) -> float | int | bool:
+    """The value that a combiner leaves others unchanged with."""
+    if element == t.i1:
+        return kind in ("and", "min", "mul")
+    if kind in ("add", "or"):
+        return 0.0 if t.is_float(element) else 0
+    if kind == "mul":
+        return 1.0 if t.is_float(element) else 1
+    if kind == "and":
+        return -1
+    if t.is_float(element):
+        return -np.inf if kind == "max" else np.inf
+    info = np.iinfo(t.dtype_of(element))
+    return int(info.min if kind == "max" else info.max)
+
+
+def map_tiles(
+    inputs: Sequence[Tile], dims: Sequence[str], types: Sequence[TileType],
+    build: Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]],
+) -> MapOp:
+    """A `block.map` over tiles broadcast to `dims`; `build` fills the body, gives its results."""
+    block = Block(arg_types=[tile_element(i.value) for i in inputs])
+    block.add_op(YieldOp.of(*build(block, block.args)))
+    places = [[dims.index(a) for a in i.axes] for i in inputs]
+    return MapOp.of([i.value for i in inputs], places, types, Region(block))
+
+
+def append_body(
+    nest: NestOp, block: Block, arguments: Sequence[SSAValue],
+    indices: Mapping[Operation, SSAValue],
+) -> list[SSAValue]:
+    """Copy a nest's scalar operations; `indices` holds the values of its `loop.index`es."""
+    mapping: dict[SSAValue, SSAValue] = dict(
+        zip(nest.body.block.args, arguments, strict=False))  # masks and accumulators follow
+    for op in nest.body.block.ops:
+        if op is nest.body.block.last_op:
+            break
+        if isinstance(op, IndexOp):
+            mapping[op.result] = indices[op]
+            continue
+        copy = op.clone(mapping)
+        copy.location = op.location
+        block.add_op(copy)
+    return [mapping.get(v, v) for v in nest.yielded]
+
+
+def index_ops(nest: NestOp) -> list[IndexOp]:
+    return [op for op in nest.body.block.ops if isinstance(op, IndexOp)]
+
+
+def select_identity(
+    block: Block, valid: SSAValue, value: SSAValue, kind: str
+) -> SSAValue:
+    """value where valid, else the combiner's identity."""
+    neutral = identity(kind, value.type)
+    constant = scalar_constant(neutral, value.type)
+    select = arith.SelectOp(valid, value, constant.results[0])
+    block.add_ops([constant, select])
+    return select.results[0]
+
+
+def scalar_constant(value: float | bool, type_: Attribute) -> arith.ConstantOp:
+    from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+
+    if t.is_float(type_):
+        return arith.ConstantOp(FloatAttr(float(value), type_))  # type: ignore[arg-type]
+    return arith.ConstantOp(IntegerAttr(int(value), type_))  # type: ignore[arg-type]
+
+
+def product_operands(nest: NestOp) -> tuple[int, int] | None:
+    """The inputs (p, q) when the body is p * q, each widened or not; None for anything else."""
+    value = nest.yielded[0]
+    multiply = value.owner
+    if not isinstance(multiply, (arith.MulfOp, arith.MuliOp)) or len(nest.results) != 1:
+        return None
+    places = [_argument_behind(nest, operand) for operand in multiply.operands]
+    if None in places or len(list(nest.body.block.ops)) > 4:
+        return None
+    return places[0], places[1]  # type: ignore[return-value]
+
+
+def _argument_behind(nest: NestOp, value: SSAValue) -> int | None:
+    if isinstance(value.owner, (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)):
+        value = value.owner.operands[0]
+    arguments = list(nest.body.block.args)
+    return arguments.index(value) if value in arguments else None  # type: ignore[arg-type]

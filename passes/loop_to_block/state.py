@@ -1,0 +1,93 @@
+"""Where in the program we are: for each axis its origin and tile, and how names reach values.
+
+Index expressions are built over symbols `@0`, `@1` ..., each standing for an SSA index value (a
+program id, a loop counter) or a tile of gathered indices. `Symbols.refer` turns them into the
+operand list and `%k` symbols that block operations want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr, is_at_most, is_nonnegative, lower_bound, upper_bound
+
+
+@dataclass(frozen=True)
+class AxisState:
+    """An axis inside one scope. `origin` is where the current tile starts, `tile` its length;
+    `masked` says that the tile may reach beyond the axis. While further levels of the axis are to
+    come, `origin` is None and lower <= axis < upper is what is left to walk."""
+
+    lower: Expr
+    upper: Expr
+    origin: Expr | None = None
+    tile: int = 1
+    masked: bool = False
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile and which axis each of its dims is."""
+
+    value: SSAValue
+    axes: tuple[str, ...]
+
+
+@dataclass
+class Symbols:
+    """The symbols in use, the values behind them, and their ranges."""
+
+    values: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    tiles: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """For symbols of gathered index tiles: the axes of the tile's dims."""
+    extents: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    """For index values: one more than the largest value. (Gathered ones have no range.)"""
+
+    def index(self, value: SSAValue, extent: Expr) -> Expr:
+        """A symbol for an index value with 0 <= value < extent."""
+        name = f"@{len(self.values)}"
+        self.values[name] = value
+        self.extents[name] = extent
+        return Expr.symbol(name)
+
+    def gathered(self, tile: Tile) -> Expr:
+        """A symbol for the values of a tile of indices."""
+        name = f"@{len(self.values)}"
+        self.values[name] = tile.value
+        self.tiles[name] = tile.axes
+        return Expr.symbol(name)
+
+    def refer(
+        self, exprs: Sequence[Expr], dims: Sequence[str]
+    ) -> tuple[list[Expr], list[SSAValue], list[list[int]]]:
+        """Expressions with `%k` symbols, the operands behind those, and their dims among `dims`."""
+        names = sorted({s for e in exprs for s in e.symbols if s.startswith("@")},
+                       key=lambda s: int(s[1:]))
+        values: list[SSAValue] = []
+        numbers: dict[str, Expr] = {}
+        places: list[list[int]] = []
+        for name in names:
+            value = self.values[name]
+            if value not in values:
+                values.append(value)
+                places.append([dims.index(a) for a in self.tiles.get(name, ())])
+            numbers[name] = Expr.symbol(f"%{values.index(value)}")
+        return [e.substitute(numbers) for e in exprs], values, places
+
+    def stays_inside(self, expr: Expr, size: Expr, tiles: Mapping[str, int]) -> bool:
+        """Whether 0 <= expr < size for all values of index symbols and tile positions."""
+        if any(s in self.tiles for s in expr.symbols):
+            return False
+        ranges = self.extents | {t: Expr.of(n) for t, n in tiles.items()}
+        low, high = lower_bound(expr, ranges), upper_bound(expr, ranges)
+        return (low is not None and high is not None and is_nonnegative(low)
+                and is_at_most(high, size - 1))
+
+
+def tiled(axes: Iterable[str], states: Mapping[str, AxisState], order: Sequence[str]) -> list[str]:
+    """Those axes that are dims of a tile here, in the order of dims."""
+    wanted = set(axes)
+    return [a for a in order if a in wanted and states[a].tile > 1]
