@@ -139,15 +139,14 @@ def _check_symbols(func: FuncOp) -> None:
         free = {name for result in op.results for name in _symbols(result)} - bound
         if free:
             raise VerifyException(
-                f"C3: no argument of strata.func has the size {', '.join(sorted(free))} of {op.name}"
+                f"C3: no argument has the size {', '.join(sorted(free))} of {op.name}"
             )
 
 
 def _symbols(value: SSAValue) -> frozenset[str]:
     """The size symbols in a tensor's type."""
-    if not isinstance(value.type, TensorType):
-        return frozenset()
-    return frozenset().union(*(size.symbols for size in value.type.shape))
+    shape = value.type.shape if isinstance(value.type, TensorType) else ()
+    return frozenset(name for size in shape for name in size.symbols)
 
 
 def _short(type_: Attribute) -> str:

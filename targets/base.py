@@ -9,17 +9,18 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.loop import KernelOp
+from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
 from dialects.types import Array
 from dialects.weights import WeightStore
+from passes.loop.pack_operands import Panel
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class TargetOptions:
     precision: str = "f32"
     interpret: bool = False
     """CUDA: run kernels in Triton's interpreter instead of on a device."""
+
+
+class TargetError(Exception):
+    """The machine or the options do not allow what is asked of a target; says what to do."""
 
 
 class Executable(ABC):
@@ -69,9 +74,16 @@ class Target(ABC):
         del op_name
         return False
 
-    @abstractmethod
+    def panels(
+        self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
+    ) -> Mapping[int, Panel] | None:
+        """Which inputs of a contraction to pack into panels; None: keep operands as they are."""
+        del kernel, nest, constants, options
+        return None
+
     def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
-        """Rewrite a kernel's axes for this target (split, collapse), before scheduling."""
+        """Rewrite a kernel's axes for this target (split, fuse), before scheduling."""
+        del kernel, options
 
     @abstractmethod
     def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:

@@ -24,13 +24,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.expr import Expr, is_at_most
-from dialects.loop import IndexOp, NestOp, ViewOp, YieldOp, extents_of
+from dialects.loop import NestOp, ViewOp, YieldOp, extents_of
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import (
     Read,
     gathered_inputs,
     has_calls,
+    index_exprs,
     inline_producer,
     is_copy,
     plain_axes,
@@ -168,10 +169,6 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
     if read.pad is not None and not _pad_commutes(producer):
         return False
     return is_free(producer) or (_only_reader(nest, producer) and reads_once(nest, read))
-
-
-def index_exprs(nest: NestOp) -> list[Expr]:
-    return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
 
 
 def is_free(producer: NestOp) -> bool:

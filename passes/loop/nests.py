@@ -47,6 +47,11 @@ def gathered_inputs(exprs: Sequence[Expr]) -> set[int]:
     return {int(s[2:]) for s in names if s.startswith("in") and s[2:].isdigit()}
 
 
+def index_exprs(nest: NestOp) -> list[Expr]:
+    """The expressions whose values the body asks for."""
+    return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
+
+
 def is_copy(nest: NestOp) -> bool:
     """Whether the body passes one input through: a nest that only moves data."""
     if len(nest.inputs) != 1 or len(nest.results) != 1 or not nest.is_elementwise:

@@ -26,7 +26,7 @@ from dialects.func import FuncOp, main_function
 from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import is_copy, reads_of, rename_axes
+from passes.loop.nests import index_exprs, is_copy, reads_of, rename_axes
 
 MIN_ROWS = 4
 """Fewer rows than this do not carry a kernel: it would have too little to do in parallel."""
@@ -294,7 +294,7 @@ def _make_kernel(module: ModuleOp, group: Group, number: int) -> CallOp:
     call.location = group.nests[0].location
     for old, new in zip(results, call.results, strict=True):
         new.name_hint = old.name_hint
-        old.replace_all_uses_with_if(new, lambda use: use.operation not in own)
+        old.replace_uses_with_if(new, lambda use: use.operation not in own)
     return call
 
 
@@ -321,11 +321,11 @@ def _fill(
 
 
 def _size_names(group: Group, values: Sequence[SSAValue]) -> set[str]:
-    """Every size symbol of a group: in extents, index expressions and types."""
+    """Every size symbol of a group: in extents, index expressions, bodies and types."""
     exprs = [e for v in values if isinstance(v.type, TensorType) for e in v.type.shape]
     for nest in group.renamed:
         exprs += [e for m in [*nest.input_maps, *nest.output_maps] for e in m]
-        exprs += [a.extent for a in nest.axes]
+        exprs += [a.extent for a in nest.axes] + index_exprs(nest)
         exprs += [e for r in nest.results if isinstance(r.type, TensorType) for e in r.type.shape]
     names = _symbols(exprs) - group.extents.keys()
     return {n for n in names if not (n.startswith("in") and n[2:].isdigit())}

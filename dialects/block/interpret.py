@@ -1,0 +1,271 @@
+"""The meaning of `block.kernel`, in NumPy: the definition that both targets are tested against.
+
+All programs run together, operation by operation (`dialects.block.programs` says how values are
+held). A parallel loop adds its trips as an axis. A serial loop is a Python loop; where programs
+differ in their bounds, those that have no trip left are inactive: they compute without effect.
+The grid and parallel loops are cut into pieces so that tiles stay of moderate size.
+
+A serial loop that only sums products is computed as one matrix product (`dialects.block.contract`),
+which rounds differently; `exact_order=True` keeps the written order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from dialects.block import ops
+from dialects.block.contract import Contraction, dot_depth, dot_factors, multiply_and_sum
+from dialects.block.indices import Index, Linear, add, scale, unit
+from dialects.block.programs import Programs, Run, dim_lists, tile_type
+from dialects.graph.numerics import widen
+from dialects.scalar import evaluate_body
+from dialects.types import Array, BufferType, dtype_of, signless
+
+ROOM = 1 << 22
+"""About how many elements a tile of all programs may have."""
+
+
+def interpret_kernel(
+    kernel: ops.KernelOp, buffers: Sequence[Array], sizes: Mapping[str, int], *,
+    exact_order: bool = False,
+) -> None:
+    """Run a kernel on C-contiguous arrays, in place.
+
+    `buffers`: one array per buffer argument, of its type. `sizes`: the kernel's size symbols.
+    Raises ValueError for an array that does not fit, IndexError for an access that leaves its
+    buffer without being checked; both name the kernel.
+    """
+    run = Run(kernel, dict(sizes), exact_order)
+    values: dict[SSAValue, Any] = {}
+    for argument, array in zip(kernel.buffers, buffers, strict=True):
+        values[argument] = run.memory(argument, array)
+    run.find_written(values)
+    extents = [run.size(e) for e in kernel.grid.data]
+    for piece in _pieces(extents, ROOM // run.width(kernel)):
+        _run_piece(kernel, Programs(run, values, tuple(map(len, piece)), None), piece)
+
+
+def _run_piece(kernel: ops.KernelOp, programs: Programs, piece: Sequence[range]) -> None:
+    for axis, (program_id, ids) in enumerate(zip(kernel.program_ids, piece, strict=True)):
+        programs.values[program_id] = add(Linear(ids.start), unit(axis))
+    _execute(programs, kernel.body.block.ops)
+
+
+def _execute(programs: Programs, operations: Iterable[Operation]) -> None:
+    for op in operations:
+        _OPERATIONS[type(op)](programs, op)
+
+
+def _pieces(extents: Sequence[int], most: int) -> Iterator[tuple[range, ...]]:
+    """Cut a grid into boxes of about `most` programs, the outer axes first."""
+    if not extents:
+        yield ()
+        return
+    step = max(1, most // max(1, prod(extents[1:])))
+    for start in range(0, extents[0], step):
+        outer = range(start, min(start + step, extents[0]))
+        for inner in _pieces(extents[1:], max(1, most // len(outer))):
+            yield outer, *inner
+
+
+# ---------------------------------------------------------------------- tile operations
+def _load(programs: Programs, op: ops.LoadOp) -> None:
+    type_ = tile_type(op.result)
+    access = programs.access(op, type_.shape)
+    pad = np.asarray(op.pad_value).astype(access.memory.dtype)
+    programs.values[op.result] = access.read(pad, copy=op.buffer in programs.run.written)
+
+
+def _store(programs: Programs, op: ops.StoreOp) -> None:
+    programs.access(op, tile_type(op.value).shape).write(programs.tile(op.value))
+
+
+def _full(programs: Programs, op: ops.FullOp) -> None:
+    type_ = tile_type(op.result)
+    number = np.asarray(op.number).astype(dtype_of(type_.element))
+    programs.values[op.result] = number.reshape((1,) * (len(programs.extents) + type_.rank))
+
+
+def _map(programs: Programs, op: ops.MapOp) -> None:
+    rank = op.result_type.rank
+    operands = [programs.placed(value, dims, rank)
+                for value, dims in zip(op.inputs, op.dim_lists, strict=True)]
+    total = len(programs.extents) + rank
+    for result, array in zip(op.results, evaluate_body(op.body.block, operands), strict=True):
+        programs.values[result] = array.reshape((1,) * (total - array.ndim) + array.shape)
+
+
+_REDUCERS: dict[str, Callable[..., Array]] = {
+    "add": np.add.reduce, "mul": np.multiply.reduce, "max": np.maximum.reduce,
+    "min": np.minimum.reduce, "and": np.bitwise_and.reduce, "or": np.bitwise_or.reduce,
+}
+
+
+def _reduce(programs: Programs, op: ops.ReduceOp) -> None:
+    axis = len(programs.extents) + op.axis
+    array = programs.tile(op.value)
+    full = (*array.shape[:axis], tile_type(op.value).shape[op.axis], *array.shape[axis + 1:])
+    wide = widen(np.broadcast_to(array, full))  # halves are summed in f32 and rounded once
+    with np.errstate(all="ignore"):
+        found = _REDUCERS[op.combiner.data](wide, axis=axis, dtype=wide.dtype)
+    programs.values[op.result] = found.astype(array.dtype)
+
+
+def _dot(programs: Programs, op: ops.DotOp) -> None:
+    c, axis = programs.tile(op.c), len(programs.extents)
+    product = multiply_and_sum(*dot_factors(op, programs.placed), {axis + 1: dot_depth(op)})
+    with np.errstate(all="ignore"):
+        programs.values[op.result] = (c + product).astype(c.dtype)
+
+
+def _index(programs: Programs, op: ops.IndexOp) -> None:
+    dims = dim_lists(op.index_dims.data)
+    shape = tile_type(op.result).shape
+    programs.values[op.result] = programs.tile_index(op.expr.data, op.indices, dims, shape)
+
+
+def _valid(programs: Programs, op: ops.ValidOp) -> None:
+    shape, dims = tile_type(op.result).shape, [()] * len(op.indices)
+    number = programs.tile_index(op.expr.data, op.indices, dims, shape)
+    programs.values[op.result] = number < programs.tile_index(
+        op.bound.data, op.indices, dims, shape)
+
+
+def _convert(programs: Programs, op: ops.ConvertOp) -> None:
+    programs.values[op.result] = programs.tile(op.value)
+
+
+def _scratch(programs: Programs, op: ops.ScratchOp) -> None:
+    type_ = op.result.type
+    assert isinstance(type_, BufferType) and type_.static_shape is not None
+    raw = np.full(
+        (*programs.extents, *type_.static_shape, type_.dtype.itemsize), 0xFF, np.uint8)
+    programs.values[op.result] = raw.view(dtype_of(signless(type_.element)))[..., 0]
+
+
+# ---------------------------------------------------------------------- loops
+def _for(programs: Programs, op: ops.ForOp) -> None:
+    lower = programs.index(op.lower.data, op.indices)
+    upper = programs.index(op.upper.data, op.indices)
+    trips = _trips(programs, lower, upper, op.step.data.constant or 1)
+    if op.is_parallel:
+        _run_parallel(programs, op, lower, trips)
+        return
+    contraction = programs.run.contraction(op)
+    if contraction is not None and isinstance(trips, int) and isinstance(lower, Linear):
+        _run_contraction(programs, op, contraction, lower, trips)
+    else:
+        _run_serial(programs, op, lower, trips)
+
+
+def _trips(programs: Programs, lower: Index, upper: Index, step: int) -> int | Array:
+    """How often a loop runs: one number, or an array over the programs where they differ."""
+    box = programs.box
+    if isinstance(lower, Linear) and isinstance(upper, Linear):
+        length = add(upper, scale(lower, -1)).constant
+        if length is not None:
+            return max(0, -(-length // step))
+    found = np.maximum(0, -(-(box.array(upper) - box.array(lower)) // step))
+    if programs.active is not None:
+        found = np.where(programs.active, found, 0)
+    return int(found.min()) if found.min() == found.max() else found
+
+
+def _run_serial(
+    programs: Programs, op: ops.ForOp, lower: Index, trips: int | Array
+) -> None:
+    values, carried = programs.values, [programs.tile(v) for v in op.carried]
+    arguments, step = op.body.block.args[1:], op.step.data.constant or 1
+    for trip in range(trips if isinstance(trips, int) else int(trips.max())):
+        inner = programs
+        if not isinstance(trips, int):
+            inner = replace(programs, active=_both(programs.active, trips > trip))
+        values[op.counter] = _advance(lower, trip * step)
+        values.update(zip(arguments, carried, strict=True))
+        _execute(inner, op.body.block.ops)
+        after = [inner.tile(v) for v in op.yielded]
+        carried = after if inner is programs else [
+            _choose(inner.active, new, old) for new, old in zip(after, carried, strict=True)]
+    values.update(zip(op.results, carried, strict=True))
+
+
+def _choose(active: Array | None, new: Array, old: Array) -> Array:
+    assert active is not None
+    return np.where(active.reshape(active.shape + (1,) * (new.ndim - active.ndim)), new, old)
+
+
+def _run_parallel(
+    programs: Programs, op: ops.ForOp, lower: Index, trips: int | Array
+) -> None:
+    most = trips if isinstance(trips, int) else int(trips.max())
+    room = max(1, ROOM // (prod(programs.extents) * programs.run.width(op)))
+    for start in range(0, most, room):
+        inner = _enter(programs, op, lower, start, min(room, most - start), trips)
+        _execute(inner, op.body.block.ops)
+
+
+def _enter(
+    programs: Programs, op: ops.ForOp, lower: Index, start: int, count: int,
+    trips: int | Array,
+) -> Programs:
+    """The programs times trips start .. start + count - 1, whose counter becomes an axis."""
+    step, axis = op.step.data.constant or 1, len(programs.extents)
+    active = None if programs.active is None else programs.active[..., None]
+    if not isinstance(trips, int):
+        active = _both(active, trips[..., None] > np.arange(start, start + count))
+    inner = programs.within(count, active)
+    counts = Linear(start * step, scale(unit(axis), step).strides)
+    inner.values[op.counter] = (
+        add(lower, counts) if isinstance(lower, Linear)
+        else inner.box.array(lower) + inner.box.array(counts))
+    return inner
+
+
+def _advance(index: Index, distance: int) -> Index:
+    return add(index, Linear(distance)) if isinstance(index, Linear) else index + distance
+
+
+def _both(x: Array | None, y: Array) -> Array:
+    return y if x is None else x & y
+
+
+def _run_contraction(
+    programs: Programs, op: ops.ForOp, contraction: Contraction, lower: Linear, trips: int
+) -> None:
+    """Sum the products of all trips at once, in pieces that leave the factors moderately large."""
+    total, axis = programs.tile(op.carried[0]), len(programs.extents)
+    programs.values[op.body.block.args[1]] = total  # an operand of the body, which no factor reads
+    widest = max(map(programs.run.width, contraction.preparation), default=1)
+    start, room = 0, max(1, ROOM // (prod(programs.extents) * widest))
+    while start < trips:
+        count = min(room, trips - start)
+        inner = _enter(programs, op, lower, start, count, trips)
+        _execute(inner, contraction.preparation)
+        left, right = contraction.factors(inner.placed)
+        with np.errstate(all="ignore"):
+            total = total + multiply_and_sum(left, right, contraction.summed(axis, count))
+        start += count
+        room = max(1, ROOM * count // max(left.size, right.size))  # now that it is known
+    programs.values[op.results[0]] = total
+
+
+_OPERATIONS: dict[type[Operation], Callable[[Programs, Any], None]] = {
+    ops.LoadOp: _load,
+    ops.StoreOp: _store,
+    ops.FullOp: _full,
+    ops.MapOp: _map,
+    ops.ReduceOp: _reduce,
+    ops.DotOp: _dot,
+    ops.IndexOp: _index,
+    ops.ValidOp: _valid,
+    ops.ConvertOp: _convert,
+    ops.ScratchOp: _scratch,
+    ops.ForOp: _for,
+    ops.YieldOp: lambda programs, op: None,
+}

@@ -1,0 +1,109 @@
+"""Reads and writes of buffers at the index values of many programs at once.
+
+Where all indices are linear and inside the buffer, an access is a strided view of it. Otherwise
+the position of every element is computed, and checked dims outside read the pad or skip the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dialects.block.indices import Box, Index, Linear
+from dialects.types import Array
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where an operation reads or writes: one index per dim of `memory`, over the axes of `box`.
+
+    `memory` is C-contiguous. `checked` are the dims that may leave it. `active` says which
+    programs run, over the leading axes; None: all. `what` names the access in errors.
+    """
+
+    memory: Array
+    where: Sequence[Index]
+    box: Box
+    checked: Sequence[int]
+    active: Array | None
+    what: str
+
+    def read(self, pad: Array, *, copy: bool) -> Array:
+        """The elements, with one dim per axis, of size 1 where they do not vary.
+
+        Without `copy` the result may be a view of the memory. `pad`: 0-d, of the memory's dtype.
+        Raises IndexError when an unchecked dim leaves the memory.
+        """
+        if (view := self._view()) is not None:
+            return view.copy() if copy else view
+        positions, inside = self._positions()
+        if not self.memory.size:
+            return np.broadcast_to(pad, positions.shape)
+        found = self.memory.reshape(-1).take(positions)
+        return found if inside is None else np.where(inside, found, pad)
+
+    def write(self, value: Array) -> None:
+        """Store `value`, which broadcasts over the axes. Raises IndexError as `read` does."""
+        view = self._view() if self.active is None else None
+        if view is not None and all(
+            n <= m for n, m in zip(value.shape, view.shape, strict=True)
+        ):
+            view[...] = value
+            return
+        positions, inside = self._positions()
+        arrays = (positions, value) if inside is None else (positions, value, inside)
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        positions, value = np.broadcast_to(positions, shape), np.broadcast_to(value, shape)
+        flat = self.memory.reshape(-1)
+        if inside is None:
+            flat[positions] = value
+            return
+        inside = np.broadcast_to(inside, shape)
+        flat[positions[inside]] = value[inside]
+
+    def _view(self) -> Array | None:
+        """The elements as a strided view; None if an index is not linear or leaves the memory."""
+        rank = len(self.box.extents)
+        offset, strides = 0, [0] * rank
+        for index, size, step in zip(
+            self.where, self.memory.shape, self.memory.strides, strict=True
+        ):
+            if not isinstance(index, Linear):
+                return None
+            low, high = self.box.bounds(index)
+            if low < 0 or high >= size:
+                return None
+            offset += index.base * step
+            for axis, stride in enumerate(index.strides):
+                strides[axis] += stride * step
+        shape = tuple(
+            n if s else 1 for n, s in zip(self.box.extents, strides, strict=True))
+        raw = self.memory.reshape(-1).view(np.uint8)
+        return np.ndarray(shape, self.memory.dtype, raw, offset, strides)
+
+    def _positions(self) -> tuple[Array, Array | None]:
+        """Flat positions in the memory (inside it), and which of them count (None: all)."""
+        rank = len(self.box.extents)
+        positions = np.zeros((1,) * rank, np.int64)
+        live = self.active
+        if live is not None:
+            live = live.reshape(live.shape + (1,) * (rank - live.ndim))
+        unchecked: list[tuple[int, Array]] = []
+        for dim, size in enumerate(self.memory.shape):
+            numbers = self.box.array(self.where[dim])
+            inside = (numbers >= 0) & (numbers < size)
+            if not inside.all():
+                numbers = numbers.clip(0, max(size - 1, 0))
+                if dim in self.checked:
+                    live = inside if live is None else live & inside
+                else:
+                    unchecked.append((dim, inside))
+            positions = positions * size + numbers
+        for dim, inside in unchecked:
+            if not (inside.all() if live is None else (inside | ~live).all()):
+                raise IndexError(
+                    f"{self.what} leaves dim {dim} of shape {self.memory.shape}: check the dim "
+                    "or mend its index")
+        return positions, live

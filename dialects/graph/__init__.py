@@ -1,0 +1,86 @@
+"""The `graph` dialect: a model as tensor operators, sizes possibly symbolic. See README.md."""
+
+from xdsl.ir import Dialect
+
+from dialects.graph.activation import (
+    ClipOp,
+    EluOp,
+    GeluOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    ReluOp,
+    SiluOp,
+    SoftplusOp,
+)
+from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.convolution import ConvOp, ConvTransposeOp
+from dialects.graph.elementwise import (
+    AddOp,
+    DivOp,
+    FmodOp,
+    MaxOp,
+    MinOp,
+    ModOp,
+    MulOp,
+    PowOp,
+    SubOp,
+)
+from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
+from dialects.graph.logic import (
+    AndOp,
+    EqualOp,
+    GreaterEqualOp,
+    GreaterOp,
+    LessEqualOp,
+    LessOp,
+    OrOp,
+    WhereOp,
+    XorOp,
+)
+from dialects.graph.normalization import BatchNormOp, LayerNormOp, LogSoftmaxOp, SoftmaxOp
+from dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from dialects.graph.recurrent import LstmOp
+from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
+from dialects.graph.resize import ResizeOp
+from dialects.graph.shape import BroadcastOp, ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
+from dialects.graph.unary import (
+    AbsOp,
+    CastOp,
+    CeilOp,
+    CosOp,
+    ErfOp,
+    ExpOp,
+    FloorOp,
+    IsinfOp,
+    IsnanOp,
+    LogOp,
+    NegOp,
+    NotOp,
+    ReciprocalOp,
+    RoundOp,
+    SigmoidOp,
+    SignOp,
+    SinOp,
+    SqrtOp,
+    TanhOp,
+)
+
+Graph = Dialect("graph", [
+    ConstantOp, SizesOp, RangeOp,
+    AddOp, SubOp, MulOp, DivOp, ModOp, FmodOp, PowOp, MaxOp, MinOp,
+    AndOp, OrOp, XorOp, EqualOp, LessOp, LessEqualOp, GreaterOp, GreaterEqualOp, WhereOp,
+    NegOp, AbsOp, SignOp, ExpOp, LogOp, SqrtOp, ReciprocalOp, TanhOp, ErfOp, SinOp, CosOp,
+    SigmoidOp, FloorOp, CeilOp, RoundOp, IsnanOp, IsinfOp, NotOp, CastOp,
+    ReluOp, LeakyReluOp, EluOp, HardSigmoidOp, HardSwishOp, GeluOp, SiluOp, SoftplusOp, ClipOp,
+    ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp, ReduceMeanOp,
+    MatmulOp,
+    ConvOp, ConvTransposeOp,
+    MaxPoolOp, AvgPoolOp,
+    SoftmaxOp, LogSoftmaxOp, LayerNormOp, BatchNormOp,
+    LstmOp,
+    ReshapeOp, TransposeOp, BroadcastOp, SliceOp, PadOp, ConcatOp,
+    GatherOp, GatherElementsOp, GatherNdOp,
+    ResizeOp,
+])

@@ -1,0 +1,47 @@
+"""What the definitions of composite operations share: half-precision floats widened to f32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute, SSAValue
+
+from dialects.expr import Size
+from dialects.graph.base import Build
+from dialects.graph.constant import ConstantOp
+from dialects.graph.shape import ReshapeOp, SliceOp
+from dialects.graph.unary import CastOp
+from dialects.types import TensorType, bf16, f16, f32
+
+
+def tensor_type(value: SSAValue) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def wide(build: Build, value: SSAValue) -> SSAValue:
+    """f16 and bf16 cast to f32; anything else unchanged."""
+    return cast(build, value, f32) if tensor_type(value).element in (f16, bf16) else value
+
+
+def cast(build: Build, value: SSAValue, element: Attribute) -> SSAValue:
+    """The value in an element type, which it may have already."""
+    return value if tensor_type(value).element == element else build(CastOp, value, to=element)
+
+
+def scalar(build: Build, value: float, like: SSAValue) -> SSAValue:
+    """A constant of no dims, in the element type of `like`."""
+    return build.insert(ConstantOp.scalar(value, tensor_type(like).element)).results[0]
+
+
+def reshaped(build: Build, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
+    return build(ReshapeOp, value, shape=list(shape))
+
+
+def part(build: Build, value: SSAValue, axis: int, start: int, size: int) -> SSAValue:
+    """`size` entries of one axis, from `start` on."""
+    sizes: list[Size] = list(tensor_type(value).shape)
+    rank = len(sizes)
+    sizes[axis] = size
+    starts = [start if dim == axis else 0 for dim in range(rank)]
+    return build(SliceOp, value, starts=starts, sizes=sizes, steps=[1] * rank)

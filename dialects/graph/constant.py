@@ -1,0 +1,206 @@
+"""Tensors without operands: constants, and values computed from sizes alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from dialects.expr import Expr
+from dialects.graph.base import (
+    Attributes,
+    EvaluationContext,
+    GraphOp,
+    ShapeError,
+    ints_of,
+    sizes_of,
+)
+from dialects.graph.inference import NUMBERS, check_kind
+from dialects.types import (
+    Array,
+    ExprAttr,
+    LiteralAttr,
+    SizesAttr,
+    TensorType,
+    WeightAttr,
+    element_of,
+    i1,
+    i64,
+    is_float,
+    tensor,
+)
+from dialects.weights import WeightStore
+
+MAX_LITERAL = 16
+"""Constants of up to so many elements are written out in the IR."""
+
+MAX_RANGE_SIZES = 64
+"""Ranges of up to so many elements are followed symbolically."""
+
+
+@irdl_op_definition
+class ConstantOp(GraphOp):
+    """A constant tensor: a literal written out, or a handle of an array in the weight store.
+
+    Constraints: (C1) the value is a literal or a weight; (C2) a literal has one value per element
+    of the result, whose shape is constant.
+    Source: ONNX Constant and initializers.
+    Example: %c = graph.constant {value = literal[1.0, -inf]} : f32[2]
+    """
+
+    name = "graph.constant"
+    value = prop_def(LiteralAttr | WeightAttr)
+    result = result_def(TensorType)
+
+    @staticmethod
+    def of_array(array: Array, store: WeightStore, label: str) -> ConstantOp:
+        """The constant of an array; more than 16 elements go into the store under `label`."""
+        if array.size > MAX_LITERAL:
+            value: Attribute = store.add(label, array)
+        else:
+            value = literal_of_array(array)
+        return ConstantOp.of_value(value, tensor(element_of(array.dtype), array.shape))
+
+    @staticmethod
+    def of_value(value: Attribute, type_: TensorType) -> ConstantOp:
+        return ConstantOp.create(properties={"value": value}, result_types=[type_])
+
+    @staticmethod
+    def scalar(value: float | bool, element: Attribute) -> ConstantOp:
+        """A constant of no dims."""
+        convert = float if is_float(element) else bool if element == i1 else int
+        return ConstantOp.of_value(LiteralAttr((convert(value),)), tensor(element, ()))
+
+    @property
+    def type(self) -> TensorType:
+        assert isinstance(self.result.type, TensorType)
+        return self.result.type
+
+    @property
+    def label(self) -> str:
+        """The name of the weight; empty for a literal."""
+        label = self.value.label if isinstance(self.value, WeightAttr) else None
+        return label.data if isinstance(label, StringAttr) else ""
+
+    def array(self, store: WeightStore) -> Array:
+        """The value. Raises KeyError when the store lacks the weight."""
+        if isinstance(self.value, WeightAttr):
+            return store.get(self.value)
+        return array_of_literal(self.value, self.type)
+
+    def verify_(self) -> None:
+        if not isinstance(self.value, LiteralAttr):
+            return
+        count = self.type.count.constant
+        if count != len(self.value.data):
+            given = len(self.value.data)
+            raise VerifyException(
+                f"graph.constant: C2: {given} values for the shape {self.type.short}"
+            )
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        return self.array(context.weights)
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        if not isinstance(self.value, LiteralAttr):
+            return None
+        return expressions(self.array(WeightStore()))
+
+
+def literal_of_array(array: Array) -> LiteralAttr:
+    """The literal of an array's elements, row-major."""
+    plain = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    return LiteralAttr(tuple(plain.reshape(-1).tolist()))
+
+
+def array_of_literal(value: LiteralAttr, type_: TensorType) -> Array:
+    """The array of a literal. Its type has constant sizes (C2)."""
+    shape = type_.static_shape
+    assert shape is not None
+    return np.array(value.data).astype(type_.dtype).reshape(shape)
+
+
+def expressions(array: Array) -> Array:
+    """An integer array as an object array of size expressions."""
+    result = np.empty(array.shape, object)
+    result.reshape(-1)[:] = [Expr.of(v) for v in array.reshape(-1).tolist()]
+    return result
+
+
+# ---------------------------------------------------------------------- from sizes
+@irdl_op_definition
+class SizesOp(GraphOp):
+    """A tensor of size expressions, of shape [] or [n].
+
+    Constraints: (C1) `shape` has at most one dim and holds as many elements as there are values;
+    (C2) elements are numbers.
+    Source: ONNX Shape, Size.
+    Example: %s = graph.sizes {values = [n, 2*n + 1], shape = [2], to = i64} : i64[2]
+        given %x: f32[n]
+    """
+
+    name = "graph.sizes"
+    values = prop_def(SizesAttr)
+    shape = prop_def(SizesAttr)
+    to = opt_prop_def(Attribute)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: object, attributes: Attributes) -> list[TensorType]:
+        shape, values = ints_of(attributes, "shape"), sizes_of(attributes, "values")
+        if len(shape) > 1 or math.prod(shape) != len(values):
+            raise ShapeError(f"C1: {len(values)} values do not fill the shape {list(shape)}")
+        check_kind(NUMBERS, attributes.get("to", i64))
+        return [tensor(attributes.get("to", i64), shape)]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        values = np.array(context.ints(self.values), np.int64)
+        return values.astype(self.result_tensors[0].dtype).reshape(context.ints(self.shape))
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        result = np.empty(ints_of(self.properties, "shape"), object)
+        result.reshape(-1)[:] = self.values.data
+        return result
+
+
+@irdl_op_definition
+class RangeOp(GraphOp):
+    """start + k*step for k from 0 to count - 1, all three computed from sizes.
+
+    Constraints: (C1) elements are numbers; (C2) count is not negative.
+    Source: ONNX Range.
+    Example: %r = graph.range {start = 0, step = 2, count = n, to = i64} : i64[n] given %x: f32[n]
+    """
+
+    name = "graph.range"
+    start = prop_def(ExprAttr)
+    step = prop_def(ExprAttr)
+    count = prop_def(ExprAttr)
+    to = opt_prop_def(Attribute)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: object, attributes: Attributes) -> list[TensorType]:
+        count = attributes["count"]
+        assert isinstance(count, ExprAttr)
+        check_kind(NUMBERS, attributes.get("to", i64), "C1")
+        if count.data.constant is not None and count.data.constant < 0:
+            raise ShapeError(f"C2: the count {count.data} is negative")
+        return [tensor(attributes.get("to", i64), [count.data])]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        steps = np.arange(context.int(self.count), dtype=np.int64)
+        values = context.int(self.start) + steps * context.int(self.step)
+        return values.astype(self.result_tensors[0].dtype)
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        count = self.count.data.constant
+        if count is None or count > MAX_RANGE_SIZES:
+            return None
+        result = np.empty(count, object)
+        result[:] = [self.start.data + self.step.data * k for k in range(count)]
+        return result

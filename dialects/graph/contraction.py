@@ -1,0 +1,57 @@
+"""Matrix multiplication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
+
+from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.inference import (
+    NUMBERS,
+    broadcast_shapes,
+    check_kind,
+    check_same_element,
+    same_size,
+)
+from dialects.graph.numerics import rounded, widen
+from dialects.types import Array, TensorType, tensor
+
+
+@irdl_op_definition
+class MatmulOp(GraphOp):
+    """The matrix product of the last two dims; leading dims broadcast.
+
+    A first operand of one dim is a row, a second a column; that dim is missing from the result.
+    f16 and bf16 are accumulated in f32 and rounded once. Integers wrap around.
+    Constraints: (C1) equal element types; (C2) numbers; (C3) at least one dim each; (C4) the last
+    dim of a is the last but one of b; (C5) leading dims broadcast.
+    Source: ONNX MatMul, Gemm; numpy.matmul.
+    Example: %c = graph.matmul %a, %b : f32[n, 8, 5, 7]
+        given %a: f32[n, 1, 5, 64], %b: f32[8, 64, 7]
+    """
+
+    name = "graph.matmul"
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        a, b = types
+        check_same_element(types)
+        check_kind(NUMBERS, a.element)
+        if not a.rank or not b.rank:
+            raise ShapeError("C3: operands need at least one dim")
+        inner = b.shape[-2] if b.rank > 1 else b.shape[0]
+        same_size(a.shape[-1], inner, f"C4: inner sizes of {a.short} and {b.short} differ")
+        batch = broadcast_shapes([a.shape[:-2], b.shape[:-2]], "C5")
+        row = a.shape[-2:-1]
+        column = b.shape[-1:] if b.rank > 1 else ()
+        return [tensor(a.element, (*batch, *row, *column))]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        with np.errstate(all="ignore"):
+            result = np.matmul(widen(operands[0]), widen(operands[1]))
+        return rounded(result, self.result_tensors[0])

@@ -1,0 +1,237 @@
+"""Elementwise operations on two or three tensors: arithmetic, logic, comparison, `where`.
+
+An operation is its name, its formula and, where models compute shapes with it, the same formula
+on size expressions. Shapes broadcast as in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
+
+from dialects import expr
+from dialects.expr import Expr
+from dialects.graph.base import Attributes, EvaluationContext, GraphOp
+from dialects.graph.inference import (
+    NUMBERS,
+    Kind,
+    broadcast_shapes,
+    certain_sign,
+    check_kind,
+    check_same_element,
+)
+from dialects.graph.numerics import integer_power, rounded, truncating_divide, widen
+from dialects.types import Array, TensorType, tensor
+
+
+class ElementwiseOp(GraphOp):
+    """A function of single elements.
+
+    f16 and bf16 are computed in f32 and rounded once. Integers wrap around.
+    Constraints: (C1) operands have equal element types; (C2) of the kind `ELEMENTS`; (C3) operand
+    shapes broadcast to the result's.
+    """
+
+    ELEMENTS: ClassVar[Kind] = NUMBERS
+    RESULT: ClassVar[Attribute | None] = None
+    """The element type of the result; None: that of the operands."""
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        element = types[0].element
+        check_same_element(types)
+        check_kind(cls.ELEMENTS, element)
+        return [tensor(cls.RESULT or element, broadcast_shapes([t.shape for t in types]))]
+
+    def apply(self, formula: Callable[..., Array], operands: Sequence[Array]) -> Array:
+        """The result of a formula on arrays that broadcast; floats reach it as f32 or f64."""
+        with np.errstate(all="ignore"):
+            return rounded(formula(*map(widen, operands)), self.result_tensors[0])
+
+
+
+class BinaryOp(ElementwiseOp):
+    """An elementwise operation of two operands."""
+
+    x = operand_def(TensorType)
+    y = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        return self.apply(self.compute, operands)
+
+    def compute(self, x: Array, y: Array) -> Array:
+        """The formula."""
+        raise NotImplementedError(self.name)
+
+
+def on_sizes(function: Callable[..., Any], *operands: Array) -> Array | None:
+    """Apply a function of size expressions elementwise; None if it is None anywhere."""
+    result = np.asarray(np.frompyfunc(function, len(operands), 1)(*operands), object)
+    return None if any(value is None for value in result.reshape(-1)) else result
+
+
+# ---------------------------------------------------------------------- arithmetic
+@irdl_op_definition
+class AddOp(BinaryOp):
+    """x + y.
+
+    Source: ONNX Add.
+    Example: %z = graph.add %x, %y : f32[n, 3] given %x: f32[n, 3], %y: f32[3]
+    """
+
+    name = "graph.add"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return x + y
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        return on_sizes(Expr.__add__, *operands)
+
+
+@irdl_op_definition
+class SubOp(BinaryOp):
+    """x - y.
+
+    Source: ONNX Sub.
+    Example: %z = graph.sub %x, %y : f32[2, 3] given %x: f32[2, 1], %y: f32[1, 3]
+    """
+
+    name = "graph.sub"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return x - y
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        return on_sizes(Expr.__sub__, *operands)
+
+
+@irdl_op_definition
+class MulOp(BinaryOp):
+    """x * y.
+
+    Source: ONNX Mul.
+    Example: %z = graph.mul %x, %y : f16[2, n] given %x: f16[2, n], %y: f16[]
+    """
+
+    name = "graph.mul"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return x * y
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        return on_sizes(Expr.__mul__, *operands)
+
+
+@irdl_op_definition
+class DivOp(BinaryOp):
+    """x / y. Integers are divided towards zero; an integer over zero is 0.
+
+    Source: ONNX Div.
+    Example: %z = graph.div %x, %y : i64[3] given %x: i64[3], %y: i64[]
+    """
+
+    name = "graph.div"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return truncating_divide(x, y) if x.dtype.kind in "iu" else x / y
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        return on_sizes(_divide_sizes, *operands)
+
+
+@irdl_op_definition
+class ModOp(BinaryOp):
+    """The remainder of x / y with the sign of y. An integer mod zero is 0.
+
+    Source: ONNX Mod with fmod = 0.
+    Example: %z = graph.mod %x, %y : i32[n] given %x: i32[n], %y: i32[1]
+    """
+
+    name = "graph.mod"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return np.mod(x, y)
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        return on_sizes(_remainder_of_sizes, *operands)
+
+
+@irdl_op_definition
+class FmodOp(BinaryOp):
+    """The remainder of x / y with the sign of x. An integer mod zero is 0.
+
+    Source: ONNX Mod with fmod = 1.
+    Example: %z = graph.fmod %x, %y : f32[n] given %x: f32[n], %y: f32[1]
+    """
+
+    name = "graph.fmod"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return np.fmod(x, y)
+
+
+@irdl_op_definition
+class PowOp(BinaryOp):
+    """x to the power y. For integers a negative power truncates to 0 unless |x| is 1.
+
+    Source: ONNX Pow.
+    Example: %z = graph.pow %x, %y : f32[n] given %x: f32[n], %y: f32[]
+    """
+
+    name = "graph.pow"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return integer_power(x, y) if x.dtype.kind in "iu" else np.power(x, y)
+
+
+@irdl_op_definition
+class MaxOp(BinaryOp):
+    """The larger of x and y; NaN if either is NaN.
+
+    Source: ONNX Max of two.
+    Example: %z = graph.max %x, %y : f32[n] given %x: f32[n], %y: f32[]
+    """
+
+    name = "graph.max"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return np.maximum(x, y)
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        return on_sizes(expr.maximum, *operands)
+
+
+@irdl_op_definition
+class MinOp(BinaryOp):
+    """The smaller of x and y; NaN if either is NaN.
+
+    Source: ONNX Min of two.
+    Example: %z = graph.min %x, %y : f32[n] given %x: f32[n], %y: f32[]
+    """
+
+    name = "graph.min"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return np.minimum(x, y)
+
+    def evaluate_sizes(self, *operands: Array) -> Array | None:
+        return on_sizes(expr.minimum, *operands)
+
+
+def _remainder_of_sizes(x: Expr, y: Expr) -> Expr | None:
+    return x % y if certain_sign(y) == 1 else None
+
+
+def _divide_sizes(x: Expr, y: Expr) -> Expr | None:
+    """Constants towards zero; a symbolic size, which is not negative, downwards."""
+    over, under = x.constant, y.constant
+    if certain_sign(y) in (None, 0):
+        return None
+    if over is None or under is None:
+        return x // y
+    return Expr.of(abs(over) // abs(under) * (-1 if (over < 0) != (under < 0) else 1))

@@ -1,0 +1,115 @@
+"""What the `infer` methods of graph operations share: element kinds and the combining of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute
+
+from dialects.expr import Expr
+from dialects.graph.base import ShapeError
+from dialects.types import TensorType, format_sizes, i1, is_float
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A set of element types, and how an error message calls it."""
+
+    text: str
+    holds: Callable[[Attribute], bool]
+
+
+FLOATS = Kind("floats", is_float)
+NUMBERS = Kind("floats or integers", lambda element: element != i1)
+BITS = Kind("truth values or integers", lambda element: not is_float(element))
+ANY = Kind("any", lambda element: True)
+
+
+def check_kind(kind: Kind, element: Attribute, constraint: str = "C2") -> None:
+    if not kind.holds(element):
+        raise ShapeError(f"{constraint}: elements must be {kind.text}, not {element}")
+
+
+def check_same_element(types: Sequence[TensorType], constraint: str = "C1") -> None:
+    first = types[0].element
+    for type_ in types[1:]:
+        if type_.element != first:
+            raise ShapeError(f"{constraint}: element types differ: {first} and {type_.element}")
+
+
+def check_rank(type_: TensorType, rank: int, what: str, constraint: str) -> None:
+    if type_.rank != rank:
+        raise ShapeError(f"{constraint}: {what} must have {rank} dims, not {type_.short}")
+
+
+def check_count(types: Sequence[TensorType], low: int, high: int) -> None:
+    """The number of operands, for operations whose last operands are optional."""
+    if not low <= len(types) <= high:
+        raise ShapeError(f"C0: takes {low} to {high} operands, not {len(types)}")
+
+
+def check_axis(axis: int, rank: int, constraint: str) -> None:
+    if not 0 <= axis < rank:
+        raise ShapeError(f"{constraint}: axis {axis} is not in 0 to {rank - 1}")
+
+
+# ---------------------------------------------------------------------- sizes
+def certain_sign(expr: Expr) -> int | None:
+    """-1, 0 or 1 when that is the sign for all sizes from 0 up; None when it depends on them.
+
+    A division of sizes counts as a size: not negative.
+    """
+    if expr.constant is not None:
+        return (expr.constant > 0) - (expr.constant < 0)
+    for sign in (1, -1):
+        if expr.offset * sign > 0 and all(factor * sign > 0 for _, factor in expr.terms):
+            return sign
+    return None
+
+
+def certainly_differ(left: Expr, right: Expr) -> bool:
+    """Whether two sizes are unequal whatever the values of their symbols."""
+    return certain_sign(left - right) not in (None, 0)
+
+
+def same_size(left: Expr, right: Expr, message: str) -> Expr:
+    """The one size that both stand for; a constant is preferred. ShapeError if they differ."""
+    if left == right:
+        return left
+    if certainly_differ(left, right):
+        raise ShapeError(f"{message}: {left} and {right}")
+    return right if right.constant is not None else left
+
+
+def broadcast_size(left: Expr, right: Expr, message: str) -> Expr:
+    """The size of a result dim under NumPy broadcasting. ShapeError if the two do not fit.
+
+    Of two unequal symbolic sizes the left is taken: that they agree is known only at run time.
+    """
+    if left == right or right.constant == 1:
+        return left
+    if left.constant == 1:
+        return right
+    if left.constant is not None and right.constant is not None:
+        raise ShapeError(f"{message}: {left} and {right}")
+    return right if right.constant is not None else left
+
+
+def broadcast_shapes(shapes: Sequence[Sequence[Expr]], constraint: str = "C3") -> list[Expr]:
+    """The NumPy broadcast of shapes of any ranks."""
+    result: list[Expr] = []
+    for shape in shapes:
+        result = _broadcast_pair(result, list(shape), constraint)
+    return result
+
+
+def _broadcast_pair(left: list[Expr], right: list[Expr], constraint: str) -> list[Expr]:
+    if left == right:
+        return left
+    message = (f"{constraint}: shapes {format_sizes(left)} and {format_sizes(right)} "
+               "do not broadcast")
+    rank = max(len(left), len(right))
+    one = [Expr.of(1)]
+    padded = (one * (rank - len(left)) + left, one * (rank - len(right)) + right)
+    return [broadcast_size(a, b, message) for a, b in zip(*padded, strict=True)]

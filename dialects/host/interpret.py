@@ -1,0 +1,169 @@
+"""The meaning of the host level, in NumPy: allocate, view, copy and launch, in order.
+
+Memory that nobody has written holds 0xFF bytes: NaN, or -1. Buffers with an offset lie in one real
+arena, so a plan that lets two live buffers overlap shows as wrong numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation, SSAValue
+
+from dialects.block import ops as block
+from dialects.block.interpret import interpret_kernel
+from dialects.expr import Expr
+from dialects.graph.base import EvaluationContext
+from dialects.graph.interpret import EvaluationError, bind_sizes
+from dialects.host.ops import (
+    AllocOp,
+    ConstantOp,
+    CopyOp,
+    FuncOp,
+    LaunchOp,
+    ReturnOp,
+    ViewOp,
+    host_function,
+)
+from dialects.loop import ops as loop
+from dialects.syntax import location_name
+from dialects.types import Array, BufferType, tensor_of
+from dialects.weights import WeightStore
+
+RunKernel = Callable[[Operation, Sequence[Array], dict[str, int]], None]
+"""run_kernel(kernel, buffers, sizes) fills the output buffers, which are the last."""
+
+
+def interpret_host(
+    module: Operation, inputs: Sequence[Array], weights: WeightStore,
+    run_kernel: RunKernel | None = None,
+) -> list[Array]:
+    """Run the module's `host.func`; the outputs, in order, as arrays of their own.
+
+    `inputs` are in the function's order and of its dtypes; their shapes bind the size symbols.
+    `run_kernel` runs kernels in another way than by their NumPy meaning. Raises EvaluationError
+    for inputs that do not fit, and for a step that fails, naming it and its model node.
+    """
+    function = host_function(module)
+    state = _State(module, weights, run_kernel or _run_kernel, _bind_inputs(function, inputs))
+    if function.arena_bytes is not None:
+        state.arena = np.full(state.size(function.arena_bytes), 0xFF, np.uint8)
+    for argument, array in zip(function.input_arguments, inputs, strict=True):
+        state.values[argument] = np.ascontiguousarray(array)
+    for argument in function.output_arguments:
+        state.values[argument] = state.fresh(argument)
+    for op in function.body.block.ops:
+        state.execute(op)
+    return [state.values[a] for a in function.output_arguments]
+
+
+def _bind_inputs(function: FuncOp, inputs: Sequence[Array]) -> dict[str, int]:
+    names, arguments = function.input_names, function.input_arguments
+    if len(inputs) != len(names):
+        raise EvaluationError(f"takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}")
+    types = [a.type for a in arguments if isinstance(a.type, BufferType)]
+    for name, type_, array in zip(names, types, inputs, strict=True):
+        if array.dtype != type_.dtype:
+            raise EvaluationError(f"input {name!r} must be {type_.dtype}, not {array.dtype}")
+    return bind_sizes([tensor_of(type_) for type_ in types], inputs, names)
+
+
+def _run_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[str, int]) -> None:
+    """Run a kernel of the block or of the loop level by its NumPy meaning."""
+    if isinstance(kernel, block.KernelOp):
+        interpret_kernel(kernel, buffers, sizes)
+        return
+    assert isinstance(kernel, loop.KernelOp)
+    count = len(kernel.body.block.args)
+    results = kernel.evaluate(EvaluationContext(sizes), *buffers[:count])
+    for buffer, result in zip(buffers[count:], results, strict=True):
+        buffer[...] = result
+
+
+@dataclass
+class _State:
+    """The memory of a run: what every buffer is, and the arena."""
+
+    module: Operation
+    weights: WeightStore
+    run_kernel: RunKernel
+    sizes: dict[str, int]
+    values: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
+    arena: Array | None = None
+    kernels: dict[str, Operation] = field(default_factory=dict[str, Operation])
+
+    def __post_init__(self) -> None:
+        for op in self.module.regions[0].block.ops:
+            if isinstance(op, (block.KernelOp, loop.KernelOp)):
+                self.kernels[op.sym_name.data] = op
+
+    def size(self, expr: Expr) -> int:
+        return int(expr.evaluate(self.sizes))
+
+    def shape(self, value: SSAValue) -> tuple[int, ...]:
+        assert isinstance(value.type, BufferType)
+        return tuple(map(self.size, value.type.shape))
+
+    def fresh(self, value: SSAValue) -> Array:
+        """Poisoned memory of its own."""
+        assert isinstance(value.type, BufferType)
+        raw = np.full(self.size(value.type.byte_size), 0xFF, np.uint8)
+        return raw.view(value.type.dtype).reshape(self.shape(value))
+
+    def execute(self, op: Operation) -> None:
+        match op:
+            case ConstantOp():
+                self.values[op.result] = self._constant(op)
+            case AllocOp():
+                self.values[op.result] = self._alloc(op)
+            case ViewOp():
+                self.values[op.result] = self.values[op.source].reshape(self.shape(op.result))
+            case CopyOp():
+                source, target = self.values[op.source], self.values[op.target]
+                target[...] = source.reshape(target.shape)
+            case LaunchOp():
+                self._launch(op)
+            case ReturnOp():
+                pass
+            case _:
+                raise EvaluationError(f"{op.name} has no meaning at the host level")
+
+    def _constant(self, op: ConstantOp) -> Array:
+        array = np.ascontiguousarray(op.array(self.weights)).reshape(self.shape(op.result))
+        fixed = array.view()
+        fixed.flags.writeable = False
+        return fixed
+
+    def _alloc(self, op: AllocOp) -> Array:
+        if op.offset is None:
+            return self.fresh(op.result)
+        start, length = self.size(op.offset.data), self.size(op.type.byte_size)
+        if self.arena is None or start < 0 or start + length > self.arena.size:
+            arena = "no arena" if self.arena is None else f"an arena of {self.arena.size}"
+            raise EvaluationError(
+                f"{_place(op)} lies at bytes {start} to {start + length} of {arena}")
+        raw = self.arena[start : start + length]
+        return raw.view(op.type.dtype).reshape(self.shape(op.result))
+
+    def _launch(self, op: LaunchOp) -> None:
+        kernel = self.kernels.get(op.kernel.data)
+        if kernel is None:
+            raise EvaluationError(f"{_place(op)}: the module has no such kernel")
+        assert isinstance(kernel, (block.KernelOp, loop.KernelOp))
+        values = map(self.size, op.sizes.data)
+        sizes = dict(zip(kernel.size_names, values, strict=True))
+        try:
+            self.run_kernel(kernel, [self.values[b] for b in op.buffers], sizes)
+        except (ValueError, IndexError, KeyError) as error:
+            raise EvaluationError(f"{_place(op)} failed: {error}") from error
+
+
+def _place(op: Operation) -> str:
+    """The operation, the kernel it launches, and the model's node."""
+    kernel = op.properties.get("kernel")
+    name = f"{op.name} @{kernel.data}" if isinstance(kernel, StringAttr) else op.name
+    node = location_name(op)
+    return f"{name} (node {node!r})" if node else name

@@ -1,0 +1,396 @@
+"""The meaning of nests and kernels, on NumPy arrays.
+
+A nest is evaluated for whole blocks of its domain at once. Every input becomes an array with one
+dim per axis (of size 1 where the read does not depend on the axis): a strided view where the index
+expressions are affine, a gather otherwise. The body then runs on arrays that broadcast, and a
+combiner reduces the dims of the reduce axes. A nest that only sums products of two inputs becomes
+a matrix multiplication.
+
+Size symbols come from the context, so every size may be symbolic. A read outside its tensor that
+has no pad raises IndexError.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from xdsl.dialects import arith
+from xdsl.ir import Operation, SSAValue
+
+from dialects.expr import Expr
+from dialects.graph.base import EvaluationContext
+from dialects.graph.numerics import highest, lowest
+from dialects.loop.ops import IndexOp, KernelOp, NestOp, YieldOp, scalar_type
+from dialects.scalar import evaluate_body
+from dialects.types import Array, TensorType, dtype_of
+
+Ranges = Mapping[str, range]
+"""A block of the domain: the values of every axis."""
+
+BLOCK_BYTES = 16 << 20
+"""About what one temporary of a block takes at most; a body holds a few at a time."""
+
+_REDUCERS: dict[str, np.ufunc] = {
+    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+    "and": np.bitwise_and, "or": np.bitwise_or,
+}
+
+
+def evaluate_nest(
+    nest: NestOp, context: EvaluationContext, operands: Sequence[Array]
+) -> list[Array]:
+    """The results of a nest. `operands`: its inputs, then the tensor it writes `into`, if any."""
+    extents = {a.name: int(a.extent.evaluate(context.sizes)) for a in nest.axes}
+    domain = _Domain(extents, frozenset(a.name for a in nest.reduce_axes), context.sizes)
+    count = len(nest.inputs)
+    outputs = [_Output.of(nest, k, domain, context, operands[count:])
+               for k in range(len(nest.results))]
+    inputs = [_Input(np.asarray(array, order="C"), map_, pad) for array, map_, pad in zip(
+        operands[:count], nest.input_maps, nest.pad_values, strict=True)]
+    if not all(domain.extents[name] for name in domain.parallel):
+        return [o.array for o in outputs]
+    if not all(extents.values()):
+        for output in outputs:
+            output.write(domain.whole, _identity(output.kind, output.array.dtype))
+    elif not _contract(nest, domain, inputs, outputs):
+        _evaluate_blocks(nest, domain, inputs, outputs)
+    return [o.array for o in outputs]
+
+
+def evaluate_kernel(
+    kernel: KernelOp, context: EvaluationContext, inputs: Sequence[Array]
+) -> list[Array]:
+    """The results of a kernel; `context.sizes` holds its sizes."""
+    values: dict[SSAValue, Array] = dict(zip(kernel.body.block.args, inputs, strict=True))
+    for op in kernel.body.block.ops:
+        if isinstance(op, YieldOp):
+            break
+        evaluate: Callable[..., Any] = getattr(op, "evaluate")  # noqa: B009
+        results = _listed(evaluate(context, *(values[o] for o in op.operands)))
+        values.update(zip(op.results, results, strict=True))
+    return [np.asarray(values[v], order="C") for v in kernel.yielded]
+
+
+def _listed(results: Array | Sequence[Array]) -> Sequence[Array]:
+    return [results] if isinstance(results, np.ndarray) else results
+
+
+# ---------------------------------------------------------------------- the domain
+@dataclass(frozen=True)
+class _Domain:
+    """The axes of a nest with their extents, and the values of size symbols."""
+
+    extents: dict[str, int]
+    reduce: frozenset[str]
+    sizes: Mapping[str, int]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.extents)
+
+    @property
+    def parallel(self) -> list[str]:
+        return [name for name in self.extents if name not in self.reduce]
+
+    @property
+    def whole(self) -> Ranges:
+        return {name: range(extent) for name, extent in self.extents.items()}
+
+    def blocks(self, split: Sequence[str], limit: int) -> Iterator[Ranges]:
+        """Cut the axes `split` so that a block has about `limit` points of them at most."""
+        steps: list[list[range]] = []
+        for k, name in enumerate(split):
+            behind = math.prod(self.extents[n] for n in split[k + 1:])
+            extent = self.extents[name]
+            step = min(max(limit // behind, 1), extent)
+            steps.append([range(s, min(s + step, extent)) for s in range(0, extent, step)])
+        for chosen in itertools.product(*steps):
+            yield {**self.whole, **dict(zip(split, chosen, strict=True))}
+
+    def grid(self, ranges: Ranges) -> dict[str, Array]:
+        """The values of every axis in a block, each along its own dim."""
+        rank = len(self.extents)
+        return {name: np.arange(r.start, r.stop).reshape(_along(k, rank))
+                for k, (name, r) in enumerate(ranges.items())}
+
+    def affine(self, expr: Expr) -> tuple[dict[str, int], int] | None:
+        """The coefficients of the axes and the offset; None if the expression is not affine."""
+        split = expr.linear(self.extents)
+        if split is None or not split[1].symbols <= self.sizes.keys():
+            return None
+        if not all(c.symbols <= self.sizes.keys() for c in split[0].values()):
+            return None
+        factors = {name: int(c.evaluate(self.sizes)) for name, c in split[0].items()}
+        return factors, int(split[1].evaluate(self.sizes))
+
+    def bounds(self, factors: Mapping[str, int], offset: int) -> tuple[int, int]:
+        """The smallest and largest value of an affine expression; no extent may be 0."""
+        spans = [factor * (self.extents[name] - 1) for name, factor in factors.items()]
+        return (offset + sum(min(s, 0) for s in spans), offset + sum(max(s, 0) for s in spans))
+
+
+def _along(dim: int, rank: int) -> tuple[int, ...]:
+    return tuple(-1 if k == dim else 1 for k in range(rank))
+
+
+def _cut(view: Array, ranges: Ranges) -> Array:
+    """The part of a whole domain's array (dims of size 1 stay) that belongs to a block."""
+    return view[(..., *(slice(None) if size == 1 else slice(r.start, r.stop)
+                        for size, r in zip(view.shape, ranges.values(), strict=True)))]
+
+
+def _strided(
+    array: Array, maps: Sequence[tuple[dict[str, int], int]], domain: _Domain,
+    names: Sequence[str],
+) -> Array:
+    """The view with one dim per name; of size 1 where no index depends on it."""
+    steps = [sum(factors.get(name, 0) * stride
+                 for (factors, _), stride in zip(maps, array.strides, strict=True))
+             for name in names]
+    used = {name for factors, _ in maps for name in factors}
+    shape = [domain.extents[name] if name in used else 1 for name in names]
+    origin = array[(..., *(slice(offset, offset + 1) for _, offset in maps))]
+    return as_strided(origin, shape, steps)
+
+
+# ---------------------------------------------------------------------- inputs
+@dataclass(frozen=True)
+class _Input:
+    """A tensor, how it is indexed, and what reads outside of it give (None: they are errors)."""
+
+    array: Array
+    map: Sequence[Expr]
+    pad: float | bool | None
+
+    def view(self, domain: _Domain) -> Array | None:
+        """The elements for the whole domain as a view (of a padded copy); None if not affine."""
+        maps = [domain.affine(e) for e in self.map]
+        known = [m for m in maps if m is not None]
+        if len(known) < len(maps):
+            return None
+        margins = [self._margin(dim, *domain.bounds(*m)) for dim, m in enumerate(known)]
+        shifted = [(factors, offset + low)
+                   for (factors, offset), (low, _) in zip(known, margins, strict=True)]
+        return _strided(self._padded(margins), shifted, domain, domain.names)
+
+    def _margin(self, dim: int, first: int, last: int) -> tuple[int, int]:
+        """How far reads from `first` to `last` reach over both ends of a dim."""
+        low, high = max(-first, 0), max(last + 1 - self.array.shape[dim], 0)
+        if (low or high) and self.pad is None:
+            self._complain(dim, first, last)
+        return low, high
+
+    def _complain(self, dim: int, first: int, last: int) -> None:
+        raise IndexError(f"loop.nest reads elements {first} to {last}, by {self.map[dim]}, "
+                         f"of dim {dim} of size {self.array.shape[dim]}")
+
+    def _padded(self, margins: Sequence[tuple[int, int]]) -> Array:
+        if not any(low or high for low, high in margins):
+            return self.array
+        sizes = zip(self.array.shape, margins, strict=True)
+        result = np.full([s + low + high for s, (low, high) in sizes], self.pad, self.array.dtype)
+        inner = zip(self.array.shape, margins, strict=True)
+        result[tuple(slice(low, low + s) for s, (low, _) in inner)] = self.array
+        return result
+
+    def gather(self, values: Mapping[str, Any]) -> Array:
+        """The elements at computed indices: `values` holds axes, sizes and gathered inputs."""
+        flat, inside = np.zeros((), np.int64), np.ones((), np.bool_)
+        for dim, (expr, size) in enumerate(zip(self.map, self.array.shape, strict=True)):
+            index = np.asarray(expr.evaluate(values), np.int64)
+            first, last = int(index.min()), int(index.max())
+            if first < 0 or last >= size:
+                if self.pad is None:
+                    self._complain(dim, first, last)
+                inside = inside & (index >= 0) & (index < size)
+                index = np.clip(index, 0, max(size - 1, 0))
+            flat = flat * size + index
+        if not self.array.size:
+            return np.full(flat.shape, self.pad, self.array.dtype)
+        found = self.array.reshape(-1).take(flat)
+        pad = self.array.dtype.type(self.pad or 0)
+        return found if inside.all() else np.where(inside, found, pad)
+
+
+# ---------------------------------------------------------------------- outputs
+@dataclass(frozen=True)
+class _Output:
+    """A result under construction: the array, how it is indexed, and its combiner."""
+
+    array: Array
+    map: Sequence[Expr]
+    kind: str
+    domain: _Domain
+
+    @staticmethod
+    def of(
+        nest: NestOp, number: int, domain: _Domain, context: EvaluationContext,
+        into: Sequence[Array],
+    ) -> _Output:
+        type_ = nest.results[number].type
+        assert isinstance(type_, TensorType)
+        array = np.zeros(context.shape(type_), type_.dtype)
+        for rest in into:
+            array[...] = rest
+        return _Output(array, nest.output_maps[number], nest.combiner_names[number], domain)
+
+    def combine(self, ranges: Ranges, value: Array) -> None:
+        """Reduce a block's values, one dim per axis, and write them."""
+        names = self.domain.names
+        axes = tuple(k for k, name in enumerate(names) if name in self.domain.reduce)
+        value = value.view(self.array.dtype)
+        if axes:
+            full = np.broadcast_to(value, [len(r) for r in ranges.values()])
+            value = _REDUCERS[self.kind].reduce(full, axis=axes, dtype=value.dtype)
+        self.write(ranges, value)
+
+    def write(self, ranges: Ranges, value: Array) -> None:
+        """Store values that have one dim per parallel axis, or broadcast to that."""
+        names = self.domain.parallel
+        block = {name: ranges[name] for name in names}
+        maps = [self.domain.affine(e) for e in self.map]
+        known = [m for m in maps if m is not None]
+        if len(known) < len(maps):
+            self._scatter(block, value)
+            return
+        for dim, affine in enumerate(known):
+            self._check(dim, *self.domain.bounds(*affine))
+        view = _strided(self.array, known, self.domain, names)
+        _cut(view, block)[...] = value
+
+    def _scatter(self, block: Ranges, value: Array) -> None:
+        grid = {name: np.arange(r.start, r.stop).reshape(_along(k, len(block)))
+                for k, (name, r) in enumerate(block.items())}
+        indices = [np.asarray(e.evaluate({**self.domain.sizes, **grid})) for e in self.map]
+        for dim, index in enumerate(indices):
+            self._check(dim, int(index.min()), int(index.max()))
+        self.array[tuple(indices)] = value
+
+    def _check(self, dim: int, first: int, last: int) -> None:
+        if first < 0 or last >= self.array.shape[dim]:
+            raise IndexError(f"loop.nest writes elements {first} to {last}, by {self.map[dim]}, "
+                             f"of dim {dim} of size {self.array.shape[dim]}")
+
+
+def _identity(kind: str, dtype: np.dtype[Any]) -> Array:
+    """What a combiner starts with."""
+    if kind == "and":
+        return np.asarray(-1).astype(dtype) if dtype != np.bool_ else np.asarray(True)
+    start = {"max": lowest(dtype), "min": highest(dtype), "mul": 1}.get(kind, 0)
+    return np.asarray(start).astype(dtype)
+
+
+# ---------------------------------------------------------------------- the general path
+def _evaluate_blocks(
+    nest: NestOp, domain: _Domain, inputs: Sequence[_Input], outputs: Sequence[_Output]
+) -> None:
+    views = [i.view(domain) for i in inputs]
+    points = BLOCK_BYTES // max([i.array.itemsize for i in inputs] + [4])
+    inner = math.prod(domain.extents[name] for name in domain.reduce)
+    for ranges in domain.blocks(domain.parallel, max(points // inner, 1)):
+        values = _evaluate_block(nest, domain, inputs, views, ranges)
+        for output, value in zip(outputs, values, strict=True):
+            output.combine(ranges, value)
+
+
+def _evaluate_block(
+    nest: NestOp, domain: _Domain, inputs: Sequence[_Input], views: Sequence[Array | None],
+    ranges: Ranges,
+) -> list[Array]:
+    """What the body yields for a block."""
+    known: dict[str, Any] = {**domain.sizes, **domain.grid(ranges)}
+    arguments: list[Array] = []
+    for k, (operand, input_, view) in enumerate(zip(nest.inputs, inputs, views, strict=True)):
+        value = input_.gather(known) if view is None else _cut(view, ranges)
+        if value.dtype.kind in "iu":
+            known[f"in{k}"] = value.astype(np.int64)
+        arguments.append(value.view(dtype_of(scalar_type(operand))))
+
+    def index(op: Operation) -> Sequence[Array]:
+        if not isinstance(op, IndexOp):
+            raise KeyError(f"{op.name} cannot stand in the body of a nest")
+        return [np.asarray(op.expr.data.evaluate(known), np.int64)]
+
+    return evaluate_body(nest.body.block, arguments, index)
+
+
+# ---------------------------------------------------------------------- sums of products
+def _contract(
+    nest: NestOp, domain: _Domain, inputs: Sequence[_Input], outputs: Sequence[_Output]
+) -> bool:
+    """Evaluate a nest that sums products of its two inputs. False if it is no such nest."""
+    dtype = _product_dtype(nest)
+    if dtype is None or outputs[0].kind != "add":
+        return False
+    views = [i.view(domain) for i in inputs]
+    known = [v for v in views if v is not None]
+    if len(known) < 2:
+        return False
+    signed = [v.view(dtype_of(scalar_type(o))) for v, o in zip(known, nest.inputs, strict=True)]
+    larger = max(signed, key=lambda v: v.size)
+    split = [n for n, s in zip(domain.names, larger.shape, strict=True)
+             if s > 1 and n not in domain.reduce]
+    inner = math.prod(s for n, s in zip(domain.names, larger.shape, strict=True)
+                      if n in domain.reduce)
+    for ranges in domain.blocks(split, max(BLOCK_BYTES // dtype.itemsize // inner, 1)):
+        a, b = (_cut(v, ranges).astype(dtype, copy=False) for v in signed)
+        outputs[0].write(ranges, _sum_of_products(a, b, domain, ranges))
+    return True
+
+
+def _product_dtype(nest: NestOp) -> np.dtype[Any] | None:
+    """The dtype of the product, when that of two inputs, each widened perhaps, is all there is."""
+    if len(nest.inputs) != 2 or len(nest.yielded) != 1:
+        return None
+    product = nest.yielded[0].owner
+    if not isinstance(product, arith.MulfOp | arith.MuliOp):
+        return None
+    factors = [_unwidened(v) for v in product.operands]
+    dtype = dtype_of(product.result.type)
+    if set(factors) != set(nest.body.block.args) or dtype.itemsize < 4:
+        return None
+    return dtype
+
+
+def _unwidened(value: SSAValue) -> SSAValue:
+    owner = value.owner
+    return owner.operands[0] if isinstance(owner, arith.ExtFOp | arith.ExtSIOp) else value
+
+
+def _sum_of_products(a: Array, b: Array, domain: _Domain, ranges: Ranges) -> Array:
+    """Sum a*b over the reduce axes, by matmul; both have one dim per axis, of size 1 if unused."""
+    dims = range(len(ranges))
+    inner = [k for k, name in enumerate(ranges) if name in domain.reduce]
+    outer = [k for k in dims if k not in inner]
+    idle = math.prod(len(r) for k, r in enumerate(ranges.values())
+                     if k in inner and a.shape[k] == b.shape[k] == 1)
+    a, b = _sum_alone(a, b, inner), _sum_alone(b, a, inner)
+    both = [k for k in outer if a.shape[k] > 1 and b.shape[k] > 1]
+    rows = [k for k in outer if a.shape[k] > 1 and k not in both]
+    columns = [k for k in outer if b.shape[k] > 1 and k not in both]
+    shared = [k for k in inner if a.shape[k] > 1]
+    product = np.matmul(_matrices(a, both, rows, shared), _matrices(b, both, shared, columns))
+    order = both + rows + columns
+    product = product.reshape([max(a.shape[k], b.shape[k]) for k in order])
+    product = product.transpose(np.argsort(order)) * product.dtype.type(idle)
+    return product.reshape([max(a.shape[k], b.shape[k]) for k in outer])
+
+
+def _sum_alone(a: Array, b: Array, inner: Sequence[int]) -> Array:
+    """Sum `a` over the reduce axes that `b` does not depend on."""
+    alone = tuple(k for k in inner if a.shape[k] > 1 and b.shape[k] == 1)
+    return a.sum(alone, a.dtype, keepdims=True) if alone else a
+
+
+def _matrices(x: Array, *groups: Sequence[int]) -> Array:
+    """x with each group of dims collapsed into one; all other dims have size 1."""
+    order = [k for group in groups for k in group]
+    rest = [k for k in range(x.ndim) if k not in order]
+    sizes = [math.prod(x.shape[k] for k in group) for group in groups]
+    return x.transpose([*order, *rest]).reshape(sizes)

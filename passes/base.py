@@ -1,0 +1,148 @@
+"""What a pass is, and what it is given besides the IR.
+
+    @dataclass(frozen=True)
+    class GraphDce(StrataPass):
+        '''Before -> after, and what it assumes.'''
+        name = "graph-dce"
+
+        def run(self, context, module):
+            ...
+
+Fields of the dataclass are the pass's options, so that `graph-fold-constants{limit=1024}` in a
+pipeline text sets one. A pass has no other state, and changes nothing but the module, the weight
+store and the list of remarks.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from dialects.syntax import location_name
+from dialects.weights import WeightStore
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from dialects.loop import KernelOp, NestOp
+    from dialects.schedule import Schedule
+    from passes.loop.pack_operands import Panel
+
+
+class TargetLike(Protocol):
+    """What passes ask a target. Targets themselves are a layer above."""
+
+    @property
+    def name(self) -> str: ...
+
+    def claims(self, op_name: str) -> bool: ...
+
+    def panels(
+        self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: Any
+    ) -> Mapping[int, Panel] | None: ...
+
+    def prepare(self, kernel: KernelOp, options: Any) -> None: ...
+
+    def schedule(self, kernel: KernelOp, options: Any) -> Schedule: ...
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Why a pass did not do something, or what it achieved, at a node of the model."""
+
+    pass_name: str
+    node: str
+    text: str
+
+    def __str__(self) -> str:
+        node = f" at {self.node}" if self.node else ""
+        return f"{self.pass_name}{node}: {self.text}"
+
+
+class PassError(Exception):
+    """The module holds something that a pass cannot do: all such faults, with their nodes."""
+
+    def __init__(self, pass_name: str, faults: Sequence[tuple[str, str]]):
+        """`faults`: pairs of the model's node, empty where unknown, and what is wrong."""
+        lines = [f"{text} (node {node!r})" if node else text for node, text in faults]
+        super().__init__("\n".join([f"{pass_name}:", *lines] if len(lines) > 1
+                                   else [f"{pass_name}: {lines[0]}"]))
+        self.pass_name = pass_name
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on what passes may use."""
+
+    folding_bytes: int = 256 << 20
+    """Memory for the results of constant folding, all together."""
+
+
+@dataclass
+class StrataContext(Context):
+    """xDSL's context, and what our passes need besides: weights, target, options, remarks."""
+
+    weights: WeightStore = field(default_factory=WeightStore)
+    target: TargetLike | None = None
+    options: Any = None
+    """The target's options; they belong to the target and passes hand them on to it."""
+    limits: Limits = field(default_factory=Limits)
+    remarks: list[Remark] = field(default_factory=list[Remark])
+
+    @staticmethod
+    def with_dialects(
+        weights: WeightStore | None = None, target: TargetLike | None = None,
+        options: Any = None,
+    ) -> StrataContext:
+        """A context that knows all our dialects."""
+        from dialects.registry import register_dialects
+
+        context = StrataContext(
+            weights=weights or WeightStore(), target=target, options=options)
+        register_dialects(context)
+        return context
+
+    def remark(self, pass_: StrataPass, op: Operation, text: str) -> None:
+        """Record something once: the same words about the same node are not repeated."""
+        remark = Remark(pass_.name, location_name(op), text)
+        if remark not in self.remarks:
+            self.remarks.append(remark)
+
+    def clone(self) -> StrataContext:
+        """A context of its own that shares weights, target and options."""
+        return _extended(super().clone(), self)
+
+
+def strata_context(context: Context) -> StrataContext:
+    """The context itself, or for xDSL's own tools one with an empty weight store."""
+    if isinstance(context, StrataContext):
+        return context
+    return _extended(context, StrataContext())
+
+
+def _extended(context: Context, extra: StrataContext) -> StrataContext:
+    result = StrataContext(weights=extra.weights, target=extra.target, options=extra.options,
+                           limits=extra.limits, remarks=list(extra.remarks))
+    for field_name in Context.__dataclass_fields__:
+        setattr(result, field_name, getattr(context, field_name))
+    return result
+
+
+@dataclass(frozen=True)
+class StrataPass(ModulePass):
+    """A pass of ours: an xDSL pass whose context is a `StrataContext`."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        self.run(strata_context(ctx), op)
+
+    @abstractmethod
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        """Rewrite the module in place."""

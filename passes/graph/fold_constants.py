@@ -1,0 +1,132 @@
+"""graph-fold-constants: what depends on constants only is computed now.
+
+    %w = graph.constant #strata.weight<"fc.w", ...> : f32[8, 64]
+    %t = graph.transpose %w {perm = [1, 0]} : f32[64, 8]               -->
+    %t = graph.constant #strata.weight<"fc.w.transpose", ...> : f32[64, 8]
+
+A result larger than 1 MB and larger than all operands together is left alone (a broadcast would
+only fill memory), as are results beyond the memory budget of the context, with a remark. What
+depends on size symbols is not constant. Assumes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from dialects.func import FuncOp
+from dialects.graph.base import Build, EvaluationContext, GraphOp
+from dialects.graph.constant import ConstantOp
+from dialects.syntax import location_name
+from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
+from passes.base import StrataContext, StrataPass
+from passes.rewriting import erase_unused, functions, replace
+
+SMALL = 1 << 20
+"""Results of up to so many bytes may be larger than the operands."""
+
+
+@dataclass(frozen=True)
+class GraphFoldConstants(StrataPass):
+    """Evaluate operations whose operands are all constants."""
+
+    name = "graph-fold-constants"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        before = set(context.weights.arrays)
+        folding = _Folding(self, context, context.limits.folding_bytes)
+        for func in functions(module):
+            folding.fold(func)
+            erase_unused(func.body.block)
+        _forget_unused(context, module, before)
+
+
+@dataclass
+class _Folding:
+    """One run: what it is given, and how many bytes are left."""
+
+    pass_: GraphFoldConstants
+    context: StrataContext
+    bytes_left: int
+
+    def fold(self, func: FuncOp) -> None:
+        for op in list(func.body.block.ops):
+            if isinstance(op, GraphOp) and _is_constant(op) and self._is_affordable(op):
+                self._replace(op)
+
+    def _is_affordable(self, op: GraphOp) -> bool:
+        size = _bytes(op.result_tensors)
+        if size > max(_bytes(op.operand_tensors), SMALL):
+            return False
+        if size > self.bytes_left:
+            self._remark(op, f"{size} bytes are beyond the budget for folded constants")
+            return False
+        return True
+
+    def _replace(self, op: GraphOp) -> None:
+        arrays = self._evaluate(op)
+        if arrays is None:
+            return
+        build, label = Build(op), _label(op)
+        constants = [ConstantOp.of_array(a, self.context.weights, label) for a in arrays]
+        self.bytes_left -= _bytes(op.result_tensors)
+        replace(op, [build.insert(c).results[0] for c in constants])
+
+    def _evaluate(self, op: GraphOp) -> list[Array] | None:
+        """The results, contiguous; None, with a remark, where the evaluation fails."""
+        operands: list[Array] = []
+        try:
+            for value in op.operands:
+                assert isinstance(value.owner, ConstantOp)
+                operands.append(value.owner.array(self.context.weights))
+            results = op.evaluate(EvaluationContext(), *operands)
+        except (ArithmeticError, IndexError, KeyError, ValueError) as error:
+            self._remark(op, str(error.args[0] if error.args else error))
+            return None
+        found = results if isinstance(results, list | tuple) else [results]
+        return [np.ascontiguousarray(a).reshape(np.shape(a)) for a in found]
+
+    def _remark(self, op: GraphOp, reason: str) -> None:
+        self.context.remark(self.pass_, op, f"{op.name} not folded: {reason}")
+
+
+def _is_constant(op: GraphOp) -> bool:
+    if isinstance(op, ConstantOp) or not all(isinstance(v.owner, ConstantOp) for v in op.operands):
+        return False
+    if any(t.static_shape is None for t in op.result_tensors):
+        return False
+    return not any(_symbols(value) for value in op.properties.values())
+
+
+def _symbols(attribute: object) -> bool:
+    """Whether an attribute holds a size that is not a plain integer."""
+    match attribute:
+        case ExprAttr():
+            return attribute.data.constant is None
+        case SizesAttr():
+            return any(e.constant is None for e in attribute.data)
+        case _:
+            return False
+
+
+def _bytes(types: Sequence[TensorType]) -> int:
+    """What tensors of constant shape take."""
+    return sum(t.byte_size.constant or 0 for t in types)
+
+
+def _label(op: GraphOp) -> str:
+    """The node's name, or else that of a weight it is computed from and what was done to it."""
+    labels = [v.owner.label for v in op.operands if isinstance(v.owner, ConstantOp)]
+    step = op.name.removeprefix("graph.")
+    return location_name(op) or ".".join([next(filter(None, labels), "constant"), step])
+
+
+def _forget_unused(context: StrataContext, module: ModuleOp, before: set[str]) -> None:
+    """Drop the intermediate arrays of this run that no constant names any more."""
+    used = {op.value.key.data for op in module.walk() if isinstance(op, ConstantOp)
+            and isinstance(op.value, WeightAttr) and isinstance(op.value.key, StringAttr)}
+    for key in set(context.weights.arrays) - before - used:
+        del context.weights.arrays[key]

@@ -1,0 +1,109 @@
+"""graph-fold-sizes: follow shape computations symbolically.
+
+Models compute shapes with tensor operations. Where the value of such an integer tensor is known as
+size expressions, the chain becomes one operation, and what only it used is erased:
+
+    %s = graph.sizes {values = [batch, 3, 2*h]} : i64[3]        %t = graph.sizes {values = [6*h]}
+    %a = graph.gather %s, 1      %b = graph.gather %s, 2   -->
+    %t = graph.mul %a, %b
+
+A tensor of plain integers becomes a `graph.constant`. Comparisons and choices are decided where
+they come out the same for all sizes. Assumes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from dialects.func import FuncOp
+from dialects.graph.base import Build, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.constant import ConstantOp, SizesOp
+from dialects.graph.fold_sizes import fold_sizes
+from dialects.graph.shape import ReshapeOp
+from dialects.syntax import location_name
+from dialects.types import Array, TensorType, i1, i32, i64
+from passes.base import StrataContext, StrataPass
+from passes.rewriting import erase_unused, functions, replace
+
+FOLLOWED = (i1, i32, i64)
+"""Element types of shape computations; narrower ones could wrap around."""
+
+
+@dataclass(frozen=True)
+class GraphFoldSizes(StrataPass):
+    """Integer tensors known as size expressions become `graph.sizes` or `graph.constant`."""
+
+    name = "graph-fold-sizes"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        for func in functions(module):
+            _fold(func, context)
+
+
+def _fold(func: FuncOp, context: StrataContext) -> None:
+    known: dict[SSAValue, Array] = {}
+    for op in list(func.body.block.ops):
+        values = _known_values(op, known)
+        if values is None:
+            continue
+        result = op.results[0]
+        if _is_worth_replacing(op, values):
+            result = _written_out(op, values, context)
+            replace(op, [result])
+        known[result] = values
+    erase_unused(func.body.block)
+
+
+def _known_values(op: Operation, known: dict[SSAValue, Array]) -> Array | None:
+    """The result as an object array of size expressions, or None."""
+    if not isinstance(op, GraphOp) or not all(map(_is_followed, (*op.results, *op.operands))):
+        return None
+    try:
+        values = fold_sizes(op, [known.get(v) for v in op.operands], EvaluationContext())
+    except ShapeError:  # a symbolic size where only a known one can be followed
+        return None
+    return values if values is None or _fits(values, op.result_tensors[0]) else None
+
+
+def _is_followed(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and value.type.element in FOLLOWED
+
+
+def _fits(values: Array, type_: TensorType) -> bool:
+    """Whether the plain integers are in range, so that nothing has wrapped around."""
+    numbers = [e.constant for e in values.reshape(-1)]
+    if type_.element == i1:
+        return all(n in (0, 1) for n in numbers)
+    bounds = np.iinfo(type_.dtype)
+    return all(n is None or bounds.min <= n <= bounds.max for n in numbers)
+
+
+def _is_worth_replacing(op: Operation, values: Array) -> bool:
+    if isinstance(op, SizesOp):
+        return _plain(values) is not None
+    return not isinstance(op, ConstantOp)
+
+
+def _plain(values: Array) -> list[int] | None:
+    numbers = [e.constant for e in values.reshape(-1)]
+    return None if None in numbers else numbers
+
+
+def _written_out(op: Operation, values: Array, context: StrataContext) -> SSAValue:
+    """The value as a constant, or as sizes (reshaped if it has several dims)."""
+    build, type_ = Build(op), op.results[0].type
+    assert isinstance(type_, TensorType)
+    numbers = _plain(values)
+    if numbers is not None:
+        array = np.array(numbers, np.int64).astype(type_.dtype).reshape(values.shape)
+        constant = ConstantOp.of_array(array, context.weights, location_name(op))
+        return build.insert(constant).results[0]
+    flat = list(values.reshape(-1))
+    if values.ndim < 2:
+        return build(SizesOp, values=flat, shape=list(values.shape), to=type_.element)
+    sizes = build(SizesOp, values=flat, shape=[len(flat)], to=type_.element)
+    return build(ReshapeOp, sizes, shape=list(values.shape))

@@ -1,0 +1,43 @@
+"""graph-simplify: algebraic rules, applied until none fits.
+
+    %a = graph.mul %x, 1                    %c = graph.conv %x, %w, %b
+    %b = graph.transpose %a, [1, 0]         %y = graph.batch_norm %c, ...constants
+    %y = graph.transpose %b, [1, 0]   -->
+    strata.return %y                        %y = graph.conv %x, %w2, %b2
+    strata.return %x
+
+The rules are in `passes/graph/rules`, each with its algebra; all but the folding into convolutions
+keep floating-point results bit for bit. Assumes nothing; a rule that needs the value of a weight
+does nothing where the store lacks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from passes.base import StrataContext, StrataPass
+from passes.graph.rules.arithmetic import ARITHMETIC_RULES
+from passes.graph.rules.convolution import CONVOLUTION_RULES
+from passes.graph.rules.movement import MOVEMENT_RULES
+from passes.rewriting import Rule, functions, rewrite
+
+
+@dataclass(frozen=True)
+class GraphSimplify(StrataPass):
+    """Apply the algebraic rules until none fits."""
+
+    name = "graph-simplify"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        rules = _all_rules()
+        for func in functions(module):
+            rewrite(func, rules, context)
+
+
+def _all_rules() -> dict[type[Operation], list[Rule]]:
+    tables = (ARITHMETIC_RULES, MOVEMENT_RULES, CONVOLUTION_RULES)
+    classes = dict.fromkeys(class_ for table in tables for class_ in table)
+    return {c: [rule for table in tables for rule in table.get(c, ())] for c in classes}

@@ -1,0 +1,59 @@
+"""Sums of products: matrix multiplication, and what convolutions share with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr, Size
+from dialects.graph.base import Build
+from dialects.graph.contraction import MatmulOp
+from dialects.types import tensor
+from passes.graph_to_loop.nests import (
+    Domain,
+    Read,
+    broadcast_index,
+    converted,
+    make_nest,
+    type_of,
+    wide_element,
+)
+from passes.graph_to_loop.rules import lowers
+from passes.rewriting import Rewriter
+
+
+def contract(
+    at: Build, domain: Domain, x: Read, y: Read, shape: Sequence[Size],
+    index: Sequence[Size] | None = None,
+) -> SSAValue:
+    """Sum the products of two reads over the reduce axes, of which there may be none.
+
+    f16 and bf16 give an f32 tensor.
+    """
+    element = wide_element(type_of(x.value).element)
+    combiner = "add" if any(a.reduce for a in domain.axes) else "none"
+    return make_nest(at, domain, [x, y], tensor(element, shape),
+                     lambda body, read: read[0].wide() * read[1].wide(),
+                     index=index, combiner=combiner)
+
+
+@lowers(MatmulOp)
+def matmul(op: MatmulOp, at: Rewriter) -> SSAValue:
+    a, b, result = type_of(op.a), type_of(op.b), type_of(op.result)
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    batch = result.rank - (a.rank > 1) - (b.rank > 1)
+    row, column = _row_and_column(point[batch:], a.rank > 1)
+    [k] = domain.reduce(a.shape[-1])
+    shared = (result.shape[:batch], point[:batch])
+    left = broadcast_index(tensor(a.element, a.shape[:-2]), *shared)
+    right = broadcast_index(tensor(b.element, b.shape[:-2]), *shared)
+    total = contract(at, domain, Read(op.a, [*left, *row, k]), Read(op.b, [*right, k, *column]),
+                     result.shape)
+    return converted(at, total, result.element)
+
+
+def _row_and_column(rest: list[Expr], has_row: bool) -> tuple[list[Expr], list[Expr]]:
+    """The axes behind the batch, split; an operand of one dim has no such axis."""
+    return (rest[:1], rest[1:]) if has_row else ([], rest)

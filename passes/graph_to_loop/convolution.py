@@ -1,0 +1,197 @@
+"""Convolutions: sums of products over input channels and kernel positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr
+from dialects.graph.base import Build, int_of
+from dialects.graph.convolution import ConvOp, ConvTransposeOp, kernel_sizes
+from dialects.graph.window import Window
+from dialects.types import TensorType, tensor
+from passes.graph_to_loop.contraction import contract
+from passes.graph_to_loop.nests import (
+    Domain,
+    Read,
+    converted,
+    copy,
+    make_nest,
+    type_of,
+)
+from passes.graph_to_loop.rules import lowers
+from passes.rewriting import Rewriter
+
+
+# ---------------------------------------------------------------------- conv
+@lowers(ConvOp)
+def conv(op: ConvOp, at: Rewriter) -> SSAValue:
+    x, w, result = type_of(op.x), type_of(op.w), type_of(op.result)
+    window = Window.of(kernel_sizes(w), op.properties, "C3")
+    channels = _Channels.of(int_of(op.properties, "group", 1), w.shape[1], w.shape[0])
+    domain = Domain()
+    [n] = domain.parallel(x.shape[0])
+    outer = channels.outer(domain)
+    places = domain.parallel(*result.shape[2:])
+    inner = channels.inner(domain)
+    taps = domain.reduce(*window.kernel)
+    source = [p * s + k * d - low for p, s, k, d, low in zip(
+        places, window.strides, taps, window.dilations, window.low, strict=True)]
+    pad = 0.0 if any((*window.low, *window.high)) else None
+    total = contract(
+        at, domain, Read(op.x, [n, channels.source(outer, inner), *source], pad),
+        Read(op.w, [channels.result(outer), channels.within(inner), *taps]), result.shape,
+        index=[n, channels.result(outer), *places])
+    return _finish(at, total, op.b, result)
+
+
+@dataclass(frozen=True)
+class _Channels:
+    """The channel axes of a convolution with groups, as few as describe it.
+
+    One group: output and input channels. Depthwise, one channel in and out per group: the group.
+    Else the group, the group's output and the group's input channels.
+    """
+
+    group: int
+    inputs: Expr
+    outputs: Expr
+    """Per group."""
+
+    @staticmethod
+    def of(group: int, inputs: Expr, all_outputs: Expr) -> _Channels:
+        return _Channels(group, inputs, all_outputs // group)
+
+    @property
+    def depthwise(self) -> bool:
+        return self.group > 1 and self.inputs.constant == self.outputs.constant == 1
+
+    def outer(self, domain: Domain) -> list[Expr]:
+        """The parallel axes."""
+        if self.group == 1:
+            return domain.parallel(self.outputs)
+        return domain.parallel(self.group, *([] if self.depthwise else [self.outputs]))
+
+    def inner(self, domain: Domain) -> list[Expr]:
+        """The reduce axes."""
+        return [] if self.depthwise else domain.reduce(self.inputs)
+
+    def result(self, outer: list[Expr]) -> Expr:
+        """The output channel."""
+        return outer[0] if len(outer) == 1 else outer[0] * self.outputs + outer[1]
+
+    def within(self, inner: list[Expr]) -> Expr:
+        """The input channel, counted inside its group."""
+        return inner[0] if inner else Expr.of(0)
+
+    def result_within(self, outer: list[Expr]) -> Expr:
+        """The output channel, counted inside its group."""
+        return Expr.of(0) if self.depthwise else outer[-1]
+
+    def source(self, outer: list[Expr], inner: list[Expr]) -> Expr:
+        """The input channel."""
+        if self.group == 1:
+            return inner[0]
+        return outer[0] if self.depthwise else outer[0] * self.inputs + inner[0]
+
+
+def _finish(
+    at: Build, total: SSAValue, bias: SSAValue | None, result: TensorType
+) -> SSAValue:
+    """Add the bias and round to the result's element type."""
+    if bias is None:
+        return converted(at, total, result.element)
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+
+    reads = [Read(total, point), Read(bias, [point[1]])]
+    return make_nest(at, domain, reads, result, lambda body, read: read[0] + read[1].wide())
+
+
+# ---------------------------------------------------------------------- conv_transpose
+@dataclass(frozen=True)
+class _Spread:
+    """One spatial dim of a transposed convolution, in the simplest of three forms.
+
+    Tiled (kernel == stride, nothing cut off): each result element has one source and one kernel
+    position; the result is indexed by stride*source + position.
+    Stride 1: the result at p sums the sources at p + low - position*dilation.
+    Else zeros are inserted between the sources, `stretch` apart, and the stride is 1 then.
+    """
+
+    source_size: Expr
+    result_size: Expr
+    kernel: int
+    stride: int
+    dilation: int
+    low: int
+    tiled: bool
+
+    @staticmethod
+    def of(window: Window, dim: int, source: Expr, result: Expr) -> _Spread:
+        kernel, stride = window.kernel[dim], window.strides[dim]
+        tiled = stride > 1 and kernel == stride and result == source * stride
+        plain = window.dilations[dim] == 1 and not window.low[dim]
+        return _Spread(source, result, kernel, stride, window.dilations[dim], window.low[dim],
+                       tiled and plain)
+
+    @property
+    def stretch(self) -> int:
+        return 1 if self.tiled else self.stride
+
+    @property
+    def places(self) -> Expr:
+        """The extent of the axis that source and result share."""
+        return self.source_size if self.tiled else self.result_size
+
+    def source(self, place: Expr, position: Expr) -> Expr:
+        return place if self.tiled else place + self.low - position * self.dilation
+
+    def target(self, place: Expr, position: Expr) -> Expr:
+        return place * self.stride + position if self.tiled else place
+
+
+@lowers(ConvTransposeOp)
+def conv_transpose(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
+    x, w, result = type_of(op.x), type_of(op.w), type_of(op.result)
+    window = Window.of(kernel_sizes(w), op.properties, "C3")
+    group = int_of(op.properties, "group", 1)
+    channels = _Channels(group, w.shape[0] // group, w.shape[1])
+    dims = [_Spread.of(window, k, x.shape[k + 2], result.shape[k + 2]) for k in range(window.rank)]
+    source = _stretched(at, op.x, [1, 1, *(d.stretch for d in dims)])
+
+    domain = Domain()
+    [n] = domain.parallel(x.shape[0])
+    outer = channels.outer(domain)
+    places = domain.parallel(*(d.places for d in dims))
+    tiles = [domain.parallel(d.kernel)[0] if d.tiled else None for d in dims]
+    inner = channels.inner(domain)
+    positions = [domain.reduce(d.kernel)[0] if tile is None else tile
+                 for d, tile in zip(dims, tiles, strict=True)]
+
+    rows = list(zip(dims, places, positions, strict=True))
+    channel, pad = channels.source(outer, inner), None if all(d.tiled for d in dims) else 0.0
+    total = contract(
+        at, domain, Read(source, [n, channel, *(d.source(p, k) for d, p, k in rows)], pad),
+        Read(op.w, [channel, channels.result_within(outer), *positions]), result.shape,
+        index=[n, channels.result(outer), *(d.target(p, k) for d, p, k in rows)])
+    return _finish(at, total, op.b, result)
+
+
+def _stretched(at: Build, x: SSAValue, steps: Sequence[int]) -> SSAValue:
+    """x with step - 1 zeros between neighbours of each dim."""
+    if max(steps) == 1:
+        return x
+    type_ = type_of(x)
+    sizes = [(size - 1) * step + 1 for size, step in zip(type_.shape, steps, strict=True)]
+    result = tensor(type_.element, sizes)
+    zeros = Domain()
+    zeros.parallel(*sizes)
+    empty = make_nest(at, zeros, [], result,
+                      lambda body, read: body.constant(0, type_.element))
+    domain = Domain()
+    point = domain.parallel(*type_.shape)
+    spread = [i * step for i, step in zip(point, steps, strict=True)]
+    return make_nest(at, domain, [Read(x, point)], result, copy, index=spread, into=empty)

@@ -1,0 +1,152 @@
+"""How lowerings make nests: domains, reads, and the nest with its body.
+
+    domain = Domain()
+    i, j = domain.parallel(m, n)
+    k = domain.reduce(depth)
+    product = make_nest(at, domain, [Read(a, (i, k)), Read(b, (k, j))], result,
+                        lambda body, read: read[0] * read[1], combiner="add")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Attribute, SSAValue
+
+from dialects import types as t
+from dialects.expr import Expr, Size
+from dialects.graph.base import Build
+from dialects.graph.constant import ConstantOp, array_of_literal
+from dialects.loop import Axis, NestOp, YieldOp
+from dialects.types import LiteralAttr, TensorType, tensor
+from passes.graph_to_loop.scalars import NARROW, Body, Number, Scalar, number_of
+
+Formula = Callable[[Body, Sequence[Scalar]], Scalar]
+"""`formula(body, read)`: what a point computes from what it reads."""
+
+
+@dataclass
+class Domain:
+    """The axes of a nest, named i0, i1 ... in the order they are made."""
+
+    axes: list[Axis] = field(default_factory=list[Axis])
+
+    def parallel(self, *extents: Size) -> list[Expr]:
+        """New parallel axes, as index expressions."""
+        return [self._add(e, False) for e in extents]
+
+    def reduce(self, *extents: Size) -> list[Expr]:
+        """New reduce axes, as index expressions."""
+        return [self._add(e, True) for e in extents]
+
+    @property
+    def point(self) -> list[Expr]:
+        """The parallel axes: the index of a result that they enumerate."""
+        return [Expr.symbol(a.name) for a in self.axes if not a.reduce]
+
+    def _add(self, extent: Size, reduce: bool) -> Expr:
+        axis = Axis(f"i{len(self.axes)}", Expr.of(extent), reduce)
+        self.axes.append(axis)
+        return Expr.symbol(axis.name)
+
+
+@dataclass(frozen=True)
+class Read:
+    """A tensor, one index expression per dim, and what is read outside (None: nothing is)."""
+
+    value: SSAValue
+    index: Sequence[Size]
+    pad: Number | None = None
+
+
+def make_nest(
+    at: Build, domain: Domain, reads: Sequence[Read], result: TensorType, formula: Formula, *,
+    index: Sequence[Size] | None = None, combiner: str = "none",
+    into: SSAValue | None = None,
+) -> SSAValue:
+    """Insert a nest of one result, which is indexed by the parallel axes unless `index` is given.
+
+    The formula gets the elements as they are stored; what it returns is converted to the result's.
+    """
+    nest = NestOp.of(
+        domain.axes, [r.value for r in reads], [r.index for r in reads], [result],
+        [domain.point if index is None else index], combiners=[combiner],
+        pads=[r.pad for r in reads], into=[] if into is None else [into])
+    body = Body(nest.body.block)
+    scalars = [Scalar(body, argument, type_of(r.value).element)
+               for argument, r in zip(nest.body.block.args, reads, strict=True)]
+    point = formula(body, scalars).to(result.element)
+    nest.body.block.add_op(YieldOp.of(point.value))
+    return at.insert(nest).results[0]
+
+
+def copy(body: Body, read: Sequence[Scalar]) -> Scalar:
+    """The formula of nests that move elements: the last read; others only say where it is."""
+    return read[-1]
+
+
+def same(x: Scalar) -> Scalar:
+    """The formula of pointwise nests that only broadcast or convert."""
+    return x
+
+
+def pointwise(at: Build, operands: Sequence[SSAValue], result: TensorType,
+              formula: Callable[..., Scalar]) -> SSAValue:
+    """A nest over the dims of the result, to which the operands broadcast.
+
+    `formula` takes one scalar per operand. Constants of one element become constants of the body.
+    """
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    numbers = [literal_number(v) for v in operands]
+    reads = [Read(v, broadcast_index(type_of(v), result.shape, point))
+             for v, number in zip(operands, numbers, strict=True) if number is None]
+
+    def compute(body: Body, read: Sequence[Scalar]) -> Scalar:
+        following = iter(read)
+        scalars = [next(following) if number is None
+                   else body.constant(number, wide_element(type_of(v).element))
+                   for v, number in zip(operands, numbers, strict=True)]
+        return formula(*scalars)
+
+    return make_nest(at, domain, reads, result, compute)
+
+
+def broadcast_index(
+    type_: TensorType, shape: Sequence[Expr], point: Sequence[Expr]
+) -> list[Expr]:
+    """Where an operand that broadcasts to `shape` is read for a point of it."""
+    skipped = len(shape) - type_.rank
+    rows = zip(type_.shape, shape[skipped:], point[skipped:], strict=True)
+    zero = Expr.of(0)
+    return [zero if own.constant == 1 and size.constant != 1 else i for own, size, i in rows]
+
+
+def converted(at: Build, value: SSAValue, element: Attribute) -> SSAValue:
+    """The value in an element type, which it may have already."""
+    type_ = type_of(value)
+    if type_.element == element:
+        return value
+    return pointwise(at, [value], tensor(element, type_.shape), same)
+
+
+# ---------------------------------------------------------------------- asking values
+def type_of(value: SSAValue) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def wide_element(element: Attribute) -> Attribute:
+    """What f16 and bf16 are computed and accumulated in: f32. Any other type is its own."""
+    return t.f32 if element in NARROW else element
+
+
+def literal_number(value: SSAValue) -> Number | None:
+    """The value of a constant of one element that is written out in the IR."""
+    op = value.owner
+    if not isinstance(op, ConstantOp) or not isinstance(op.value, LiteralAttr):
+        return None
+    if len(op.value.data) != 1:
+        return None
+    return number_of(array_of_literal(op.value, op.type))

@@ -1,0 +1,144 @@
+"""Reductions and pools: one nest with a combiner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute, SSAValue
+
+from dialects import types as t
+from dialects.expr import Expr, maximum, minimum, product
+from dialects.graph.base import Build, GraphOp, flag_of, ints_of
+from dialects.graph.numerics import lowest
+from dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp, ReduceOp, ReduceProdOp, ReduceSumOp
+from dialects.graph.window import Window
+from dialects.types import TensorType, tensor
+from passes.graph_to_loop.nests import (
+    Domain,
+    Read,
+    copy,
+    make_nest,
+    pointwise,
+    same,
+    type_of,
+    wide_element,
+)
+from passes.graph_to_loop.rules import lowers
+from passes.graph_to_loop.scalars import Body, Number, Scalar
+from passes.rewriting import Rewriter
+
+_COMBINERS: dict[type[GraphOp], str] = {
+    ReduceSumOp: "add", ReduceProdOp: "mul", ReduceMaxOp: "max", ReduceMinOp: "min",
+}
+
+
+@lowers(ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp)
+def reduce(op: ReduceOp, at: Rewriter) -> SSAValue:
+    x, result = type_of(op.operands[0]), type_of(op.results[0])
+    axes, keep = ints_of(op.properties, "axes"), flag_of(op.properties, "keepdims")
+    if not axes:
+        return pointwise(at, op.operands, result, same)
+    domain = Domain()
+    kept = iter(domain.parallel(*result.shape))
+    index: dict[int, Expr] = {}
+    for dim in range(x.rank):
+        if keep or dim not in axes:
+            index[dim] = next(kept)
+    for dim in axes:
+        [index[dim]] = domain.reduce(x.shape[dim])
+    read = Read(op.operands[0], [index[dim] for dim in range(x.rank)])
+    return combine(at, domain, read, result, _COMBINERS[type(op)])
+
+
+def combine(
+    at: Build, domain: Domain, read: Read, result: TensorType, combiner: str
+) -> SSAValue:
+    """Combine what is read over the reduce axes, in the element type that holds it exactly.
+
+    f16 and bf16 are held in f32, unsigned extrema in signed integers with the sign bit flipped;
+    a second nest converts them back. Extrema of truth values are `or` and `and`.
+    """
+    element = result.element
+    if element == t.i1:
+        return make_nest(at, domain, [read], result, copy,
+                         combiner={"max": "or", "min": "and"}[combiner])
+    held = _held_element(element, combiner)
+    total = make_nest(at, domain, [read], tensor(held, result.shape),
+                      lambda body, read: _recoded(read[0], held), combiner=combiner)
+    if held == element:
+        return total
+    back = Domain()
+    read = Read(total, back.parallel(*result.shape))
+    return make_nest(at, back, [read], result, lambda body, read: _recoded(read[0], element))
+
+
+def _held_element(element: Attribute, combiner: str) -> Attribute:
+    if t.is_unsigned(element) and combiner in ("max", "min"):
+        return t.signless(element)
+    return wide_element(element)
+
+
+def _recoded(x: Scalar, element: Attribute) -> Scalar:
+    """Integers of either sign in the other, in the same order; floats in another width."""
+    if x.element == element or x.is_float:
+        return x.to(element)
+    return x.flipped(element)
+
+
+# ---------------------------------------------------------------------- pools
+@lowers(MaxPoolOp)
+def max_pool(op: MaxPoolOp, at: Rewriter) -> SSAValue:
+    x = type_of(op.x)
+    pad = float("-inf") if t.is_float(x.element) else int(lowest(x.dtype))
+    return _pool(op, at, pad, "max")
+
+
+@lowers(AvgPoolOp)
+def avg_pool(op: AvgPoolOp, at: Rewriter) -> SSAValue:
+    """The sum, divided by how many elements count."""
+    result = type_of(op.result)
+    total = _pool(op, at, 0.0, "add", tensor(wide_element(result.element), result.shape))
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    count = product(_counts(op, point[2:]))
+
+    def mean(body: Body, read: Sequence[Scalar]) -> Scalar:
+        [x], number = read, count.constant
+        return x / (body.index(count, x.element) if number is None else number)
+
+    return make_nest(at, domain, [Read(total, point)], result, mean)
+
+
+def _pool(
+    op: MaxPoolOp | AvgPoolOp, at: Rewriter, outside: Number, combiner: str,
+    result: TensorType | None = None,
+) -> SSAValue:
+    """Combine the elements of each window."""
+    result = result or type_of(op.result)
+    window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    taps = domain.reduce(*window.kernel)
+    source = [p * s + k * d - low for p, s, k, d, low in zip(
+        point[2:], window.strides, taps, window.dilations, window.low, strict=True)]
+    leaves = any((*window.low, *window.high)) or flag_of(op.properties, "ceil_mode")
+    read = Read(op.x, [*point[:2], *source], outside if leaves else None)
+    return combine(at, domain, read, result, combiner)
+
+
+def _counts(op: AvgPoolOp, places: Sequence[Expr]) -> list[Expr]:
+    """Per spatial dim, how many kernel positions of a window count: those from `first` to `end`."""
+    window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
+    include, ceil = (flag_of(op.properties, f) for f in ("count_include_pad", "ceil_mode"))
+    counts: list[Expr] = []
+    for dim, (place, size) in enumerate(zip(places, type_of(op.x).shape[2:], strict=True)):
+        low, high, kernel = window.low[dim], window.high[dim], window.kernel[dim]
+        if not ceil and (include or not (low or high)):
+            counts.append(Expr.of(kernel))
+            continue
+        first, end = (Expr.of(-low), size + high) if include else (Expr.of(0), size)
+        start, step = place * window.strides[dim] - low, window.dilations[dim]
+        before = maximum((first - start).ceildiv(step), 0)
+        counts.append(minimum((end - start).ceildiv(step), kernel) - before)
+    return counts

@@ -1,0 +1,212 @@
+"""Resize: where each result element lies in x, and which elements of x it takes or mixes.
+
+Along each dim that changes, small nests compute positions (and weights) once per result index, in
+f64 as the operation defines; the result gathers by them. The nearest element at an integer factor
+has a closed form and needs no such nest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+from xdsl.ir import SSAValue
+
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.graph.base import Build, text_of
+from dialects.graph.resize import ResizeOp
+from dialects.types import tensor
+from passes.graph_to_loop.gathers import pick
+from passes.graph_to_loop.nests import (
+    Domain,
+    Read,
+    converted,
+    make_nest,
+    type_of,
+    wide_element,
+)
+from passes.graph_to_loop.rules import lowers
+from passes.graph_to_loop.scalars import Body, Scalar
+from passes.rewriting import Rewriter
+
+_CUBIC = -0.75
+"""The cubic coefficient of ONNX and PyTorch."""
+
+
+@lowers(ResizeOp)
+def resize(op: ResizeOp, at: Rewriter) -> SSAValue:
+    dims = [d for d in _dims(op) if d.changes]
+    if op.mode.data == "nearest":
+        return _nearest(op, at, dims)
+    taps = _LINEAR if op.mode.data == "linear" else _CUBIC_TAPS
+    groups = [dims] if op.mode.data == "linear" else [[d] for d in dims]
+    value = op.x
+    for group in groups:
+        value = _mixed(at, value, group, taps)
+    return converted(at, value, type_of(op.result).element)
+
+
+@dataclass(frozen=True)
+class _Dim:
+    """One dim: its sizes in x and in the result, the factor if one is given, and the formula."""
+
+    number: int
+    source: Expr
+    size: Expr
+    scale: float | None
+    coordinates: str
+
+    @property
+    def changes(self) -> bool:
+        return self.source != self.size or self.scale not in (None, 1.0)
+
+    def factor(self) -> int | None:
+        """The whole number by which the dim grows, if it is one."""
+        given = (self.size // self.source).constant if self.scale is None else self.scale
+        factor = int(given or 0)
+        exact = factor == given and self.source * factor == self.size
+        return factor if exact and factor else None
+
+    def coordinate(self, body: Body, place: Expr) -> Scalar:
+        """Where a result index lies in x: the formulas of `graph.resize`."""
+        p, source, size = (body.index(e, t.f64) for e in (place, self.source, self.size))
+        over, under = (source, size) if self.scale is None else (p.like(1.0), p.like(self.scale))
+        if self.coordinates == "asymmetric":
+            return p * over / under
+        if self.coordinates == "align_corners":
+            return p * (source - 1) / (size - 1).maximum(1)
+        where = (p + 0.5) * over / under
+        if self.coordinates == "half_pixel_symmetric" and self.scale is not None:
+            where = source / 2 * (1 - size / (self.scale * source)) + where
+        if self.coordinates == "pytorch_half_pixel":
+            return size.compare("eq", 1).where(p, where - 0.5)
+        return where - 0.5
+
+    def vector(self, at: Build, formula: Callable[[Scalar, Scalar], Scalar],
+               element: t.Attribute) -> SSAValue:
+        """formula(coordinate, last index of x) for every result index."""
+        domain = Domain()
+        [place] = domain.parallel(self.size)
+
+        def compute(body: Body, read: Sequence[Scalar]) -> Scalar:
+            return formula(self.coordinate(body, place), body.index(self.source - 1, t.f64))
+
+        return make_nest(at, domain, [], tensor(element, [self.size]), compute)
+
+
+def _dims(op: ResizeOp) -> list[_Dim]:
+    source, size = type_of(op.x).shape, type_of(op.result).shape
+    scales = op.scales.data or (None,) * len(source)
+    return [_Dim(k, *row, op.coordinates.data)
+            for k, row in enumerate(zip(source, size, scales, strict=True))]
+
+
+def _clamped(position: Scalar, last: Scalar) -> Scalar:
+    return position.maximum(0.0).minimum(last)
+
+
+# ---------------------------------------------------------------------- nearest
+_ROUNDINGS: dict[str, Callable[[Scalar], Scalar]] = {
+    "floor": lambda c: c.floor(),
+    "ceil": lambda c: c.ceil(),
+    "round_prefer_floor": lambda c: (c - 0.5).ceil(),
+    "round_prefer_ceil": lambda c: (c + 0.5).floor(),
+}
+
+
+def _nearest(op: ResizeOp, at: Rewriter, dims: Sequence[_Dim]) -> SSAValue:
+    rule = text_of(op.properties, "nearest", "floor")
+    domain = Domain()
+    index: list[Expr | Read] = list(domain.parallel(*type_of(op.result).shape))
+    for dim in dims:
+        index[dim.number] = _nearest_place(at, dim, domain.point[dim.number], rule)
+    return pick(at, domain, op.x, index)
+
+
+def _nearest_place(at: Build, dim: _Dim, place: Expr, rule: str) -> Expr | Read:
+    """p/f rounded down, and (p + 0.5)/f - 0.5 rounded, are both p floordiv f: 2p + 1 is odd."""
+    factor = dim.factor()
+    down = (dim.coordinates == "asymmetric" and rule == "floor") or (
+        dim.coordinates == "half_pixel" and rule.startswith("round"))
+    if factor is not None and down:
+        return place // factor
+    rounding = _ROUNDINGS[rule]
+    where = dim.vector(at, lambda c, last: _clamped(rounding(c), last), t.i64)
+    return Read(where, [place])
+
+
+# ---------------------------------------------------------------------- linear and cubic
+@dataclass(frozen=True)
+class _Tap:
+    """One of the elements that are mixed along a dim, as formulas of (coordinate, last index)."""
+
+    position: Callable[[Scalar, Scalar], Scalar]
+    weight: Callable[[Scalar, Scalar], Scalar]
+
+
+def _fraction(c: Scalar, last: Scalar) -> Scalar:
+    inside = _clamped(c, last)
+    return inside - inside.floor()
+
+
+_LINEAR = [
+    _Tap(lambda c, last: _clamped(c, last).floor(), lambda c, last: 1 - _fraction(c, last)),
+    _Tap(lambda c, last: _clamped(_clamped(c, last).floor() + 1, last), _fraction),
+]
+
+
+def _cubic_tap(step: int) -> _Tap:
+    def weight(c: Scalar, last: Scalar) -> Scalar:
+        d, a = (c - c.floor() - step).absolute(), _CUBIC
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((d - 5) * d + 8) * d * a - 4 * a
+        return d.compare("le", 1).where(near, far)
+
+    return _Tap(lambda c, last: _clamped(c.floor() + step, last), weight)
+
+
+_CUBIC_TAPS = [_cubic_tap(step) for step in (-1, 0, 1, 2)]
+
+
+def _mixed(at: Build, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -> SSAValue:
+    """The weighted sum over all choices of one tap per dim; narrow floats give f32."""
+    type_, count = type_of(x), len(taps)
+    element = wide_element(type_.element)
+    sizes = {d.number: d.size for d in dims}
+    result = tensor(element, [sizes.get(k, size) for k, size in enumerate(type_.shape)])
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    rows = [(d, tap) for d in dims for tap in taps]
+    places = [Read(d.vector(at, tap.position, t.i64), [point[d.number]]) for d, tap in rows]
+    weights = [Read(d.vector(at, tap.weight, element), [point[d.number]]) for d, tap in rows]
+    names = [[Expr.symbol(f"in{k * count + j}") for j in range(count)] for k in range(len(dims))]
+    sources = [Read(x, _replaced(point, dims, choice)) for choice in itertools.product(*names)]
+
+    def mix(body: Body, read: Sequence[Scalar]) -> Scalar:
+        values = [v.wide() for v in read[len(rows):len(rows) + len(sources)]]
+        factors = read[len(rows) + len(sources):]
+        for start in reversed(range(0, len(factors), count)):  # the last dim's taps first
+            values = _weighted_sums(values, factors[start:start + count])
+        return values[0]
+
+    return make_nest(at, domain, [*places, *sources, *weights], result, mix)
+
+
+def _replaced(
+    point: Sequence[Expr], dims: Sequence[_Dim], places: Sequence[Expr]
+) -> list[Expr]:
+    """The point, with other places in the dims."""
+    others = {d.number: place for d, place in zip(dims, places, strict=True)}
+    return [others.get(k, i) for k, i in enumerate(point)]
+
+
+def _weighted_sums(values: Sequence[Scalar], weights: Sequence[Scalar]) -> list[Scalar]:
+    """The sums of neighbouring values, as many at a time as there are weights."""
+    count = len(weights)
+    groups = [values[k:k + count] for k in range(0, len(values), count)]
+    products = [[v * w for v, w in zip(g, weights, strict=True)] for g in groups]
+    return [reduce(add, row) for row in products]

@@ -1,0 +1,97 @@
+"""Operations that move elements: views, and nests that copy."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from dialects import types as t
+from dialects.expr import Expr, maximum, minimum
+from dialects.graph.base import float_of, int_of, ints_of
+from dialects.graph.shape import BroadcastOp, ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
+from dialects.loop import EmptyOp, ViewOp
+from passes.graph_to_loop.nests import Domain, Read, copy, make_nest, pointwise, same, type_of
+from passes.graph_to_loop.rules import lowers
+from passes.graph_to_loop.scalars import Number
+from passes.rewriting import Rewriter
+
+
+@lowers(ReshapeOp)
+def reshape(op: ReshapeOp, at: Rewriter) -> SSAValue:
+    return at.insert(ViewOp.of(op.x, op.shape.data)).results[0]
+
+
+@lowers(BroadcastOp)
+def broadcast(op: BroadcastOp, at: Rewriter) -> SSAValue:
+    return pointwise(at, [op.x], type_of(op.result), same)
+
+
+@lowers(TransposeOp)
+def transpose(op: TransposeOp, at: Rewriter) -> SSAValue:
+    domain = Domain()
+    point = domain.parallel(*type_of(op.result).shape)
+    axis_of = dict(zip(ints_of(op.properties, "perm"), point, strict=True))
+    read = Read(op.x, [axis_of[dim] for dim in range(len(point))])
+    return make_nest(at, domain, [read], type_of(op.result), copy)
+
+
+@lowers(SliceOp)
+def slice_(op: SliceOp, at: Rewriter) -> SSAValue:
+    domain = Domain()
+    point = domain.parallel(*type_of(op.result).shape)
+    rows = zip(op.starts.data, point, op.steps.data, strict=True)
+    read = Read(op.x, [start + i * step for start, i, step in rows])
+    return make_nest(at, domain, [read], type_of(op.result), copy)
+
+
+@lowers(ConcatOp)
+def concat(op: ConcatOp, at: Rewriter) -> SSAValue:
+    """Each operand is written into the result behind the ones before it."""
+    result, axis = type_of(op.result), int_of(op.properties, "axis")
+    whole = at.insert(EmptyOp.of(result)).results[0]
+    offset = Expr.of(0)
+    for x in op.operands:
+        sizes = type_of(x).shape
+        if sizes[axis].constant != 0:
+            domain = Domain()
+            point = domain.parallel(*sizes)
+            target = [i + offset if dim == axis else i for dim, i in enumerate(point)]
+            whole = make_nest(at, domain, [Read(x, point)], result, copy, index=target, into=whole)
+        offset = offset + sizes[axis]
+    return whole
+
+
+# ---------------------------------------------------------------------- pad
+@lowers(PadOp)
+def pad(op: PadOp, at: Rewriter) -> SSAValue:
+    x, low, high = type_of(op.x), *(ints_of(op.properties, p) for p in ("low", "high"))
+    domain = Domain()
+    point = domain.parallel(*type_of(op.result).shape)
+    mode = op.mode.data
+    index = [_source(i - low[d], x.shape[d], mode) if low[d] or high[d] else i
+             for d, i in enumerate(point)]
+    outside = _pad_value(op) if mode == "constant" else None
+    return make_nest(at, domain, [Read(op.x, index, outside)], type_of(op.result), copy)
+
+
+def _pad_value(op: PadOp) -> Number:
+    value, element = float_of(op.properties, "value"), type_of(op.x).element
+    if t.is_float(element):
+        return value
+    return bool(value) if element == t.i1 else int(value)
+
+
+def _source(place: Expr, size: Expr, mode: str) -> Expr:
+    """The index that stands for one which may lie outside 0 to size - 1."""
+    last = size - 1
+    if mode == "edge":
+        return minimum(maximum(place, 0), last)
+    if mode == "wrap":
+        return place % size
+    if mode == "reflect":  # |place| mirrors at 0, last - |last - x| at the end
+        mirrored = _magnitude(place)
+        return last - _magnitude(last - mirrored)
+    return place
+
+
+def _magnitude(x: Expr) -> Expr:
+    return maximum(x, -x)

@@ -1,0 +1,150 @@
+"""Offsets for blocks of memory with known lives, sizes plain or symbolic.
+
+Blocks that are multiples of one symbolic size (all of a model whose batch size is open) are planned
+as exactly as plain ones, in units of that size. Blocks of different symbolic sizes have a region
+each, or go into slots, each used by one block after another: whatever takes less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dialects.expr import Expr, is_at_most, maximum
+
+ALIGNMENT = 256
+"""Offsets are multiples of this: a cache line of any CPU, a transaction of any GPU."""
+
+SYMBOL_HINT = 64
+"""The value of all size symbols where sizes that no proof orders are compared."""
+
+TOLERANCE = 2
+"""A slot is not reused for a block that is so many times smaller or larger, by the hint."""
+
+
+@dataclass(eq=False)
+class Block:
+    """`size` bytes that are needed from step `first` to step `last`; `offset` once planned."""
+
+    size: Expr
+    first: int
+    last: int
+    is_used: bool = False
+    offset: Expr = field(default_factory=lambda: Expr.of(0))
+
+    def use(self, step: int) -> None:
+        """It is used at a step, later than any before."""
+        self.first = self.first if self.is_used else step
+        self.last, self.is_used = step, True
+
+    def overlaps(self, other: Block) -> bool:
+        """Whether both are needed at some step."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def plan(blocks: Sequence[Block]) -> Expr:
+    """Set the offsets of all blocks; the bytes of the whole arena.
+
+    The order of the blocks decides between equal choices, so the result is always the same.
+    """
+    families: dict[Expr, list[Block]] = {}
+    for block in blocks:
+        families.setdefault(split(block.size)[1], []).append(block)
+    plain = families.pop(Expr.of(1), [])
+    start = _place_family(plain, Expr.of(0))
+    symbolic = [b for family in families.values() for b in family]
+    in_slots = _place_in_slots(symbolic, start)
+    slot_offsets = [b.offset for b in symbolic]
+    end = start
+    for family in families.values():
+        end = _place_family(family, end)
+    if hint(end) <= hint(in_slots):
+        return end
+    for block, offset in zip(symbolic, slot_offsets, strict=True):
+        block.offset = offset
+    return in_slots
+
+
+def hint(size: Expr) -> int:
+    """The size with all symbols at `SYMBOL_HINT`."""
+    return int(size.evaluate(dict.fromkeys(size.symbols, SYMBOL_HINT)))
+
+
+def split(size: Expr) -> tuple[int, Expr]:
+    """A number and a unit whose product is the size: 8*b + 4*b*h -> 4, 2*b + b*h."""
+    if size.constant is not None:
+        return size.constant, Expr.of(1)
+    factor = math.gcd(*(f for _, f in size.terms))
+    return factor, Expr(tuple((m, f // factor) for m, f in size.terms))
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+# ---------------------------------------------------------------------- numbers of one unit
+def _place_family(blocks: Sequence[Block], start: Expr) -> Expr:
+    """Place blocks of one unit from `start` on, in whole units; where they end.
+
+    Largest first, each in the smallest gap between blocks of its time that holds it.
+    """
+    if not blocks:
+        return start
+    unit = split(blocks[0].size)[1]
+    sizes = {b: _aligned(split(b.size)[0]) for b in blocks}
+    offsets: dict[Block, int] = {}
+    for block in sorted(blocks, key=lambda b: (-sizes[b], b.first)):
+        taken = sorted((offsets[b], sizes[b]) for b in offsets if b.overlaps(block))
+        offsets[block] = _best_gap(taken, sizes[block])
+        block.offset = start + unit * offsets[block]
+    return start + unit * max(offsets[b] + sizes[b] for b in blocks)
+
+
+def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """The offset of the smallest gap that holds `size`, else behind everything."""
+    end, gaps = 0, list[tuple[int, int]]()
+    for offset, length in taken:
+        if offset - end >= size:
+            gaps.append((offset - end, end))
+        end = max(end, offset + length)
+    return min(gaps)[1] if gaps else end
+
+
+# ---------------------------------------------------------------------- sizes that do not compare
+@dataclass
+class _Slot:
+    """Memory for one block at a time."""
+
+    size: Expr
+    free_after: int
+    blocks: list[Block]
+
+
+def _place_in_slots(blocks: Sequence[Block], start: Expr) -> Expr:
+    slots: list[_Slot] = []
+    for block in sorted(blocks, key=lambda b: b.first):
+        free = [s for s in slots if s.free_after < block.first]
+        slot = _fitting(free, block.size)
+        if slot is None:
+            slots.append(_Slot(block.size, block.last, [block]))
+            continue
+        if not is_at_most(block.size, slot.size):
+            slot.size = maximum(slot.size, block.size)
+        slot.free_after = block.last
+        slot.blocks.append(block)
+    for slot in slots:
+        for block in slot.blocks:
+            block.offset = start
+        start = start + (slot.size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+    return start
+
+
+def _fitting(slots: Sequence[_Slot], size: Expr) -> _Slot | None:
+    """The slot that is nearest in size: one that certainly holds it, else one about as large."""
+    wanted = hint(size)
+    certain = [s for s in slots if is_at_most(size, s.size)]
+    similar = [s for s in slots if wanted <= TOLERANCE * hint(s.size)
+               and hint(s.size) <= TOLERANCE * wanted]
+    candidates = certain or similar
+    return min(candidates, key=lambda s: abs(hint(s.size) - wanted), default=None)

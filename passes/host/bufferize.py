@@ -1,0 +1,186 @@
+"""host-bufferize: tensors become buffers, and the function becomes the program around its kernels.
+
+    strata.func @main(%x: f32[b, 64])             host.func @main(%x: f32[b, 64], %y: f32[b, 8])
+      %h = loop.call @k0(%x) : f32[b, 64]           %h = host.alloc : f32[b, 64]
+      %y = loop.call @k1(%h) : f32[b, 8]    -->     host.launch @k0(%x, %h)
+      strata.return %y                              host.launch @k1(%h, %y)
+
+Enters: a function of constants, calls, views and empties; no nest is left outside a kernel. Leaves:
+one buffer per tensor, none of them placed, and launches in the order of the calls.
+
+A returned tensor is computed right in the output argument; what cannot be (an input or constant
+that is returned, or a tensor returned twice) is copied there at the end. A kernel that keeps the
+rest of a tensor (`into`) gets one buffer for that argument and for its result: that tensor's own
+buffer if nobody needs it afterwards, else a copy. Views share the memory of their source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from dialects import host
+from dialects.expr import Expr
+from dialects.func import FuncOp, ReturnOp
+from dialects.graph.constant import ConstantOp
+from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
+from dialects.syntax import location_name
+from dialects.types import BufferType, TensorType, buffer_of
+from passes.base import PassError, StrataContext, StrataPass
+from passes.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
+from passes.rewriting import functions
+
+KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, ReturnOp)
+
+
+@dataclass(frozen=True)
+class HostBufferize(StrataPass):
+    """Give every tensor a buffer."""
+
+    name = "host-bufferize"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        self._check(module)
+        separate_reads(module)
+        for func in functions(module):
+            _Bufferizer(func, kernels_of(module)).run()
+
+    def _check(self, module: ModuleOp) -> None:
+        kernels = kernels_of(module)
+        faults: list[tuple[str, str]] = []
+        for op in (op for func in functions(module) for op in func.body.block.ops):
+            if not isinstance(op, KNOWN):
+                fault = f"{op.name} has no buffers: lower it to kernels first"
+                faults.append((location_name(op), fault))
+            elif isinstance(op, CallOp) and op.kernel.data not in kernels:
+                faults.append((location_name(op), f"there is no loop.kernel @{op.kernel.data}"))
+        if faults:
+            raise PassError(self.name, faults)
+
+
+class _Bufferizer:
+    """Builds the host function of one function."""
+
+    def __init__(self, func: FuncOp, kernels: dict[str, KernelOp]):
+        self.func = func
+        self.storage = assign_storage(func, kernels)
+        self.driver = host.FuncOp.of(
+            func.sym_name.data, func.input_names, func.output_names,
+            [*map(_buffer_type, func.body.block.args),
+             *map(_buffer_type, func.return_op.operands)], _size_names(func))
+        self.block: Block = self.driver.body.block
+        self.buffers: dict[SSAValue, SSAValue] = {}
+        self.memory: dict[Storage, SSAValue] = {}
+        self.at: Operation = func
+        """The operation whose buffers are being made: new operations take its location."""
+
+    def run(self) -> None:
+        self.driver.location = self.func.location
+        self._bind_arguments()
+        for op in self.func.body.block.ops:
+            self.at = op
+            self._convert(op)
+        self._drop_unused()
+        parent = self.func.parent
+        assert parent is not None
+        parent.insert_op_before(self.driver, self.func)
+        parent.erase_op(self.func)
+
+    def _drop_unused(self) -> None:
+        """Views and empties that only calls with another buffer took."""
+        for op in reversed(list(self.block.ops)):
+            if op.results and op.results[0].first_use is None:
+                self.block.erase_op(op)
+
+    def _bind_arguments(self) -> None:
+        inputs = self.driver.input_arguments
+        outputs = self.driver.output_arguments
+        for old, new in zip(self.func.body.block.args, inputs, strict=True):
+            new.name_hint = old.name_hint
+            self.buffers[old] = new
+        for value, output in zip(self.func.return_op.operands, outputs, strict=True):
+            storage = self.storage[value]
+            output.name_hint = value.name_hint
+            if storage.is_fresh and storage not in self.memory:
+                self.memory[storage] = output
+
+    def _convert(self, op: Operation) -> None:
+        match op:
+            case ConstantOp():
+                self._define(op.result, host.ConstantOp.of(op.value, _buffer_type(op.result)))
+            case CallOp():
+                self._launch(op)
+            case ViewOp():
+                self.buffers[op.result] = self._shaped(self.buffers[op.source], op.result)
+            case EmptyOp():
+                self._make(op.result)
+            case _:
+                self._return(op.operands)
+
+    def _define(self, value: SSAValue, op: Operation) -> None:
+        self.buffers[value] = self._add(op).results[0]
+        self.buffers[value].name_hint = value.name_hint
+
+    def _add(self, op: Operation) -> Operation:
+        op.location = self.at.location
+        self.block.add_op(op)
+        return op
+
+    def _make(self, value: SSAValue) -> None:
+        """The buffer of a value that is computed here: its storage's, or a new one."""
+        storage = self.storage[value]
+        if storage not in self.memory:
+            self._define(value, host.AllocOp.of(_buffer_type(value)))
+            self.memory[storage] = self.buffers[value]
+        self.buffers[value] = self._shaped(self.memory[storage], value)
+
+    def _shaped(self, buffer: SSAValue, value: SSAValue) -> SSAValue:
+        """The buffer under the shape of a value."""
+        type_ = _buffer_type(value)
+        if buffer.type == type_:
+            return buffer
+        view = self._add(host.ViewOp.of(buffer, type_)).results[0]
+        view.name_hint = value.name_hint
+        return view
+
+    def _launch(self, op: CallOp) -> None:
+        arguments = [self.buffers[v] for v in op.inputs]
+        for result in op.results:
+            self._make(result)
+            into = self.storage[result].into.get(result)
+            if into is not None:
+                self._fill(op.inputs[into], result)
+                arguments[into] = self.buffers[result]
+        results = [self.buffers[r] for r in op.results]
+        self._add(host.LaunchOp.of(op.kernel.data, [*arguments, *results], op.sizes.data))
+
+    def _fill(self, kept: SSAValue, result: SSAValue) -> None:
+        """Let the result's buffer start as a copy, unless it is the same or was undefined."""
+        if self.storage[kept] is not self.storage[result] and not isinstance(
+                root(kept).owner, EmptyOp):
+            self._add(host.CopyOp.of(self.buffers[kept], self.buffers[result]))
+
+    def _return(self, values: Sequence[SSAValue]) -> None:
+        outputs = self.driver.output_arguments
+        for value, output in zip(values, outputs, strict=True):
+            if self.memory.get(self.storage[value]) is not output:
+                self._add(host.CopyOp.of(self.buffers[value], output))
+        self._add(host.ReturnOp.create())
+
+
+def _buffer_type(value: SSAValue) -> BufferType:
+    assert isinstance(value.type, TensorType)
+    return buffer_of(value.type)
+
+
+def _size_names(func: FuncOp) -> list[str]:
+    """The size symbols of the arguments, in order of appearance."""
+    sizes: list[Expr] = [e for a in func.body.block.args for e in _shape(a)]
+    return list(dict.fromkeys(name for e in sizes for name in sorted(e.symbols)))
+
+
+def _shape(argument: BlockArgument) -> tuple[Expr, ...]:
+    return argument.type.shape if isinstance(argument.type, TensorType) else ()

@@ -1,0 +1,133 @@
+"""host-plan-buffers: give every buffer its place in one arena.
+
+    %a = host.alloc : f32[1024]                 host.func ... arena(8192)
+    host.launch @k0(%x, %a)                       %a = host.alloc offset 0 : f32[1024]
+    %b = host.alloc : f32[1024]                   host.launch @k0(%x, %a)
+    host.launch @k1(%a, %b)               -->     %b = host.alloc offset 4096 : f32[1024]
+    %c = host.alloc : f32[1024]                   host.launch @k1(%a, %b)
+    host.launch @k2(%b, %c)                       %c = host.alloc offset 0 : f32[1024]
+                                                  host.launch @k2(%b, %c)
+
+Two buffers overlap only where one is used for the last time before the other is first written; an
+elementwise kernel may also compute in place, over an input that dies there (`in-place=false`
+forbids it). Offsets are multiples of 256 bytes. A buffer lives from the first to the last step that
+uses it, also through views. Enters: a `host.func`; offsets that are there already are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr
+from dialects.host import AllocOp, FuncOp, LaunchOp, ViewOp
+from dialects.loop import KernelOp
+from dialects.types import BufferType, ExprAttr
+from passes.base import StrataContext, StrataPass
+from passes.host.arena import Block, hint, plan
+from passes.host.in_place import can_share
+from passes.host.storage import kernels_of
+
+
+@dataclass(frozen=True)
+class HostPlanBuffers(StrataPass):
+    """Place all buffers of the driver in one arena."""
+
+    name = "host-plan-buffers"
+
+    in_place: bool = True
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        kernels = kernels_of(module) if self.in_place else {}
+        for func in module.body.block.ops:
+            if isinstance(func, FuncOp):
+                self._plan(func, kernels, context)
+
+    def _plan(self, func: FuncOp, kernels: dict[str, KernelOp], context: StrataContext) -> None:
+        lives = _lives(func)
+        everything = _total(life.size for life in lives.values())
+        _merge_in_place(func, lives, kernels)
+        blocks = list(dict.fromkeys(lives.values()))
+        arena = plan(blocks)
+        for op, life in lives.items():
+            op.properties["offset"] = ExprAttr(life.offset)
+        func.properties["arena"] = ExprAttr(arena)
+        context.remark(self, func, _report(arena, everything))
+
+
+def _lives(func: FuncOp) -> dict[AllocOp, Block]:
+    """Every buffer's bytes, and the first and last step that uses it."""
+    steps = list(func.body.block.ops)
+    lives = {op: Block(op.type.byte_size, at, at) for at, op in enumerate(steps)
+             if isinstance(op, AllocOp)}
+    for at, op in enumerate(steps):
+        if isinstance(op, AllocOp | ViewOp):
+            continue
+        for value in op.operands:
+            owner = memory_of(value)
+            if owner is not None:
+                lives[owner].use(at)
+    return lives
+
+
+def memory_of(value: SSAValue) -> AllocOp | None:
+    """The allocation whose memory a buffer shows; None for arguments and constants."""
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return value.owner if isinstance(value.owner, AllocOp) else None
+
+
+def _total(sizes: Iterable[Expr]) -> Expr:
+    return sum(sizes, Expr.of(0))
+
+
+def _report(arena: Expr, everything: Expr) -> str:
+    symbols = arena.symbols | everything.symbols
+    ratio = hint(arena) / max(hint(everything), 1)
+    sizes = f" (with {', '.join(sorted(symbols))} = 64)" if symbols else ""
+    return f"arena of {arena} bytes for {everything} bytes of buffers: {ratio:.0%}{sizes}"
+
+
+# ---------------------------------------------------------------------- computing in place
+def _merge_in_place(
+    func: FuncOp, lives: dict[AllocOp, Block], kernels: dict[str, KernelOp]
+) -> None:
+    """Let buffers that one kernel reads for the last time and writes first be one."""
+    for at, op in enumerate(func.body.block.ops):
+        if isinstance(op, LaunchOp) and op.kernel.data in kernels:
+            _merge_in_launch(op, at, kernels[op.kernel.data], lives)
+
+
+def _merge_in_launch(
+    op: LaunchOp, at: int, kernel: KernelOp, lives: dict[AllocOp, Block]
+) -> None:
+    count = len(kernel.body.block.args)
+    memories = [memory_of(b) for b in op.buffers]
+    taken: set[AllocOp] = set()
+    for result, target in enumerate(memories[count:]):
+        if target is None or lives[target].first != at or memories.count(target) > 1:
+            continue
+        for argument, source in enumerate(memories[:count]):
+            if source is None or source in taken or lives[source].last != at:
+                continue
+            if memories.count(source) == 1 and can_share(kernel, argument, result) and (
+                    _same_layout(op.buffers[argument], op.buffers[count + result])):
+                _merge(source, target, lives)
+                taken.add(source)
+                break
+
+
+def _same_layout(left: SSAValue, right: SSAValue) -> bool:
+    a, b = left.type, right.type
+    assert isinstance(a, BufferType) and isinstance(b, BufferType)
+    return a.shape == b.shape and a.byte_size == b.byte_size
+
+
+def _merge(source: AllocOp, target: AllocOp, lives: dict[AllocOp, Block]) -> None:
+    """Let the target's buffer be the source's, which lives on as long as the target's."""
+    kept, gone = lives[source], lives[target]
+    kept.last = gone.last
+    lives |= {op: kept for op, life in lives.items() if life is gone}

@@ -1,0 +1,163 @@
+"""`loop-assign-layouts`: keep image tensors with channels last.
+
+Enters: nests over tensors in the model's order of dims (batch, channels, height, width).
+Leaves: the same nests, with tensors around convolutions stored as (batch, height, width, channels).
+
+A convolution sums over channels and makes many channels: with channels last, its reads run along
+memory and its results fill vector lanes, on every target. Changing a tensor's layout is permuting
+its dims in every index expression that names it, so no operator is special:
+
+    %y = nest ins(%x[n, c, h, w]) outs(f32[1, 64, 56, 56][n, c, h, w])
+    ->   ins(%x[n, h, w, c]) outs(f32[1, 56, 56, 64][n, h, w, c])
+
+Tensors that the same nest walks alike get one layout, so that no transpose comes into being.
+Inputs and results of the model, and what a view reads, keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from dialects.expr import Expr
+from dialects.func import main_function
+from dialects.loop import EmptyOp, NestOp
+from dialects.syntax import set_location
+from dialects.types import TensorType, tensor
+from passes.base import StrataContext, StrataPass
+from passes.loop.nests import Read, carry, reads_of
+from passes.loop.outline import is_contraction
+
+
+@dataclass(frozen=True)
+class LoopAssignLayouts(StrataPass):
+    """Permute image tensors to channels last."""
+
+    name = "loop-assign-layouts"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        block = main_function(module).body.block
+        chosen = _Layouts(list(block.ops)).chosen()
+        for op in list(block.ops):
+            if isinstance(op, NestOp) and any(v in chosen for v in [*op.operands, *op.results]):
+                _permute_nest(op, chosen)
+            elif isinstance(op, EmptyOp) and op.result in chosen:
+                new = EmptyOp.of(_permuted_type(op.result))
+                _replace(op, new, chosen)
+
+
+class _Layouts:
+    """Classes of tensors that share a layout, and which of them want channels last."""
+
+    def __init__(self, ops: Sequence[Operation]):
+        self.parent: dict[SSAValue, SSAValue] = {}
+        self.wanted: list[SSAValue] = []
+        for op in ops:
+            if isinstance(op, (NestOp, EmptyOp)):
+                for result in op.results:
+                    if _is_free(result):
+                        self.parent[result] = result
+        for op in ops:
+            if isinstance(op, NestOp):
+                self.visit(op)
+
+    def visit(self, nest: NestOp) -> None:
+        maps = [*nest.input_maps, *nest.output_maps]
+        values = [*nest.inputs, *nest.results]
+        known = [(v, m) for v, m in zip(values, maps, strict=True) if v in self.parent]
+        for (a, map_a), (b, map_b) in zip(known, known[1:], strict=False):
+            if _aligned(map_a, map_b):
+                self.unite(a, b)
+        for target in nest.into:
+            if target in self.parent and nest.results[0] in self.parent:
+                self.unite(target, nest.results[0])
+        if is_contraction(nest) and _makes_channels(nest):
+            self.wanted += [v for v, _ in known if _rank(v) == _rank(nest.results[0])]
+
+    def find(self, value: SSAValue) -> SSAValue:
+        while self.parent[value] is not value:
+            value = self.parent[value]
+        return value
+
+    def unite(self, a: SSAValue, b: SSAValue) -> None:
+        self.parent[self.find(a)] = self.find(b)
+
+    def chosen(self) -> set[SSAValue]:
+        roots = {self.find(v) for v in self.wanted}
+        return {v for v in self.parent if self.find(v) in roots}
+
+
+def _rank(value: SSAValue) -> int:
+    return value.type.rank if isinstance(value.type, TensorType) else 0
+
+
+def _is_free(value: SSAValue) -> bool:
+    """Whether all that use the tensor can follow a permutation."""
+    return _rank(value) >= 3 and all(
+        isinstance(use.operation, NestOp) for use in value.uses) and any(True for _ in value.uses)
+
+
+def _aligned(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    """Whether two tensors are walked alike: dim by dim the same axes, or broadcast."""
+    return len(a) == len(b) and all(
+        x.symbols & y.symbols or x.constant is not None or y.constant is not None
+        for x, y in zip(a, b, strict=True))
+
+
+def _makes_channels(nest: NestOp) -> bool:
+    """Whether dim 1 of the result comes from the weights and the last dim from the data.
+
+    The data is the operand of the result's rank that shares the last axis.
+    """
+    map_ = nest.output_maps[0]
+    if len(map_) < 3:
+        return False
+    reads = [m for m in nest.input_maps if len(m) == len(map_)]
+    positions = map_[-1].symbols or map_[-2].symbols or {a.name for a in nest.axes}
+    data = [m for m in reads if any(positions & e.symbols for e in m[2:])]
+    others = [m for m in nest.input_maps if m not in data]
+    channel = map_[1].symbols
+    return bool(data) and any(
+        channel & e.symbols for m in others for e in m) and not any(
+        positions & e.symbols for m in others for e in m)
+
+
+def _moved(items: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Dim 1 becomes the last."""
+    return (items[0], *items[2:], items[1])
+
+
+def _permuted_type(value: SSAValue) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return tensor(value.type.element, _moved(value.type.shape))
+
+
+def _permute_nest(nest: NestOp, chosen: set[SSAValue]) -> None:
+    reads = [Read(r.value, _moved(r.map), r.pad) if r.value in chosen else r
+             for r in reads_of(nest)]
+    types = [_permuted_type(r) if r in chosen else r.type for r in nest.results]
+    maps = [_moved(m) if r in chosen else m
+            for r, m in zip(nest.results, nest.output_maps, strict=True)]
+    new = NestOp.of(
+        nest.axes, [r.value for r in reads], [r.map for r in reads],
+        types, maps, combiners=nest.combiner_names,  # type: ignore[arg-type]
+        pads=[r.pad for r in reads], into=list(nest.into), body=nest.body.clone())
+    _replace(nest, carry(nest, new), chosen)
+
+
+def _replace(old: Operation, new: Operation, chosen: set[SSAValue]) -> None:
+    """Put `new` in the place of `old`; its results inherit the choice."""
+    set_location(new, old)
+    block = old.parent_block()
+    assert block is not None
+    block.insert_op_before(new, old)
+    for a, b in zip(old.results, new.results, strict=True):
+        b.name_hint = a.name_hint
+        if a in chosen:
+            chosen.add(b)
+        a.replace_all_uses_with(b)
+    old.detach()
+    old.erase()

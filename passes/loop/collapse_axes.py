@@ -1,0 +1,233 @@
+"""`loop-collapse-axes`: walk fewer, longer axes.
+
+    kernel(%x: f32[1, 56, 56, 64]) nest (i0: 1, i1: 56, i2: 56, i3: 64) ins(%x[i0, i1, i2, i3])
+    ->  kernel(%x: f32[200704]) nest (i0: 200704) ins(%x[i0])        called on a view
+
+Axes of extent 1 become the index 0, dims of size 1 go, and two axes that all references of the
+kernel walk as neighbouring whole dims become one. Callers pass views, which cost nothing. Long
+axes fill vectors, split evenly among threads, and make a 1x1 convolution the matrix product it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr, product
+from dialects.func import main_function
+from dialects.loop import Axis, CallOp, EmptyOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
+from dialects.types import TensorType, tensor
+from passes.base import StrataContext, StrataPass
+from passes.loop.nests import carry, substitute_axes
+
+Shapes = dict[SSAValue, list[list[int]]]
+"""Per tensor of a kernel: its new dims, each a run of old dims."""
+
+
+@dataclass(frozen=True)
+class LoopCollapseAxes(StrataPass):
+    """Drop unit axes and merge neighbouring ones."""
+
+    name = "loop-collapse-axes"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        calls = {op.kernel.data: op for op in main_function(module).body.block.ops
+                 if isinstance(op, CallOp)}
+        for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:
+            if (call := calls.get(kernel.sym_name.data)) is not None and not _has_into(kernel):
+                _collapse(kernel, call)
+
+
+def _has_into(kernel: KernelOp) -> bool:
+    return any(n.into for n in kernel.nests) or any(
+        not isinstance(op, (NestOp, YieldOp)) for op in kernel.body.block.ops)
+
+
+def _collapse(kernel: KernelOp, call: CallOp) -> None:
+    _drop_unit_axes(kernel)
+    outside = _read_outside(kernel)
+    runs: dict[SSAValue, list[list[int]]] = {
+        v: [[d] for d, s in enumerate(_shape(v)) if s.constant != 1 or (v, d) in outside]
+        for v in _tensors(kernel)}
+    merged: list[list[str]] = [[name] for name in kernel.axes]
+    while (pair := _find_pair(kernel, merged, runs)) is not None:
+        _merge(kernel, merged, runs, *pair)
+    _rebuild(kernel, merged, runs)
+    _update_call(kernel, call)
+
+
+def _tensors(kernel: KernelOp) -> list[SSAValue]:
+    return [*kernel.body.block.args, *(r for n in kernel.nests for r in n.results)]
+
+
+def _shape(value: SSAValue) -> tuple[Expr, ...]:
+    assert isinstance(value.type, TensorType)
+    return value.type.shape
+
+
+def _references(kernel: KernelOp) -> Iterator[tuple[SSAValue, tuple[Expr, ...]]]:
+    for nest in kernel.nests:
+        yield from zip(nest.inputs, nest.input_maps, strict=True)
+        yield from zip(nest.results, nest.output_maps, strict=True)
+
+
+def _read_outside(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
+    """Dims that a padded read may leave: there the index says more than the position."""
+    return {(v, d) for nest in kernel.nests
+            for v, m, p in zip(nest.inputs, nest.input_maps, nest.pad_values, strict=True)
+            if p is not None for d, e in enumerate(m) if e.constant != 0}
+
+
+def _drop_unit_axes(kernel: KernelOp) -> None:
+    for nest in kernel.nests:
+        unit = {a.name: 0 for a in nest.axes if a.extent.constant == 1}
+        kept = [a for a in nest.axes if a.name not in unit]
+        if unit and (not nest.reduce_axes or any(a.reduce for a in kept)):
+            _swap(nest, substitute_axes(nest, kept, unit))
+
+
+def _swap(old: NestOp, new: NestOp) -> None:
+    block = old.parent_block()
+    assert block is not None
+    block.insert_op_before(new, old)
+    for a, b in zip(old.results, new.results, strict=True):
+        a.replace_all_uses_with(b)
+    old.detach()
+    old.erase()
+
+
+def _find_pair(
+    kernel: KernelOp, merged: Sequence[Sequence[str]], runs: Shapes
+) -> tuple[int, int] | None:
+    """Two runs of axes, by position, that everything in the kernel walks as one."""
+    for i, first in enumerate(merged):
+        for j, second in enumerate(merged):
+            if i != j and _are_neighbours(kernel, first, second, runs):
+                return i, j
+    return None
+
+
+def _are_neighbours(
+    kernel: KernelOp, first: Sequence[str], second: Sequence[str], runs: Shapes
+) -> bool:
+    names = {*first, *second}
+    kinds = {(a.name, a.reduce) for n in kernel.nests for a in n.axes if a.name in names}
+    if len({reduce for _, reduce in kinds}) != 1:
+        return False
+    if any(len(names & {a.name for a in n.axes}) not in (0, len(names)) for n in kernel.nests):
+        return False
+    if any(op.expr.data.symbols & names for n in kernel.nests for op in n.body.block.ops
+           if isinstance(op, IndexOp)):
+        return False
+    touched: dict[SSAValue, set[int]] = {}
+    for value, map_ in _references(kernel):
+        at = _position(value, map_, first, second, runs, kernel.axes)
+        if at is None:
+            return False
+        touched.setdefault(value, set()).add(at)
+    return all(len(places) == 1 for places in touched.values())
+
+
+def _position(
+    value: SSAValue, map_: Sequence[Expr], first: Sequence[str], second: Sequence[str],
+    runs: Shapes, extents: Mapping[str, Expr],
+) -> int | None:
+    """Where a reference walks `first` and then `second` as whole neighbouring dims.
+
+    The place among the tensor's runs, -1 when the reference uses neither, None otherwise.
+    """
+    names = {*first, *second}
+    if not any(e.symbols & names for e in map_):
+        return -1
+    whole = [[map_[d].as_symbol if _shape(value)[d] == extents.get(map_[d].as_symbol or "")
+              else None for d in run] for run in runs[value]]
+    for k in range(len(whole) - 1):
+        if whole[k] == list(first) and whole[k + 1] == list(second):
+            others = [e for d, e in enumerate(map_) if d not in (*runs[value][k],
+                                                                 *runs[value][k + 1])]
+            return None if any(e.symbols & names for e in others) else k
+    return None
+
+
+def _merge(
+    kernel: KernelOp, merged: list[list[str]], runs: Shapes, i: int, j: int
+) -> None:
+    for value, map_ in _references(kernel):
+        at = _position(value, map_, merged[i], merged[j], runs, kernel.axes)
+        if at is not None and at >= 0:
+            runs[value][at:at + 2] = [[*runs[value][at], *runs[value][at + 1]]]
+    merged[i] = [*merged[i], *merged[j]]
+    del merged[j]
+
+
+def _rebuild(kernel: KernelOp, merged: Sequence[Sequence[str]], runs: Shapes) -> None:
+    """Make the nests anew over merged axes and tensors of merged dims."""
+    extents = kernel.axes
+    first = {names[0]: names for names in merged}
+    block = kernel.body.block
+    old_arguments, old_ops = list(block.args), list(block.ops)
+    values: dict[SSAValue, SSAValue] = {}
+    for argument in old_arguments:
+        new_argument = block.insert_arg(_run_type(argument, runs), len(block.args))
+        new_argument.name_hint = argument.name_hint
+        values[argument] = new_argument
+    for nest in [op for op in old_ops if isinstance(op, NestOp)]:
+        axes = [Axis(a.name, product(extents[n] for n in first[a.name]), a.reduce)
+                for a in nest.axes if a.name in first]
+        new = carry(nest, NestOp.of(
+            axes, [values[v] for v in nest.inputs],
+            [_runs_of(v, m, runs) for v, m in zip(nest.inputs, nest.input_maps, strict=True)],
+            [_run_type(r, runs) for r in nest.results],
+            [_runs_of(r, m, runs) for r, m in zip(nest.results, nest.output_maps, strict=True)],
+            combiners=nest.combiner_names, pads=nest.pad_values, body=nest.body.clone()))
+        values |= zip(nest.results, new.results, strict=True)
+        block.add_op(new)
+    block.add_op(YieldOp.of(*(values[v] for v in old_ops[-1].operands)))
+    for op in reversed(old_ops):
+        op.detach()
+        op.erase()
+    for argument in old_arguments:
+        block.erase_arg(argument)
+
+
+def _runs_of(value: SSAValue, map_: Sequence[Expr], runs: Shapes) -> list[Expr]:
+    """A merged run is walked by its first axis."""
+    return [map_[run[0]] for run in runs[value]]
+
+
+def _run_type(value: SSAValue, runs: Shapes) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    shape = value.type.shape
+    return tensor(value.type.element, [product(shape[d] for d in run) for run in runs[value]])
+
+
+def _update_call(kernel: KernelOp, call: CallOp) -> None:
+    """Pass views of the new shapes, and give views of the old ones back."""
+    block = call.parent_block()
+    assert block is not None
+    inputs: list[SSAValue] = []
+    for value, argument in zip(call.inputs, kernel.body.block.args, strict=True):
+        inputs.append(_viewed(value, _shape(argument), call))
+    types = [v.type for v in kernel.yielded if isinstance(v.type, TensorType)]
+    new = CallOp.of(call.kernel.data, inputs, call.sizes.data, types)
+    new.location = call.location
+    block.insert_op_before(new, call)
+    for old, result in zip(call.results, new.results, strict=True):
+        result.name_hint = old.name_hint
+        old.replace_all_uses_with(_viewed(result, _shape(old), call))
+    call.detach()
+    call.erase()
+
+
+def _viewed(value: SSAValue, shape: Sequence[Expr], before: CallOp) -> SSAValue:
+    if _shape(value) == tuple(shape):
+        return value
+    view = ViewOp.of(value, shape)
+    view.location = before.location
+    block = before.parent_block()
+    assert block is not None
+    block.insert_op_before(view, before)
+    return view.result

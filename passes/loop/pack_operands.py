@@ -1,0 +1,238 @@
+"""`loop-pack-operands`: bring the operands of contractions into the order the kernel reads them in.
+
+    contract(%x, %w: f32[768, 3072]) ins(%x[i0, i2], %w[i2, i1])        target: tiles of 64 along i1
+    ->  contract(%x, %w': f32[48, 768, 64]) ins(%x[i0, i2], %w'[i1 floordiv 64, i2, i1 mod 64])
+
+An operand that holds the lanes axis becomes panels of the tile's width, padded with zeros at its
+end, so that a tile is one unmasked contiguous load. A padded read of a convolution gets a tensor
+with its border written out, so that the inner loop compares nothing. Constants are packed now, into
+the weight store; other operands by a copy kernel before the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr, lower_bound, upper_bound
+from dialects.func import main_function
+from dialects.graph import ConstantOp
+from dialects.graph.base import EvaluationContext
+from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
+from dialects.syntax import set_location
+from dialects.types import TensorType, WeightAttr, tensor
+from passes.base import StrataContext, StrataPass
+from passes.loop.nests import Read, reads_of, with_reads
+from passes.loop.outline import is_contraction
+
+
+@dataclass(frozen=True)
+class Panel:
+    """How to pack an operand: panels of `tile` along `axis`; inside, reduce axes in this order."""
+
+    axis: str
+    tile: int
+    inner: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoopPackOperands(StrataPass):
+    """Pack what the target asks for, and write out borders."""
+
+    name = "loop-pack-operands"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None:
+            return
+        calls = [op for op in main_function(module).body.block.ops if isinstance(op, CallOp)]
+        for call in calls:
+            kernel = call.target()
+            nest = next((n for n in kernel.nests if is_contraction(n)), None)
+            if nest is not None:
+                packer = _Packer(context, module, kernel, call, nest)
+                panels = context.target.panels(
+                    kernel, nest, packer.constants(), context.options)
+                if panels is not None:
+                    packer.run(panels)
+
+
+class _Packer:
+    def __init__(
+        self, context: StrataContext, module: ModuleOp, kernel: KernelOp, call: CallOp,
+        nest: NestOp,
+    ):
+        self.context, self.module = context, module
+        self.kernel, self.call, self.nest = kernel, call, nest
+        self.extents = extents_of(nest.axes)
+
+    def constants(self) -> set[int]:
+        """The inputs of the nest that are constants in the caller."""
+        arguments = list(self.kernel.body.block.args)
+        return {k for k, v in enumerate(self.nest.inputs) if v in arguments and isinstance(
+            self.call.inputs[arguments.index(v)].owner, ConstantOp)}  # type: ignore[arg-type]
+
+    def run(self, panels: Mapping[int, Panel]) -> None:
+        for position in range(len(self.nest.inputs)):
+            copy = None
+            if position in panels:
+                copy = self.panel(position, panels[position])
+            elif self.nest.pad_values[position] is not None:
+                copy = self.border(position)
+            if copy is not None:
+                self.replace(position, *copy)
+
+    # ------------------------------------------------------------------ what to copy
+    def panel(self, position: int, panel: Panel) -> tuple[NestOp, tuple[Expr, ...]]:
+        """The copy into panels, and where the kernel reads it."""
+        axis, tile = panel.axis, panel.tile
+        read = reads_of(self.nest)[position]
+        used = {s for e in read.map for s in e.symbols if s in self.extents}
+        outer = [a for a in self.nest.axes if a.name in used and a.name != axis and not a.reduce]
+        inner = [Axis(n, self.extents[n]) for n in panel.inner if n in used]
+        count = self.extents[axis].ceildiv(tile)
+        axes = [*(Axis(a.name, a.extent) for a in outer), Axis("o", count),
+                *inner, Axis("t", Expr.of(tile))]
+        o, t = Expr.symbol("o"), Expr.symbol("t")
+        map_ = [e.substitute({axis: o * tile + t}) for e in read.map]
+        kept = [Expr.symbol(a.name) for a in axes]
+        copy = _copy(read.value, map_, 0, axes, kept)
+        i = Expr.symbol(axis)
+        at = {"o": i // tile, "t": i % tile}
+        return copy, tuple(e.substitute(at) for e in kept)
+
+    def border(self, position: int) -> tuple[NestOp, tuple[Expr, ...]] | None:
+        """The copy with its border, and where the kernel reads it; None when nothing is outside."""
+        read = reads_of(self.nest)[position]
+        ranges = [_range(e, self.extents) for e in read.map]
+        if None in ranges:
+            return None
+        shape = _shape(read.value)
+        axes: list[Axis] = []
+        map_: list[Expr] = []
+        at: list[Expr] = []
+        for d, (expr, size, bounds) in enumerate(zip(read.map, shape, ranges, strict=True)):
+            assert bounds is not None
+            low, high = bounds
+            whole = expr.as_symbol is not None or expr.constant is not None
+            start = Expr.of(0) if whole else low
+            extent = size if whole else high - low + 1
+            axes.append(Axis(f"d{d}", extent))
+            map_.append(Expr.symbol(f"d{d}") + start)
+            at.append(expr - start)
+        kept = [Expr.symbol(a.name) for a in axes]
+        return _copy(read.value, map_, read.pad or 0, axes, kept), tuple(at)
+
+    # ------------------------------------------------------------------ doing it
+    def replace(self, position: int, copy: NestOp, at: tuple[Expr, ...]) -> None:
+        """Let the kernel read the copy instead, and give it one."""
+        argument = self.nest.inputs[position]
+        number = list(self.kernel.body.block.args).index(argument)  # type: ignore[arg-type]
+        source = self.call.inputs[number]
+        type_ = copy.results[0].type
+        assert isinstance(type_, TensorType)
+        new_argument = self.kernel.body.block.insert_arg(type_, number + 1)
+        new_argument.name_hint = argument.name_hint
+        reads = reads_of(self.nest)
+        reads[position] = Read(new_argument, at)
+        new = with_reads(self.nest, reads)
+        self.kernel.body.block.insert_op_before(new, self.nest)
+        self.nest.results[0].replace_all_uses_with(new.results[0])
+        self.nest.detach()
+        self.nest.erase()
+        self.nest = new
+        value = self.made(copy, source)
+        if argument.uses.get_length() == 0:
+            self.kernel.body.block.erase_arg(argument)  # type: ignore[arg-type]
+            self.call.operands[number] = value
+        else:
+            self._insert_operand(number + 1, value)
+
+    def _insert_operand(self, number: int, value: SSAValue) -> None:
+        operands = [*self.call.operands]
+        operands.insert(number, value)
+        self.call.operands = operands
+
+    def made(self, copy: NestOp, source: SSAValue) -> SSAValue:
+        """The copy's value in the calling function: a constant, or the call of a copy kernel."""
+        owner = source.owner
+        if isinstance(owner, ConstantOp) and not _symbols(copy):
+            return self._packed_constant(owner, copy)
+        return self._copy_call(copy, source)
+
+    def _packed_constant(self, constant: ConstantOp, copy: NestOp) -> SSAValue:
+        context = EvaluationContext({}, self.context.weights)
+        array = np.ascontiguousarray(
+            copy.evaluate(context, constant.array(self.context.weights))[0])
+        label = f"{_label(constant)}.packed"
+        new = ConstantOp.of_array(array, self.context.weights, label)
+        copy.erase()
+        return self._before_call(new)
+
+    def _before_call(self, op: ConstantOp | CallOp) -> SSAValue:
+        set_location(op, self.call)
+        block = self.call.parent_block()
+        assert block is not None
+        block.insert_op_before(op, self.call)
+        return op.results[0]
+
+    def _copy_call(self, copy: NestOp, source: SSAValue) -> SSAValue:
+        name = f"{self.kernel.sym_name.data}_pack{len(self.module.body.block.ops)}"
+        sizes = sorted(_symbols(copy))
+        kernel = KernelOp.of(name, [source.type], sizes)
+        nest = NestOp.of(
+            [Axis(f"i{k}", a.extent) for k, a in enumerate(copy.axes)],
+            [kernel.body.block.args[0]], [_renamed(copy, m) for m in copy.input_maps],
+            [r.type for r in copy.results], [_renamed(copy, m) for m in copy.output_maps],  # type: ignore[misc]
+            pads=copy.pad_values, body=copy.body.clone())
+        kernel.body.block.add_ops([nest, YieldOp.of(nest.results[0])])
+        set_location(kernel, self.call)
+        self.module.body.block.insert_op_before(kernel, self.kernel)
+        type_ = nest.results[0].type
+        assert isinstance(type_, TensorType)
+        copy.erase()
+        return self._before_call(CallOp.of(
+            name, [source], [Expr.symbol(s) for s in sizes], [type_]))
+
+
+def _copy(
+    value: SSAValue, map_: Sequence[Expr], pad: float | bool, axes: Sequence[Axis],
+    kept: Sequence[Expr],
+) -> NestOp:
+    """A nest that copies elements of `value`, read at `map_`, into a tensor over `axes`."""
+    assert isinstance(value.type, TensorType)
+    type_ = tensor(value.type.element, [a.extent for a in axes])
+    nest = NestOp.of(axes, [value], [map_], [type_], [kept], pads=[pad], body=None)
+    nest.body.block.add_op(YieldOp.of(nest.body.block.args[0]))
+    return nest
+
+
+def _renamed(copy: NestOp, map_: Sequence[Expr]) -> list[Expr]:
+    names = {a.name: Expr.symbol(f"i{k}") for k, a in enumerate(copy.axes)}
+    return [e.substitute(names) for e in map_]
+
+
+def _symbols(copy: NestOp) -> set[str]:
+    """The size symbols of a copy."""
+    exprs = [a.extent for a in copy.axes] + [e for m in copy.input_maps for e in m]
+    exprs += [e for v in [*copy.inputs, *copy.results] for e in _shape(v)]
+    return set[str]().union(*(e.symbols for e in exprs)) - {a.name for a in copy.axes}
+
+
+def _range(expr: Expr, extents: Mapping[str, Expr]) -> tuple[Expr, Expr] | None:
+    low, high = lower_bound(expr, extents), upper_bound(expr, extents)
+    return None if low is None or high is None else (low, high)
+
+
+def _shape(value: SSAValue) -> tuple[Expr, ...]:
+    assert isinstance(value.type, TensorType)
+    return value.type.shape
+
+
+def _label(constant: ConstantOp) -> str:
+    value = constant.value
+    known = isinstance(value, WeightAttr) and isinstance(value.label, StringAttr)
+    return value.label.data if known else "constant"  # type: ignore[union-attr]

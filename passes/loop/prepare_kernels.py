@@ -1,0 +1,27 @@
+"""`loop-prepare-kernels`: the target rewrites the axes of kernels as its schedules need them.
+
+Splitting an axis or fusing several changes index expressions only; arguments stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.loop import KernelOp
+from passes.base import StrataContext, StrataPass
+
+
+@dataclass(frozen=True)
+class LoopPrepareKernels(StrataPass):
+    """Let the target rewrite each kernel's axes."""
+
+    name = "loop-prepare-kernels"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None:
+            return
+        for op in list(module.body.block.ops):
+            if isinstance(op, KernelOp):
+                context.target.prepare(op, context.options)

@@ -1,0 +1,90 @@
+"""Finds passes: by the files in this folder, and by entry points of installed packages.
+
+The file `passes/graph/fold_sizes.py` has the pass `graph-fold-sizes`, and a folder's own file
+`passes/graph_to_loop/__init__.py` the pass `graph-to-loop`; a file is a pass if it derives a class
+from `StrataPass`. An entry point of the group `strata.passes` is a pass's name and its class.
+Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from passes.base import StrataPass
+
+PassLoader = Callable[[], type[ModulePass]]
+
+
+def pass_loaders() -> dict[str, PassLoader]:
+    """All passes by name, each with the function that imports it."""
+    own: dict[str, PassLoader] = {n: partial(_load_own, n, m) for n, m in _own_modules().items()}
+    installed: dict[str, PassLoader] = {
+        e.name: partial(_load_installed, e) for e in entry_points(group="strata.passes")}
+    return dict(sorted((installed | own).items()))
+
+
+def pass_names() -> list[str]:
+    return list(pass_loaders())
+
+
+def find_pass(name: str) -> type[ModulePass]:
+    """The class of a pass. Raises KeyError that names similar passes."""
+    loaders = pass_loaders()
+    if name not in loaders:
+        near = difflib.get_close_matches(name, loaders, n=3, cutoff=0.5) or list(loaders)
+        raise KeyError(f"no pass {name!r}; there are: {', '.join(near)}")
+    return loaders[name]()
+
+
+def parse_passes(text: str) -> list[ModulePass]:
+    """The passes of a pipeline text: `graph-dce,graph-fold-constants{limit=1024}`.
+
+    Raises ValueError on malformed text, unknown passes and unknown or ill-typed options.
+    """
+    try:
+        specs = list(parse_pipeline(text))
+        return [find_pass(spec.name).from_spec(spec) for spec in specs]
+    except KeyError as error:
+        raise ValueError(error.args[0]) from error
+    except (ArgSpecParseError, ValueError) as error:
+        raise ValueError(f"cannot read the passes {text!r}: {error}") from error
+
+
+@cache
+def _own_modules() -> dict[str, str]:
+    """Pass name -> module, of the files that derive a class from StrataPass."""
+    root = Path(__file__).parent
+    found: dict[str, str] = {}
+    for path in sorted(root.glob("*/**/*.py")):
+        if "(StrataPass):" not in path.read_text(encoding="utf-8"):
+            continue
+        parts = [p for p in path.relative_to(root).with_suffix("").parts if p != "__init__"]
+        found["-".join(parts).replace("_", "-")] = ".".join(("passes", *parts))
+    return found
+
+
+def _load_own(name: str, module_name: str) -> type[ModulePass]:
+    module = importlib.import_module(module_name)
+    for class_ in _pass_classes(module):
+        if class_.name == name:
+            return class_
+    raise ImportError(f"{module_name} has a StrataPass, but none with the name {name!r}")
+
+
+def _pass_classes(module: ModuleType) -> list[type[StrataPass]]:
+    return [v for v in vars(module).values() if isinstance(v, type)
+            and issubclass(v, StrataPass) and v is not StrataPass]
+
+
+def _load_installed(entry: EntryPoint) -> type[ModulePass]:
+    return entry.load()

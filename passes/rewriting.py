@@ -1,0 +1,154 @@
+"""The one way of changing IR: rules under a worklist, and the removal of what is unused.
+
+A rule looks at one operation and gives the values to use instead of its results, or None:
+
+    def double_negation(op: NegOp, at: Rewriter) -> SSAValue | None:
+        # -(-x) == x
+        inner = op.x.owner
+        return inner.x if isinstance(inner, NegOp) else None
+
+    rewrite(func, {NegOp: [double_negation]}, context)
+
+New operations come into being through `at` (a `Build`: `at(AddOp, a, b)`, or `at.insert(op)`).
+They stand before the matched one and inherit its location, so that provenance is never lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import Pure
+
+from dialects.func import FuncOp
+from dialects.graph.base import Build
+from dialects.syntax import set_location
+from passes.base import StrataContext
+
+Replacement: TypeAlias = "SSAValue | Sequence[SSAValue] | None"
+Rule: TypeAlias = "Callable[[Any, Rewriter], Replacement]"
+Rules: TypeAlias = "Mapping[type[Operation], Sequence[Rule]]"
+
+
+class Rewriter(Build):
+    """Inserts operations before the matched one, with its location; they are visited too."""
+
+    def __init__(self, anchor: Operation, context: StrataContext, added: list[Operation]):
+        super().__init__(anchor)
+        self.context = context
+        self._added = added
+
+    def insert(self, op: Operation) -> Operation:
+        super().insert(op)
+        set_location(op, self.anchor)
+        self._added.append(op)
+        return op
+
+
+def rewrite(root: Operation, rules: Rules, context: StrataContext) -> bool:
+    """Apply rules to all operations inside `root` until none applies. Whether any did.
+
+    Rules of an operation's class are tried in order, then those of its base classes. Pure
+    operations that lose their last use are erased.
+    """
+    return _Driver(root, rules, context).run()
+
+
+class _Driver:
+    """A worklist of operations, visited in program order at first."""
+
+    def __init__(self, root: Operation, rules: Rules, context: StrataContext):
+        self.rules, self.context = rules, context
+        self.by_class: dict[type[Operation], list[Rule]] = {}
+        self.stack = [op for op in root.walk() if op is not root]
+        self.stack.reverse()
+        self.queued = set(map(id, self.stack))
+        self.changed = False
+
+    def run(self) -> bool:
+        while self.stack:
+            op = self.stack.pop()
+            if id(op) in self.queued:
+                self.queued.discard(id(op))
+                self.visit(op)
+        return self.changed
+
+    def visit(self, op: Operation) -> None:
+        if is_unused(op):
+            self.erase(op)
+            return
+        for rule in self.rules_of(type(op)):
+            added: list[Operation] = []
+            values = rule(op, Rewriter(op, self.context, added))
+            self.push(reversed(added))
+            if values is not None:
+                self.replace(op, [values] if isinstance(values, SSAValue) else values)
+                return
+
+    def rules_of(self, class_: type[Operation]) -> list[Rule]:
+        if class_ not in self.by_class:
+            self.by_class[class_] = [r for c in class_.__mro__ for r in self.rules.get(c, ())]
+        return self.by_class[class_]
+
+    def replace(self, op: Operation, values: Sequence[SSAValue]) -> None:
+        for old, new in zip(op.results, values, strict=True):
+            self.push(use.operation for use in old.uses)
+            old.replace_all_uses_with(new)
+        self.erase(op)
+
+    def erase(self, op: Operation) -> None:
+        """Erase it and visit what defines its operands: that may be unused now."""
+        self.changed = True
+        for inner in op.walk():
+            self.queued.discard(id(inner))
+        owners = [v.owner for v in op.operands]
+        erase(op)
+        self.push(o for o in owners if isinstance(o, Operation))
+
+    def push(self, ops: Iterable[Operation]) -> None:
+        for op in ops:
+            if id(op) not in self.queued:
+                self.queued.add(id(op))
+                self.stack.append(op)
+
+
+# ---------------------------------------------------------------------- helpers without rules
+def functions(module: ModuleOp) -> list[FuncOp]:
+    """The functions over tensors of a module."""
+    return [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+
+
+def replace(op: Operation, values: Sequence[SSAValue]) -> None:
+    """Use `values` instead of the results, which must be as many, and erase the operation."""
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    erase(op)
+
+
+def erase(op: Operation) -> None:
+    """Remove an operation without uses from its block."""
+    block = op.parent
+    assert block is not None
+    block.erase_op(op)
+
+
+def is_unused(op: Operation) -> bool:
+    """Whether it has results, none of them is used, and it does nothing else."""
+    if not op.results or any(r.first_use is not None for r in op.results):
+        return False
+    return op.has_trait(Pure)
+
+
+def erase_unused(block: Block) -> int:
+    """Erase unused pure operations of a block, and those that only they used; how many."""
+    count = 0
+    op = block.last_op
+    while op is not None:
+        before = op.prev_op
+        if is_unused(op):
+            erase(op)
+            count += 1
+        op = before
+    return count

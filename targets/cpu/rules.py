@@ -1,0 +1,282 @@
+"""Schedule rules of the CPU target: which axis fills vector lanes, which tiles, which loops.
+
+Ordered rules, the first that fits decides: contraction, reduction, elementwise. Tile sizes come
+from the kernel's own sizes and the machine's registers; nothing here knows an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from dialects.expr import Expr
+from dialects.loop import Axis, KernelOp, NestOp, extents_of
+from dialects.schedule import Level, Schedule
+from dialects.types import TensorType, byte_width
+from passes.loop.nests import gathered_inputs, has_calls
+from passes.loop.outline import is_contraction
+from passes.loop.pack_operands import Panel
+from targets.base import TargetOptions
+from targets.cpu.machine import Machine, machine_of
+
+SPARE_REGISTERS = 4
+"""Vector registers kept for operands and broadcasts beside the accumulators."""
+DYNAMIC_ROWS = 6
+"""Rows of a register tile when their number is only known at run time: short tails."""
+CHUNK_ROWS = 256
+"""About so many rows of a long matrix product belong to one program."""
+CHUNK_ELEMENTS = 4096
+"""Elements of a long elementwise axis that belong to one program."""
+
+
+def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
+    """The schedule of a kernel."""
+    machine = machine_of(options.features)
+    for nest in kernel.nests:
+        if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
+            return _contraction(kernel, nest, tiling)
+    if any(n.reduce_axes for n in kernel.nests):
+        return _reduction(kernel, machine)
+    return _elementwise(kernel, machine)
+
+
+def panels(
+    kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
+) -> Mapping[int, Panel]:
+    """Which inputs of a contraction to pack, and how."""
+    del kernel
+    tiling = tiling_of(nest, machine_of(options.features))
+    if tiling is None:
+        return {}
+    found: dict[int, Panel] = {}
+    for position, map_ in enumerate(nest.input_maps):
+        if nest.pad_values[position] is None and _wants_panel(
+                nest, map_, tiling, position in constants):
+            found[position] = Panel(tiling.lanes, tiling.width, tuple(tiling.reduce))
+    return found
+
+
+def _wants_panel(
+    nest: NestOp, map_: Sequence[Expr], tiling: Tiling, constant: bool
+) -> bool:
+    """Whether the lanes axis indexes an operand in a way that panels improve."""
+    dims = [e for e in map_ if tiling.lanes in e.symbols]
+    reduce = {a.name for a in nest.reduce_axes}
+    if len(dims) != 1 or dims[0].symbols & reduce or gathered_inputs(map_):
+        return False
+    split = dims[0].linear([tiling.lanes])
+    if split is None or split[0][tiling.lanes].constant is None or has_calls(map_):
+        return False
+    contiguous = split[0][tiling.lanes].constant == 1 and dims[0] == map_[-1]
+    if not contiguous:
+        return True
+    extent = extents_of(nest.axes)[tiling.lanes].constant
+    return constant and (extent is None or extent > tiling.width)
+
+
+# ---------------------------------------------------------------------- contractions
+@dataclass(frozen=True)
+class Tiling:
+    """How a contraction is cut into register tiles."""
+
+    lanes: str
+    width: int
+    rows: tuple[tuple[str, int], ...]
+    """Unrolled axes, outermost first, with their tiles."""
+    outer: tuple[str, ...]
+    """Remaining parallel axes, outermost first."""
+    reduce: tuple[str, ...]
+    """Reduce axes, outermost first."""
+
+
+def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
+    """The register tiling of a contraction; None if no parallel axis can lie in lanes.
+
+    Lanes: the axis that runs along memory in the result. Rows: the parallel axes before it, as many
+    as registers allow. The same answer before and after packing.
+    """
+    order = _result_order(nest)
+    if not order:
+        return None
+    lanes, extents = order[-1], extents_of(nest.axes)
+    width = _width(extents[lanes], machine, nest)
+    vectors = -(-width // machine.lanes)
+    budget = max(1, (machine.vector_registers - SPARE_REGISTERS) // vectors)
+    rows = _rows([a for a in order[:-1] if _is_row(nest, a, lanes)], extents, budget)
+    chosen = {a for a, _ in rows}
+    outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
+    return Tiling(lanes, width, rows, outer, _reduce_order(nest))
+
+
+def _result_order(nest: NestOp) -> list[str]:
+    """Parallel axes in the order in which they run along the result's memory, fastest last."""
+    order: list[str] = []
+    for expr in nest.output_maps[0]:
+        split = expr.linear([a.name for a in nest.parallel_axes])
+        if split is None:
+            return []
+        steps = sorted(split[0].items(), key=lambda item: -(item[1].constant or 1 << 60))
+        order += [name for name, _ in steps]
+    return order
+
+
+def _is_row(nest: NestOp, axis: str, lanes: str) -> bool:
+    """Whether an axis reuses the operand that lies in lanes (or all have it: any axis will do)."""
+    with_lanes = [m for m in nest.input_maps if any(lanes in e.symbols for e in m)]
+    return any(not any(axis in e.symbols for e in m) for m in with_lanes)
+
+
+def _width(extent: Expr, machine: Machine, nest: NestOp) -> int:
+    """Lanes of a register tile: two to four vectors, whichever wastes least of the extent."""
+    result = nest.results[0].type
+    assert isinstance(result, TensorType)
+    per_vector = machine.lanes if byte_width(result.element) <= 4 else machine.lanes // 2
+    size = extent.constant
+    if size is None:
+        return 2 * per_vector
+    if size <= 2 * per_vector:
+        return size
+    return min((2, 3, 4), key=lambda v: (-(-size // (v * per_vector)) * v, v)) * per_vector
+
+
+def _rows(
+    names: Sequence[str], extents: Mapping[str, Expr], budget: int
+) -> tuple[tuple[str, int], ...]:
+    """Fill the register budget from the innermost axis outwards, in even tiles."""
+    rows: list[tuple[str, int]] = []
+    for name in reversed(names):
+        if budget < 2:
+            break
+        size = extents[name].constant
+        tile = min(budget, DYNAMIC_ROWS) if size is None else _even(size, budget)
+        rows.insert(0, (name, tile))
+        budget //= tile
+        if size is None or tile < size:
+            break
+    return tuple(rows)
+
+
+def _even(size: int, most: int) -> int:
+    """The tile of at most `most` that cuts `size` into the fewest, most even parts."""
+    parts = -(-max(size, 1) // most)
+    return -(-max(size, 1) // parts)
+
+
+def _reduce_order(nest: NestOp) -> tuple[str, ...]:
+    """Reduce axes with the one innermost that runs along memory in an operand, or the longest."""
+    names = [a.name for a in nest.reduce_axes]
+    extents = extents_of(nest.axes)
+    contiguous = {e.as_symbol for m in nest.input_maps for e in m[-1:]}
+    inner = [n for n in names if n in contiguous and extents[n].constant != 1]
+    last = inner[0] if inner else max(names, key=lambda n: extents[n].constant or 1 << 60)
+    return (*(n for n in names if n != last), last)
+
+
+def _contraction(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
+    extents = extents_of(nest.axes)
+    batch = [a for a in tiling.outer if not _is_row(nest, a, tiling.lanes)]
+    others = [a for a in tiling.outer if a not in batch]
+    levels = [Level("grid", a) for a in batch]
+    levels.append(Level("grid", tiling.lanes, tiling.width, lanes=True))
+    levels += [Level("grid", a) for a in others]
+    for name, tile in tiling.rows:
+        chunk = _chunk(extents[name].constant, tile) if not others else None
+        if chunk is not None:
+            levels.append(Level("grid", name, chunk))
+    levels += [Level("loop", name, tile) for name, tile in tiling.rows]
+    for name in tiling.reduce:
+        unroll = _unroll(extents[name].constant) if name == tiling.reduce[-1] else 1
+        levels.append(Level("loop", name, 1, unroll))
+    placed = {x.axis for x in levels}
+    levels += [Level("loop", a) for a in kernel.axes if a not in placed]
+    return Schedule(tuple(levels))
+
+
+def _chunk(size: int | None, tile: int) -> int | None:
+    """Rows of one program, when a long axis divides evenly into such."""
+    if size is None or size <= CHUNK_ROWS:
+        return None
+    steps = size // tile if size % tile == 0 else 0
+    for count in range(max(1, CHUNK_ROWS // tile), 0, -1):
+        if steps and steps % count == 0 and count * tile >= CHUNK_ROWS // 4:
+            return count * tile
+    return None
+
+
+def _unroll(size: int | None) -> int:
+    return 4 if size is None or size > 4 else max(1, size)
+
+
+# ---------------------------------------------------------------------- everything else
+def _reduction(kernel: KernelOp, machine: Machine) -> Schedule:
+    """Rows in parallel; inside, the axis that runs along memory in lanes."""
+    lanes = _contiguous_axis(kernel)
+    reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
+    rows = _common_rows(kernel)
+    extents = kernel.axes
+    width = _lane_tile(extents[lanes], machine) if lanes else 1
+    levels = [Level("grid", a) for a in rows if a != lanes]
+    if lanes in rows:
+        levels.append(Level("grid", lanes, width, lanes=True))
+    inner = [a for a in extents if a not in rows and a != lanes]
+    inner.sort(key=lambda a: a in reduce)
+    levels += [Level("loop", a, 1) for a in inner]
+    if lanes and lanes not in rows:
+        levels.append(Level("loop", lanes, width, lanes=True))
+    return Schedule(tuple(levels))
+
+
+def _common_rows(kernel: KernelOp) -> list[str]:
+    """Axes that every nest has in parallel."""
+    common = set(kernel.axes)
+    for nest in kernel.nests:
+        common &= {a.name for a in nest.parallel_axes}
+    return [a for a in kernel.axes if a in common]
+
+
+def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
+    lanes = _contiguous_axis(kernel)
+    rows = _common_rows(kernel)
+    extents = kernel.axes
+    levels = [Level("grid", a) for a in rows if a != lanes]
+    levels += [Level("loop", a) for a in extents if a != lanes and a not in rows]
+    if lanes is None:
+        return Schedule(tuple(levels))
+    width = _lane_tile(extents[lanes], machine)
+    size = extents[lanes].constant
+    if lanes in rows and (size is None or size > 2 * CHUNK_ELEMENTS):
+        levels.append(Level("grid", lanes, CHUNK_ELEMENTS))
+    levels.append(Level("loop", lanes, width, lanes=True))
+    return Schedule(tuple(levels))
+
+
+def _lane_tile(extent: Expr, machine: Machine) -> int:
+    """Four vectors, or the whole axis if it is shorter."""
+    size = extent.constant
+    return 4 * machine.lanes if size is None else max(1, min(size, 4 * machine.lanes))
+
+
+def _contiguous_axis(kernel: KernelOp) -> str | None:
+    """The axis that runs along memory in most references; long ones and results count more."""
+    score: dict[str, int] = {}
+    for nest in kernel.nests:
+        for map_, weight in [*((m, 1) for m in nest.input_maps),
+                             *((m, 2) for m in nest.output_maps)]:
+            for name in _running_axis(map_, nest.axes):
+                score[name] = score.get(name, 0) + weight
+    extents = kernel.axes
+    long = {n: s for n, s in score.items() if (extents[n].constant or 64) > 1}
+    if not long:
+        return None
+    return max(long, key=lambda n: (min(extents[n].constant or 64, 16), long[n],
+                                    -list(extents).index(n)))
+
+
+def _running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[str]:
+    """The axes with step 1 in the last dim that is not constant."""
+    names = {a.name for a in axes}
+    moving = [e for e in map_ if e.symbols & names]
+    if not moving or has_calls(moving[-1:]) or moving[-1] != map_[-1]:
+        return []
+    split = moving[-1].linear(names)
+    return [n for n, step in split[0].items() if step.constant == 1] if split else []
