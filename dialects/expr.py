@@ -346,6 +346,17 @@ def _extremum(op: str, left: Expr, right: Expr) -> Expr:
     return _call(op, tuple(sorted((left, right), key=str)))
 
 
+def _inner_division(expr: Expr) -> tuple[Expr, int, int] | None:
+    """(x, a, c) when the expression is `x floordiv a + c` with positive integer a."""
+    calls = [m for m, factor in expr.terms if m and factor == 1]
+    if len(calls) != 1 or len(calls[0]) != 1 or len(expr.terms) - bool(expr.offset) != 1:
+        return None
+    atom = calls[0][0]
+    if isinstance(atom, str) or atom.op != "floordiv" or not (atom.args[1].constant or 0) > 0:
+        return None
+    return atom.args[0], atom.args[1].constant or 1, expr.offset
+
+
 def product(sizes: Iterable[Size]) -> Expr:
     """The product of all, 1 for none: the number of elements of a shape."""
     total = _constant(1)
@@ -362,11 +373,24 @@ def is_at_most(low: Expr, high: Expr) -> bool:
 
 @cache
 def is_nonnegative(expr: Expr) -> bool:
-    """Whether expr >= 0 is certain when every symbol is at least 1 (calls: at least 0)."""
+    """Whether expr >= 0 is certain when every symbol is at least 1."""
     if expr.constant is not None:
         return expr.constant >= 0
     shifted = expr.substitute({name: _symbol(name) + 1 for name in _plain_symbols(expr)})
-    return all(factor >= 0 for _, factor in shifted.terms)
+    return all(factor >= 0 and all(_is_nonnegative_atom(a) for a in monomial)
+               for monomial, factor in shifted.terms)
+
+
+def _is_nonnegative_atom(atom: Atom) -> bool:
+    """As `is_nonnegative`, for a symbol (shifted to start at 0) or a call."""
+    if isinstance(atom, str):
+        return True
+    left, right = map(is_nonnegative, atom.args)
+    if atom.op == "floordiv":
+        return left and right
+    if atom.op == "mod":
+        return right
+    return left or right if atom.op == "max" else left and right
 
 
 def _plain_symbols(expr: Expr) -> set[str]:

@@ -27,7 +27,7 @@ from dialects.expr import Expr
 from dialects.func import FuncOp, ReturnOp
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
-from dialects.syntax import location_name
+from dialects.syntax import identifier, location_name
 from dialects.types import BufferType, TensorType, buffer_of
 from passes.base import PassError, StrataContext, StrataPass
 from passes.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
@@ -101,10 +101,13 @@ class _Bufferizer:
         for old, new in zip(self.func.body.block.args, inputs, strict=True):
             new.name_hint = old.name_hint
             self.buffers[old] = new
-        for value, output in zip(self.func.return_op.operands, outputs, strict=True):
+        names = self.func.output_names
+        for value, output, name in zip(
+                self.func.return_op.operands, outputs, names, strict=True):
+            output.name_hint = identifier(name)
             storage = self.storage[value]
-            output.name_hint = value.name_hint
             if storage.is_fresh and storage not in self.memory:
+                output.name_hint = value.name_hint or output.name_hint
                 self.memory[storage] = output
 
     def _convert(self, op: Operation) -> None:

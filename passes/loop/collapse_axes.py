@@ -1,10 +1,10 @@
 """`loop-collapse-axes`: walk fewer, longer axes.
 
-    kernel(%x: f32[1, 56, 56, 64]) nest (i0: 1, i1: 56, i2: 56, i3: 64) ins(%x[i0, i1, i2, i3])
+    kernel(%x: f32[1, 56, 56, 64]) nest (i0: 56, i1: 56, i2: 64) ins(%x[0, i0, i1, i2])
     ->  kernel(%x: f32[200704]) nest (i0: 200704) ins(%x[i0])        called on a view
 
-Axes of extent 1 become the index 0, dims of size 1 go, and two axes that all references of the
-kernel walk as neighbouring whole dims become one. Callers pass views, which cost nothing. Long
+Dims of size 1 go, and two axes that all references of the kernel walk as neighbouring whole dims
+become one. Callers pass views, which cost nothing. Long
 axes fill vectors, split evenly among threads, and make a 1x1 convolution the matrix product it is.
 """
 
@@ -21,7 +21,7 @@ from dialects.func import main_function
 from dialects.loop import Axis, CallOp, EmptyOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import carry, substitute_axes
+from passes.loop.nests import carry
 
 Shapes = dict[SSAValue, list[list[int]]]
 """Per tensor of a kernel: its new dims, each a run of old dims."""
@@ -29,7 +29,7 @@ Shapes = dict[SSAValue, list[list[int]]]
 
 @dataclass(frozen=True)
 class LoopCollapseAxes(StrataPass):
-    """Drop unit axes and merge neighbouring ones."""
+    """Drop unit dims and merge neighbouring axes."""
 
     name = "loop-collapse-axes"
 
@@ -47,7 +47,6 @@ def _has_into(kernel: KernelOp) -> bool:
 
 
 def _collapse(kernel: KernelOp, call: CallOp) -> None:
-    _drop_unit_axes(kernel)
     outside = _read_outside(kernel)
     runs: dict[SSAValue, list[list[int]]] = {
         v: [[d] for d, s in enumerate(_shape(v)) if s.constant != 1 or (v, d) in outside]
@@ -79,24 +78,6 @@ def _read_outside(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
     return {(v, d) for nest in kernel.nests
             for v, m, p in zip(nest.inputs, nest.input_maps, nest.pad_values, strict=True)
             if p is not None for d, e in enumerate(m) if e.constant != 0}
-
-
-def _drop_unit_axes(kernel: KernelOp) -> None:
-    for nest in kernel.nests:
-        unit = {a.name: 0 for a in nest.axes if a.extent.constant == 1}
-        kept = [a for a in nest.axes if a.name not in unit]
-        if unit and (not nest.reduce_axes or any(a.reduce for a in kept)):
-            _swap(nest, substitute_axes(nest, kept, unit))
-
-
-def _swap(old: NestOp, new: NestOp) -> None:
-    block = old.parent_block()
-    assert block is not None
-    block.insert_op_before(new, old)
-    for a, b in zip(old.results, new.results, strict=True):
-        a.replace_all_uses_with(b)
-    old.detach()
-    old.erase()
 
 
 def _find_pair(

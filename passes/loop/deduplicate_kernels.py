@@ -1,9 +1,9 @@
 """loop-deduplicate-kernels: kernels that differ only in names become one.
 
-    %a = loop.call @map_0(%x) sizes(b, 2*b)              %a = loop.call @map_0(%x) sizes(b, 2*b)
-    %b = loop.call @map_1(%y) sizes(n, m)                %b = loop.call @map_0(%y) sizes(m, n)
-    loop.kernel @map_0(%p: f32[s, t]) sizes(s, t)  -->   loop.kernel @map_0(%p: f32[s, t]) sizes(s, t)
-    loop.kernel @map_1(%q: f32[u, v]) sizes(v, u)
+    %a = loop.call @k0(%x) sizes(b, 2*b)              %a = loop.call @k0(%x) sizes(b, 2*b)
+    %b = loop.call @k1(%y) sizes(n, m)                %b = loop.call @k0(%y) sizes(m, n)
+    loop.kernel @k0(%p: f32[s, t]) sizes(s, t)  -->   loop.kernel @k0(%p: f32[s, t]) sizes(s, t)
+    loop.kernel @k1(%q: f32[u, v]) sizes(v, u)
 
 Names are those of the kernel, its values, axes and size symbols, which are numbered as they appear.
 The first kernel stays. Schedules count: kernels with different ones stay apart. Works on the loop

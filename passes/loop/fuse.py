@@ -1,12 +1,13 @@
 """`loop-fuse`: compute producers inside their consumers, and let data movement vanish into maps.
 
 Enters: nests over tensors as lowering made them, one per operator or less. Leaves: fewer nests that
-compute the same. Five rules, applied until none fits:
+compute the same. Six rules, applied until none fits:
 
     compose views      %v = view %x; nest reads %v[e]      ->  nest reads %x[e']
     inline producers   %p = nest {f}; nest reads %p[e] {g} ->  nest reads f's inputs at e {f; g}
     forward copies     %p = nest {f}; %c = copy of %p      ->  %c = nest {f}, stored in %c's order
     merge views        view (view %x)                      ->  view %x
+    drop unit axes     nest (i: 1, j: n)                   ->  nest (j: n), with 0 for i
     merge equal reads  nest reads %x[e], %x[e]             ->  nest reads %x[e]
 
 A producer is inlined when it is elementwise and is not computed more often than before: the
@@ -20,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
 from dialects.expr import Expr, is_at_most
@@ -36,6 +37,7 @@ from passes.loop.nests import (
     is_copy,
     plain_axes,
     reads_of,
+    substitute_axes,
     through_view,
     with_reads,
     without_equal_reads,
@@ -53,7 +55,7 @@ class LoopFuse(StrataPass):
     name = "loop-fuse"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        rules = {NestOp: [merge_equal_reads, compose_views, forward_copy, inline_producers],
+        rules = {NestOp: [drop_unit_axes, merge_equal_reads, compose_views, forward_copy, inline_producers],
                  ViewOp: [merge_views]}
         rewrite(module, rules, context)
 
@@ -226,7 +228,19 @@ def _is_mixed_radix(expr: Expr, extents: Mapping[str, Expr]) -> bool:
     return True
 
 
-# ---------------------------------------------------------------------- equal reads
+# ---------------------------------------------------------------------- simpler nests
+def drop_unit_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """An axis of extent 1 is the index 0; a reduction over nothing else just stores."""
+    unit = {a.name: 0 for a in nest.axes if a.extent.constant == 1}
+    if not unit:
+        return None
+    kept = [a for a in nest.axes if a.name not in unit]
+    new = substitute_axes(nest, kept, unit)
+    if nest.reduce_axes and not new.reduce_axes:
+        new.properties["combiners"] = ArrayAttr([StringAttr("none")] * len(new.results))
+    return list(at.insert(new).results)
+
+
 def merge_equal_reads(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """Read an element once, also when the operator names it twice: x * x."""
     reads = reads_of(nest)

@@ -88,7 +88,8 @@ class _Lowering:
         self._check_levels()
 
     def _is_result(self, nest: NestOp) -> bool:
-        return any(r in self.kernel.yielded for r in nest.results)
+        parts = {p for v in self.kernel.yielded for p in _parts(v)}
+        return any(r in parts for r in nest.results)
 
     def _check_levels(self) -> None:
         missing = [a for a in self.states if self.schedule.level(a) is None]
@@ -124,7 +125,8 @@ class _Lowering:
             zip(arguments, op.buffers[:inputs], strict=True))
         self.outputs: dict[SSAValue, list[BlockArgument]] = {}
         for value, buffer in zip(self.kernel.yielded, op.buffers[inputs:], strict=True):
-            self.outputs.setdefault(value, []).append(buffer)
+            for part in _parts(value):
+                self.outputs.setdefault(part, []).append(buffer)
         for old, new in zip([*arguments, *self.kernel.yielded], op.buffers, strict=True):
             new.name_hint = old.name_hint
 
@@ -545,6 +547,14 @@ class _Lowering:
                         self.lanes, 0)
         self.add(op)
         return tile
+
+
+def _parts(value: SSAValue) -> list[SSAValue]:
+    """The results that are stored into one tensor, the last one first."""
+    parts = [value]
+    while isinstance(nest := parts[-1].owner, NestOp) and nest.into:
+        parts.append(nest.into[0])
+    return parts
 
 
 def _pads_neutral(nest: NestOp, axis: str) -> bool:

@@ -1,0 +1,140 @@
+"""The Python interface: `compiler.compile(model, target="cpu")` gives a callable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compiler.arrays import kind_of, to_numpy
+from compiler.driver import Compiler
+from compiler.instrument import Instrument
+from compiler.instrument.dump import Dump
+from compiler.options import CompileOptions
+from compiler.signature import Signature, signature_of
+
+if TYPE_CHECKING:
+    from dialects.types import Array
+    from targets.base import Executable as Loaded
+
+
+@dataclass
+class Executable:
+    """A compiled model.
+
+        outputs = exe(x, y)                     in the model's order
+        outputs = exe(input_ids=x, mask=y)      by the model's own names
+
+    Arguments are NumPy arrays, torch tensors or anything with DLPack; the outputs are a list in the
+    model's order, of the same kind as the first argument that is not NumPy's.
+    """
+
+    model: str
+    signature: Signature
+    loaded: Loaded
+    options: CompileOptions = field(repr=False)
+
+    @property
+    def input_names(self) -> list[str]:
+        return list(self.signature.input_names)
+
+    @property
+    def output_names(self) -> list[str]:
+        return list(self.signature.output_names)
+
+    @property
+    def input_types(self) -> list[str]:
+        """`f32[batch, 3, 224, 224]`, one per input."""
+        return [type_.short for type_ in self.signature.input_types]
+
+    @property
+    def output_types(self) -> list[str]:
+        return [type_.short for type_ in self.signature.output_types]
+
+    def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
+        """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
+        values = self._in_order(inputs, named) if named else inputs
+        outputs = self.loaded.run([to_numpy(value) for value in values])
+        back = next((kind for kind in map(kind_of, values) if kind is not None), None)
+        return outputs if back is None else [back(array) for array in outputs]
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run the model on C-contiguous NumPy arrays in the model's order: the shortest way."""
+        return self.loaded.run(inputs)
+
+    def text(self, level: str) -> str:
+        """The model at a level, or as target code; it is lowered again for that.
+
+        Raises StrataError for a level that there is not.
+        """
+        return lower_to_text(Compiler(self.model, self.options), level)
+
+    def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        names = self.signature.input_names
+        given = dict(zip(names, inputs, strict=False))
+        twice, strange = given.keys() & named.keys(), named.keys() - set(names)
+        missing = [n for n in names if n not in given and n not in named]
+        if twice or strange or missing or len(inputs) > len(names):
+            raise ValueError(f"the model takes {self.signature.expected()}; given were "
+                             f"{len(inputs)} inputs by position and {sorted(named)} by name")
+        return [given[n] if n in given else named[n] for n in names]
+
+
+def compile(
+    model: str | Path, *, target: str = "cpu", threads: int | None = None,
+    dump_dir: str | Path | None = None,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    dims: Mapping[str, int] | None = None, passes: str = "default",
+    plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
+    weights: str | Path | None = None, features: str | None = None,
+    cache: str | Path = "default", precision: str = "f32", interpret: bool = False,
+) -> Executable:
+    """Compile a model for a target.
+
+    `model`: an `.onnx` file, or a `.mlir` text of any level. `threads`: None for all. `dump_dir`:
+    write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
+    name -> value. `passes`, `plugins`, `schedule`, `weights`, `features`, `precision`: as on the
+    command line. `cache`: a folder for compiled code, "default" or "off". `interpret`: run CUDA
+    kernels in Triton's interpreter.
+
+    Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
+    ours, with a reproducer.
+    """
+    options = CompileOptions(
+        target=target, threads=threads, dump_dir=_path(dump_dir),
+        shapes={name: tuple(sizes) for name, sizes in (shapes or {}).items()},
+        dims=dict(dims or {}), passes=passes, plugins=tuple(map(Path, plugins)),
+        schedule=_path(schedule), weights=_path(weights), features=features,
+        cache=str(cache), precision=precision, interpret=interpret)
+    return compile_with(str(model), options)
+
+
+def compile_with(
+    model: str, options: CompileOptions, instruments: Sequence[Instrument] = (), command: str = ""
+) -> Executable:
+    """`compile`, for those who have the options already."""
+    watching = [*dumps_of(options), *instruments]
+    compilation = Compiler(model, options, watching, command)
+    state = compilation.prepare()
+    signature = signature_of(state.module)
+    loaded = compilation.load(state)
+    return Executable(model, signature, loaded, replace(options, dump_dir=None))
+
+
+def dumps_of(options: CompileOptions) -> list[Instrument]:
+    """The dump that the options ask for."""
+    return [Dump(options.dump_dir, options.dump_weights)] if options.dump_dir else []
+
+
+def lower_to_text(compilation: Compiler, level: str, locations: bool = True) -> str:
+    """The text of a level, or of the target's code. Raises StrataError."""
+    from compiler.text import format_module
+
+    if compilation.is_code(level):
+        return compilation.emit(compilation.lower(), level)
+    return format_module(compilation.lower(level).module, locations)
+
+
+def _path(value: str | Path | None) -> Path | None:
+    return None if value is None else Path(value)

@@ -1,0 +1,116 @@
+"""The options that commands share: how they are spelled, and what they become."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from compiler.options import PRECISIONS, CompileOptions
+
+TEXT_LEVELS = ("graph", "loop", "host", "block")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """MODEL, its sizes, and where its weights are."""
+    parser.add_argument("model", metavar="MODEL", help="an .onnx file, or a .mlir text")
+    parser.add_argument("--shape", metavar="NAME=1x3x224x224", action="append", default=[],
+                        type=named_shape, help="fix an input's sizes; a size may be a name")
+    parser.add_argument("--dim", metavar="NAME=N", action="append", default=[], type=named_size,
+                        help="fix a size that the model names")
+    parser.add_argument("--weights", metavar="FILE", type=Path,
+                        help="weights of a .mlir text: a weights.npz, or the model it comes from")
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """The target and the options that it takes."""
+    parser.add_argument("--target", metavar="T", default="cpu",
+                        help="cpu (default), cuda, reference, or a plugin's")
+    parser.add_argument("--features", metavar="NAME",
+                        help="machine features instead of this machine's: avx2, avx512; sm_90")
+    parser.add_argument("--precision", choices=PRECISIONS, default="f32",
+                        help="the least precision of products (default f32)")
+    parser.add_argument("--cache", metavar="DIR|off", default="default",
+                        help="where compiled code is kept")
+    parser.add_argument("--threads", metavar="N", type=positive, help="default: all")
+    parser.add_argument("--interpret", action="store_true",
+                        help="cuda: run kernels in Triton's interpreter, without a GPU")
+
+
+def add_pipeline(parser: argparse.ArgumentParser) -> None:
+    """Changes to the pipeline, and what is said while it runs."""
+    parser.add_argument("--passes", metavar="TEXT", default="default",
+                        help='such as "default,after(loop-fuse)=my-pass{n=1},without(graph-cse)"')
+    parser.add_argument("--schedule", metavar="FILE", type=Path, help="schedules for kernels")
+    add_plugins(parser)
+    parser.add_argument("--progress", action="store_true",
+                        help="tell on stderr what is done, though it is no terminal")
+
+
+def add_plugins(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plugin", metavar="FILE", action="append", default=[], type=Path,
+                        help="a Python file with passes, dialects or targets")
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """What a model is run on."""
+    parser.add_argument("--input", metavar="NAME=FILE.npy", action="append", default=[],
+                        type=named_file, help="an input from a file")
+    parser.add_argument("--inputs", metavar="FILE.npz", type=Path,
+                        help="inputs from a file, by the model's names")
+    parser.add_argument("--seed", metavar="N", type=int, default=0,
+                        help="of the random inputs, for what no file gives (default 0)")
+
+
+def add_dump(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dump-dir", metavar="DIR", type=Path,
+                        help="write the text after every pass that changed something")
+    parser.add_argument("--dump-weights", action="store_true",
+                        help="write the weights into DIR too, however large")
+
+
+def options_from(arguments: argparse.Namespace) -> CompileOptions:
+    """The compile options of parsed arguments; what a command does not take has its default."""
+    given = vars(arguments)
+    return CompileOptions(
+        target=given.get("target", "cpu"), shapes=dict(given.get("shape", ())),
+        dims=dict(given.get("dim", ())), start=given.get("start"),
+        passes=given.get("passes", "default"), plugins=tuple(given.get("plugin", ())),
+        schedule=given.get("schedule"), weights=given.get("weights"),
+        dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
+        threads=given.get("threads"), features=given.get("features"),
+        precision=given.get("precision", "f32"), cache=given.get("cache", "default"),
+        interpret=given.get("interpret", False))
+
+
+# ---------------------------------------------------------------------- values
+def named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
+    """`x=1x3xheightx224` -> ("x", (1, 3, "height", 224)); `x=` is a scalar."""
+    name, equals, sizes = text.rpartition("=")
+    parts = [part for part in sizes.split("x") if part] if equals and name else []
+    bad = [p for p in parts if not re.fullmatch(r"\d+|[^\W\d][\w.]*", p)]
+    if not equals or not name or bad or (sizes and len(parts) != sizes.count("x") + 1):
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form NAME=1x3x224x224")
+    return name, tuple(int(p) if p.isdigit() else p for p in parts)
+
+
+def named_size(text: str) -> tuple[str, int]:
+    """`batch=8` -> ("batch", 8)."""
+    name, _, number = text.rpartition("=")
+    if not name or not number.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form NAME=8")
+    return name, int(number)
+
+
+def named_file(text: str) -> tuple[str, Path]:
+    """`x=x.npy` -> ("x", Path("x.npy"))."""
+    name, _, file = text.partition("=")
+    if not name or not file:
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form NAME=FILE.npy")
+    return name, Path(file)
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no positive number")
+    return int(text)

@@ -1,0 +1,55 @@
+"""Time a model, and peers beside it in the same run.
+
+All get the same inputs and number of threads, and take turns round by round, so that what else the
+machine does hits all alike; the median of a round's time is reported. How far the peers' outputs
+are from ours is told too: a wrong result is no result.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from compiler import arguments as shared
+
+SUMMARY = "time a model, beside other runtimes"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_model(parser)
+    shared.add_target(parser)
+    shared.add_inputs(parser)
+    parser.add_argument("--against", metavar="NAMES", default="",
+                        help="peers, with commas between: onnxruntime")
+    parser.add_argument("--rounds", metavar="N", type=shared.positive, default=20,
+                        help="timed rounds (default 20)")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures too")
+    shared.add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import json
+
+    from compiler.faults import versions
+    from compiler.measure import measure
+    from compiler.output import write_text
+
+    results = measure(arguments)
+    for row in results:
+        print(_line(row, results[0]))
+    if arguments.json is not None:
+        report = {"model": arguments.model, "target": arguments.target,
+                  "threads": arguments.threads, "rounds": arguments.rounds,
+                  "versions": versions(), "results": results}
+        write_text(json.dumps(report, indent=2) + "\n", arguments.json)
+    return 0
+
+
+def _line(row: dict[str, Any], ours: dict[str, Any]) -> str:
+    text = (f"{row['name']:14} {row['median_ms']:10.3f} ms  (best {row['best_ms']:.3f})  "
+            f"ready after {row['load_s']:.2f} s")
+    if row is ours:
+        return text
+    return (f"{text}  {row['median_ms'] / ours['median_ms']:.2f}x our time, "
+            f"differs by {row['difference']:.1e}")

@@ -1,0 +1,43 @@
+"""Tell what this machine can run: versions, targets and their devices, frontends, and what to install.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from compiler import arguments as shared
+
+SUMMARY = "tell what this machine can run, and what to install"
+OPTIONAL = {
+    "llvmlite": ("the cpu target", "pip install strata-compiler"),
+    "triton": ("the cuda target", 'pip install "strata-compiler[cuda]"'),
+    "torch": ("PyTorch models, tensors on a GPU", 'pip install "strata-compiler[torch]"'),
+    "onnxruntime": ("bench --against onnxruntime", 'pip install "strata-compiler[bench]"'),
+}
+"""Package -> what needs it, and how to have it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_plugins(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.faults import package_version, versions
+    from compiler.frontend import frontends
+    from compiler.options import cache_folder
+    from compiler.plugins import load_plugins
+
+    plugins = load_plugins(arguments.plugin)
+    print("\n".join(versions()))
+    for name in plugins.target_names():
+        target = plugins.find_target(name)
+        print(f"target {name}: {target.description}")
+        for line in target.report():
+            print(f"  {line}")
+    for name, frontend in frontends().items():
+        print(f"frontend {name}: {frontend.DESCRIPTION}")
+    print(f"compiled code is kept in {cache_folder('default')}")
+    for package, (use, command) in OPTIONAL.items():
+        if package_version(package) is None:
+            print(f"missing {package}, for {use}: {command}")
+    return 0

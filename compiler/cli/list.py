@@ -1,0 +1,35 @@
+"""List what there is: operations, passes, targets, levels or frontends.
+
+Those of installed packages and of plugin files are among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from compiler import arguments as shared
+
+SUMMARY = "list operations, passes, targets, levels or frontends"
+KINDS = ("ops", "passes", "targets", "levels", "frontends")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    shared.add_plugins(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler import inventory
+    from compiler.plugins import load_plugins
+
+    rows = inventory.rows(arguments.kind, load_plugins(arguments.plugin))
+    if arguments.json:
+        import json
+
+        print(json.dumps(rows, indent=2))
+        return 0
+    for row in rows:
+        name, *rest = row.values()
+        print(f"{name:30} {'  '.join(map(str, rest))}".rstrip())
+    return 0

@@ -1,0 +1,54 @@
+"""Lower a model to a level, and print it; without --to, print the target's code.
+
+With --dump-dir every level and every pass that changed something is written as well, numbered, with
+an index. A .mlir text starts where it stands: a dump behind the pass that wrote it, any other text
+at the beginning of its level, which --from LEVEL asks of a dump too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from compiler import arguments as shared
+
+SUMMARY = "lower a model to a level, or to target code"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_model(parser)
+    shared.add_target(parser)
+    parser.add_argument("--to", metavar="LEVEL",
+                        help="graph, loop, host, block, or one of the target's: llvm, asm; "
+                             "triton, ptx")
+    parser.add_argument("--from", metavar="LEVEL", dest="start", choices=shared.TEXT_LEVELS,
+                        help="run the passes of this level from its first")
+    parser.add_argument("-o", metavar="FILE", dest="output", type=Path, help="instead of printing")
+    parser.add_argument("--print-locations", action="store_true",
+                        help="print every operation's model node")
+    shared.add_dump(parser)
+    shared.add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.api import dumps_of, lower_to_text
+    from compiler.diagnostics import StrataError
+    from compiler.driver import Compiler
+    from compiler.faults import shell_command
+    from compiler.instrument.progress import Progress
+    from compiler.levels import LEVEL_NAMES
+    from compiler.output import write_text
+    from compiler.source import is_text
+
+    options = shared.options_from(arguments)
+    if is_text(arguments.model) and (arguments.shape or arguments.dim):
+        raise StrataError(f"--shape and --dim fix sizes when a model is imported, and "
+                          f"{arguments.model} is imported already", exit_status=2)
+    with Progress(arguments.progress or None) as progress:
+        compilation = Compiler(arguments.model, options, [progress, *dumps_of(options)],
+                               shell_command(arguments.command_words))
+        levels = compilation.target.levels
+        level = arguments.to or (levels[0] if levels else LEVEL_NAMES[-1])
+        text = lower_to_text(compilation, level, arguments.print_locations)
+    write_text(text, arguments.output)
+    return 0

@@ -1,0 +1,48 @@
+"""Run passes on a .mlir text of any level, and print the result.
+
+The passes are those of --passes, in that order; `default` stands for the pipeline from where the
+text is. A pass that asks the target for something asks --target.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from compiler import arguments as shared
+
+SUMMARY = "run passes on a text: text in, text out"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="FILE.mlir", help="a text of any level")
+    parser.add_argument("--weights", metavar="FILE", type=Path,
+                        help="its weights, if they are not in weights.npz beside it")
+    shared.add_target(parser)
+    parser.add_argument("-o", metavar="FILE", dest="output", type=Path, help="instead of printing")
+    parser.add_argument("--print-locations", action="store_true",
+                        help="print every operation's model node")
+    shared.add_dump(parser)
+    shared.add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.api import dumps_of
+    from compiler.diagnostics import StrataError
+    from compiler.driver import Compiler
+    from compiler.faults import shell_command
+    from compiler.instrument.progress import Progress
+    from compiler.output import write_text
+    from compiler.source import is_text
+    from compiler.text import format_module
+
+    if not is_text(arguments.model):
+        raise StrataError(f"opt takes a .mlir text, not {arguments.model}; `lower MODEL --to graph` "
+                          "makes one", exit_status=2)
+    options = shared.options_from(arguments)
+    with Progress(arguments.progress or None) as progress:
+        compilation = Compiler(arguments.model, options, [progress, *dumps_of(options)],
+                               shell_command(arguments.command_words))
+        state = compilation.lower()
+    write_text(format_module(state.module, arguments.print_locations), arguments.output)
+    return 0

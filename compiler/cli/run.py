@@ -1,0 +1,67 @@
+"""Run a model once, on given or random inputs, and print what comes out.
+
+Random inputs come from --seed: floats are standard normal, integers 0 or 1. A size that the model
+leaves open and --dim and --shape do not name is 2. The keys of .npz files are the model's own names
+of inputs and outputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from compiler import arguments as shared
+
+SUMMARY = "run a model on given or random inputs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_model(parser)
+    shared.add_target(parser)
+    shared.add_inputs(parser)
+    parser.add_argument("--output", "-o", metavar="FILE.npz", type=Path,
+                        help="write the outputs, by the model's names")
+    shared.add_dump(parser)
+    shared.add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.api import compile_with
+    from compiler.execution import input_arrays, run_loaded
+    from compiler.faults import shell_command
+    from compiler.instrument.progress import Progress
+    from compiler.output import npz_bytes, write_bytes
+
+    options = shared.options_from(arguments)
+    with Progress(arguments.progress or None) as progress:
+        exe = compile_with(arguments.model, options, [progress],
+                           shell_command(arguments.command_words))
+        inputs = input_arrays(arguments, exe.signature)
+        progress.tell(f"running {arguments.model}")
+        outputs = run_loaded(exe, inputs)
+    for name, array in zip(exe.output_names, outputs, strict=True):
+        print(describe(name, array))
+    if arguments.output is not None:
+        write_bytes(arguments.output,
+                    npz_bytes(dict(zip(exe.output_names, outputs, strict=True))))
+    return 0
+
+
+def describe(name: str, array: object) -> str:
+    """`logits  f32[1, 1000]  min -2.1  max 9.4  mean 0.01`, with a count of NaN if there are any."""
+    import numpy as np
+
+    values = np.asarray(array)
+    head = f"{name}  {values.dtype.name}[{', '.join(map(str, values.shape))}]"
+    if not values.size:
+        return f"{head}  empty"
+    if values.dtype == np.bool_:
+        return f"{head}  {int(values.sum())} of {values.size} true"
+    wide = values.astype(np.float64)
+    bad = int(np.count_nonzero(~np.isfinite(wide)))
+    finite = wide[np.isfinite(wide)]
+    if not finite.size:
+        return f"{head}  no finite value"
+    strange = f"  {bad} not finite" if bad else ""
+    return (f"{head}  min {finite.min():.6g}  max {finite.max():.6g}  "
+            f"mean {finite.mean():.6g}{strange}")

@@ -1,0 +1,57 @@
+"""Execute a model after every pass, at every level, and as target code, and compare the numbers.
+
+All of it on the same inputs, against what the imported model computes by the definition of its
+operations. The error is the largest deviation over the largest magnitude expected. The first pass
+that changes a number beyond tolerance is named; that is a fault of the compiler (exit status 3).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from compiler import arguments as shared
+
+SUMMARY = "execute every level, and name the first pass that errs"
+COLUMNS = "{:28} {:7} {:>8} {:>10} {:>9}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_model(parser)
+    shared.add_target(parser)
+    shared.add_inputs(parser)
+    parser.add_argument("--levels-only", action="store_true",
+                        help="execute at the end of each level, not after each pass")
+    parser.add_argument("--tolerance", metavar="X", type=float,
+                        help="the largest error of a floating-point output (default by its type)")
+    shared.add_dump(parser)
+    shared.add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.api import dumps_of
+    from compiler.driver import FINAL_LEVEL, Compiler
+    from compiler.execution import input_arrays
+    from compiler.faults import shell_command
+    from compiler.instrument.progress import Progress
+    from compiler.instrument.verify import Check, Verify
+
+    def tell_row(row: Check) -> None:
+        print(COLUMNS.format(row.made_by, row.level, row.operations or "", f"{row.error:.1e}",
+                             f"{row.seconds:.2f} s"), row.wrong, flush=True)
+
+    options = shared.options_from(arguments)
+    verify = Verify(lambda s: input_arrays(arguments, s), tell_row, arguments.tolerance,
+                    arguments.levels_only)
+    print(COLUMNS.format("after", "level", "ops", "error", "time"))
+    with Progress(arguments.progress or None) as progress:
+        compilation = Compiler(arguments.model, options, [progress, verify, *dumps_of(options)],
+                               shell_command(arguments.command_words))
+        state = compilation.lower()
+        if compilation.target.lowers and state.level == FINAL_LEVEL:
+            loaded = compilation.load(state)
+            verify.check_outputs(compilation.target.name, loaded.run)
+    if verify.first_wrong is None:
+        print(f"{len(verify.rows)} executions agree")
+        return 0
+    raise compilation.wrong_numbers(state, verify.first_wrong, verify.before_text,
+                                    verify.named_inputs)

@@ -1,0 +1,304 @@
+"""Runs the pipeline: reads a model, lowers it to where it is wanted, and makes it code or runnable.
+
+Enters: a MODEL's name and the options. Leaves: a module at some level, target code as text, or an
+executable. Instruments watch every step. Modules are verified and checked against their level's
+contract where levels meet, and between all passes with `debug`.
+
+Errors are of two kinds. StrataError: the model or the options are at fault. CompilerFault: we are,
+and a reproducer folder has been written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.faults import CompilerFault, Reproducer, shell_command
+from compiler.instrument import Instrument
+from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
+from compiler.options import CompileOptions
+from compiler.pipeline import PIPELINE, Step
+from compiler.plan import PlannedStep, plan
+from compiler.plugins import Plugins, load_plugins
+from compiler.source import Source, read_model
+from compiler.text import format_header, format_module
+from passes.base import PassError, StrataContext
+from targets.base import TargetError
+
+if TYPE_CHECKING:
+    from compiler.instrument.verify import Check
+    from dialects.types import Array
+    from dialects.weights import WeightStore
+    from targets.base import Executable, Target
+
+FINAL_LEVEL = LEVEL_NAMES[-1]
+IMPORT = "import"
+"""Stands for the pass behind which nothing has run."""
+
+
+class WrongNumbers(Exception):
+    """What was made computes other numbers than the model."""
+
+
+@dataclass
+class State:
+    """A module on its way: where it stands, and what has run. Passes change `module` in place."""
+
+    module: ModuleOp
+    context: StrataContext
+    name: str
+    level: str
+    after: tuple[str, ...] = ()
+    _text: str | None = field(default=None, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The module's text with locations and header; printed once per pass at most."""
+        if self._text is None:
+            self._text = format_module(self.module)
+        return format_header(self.level, self.position) + self._text
+
+    @property
+    def position(self) -> tuple[str, ...]:
+        """The last pass of the default pipeline, and what ran behind it."""
+        default = {step.name for step in PIPELINE}
+        known = [k for k, label in enumerate(self.after) if label.partition("@")[0] in default]
+        return self.after[known[-1] if known else 0:] or (IMPORT,)
+
+    def body_text(self) -> str:
+        """The text without the header."""
+        return self.text.partition("\n")[2]
+
+    def moved(self, level: str, label: str) -> None:
+        """A pass has run."""
+        self.level, self.after, self._text = level, (*self.after, label), None
+
+
+class Compiler:
+    """One compilation. `command`: how a person would repeat it, for reproducers."""
+
+    def __init__(
+        self, model: str, options: CompileOptions, instruments: Sequence[Instrument] = (),
+        command: str = "",
+    ):
+        self.model, self.options, self.instruments = model, options, instruments
+        self.command = command or f"compiler.compile({model!r}, target={options.target!r}, ...)"
+        self.plugins: Plugins = load_plugins(options.plugins)
+        self.target: Target = self.plugins.find_target(options.target)
+        self.target_options = options.target_options()
+        self.planned: list[PlannedStep] = []
+
+    # ------------------------------------------------------------------ reading and lowering
+    def read(self) -> State:
+        """The module as it is brought, verified."""
+        self.tell(f"reading {self.model}")
+        with self.guard(IMPORT):
+            source = read_model(self.model, self.options, self.plugins)
+            source.module.verify()
+        return State(source.module, self.make_context(source), source.name, source.level,
+                     source.after)
+
+    def make_context(self, source: Source) -> StrataContext:
+        context = StrataContext.with_dialects(source.weights, self.target, self.target_options)
+        self.plugins.register_dialects(context)
+        return context
+
+    def lower(self, to: str | None = None) -> State:
+        """Read the model and run the pipeline up to level `to`; None: all of it."""
+        state = self.read()
+        self.planned = self.plan(state, to)
+        self.run(state, self.planned)
+        if to is not None and state.level != to:
+            raise StrataError(f"--to {to}: the passes leave the module at {state.level} level",
+                              [Problem("--passes has no way there")])
+        return state
+
+    def prepare(self) -> State:
+        """What `load` takes: the module at the final level, or as read if the target runs that."""
+        if self.target.lowers:
+            return self.lower()
+        state = self.read()
+        self.run(state, ())
+        return state
+
+    def is_code(self, level: str) -> bool:
+        """Whether a level's name is one of target code. Raises StrataError if it is nobody's."""
+        if level in LEVEL_NAMES:
+            return False
+        if level in self.target.levels:
+            return True
+        there = ", ".join((*LEVEL_NAMES, *self.target.levels))
+        raise StrataError(f"target {self.target.name} has no level '{level}'",
+                          [Problem("no such level", hint=f"there are: {there}")])
+
+    def plan(self, state: State, to: str | None) -> list[PlannedStep]:
+        return plan(self.options.passes, state.level, state.after, self.options.start, to,
+                    self.plugins)
+
+    def run(self, state: State, planned: Sequence[PlannedStep]) -> None:
+        """Run steps, verify where levels meet, and let the instruments watch."""
+        watch = any(i.wants_changes for i in self.instruments)
+        for instrument in self.instruments:
+            instrument.start(state)
+        for k, item in enumerate(planned):
+            before = state.body_text() if watch else ""
+            seconds = self.run_step(state, planned, k)
+            changed = not watch or state.body_text() != before
+            for instrument in self.instruments:
+                instrument.after(item.step, state, seconds, changed)
+        for instrument in self.instruments:
+            instrument.finish(state)
+
+    def run_step(self, state: State, planned: Sequence[PlannedStep], k: int) -> float:
+        """Run one step; the seconds that its pass took."""
+        item = planned[k]
+        for instrument in self.instruments:
+            instrument.before(item.step, state)
+        started = time.perf_counter()
+        with self.guard(item.step.name, planned[: k + 1]):
+            item.pass_.apply(state.context, state.module)
+        seconds = time.perf_counter() - started
+        state.moved(item.step.level, item.label)
+        ends_level = k + 1 == len(planned) or planned[k + 1].step.level != item.step.level
+        if ends_level or self.options.debug:
+            with self.guard(item.step.name, planned[: k + 1]):
+                state.module.verify()
+                self.check_contract(state, item)
+        return seconds
+
+    def check_contract(self, state: State, item: PlannedStep) -> None:
+        """Raises when the module holds operations that its level does not have."""
+        found = strangers(state.module, level_of(state.level))
+        if not found:
+            return
+        names = ", ".join(f"{name} ({n})" for name, n in sorted(found.items()))
+        message = f"after {item.step.name} the module breaks the contract of {state.level} level"
+        if self.options.passes != "default":
+            hint = "the passes that --passes leaves out, or adds, are needed, or too early"
+            raise StrataError(message, [Problem(f"not allowed there: {names}", hint=hint)])
+        raise ContractError(f"{message}: {names}")
+
+    # ------------------------------------------------------------------ the end
+    def emit(self, state: State, level: str) -> str:
+        """Target code of one of the target's levels. The module must be at the final level."""
+        self.require_final(state)
+        self.tell(f"{state.name}: emitting {level}")
+        started = time.perf_counter()
+        with self.guard(f"emit-{level}", state=state):
+            text = self.target.emit(state.module, level, self.target_options)
+        for instrument in self.instruments:
+            instrument.emitted(level, text, time.perf_counter() - started)
+        return text
+
+    def load(self, state: State) -> Executable:
+        """Make the module runnable."""
+        if self.target.lowers:
+            self.require_final(state)
+        self.tell(f"{state.name}: making code")
+        with self.guard("load", state=state):
+            return self.target.load(state.module, state.context.weights, self.target_options)
+
+    def require_final(self, state: State) -> None:
+        if state.level != FINAL_LEVEL:
+            raise StrataError(f"the passes leave the module at {state.level} level; target code "
+                              f"needs {FINAL_LEVEL} level", [Problem(
+                                  "--passes lists no way there", hint="start it with 'default'")])
+
+    def tell(self, phase: str) -> None:
+        for instrument in self.instruments:
+            instrument.tell(phase)
+
+    # ------------------------------------------------------------------ faults
+    @contextmanager
+    def guard(
+        self, phase: str, ran: Sequence[PlannedStep] = (), state: State | None = None
+    ) -> Generator[None]:
+        """Turn what must not happen into a CompilerFault with a reproducer.
+
+        `ran`: the steps so far, the failing one last. `state`: a module that is still whole.
+        """
+        try:
+            yield
+        except (StrataError, CompilerFault):
+            raise
+        except PassError as error:
+            raise self.unsupported(error, phase) from error
+        except TargetError as error:
+            raise StrataError(f"target {self.target.name} cannot do that",
+                              [Problem(str(error))]) from error
+        except MemoryError:
+            raise StrataError(f"out of memory in {phase} on {self.model}") from None
+        except Exception as error:  # anything else is ours, and is reported as such
+            fault = CompilerFault(phase, self.model, error)
+            fault.folder = self.reproducer(fault, ran, state).write()
+            raise fault from error
+
+    def unsupported(self, error: PassError, phase: str) -> StrataError:
+        """What the model has and a pass cannot do."""
+        level = next((s.level for s in PIPELINE if s.name == phase), "")
+        return StrataError(f"{error.pass_name} cannot take {self.model}", [
+            Problem(text, node, level, self.model) for node, text in error.faults])
+
+    def wrong_numbers(
+        self, state: State, check: Check, before: str, inputs: Mapping[str, Array]
+    ) -> CompilerFault:
+        """The fault that a pass, or the target's code, computes something else on `inputs`."""
+        cause = WrongNumbers(f"{check.wrong} (error {check.error:.1e}, at {check.level} level)")
+        fault = CompilerFault(check.made_by, self.model, cause)
+        passes = [i.step.spec for i in self.planned if i.label == check.made_by]
+        command = self.again("verify", "--inputs", "inputs.npz",
+                             *(("--passes", passes[0]) if passes else ()))
+        fault.folder = Reproducer(fault, self.command, command, before,
+                                  state.context.weights, inputs).write()
+        return fault
+
+    def again(self, command: str, *more: str) -> str:
+        """The command that shows a fault again on `before.mlir`."""
+        options = self.options
+        words = [command, "before.mlir", "--target", self.target.name]
+        for plugin in options.plugins:
+            words += ["--plugin", str(plugin.resolve())]
+        if options.features is not None:
+            words += ["--features", options.features]
+        if options.precision != "f32":
+            words += ["--precision", options.precision]
+        return shell_command([*words, *more])
+
+    def reproducer(
+        self, fault: CompilerFault, ran: Sequence[PlannedStep], state: State | None
+    ) -> Reproducer:
+        """What is known about a fault; for a pass's fault, with the module before that pass."""
+        if not ran:
+            text = state.text if state is not None else None
+            weights = state.context.weights if state is not None else None
+            return Reproducer(fault, self.command, self.again("run"), text, weights)
+        text, step, weights = self.replay(ran)
+        fault.phase = step.name
+        again = self.again("opt", "--passes", step.spec)
+        return Reproducer(fault, self.command, again, text, weights)
+
+    def replay(self, ran: Sequence[PlannedStep]) -> tuple[str, Step, WeightStore]:
+        """The text before the first of the steps that fails, made again from the model.
+
+        Passes work in place, and nothing is printed while all is well; so the steps are run once
+        more, with a printout before and a verification behind each.
+        """
+        source = read_model(self.model, self.options, self.plugins)
+        state = State(source.module, self.make_context(source), source.name, source.level,
+                      source.after)
+        text = state.text
+        for item in ran:
+            text = state.text
+            try:
+                item.pass_.apply(state.context, state.module)
+                state.moved(item.step.level, item.label)
+                state.module.verify()
+            except Exception:  # the fault that is looked for
+                return text, item.step, source.weights
+        return text, ran[-1].step, source.weights

@@ -1,0 +1,101 @@
+"""What the commands that execute models share: inputs from files or at random, and running."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.signature import DEFAULT_SIZE, Signature
+
+if TYPE_CHECKING:
+    from compiler.api import Executable
+    from dialects.types import Array
+
+FILE_ERRORS = (OSError, ValueError, EOFError)
+
+
+def input_arrays(arguments: argparse.Namespace, signature: Signature) -> list[Array]:
+    """The inputs that `--input`, `--inputs`, `--seed`, `--dim` and `--shape` ask for, in order.
+
+    What no file gives is random. Raises StrataError where files or sizes do not fit the model.
+    """
+    named: dict[str, Array] = {}
+    if arguments.inputs is not None:
+        named |= read_npz(arguments.inputs)
+    named |= {name: read_npy(path) for name, path in arguments.input}
+    named = {name: _restored(name, array, signature) for name, array in named.items()}
+    sizes = known_sizes(signature, named) | dict(arguments.dim)
+    random = signature.random(arguments.seed, sizes, dict(arguments.shape))
+    missing = [name for name in signature.input_names if name not in named]
+    _tell_guesses(signature, missing, sizes)
+    return signature.arrange({**{name: random[name] for name in missing}, **named})
+
+
+def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
+    """Run; inputs that the model itself refuses are the user's fault. Raises StrataError."""
+    try:
+        return exe.run(inputs)
+    except ValueError as error:
+        raise StrataError("the model cannot run on these inputs", [Problem(str(error))]) from error
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """All arrays of an `.npz`. Never unpickles. Raises StrataError."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array, not several by name")
+            return {name: archive[name] for name in archive.files}
+    except FILE_ERRORS as error:
+        raise _unreadable(path, error) from None
+
+
+def read_npy(path: Path) -> Array:
+    """The array of an `.npy`. Never unpickles. Raises StrataError."""
+    try:
+        found: Any = np.load(path, allow_pickle=False)
+    except FILE_ERRORS as error:
+        raise _unreadable(path, error) from None
+    if not isinstance(found, np.ndarray):
+        raise _unreadable(path, ValueError("it holds several arrays: give it with --inputs"))
+    return found
+
+
+def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, int]:
+    """The sizes that plain symbols have in the arrays that are there."""
+    sizes: dict[str, int] = {}
+    for name, type_ in zip(signature.input_names, signature.input_types, strict=True):
+        if name in named and named[name].ndim == type_.rank:
+            for expected, size in zip(type_.shape, named[name].shape, strict=True):
+                if expected.as_symbol is not None:
+                    sizes.setdefault(expected.as_symbol, size)
+    return sizes
+
+
+def _restored(name: str, array: Array, signature: Signature) -> Array:
+    """NumPy's files lose the name of bfloat16, and keep two bytes each."""
+    types = dict(zip(signature.input_names, signature.input_types, strict=True))
+    if array.dtype == np.dtype("V2") and name in types and types[name].dtype.itemsize == 2:
+        return array.view(types[name].dtype)
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _tell_guesses(signature: Signature, missing: Sequence[str], sizes: Mapping[str, int]) -> None:
+    wanted = {s for name, type_ in zip(signature.input_names, signature.input_types, strict=True)
+              if name in missing for e in type_.shape for s in e.symbols}
+    guessed = [s for s in signature.unsized(sizes) if s in wanted]
+    if guessed:
+        print(f"note: sizes set to {DEFAULT_SIZE} for random inputs: {', '.join(guessed)}; "
+              f"--dim {guessed[0]}=N sets another", file=sys.stderr)
+
+
+def _unreadable(path: Path, error: Exception) -> StrataError:
+    if isinstance(error, FileNotFoundError):
+        return StrataError(f"there is no file {path}")
+    return StrataError(f"cannot read {path}", [Problem(str(error))])

@@ -1,0 +1,136 @@
+"""Faults of the compiler itself, and the reproducer folder that is written for each.
+
+    before.mlir      the module before the pass that failed
+    weights.npz      its weights, unless they are large
+    inputs.npz       the inputs on which numbers came out wrong
+    command.txt      the command that failed, and the one that fails again on before.mlir
+    traceback.txt    where it failed
+    versions.txt     of what
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import compiler
+from compiler.output import npz_bytes
+
+if TYPE_CHECKING:
+    from dialects.types import Array
+    from dialects.weights import WeightStore
+
+PACKAGES = ("xdsl", "numpy", "onnx", "llvmlite", "triton", "torch", "onnxruntime")
+WEIGHTS_LIMIT = 200 << 20
+"""Bytes of weights that are copied unasked."""
+
+
+class CompilerFault(Exception):
+    """Something failed that is neither the model's fault nor the options'.
+
+    `phase` is the pass, or what else was being done; `folder` the reproducer's, once written.
+    """
+
+    def __init__(self, phase: str, model: str, cause: Exception):
+        super().__init__(phase)
+        self.phase, self.model, self.cause = phase, model, cause
+        self.folder: Path | None = None
+
+    def __str__(self) -> str:
+        where = f"; reproducer: {self.folder}" if self.folder else ""
+        text = str(self.cause).strip().split("\n")[0]
+        kind = type(self.cause).__name__
+        return f"fault of the compiler in {self.phase} on {self.model}: {kind}: {text}{where}"
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """What is known about a fault. `again`: the command that shows it again on `before.mlir`."""
+
+    fault: CompilerFault
+    command: str
+    again: str
+    before: str | None
+    weights: WeightStore | None
+    inputs: Mapping[str, Array] | None = None
+
+    def write(self) -> Path:
+        """Write the folder into the working directory, else a temporary one; where it is."""
+        folder = _new_folder(f"reproducer-{Path(self.fault.model).stem}-{self.fault.phase}")
+        (folder / "traceback.txt").write_text(_traceback(self.fault.cause), encoding="utf-8")
+        (folder / "versions.txt").write_text("\n".join(versions()) + "\n", encoding="utf-8")
+        (folder / "command.txt").write_text(self._commands(), encoding="utf-8")
+        if self.before is not None:
+            (folder / "before.mlir").write_text(self.before, encoding="utf-8")
+        if self.weights is not None and 0 < byte_size(self.weights) <= WEIGHTS_LIMIT:
+            self.weights.save(folder / "weights.npz")
+        if self.inputs is not None:
+            (folder / "inputs.npz").write_bytes(npz_bytes(self.inputs))
+        return folder
+
+    def _commands(self) -> str:
+        lines = ["failed:", f"  {self.command}"]
+        if self.before is not None:
+            lines += ["fails again, in this folder:", f"  {self.again}"]
+        return "\n".join(lines) + "\n"
+
+
+def versions() -> list[str]:
+    """`name version` of ourselves, Python, the machine, and the packages that are installed."""
+    lines = [f"strata {compiler.__version__}", f"python {platform.python_version()}",
+             f"machine {platform.system()} {platform.machine()}"]
+    for name in PACKAGES:
+        version = package_version(name)
+        if version is not None:
+            lines.append(f"{name} {version}")
+    return lines
+
+
+def package_version(name: str) -> str | None:
+    """The version of an installed package; None when it is not there."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def byte_size(weights: WeightStore) -> int:
+    return sum(a.nbytes for a in weights.arrays.values())
+
+
+def shell_command(arguments: Sequence[str]) -> str:
+    """`python -m compiler ...` as a shell takes it."""
+    import shlex
+
+    return shlex.join(["python", "-m", "compiler", *arguments])
+
+
+def _traceback(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def _new_folder(wanted: str) -> Path:
+    """A folder of that name, with a number where it is taken."""
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in wanted)
+    for count in range(1, 1000):
+        folder = Path(name if count == 1 else f"{name}-{count}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        except OSError:
+            break
+        return folder
+    return Path(tempfile.mkdtemp(prefix=f"{name}-"))
+
+
+def debug_print(error: BaseException) -> None:
+    """The traceback on standard error, for those who develop the compiler."""
+    traceback.print_exception(error, file=sys.stderr)

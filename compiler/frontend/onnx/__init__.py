@@ -1,0 +1,35 @@
+"""The ONNX frontend: `.onnx` files of opset 7 and later.
+
+    load.py       the file, checked and memory-mapped; weights stay in it
+    wire.py       finds the weights' bytes in the file without reading them
+    external.py   weights in files beside the model
+    validate.py   everything that can be said before importing: names, order, operators, attributes
+    schema.py     what ONNX itself says about operators
+    inputs.py     the model's inputs and the sizes that they name
+    importer.py   the walk over the nodes
+    builder.py    builds graph operations, following shape computations while it does
+    node.py       what an operator's importer sees of its node
+    values.py     what an ONNX value is during import
+    functions.py  model-local functions and operators that ONNX defines by others
+    ops/          one small function per operator, a file per family
+
+To support an operator, write its function in `ops/`; nothing else needs to change.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend import ImportedModel, ImportOptions
+
+DESCRIPTION = "an .onnx file (opset 7 or later)"
+
+
+def accepts(model: str) -> bool:
+    """True for names that end in `.onnx`."""
+    return model.lower().endswith(".onnx")
+
+
+def load_model(model: str, options: ImportOptions) -> ImportedModel:
+    """Import a file. Raises StrataError with every problem that was found."""
+    from compiler.frontend.onnx.importer import import_file
+
+    return import_file(model, options)

@@ -1,0 +1,79 @@
+"""Weights in files beside the model: mapped, never read whole, never outside the model's folder.
+
+Source: ONNX, docs/ExternalData.md. `location` is relative to the model's folder; `offset` and
+`length` count bytes.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from compiler.frontend.onnx.faults import Fault
+from dialects.types import Array
+
+
+def map_file(path: Path) -> mmap.mmap | bytes:
+    """The bytes of a file, mapped read-only; empty bytes for an empty file. Raises OSError."""
+    with path.open("rb") as file:
+        if path.stat().st_size == 0:
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+@dataclass
+class ExternalFiles:
+    """The files beside a model, each mapped once."""
+
+    folder: Path
+    mapped: dict[Path, mmap.mmap | bytes] = field(
+        default_factory=dict[Path, "mmap.mmap | bytes"])
+
+    def read(self, tensor: onnx.TensorProto, dtype: np.dtype, count: int) -> Array:
+        """A view of `count` elements. Raises Fault for every way in which a reference can lie."""
+        entries = {e.key: e.value for e in tensor.external_data}
+        data = self._map(entries.get("location", ""))
+        size = count * dtype.itemsize
+        offset = _bytes(entries, "offset", 0)
+        length = _bytes(entries, "length", size)
+        if length != size:
+            raise Fault(f"its external data has {length} bytes, its shape and type need {size}")
+        if offset + size > len(data):
+            raise Fault(f"its external data, bytes {offset} to {offset + size}, lies beyond the end"
+                        f" of '{entries['location']}' ({len(data)} bytes)",
+                        "the file is cut short or belongs to another model: fetch it again")
+        return np.frombuffer(data, dtype, count, offset) if count else np.empty(0, dtype)
+
+    def _map(self, location: str) -> mmap.mmap | bytes:
+        path = self._resolve(location)
+        if path not in self.mapped:
+            try:
+                self.mapped[path] = map_file(path)
+            except OSError as error:
+                raise Fault(f"its external data '{location}' cannot be read: "
+                            f"{error.strerror}") from None
+        return self.mapped[path]
+
+    def _resolve(self, location: str) -> Path:
+        if not location or "\0" in location:
+            raise Fault(f"its external data names no file (location {location!r})")
+        folder = self.folder.resolve()
+        path = (folder / location).resolve()
+        if not path.is_relative_to(folder):
+            raise Fault(f"its external data '{location}' lies outside the model's folder",
+                        "for safety only files in the model's own folder are read")
+        if not path.is_file():
+            raise Fault(f"its external data file '{location}' does not exist",
+                        f"put it beside the model, as {path}")
+        return path
+
+
+def _bytes(entries: dict[str, str], key: str, default: int) -> int:
+    text = entries.get(key, str(default))
+    if not (text.isascii() and text.isdigit()):
+        raise Fault(f"its external data has {key} '{text}', which is no number of bytes")
+    return int(text)

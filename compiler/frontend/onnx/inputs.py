@@ -1,0 +1,170 @@
+"""The model's inputs: their types, with the sizes that the model and the user name.
+
+    input x: float[batch, 3, ?, -1]    ->  %x: f32[batch, 3, x_d2, x_d3]
+    --dim batch=8                      ->  %x: f32[8, 3, x_d2, x_d3]
+    --shape x=1x3xheightx224           ->  %x: f32[1, 3, height, 224]
+
+A size that the model writes as an expression of other sizes, `past + 1`, is one here too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import onnx
+from xdsl.ir import Attribute
+
+from compiler.diagnostics import some_of
+from compiler.frontend import ImportOptions
+from compiler.frontend.onnx.faults import Fault, Faults
+from compiler.frontend.onnx.values import element_type
+from dialects.expr import Expr
+from dialects.syntax import size_symbol
+from dialects.types import TensorType, tensor
+
+Declared = list["int | str"]
+"""The sizes of one input, an integer or a name each."""
+
+
+@dataclass
+class SizeNames:
+    """The size symbols of a model: each of its names has one symbol of its own."""
+
+    symbols: dict[str, str] = field(default_factory=dict[str, str])
+
+    def symbol(self, name: str) -> str:
+        """The symbol of a name, made legal and distinct from all others."""
+        if name not in self.symbols:
+            wanted = clean = size_symbol(name)
+            taken, count = set(self.symbols.values()), 2
+            while clean in taken:
+                clean, count = f"{wanted}_v{count}", count + 1
+            self.symbols[name] = clean
+        return self.symbols[name]
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """Symbol -> the model's own name, where the two differ."""
+        return {symbol: name for name, symbol in self.symbols.items() if symbol != name}
+
+
+@dataclass
+class Inputs:
+    """The inputs that a run must give, under the user's options."""
+
+    infos: Sequence[onnx.ValueInfoProto]
+    options: ImportOptions
+    faults: Faults
+    names: SizeNames = field(default_factory=SizeNames)
+    declared: dict[str, Declared] = field(default_factory=dict[str, Declared])
+    replaced: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
+
+    def types(self) -> dict[str, TensorType]:
+        """The type of every input that has one; every fault of inputs and options is noted."""
+        self._read_shapes()
+        self._read_dims()
+        types: dict[str, TensorType] = {}
+        for info in self.infos:
+            element = self._element(info)
+            if element is not None and info.name in self.declared:
+                sizes = [self._size(d) for d in self.declared[info.name]]
+                types[info.name] = tensor(element, sizes)
+        return types
+
+    def _element(self, info: onnx.ValueInfoProto) -> Attribute | None:
+        kind = info.type.WhichOneof("value") or "unknown"
+        if kind != "tensor_type":
+            self.faults.add(f"input '{info.name}' is a {kind.removesuffix('_type')}; only plain "
+                            "tensors are supported")
+            return None
+        try:
+            return element_type(info.type.tensor_type.elem_type)
+        except Fault as fault:
+            self.faults.add(f"input '{info.name}': {fault.what}", hint=fault.hint)
+            return None
+
+    # ------------------------------------------------------------------ what model and user say
+    def _read_shapes(self) -> None:
+        """Fill `declared`, and `replaced` with what `--shape` gives for the model's names."""
+        known = [i.name for i in self.infos]
+        for name in sorted(self.options.shapes.keys() - set(known)):
+            self.faults.add(f"--shape names '{name}', which is no input of the model",
+                            hint=f"the inputs are {some_of(known, 20)}")
+        for info in self.infos:
+            given = self.options.shapes.get(info.name)
+            if info.type.tensor_type.HasField("shape"):
+                self.declared[info.name] = _declared(info)
+                self._match(info.name, given or ())
+            elif given is not None:
+                self.declared[info.name] = list(given)
+            elif info.type.WhichOneof("value") == "tensor_type":
+                self.faults.add(f"input '{info.name}' has no shape, not even a number of dims",
+                                hint=f"give one, for instance --shape {info.name}=1x3x224x224")
+
+    def _match(self, name: str, given: Sequence[int | str]) -> None:
+        """Let what `--shape` gives for an input replace the model's sizes, everywhere."""
+        own = self.declared[name]
+        if given and len(given) != len(own):
+            self.faults.add(f"--shape gives input '{name}' {len(given)} dims; the model has "
+                            f"{len(own)}: {'x'.join(map(str, own))}")
+            return
+        for k, (size, declared) in enumerate(zip(given, own, strict=False)):
+            before = declared if isinstance(declared, int) else self.replaced.get(declared, size)
+            if before != size:
+                self.faults.add(f"--shape gives dim {k} of input '{name}' the size {size}, but it "
+                                f"is {before}", hint="a size that is fixed cannot be changed")
+            elif isinstance(size, int) and size < 1:
+                self.faults.add(f"--shape gives dim {k} of input '{name}' the size {size}; a size "
+                                "must be at least 1")
+            elif isinstance(declared, str):
+                self.replaced[declared] = size
+
+    def _read_dims(self) -> None:
+        """Let `--dim` replace names."""
+        names = {s for shape in self.declared.values() for s in shape if isinstance(s, str)}
+        names |= {s for s in self.replaced.values() if isinstance(s, str)}
+        for name, value in self.options.dims.items():
+            meant = {n for n in names if name in (n, size_symbol(n))}
+            if value < 1:
+                self.faults.add(f"--dim {name}={value}: a size must be at least 1")
+            if not meant:
+                listed = some_of(sorted(names), 20) or "all constant"
+                self.faults.add(f"--dim names '{name}', which is no size of the model",
+                                hint=f"its sizes are {listed}")
+            for size in sorted(meant):
+                if self.replaced.setdefault(size, value) not in (value, *names):
+                    self.faults.add(f"--dim {name}={value}, but --shape gives it the size "
+                                    f"{self.replaced[size]}")
+
+    # ------------------------------------------------------------------ expressions
+    def _size(self, size: int | str) -> Expr:
+        for _ in range(2):  # `--shape` may put another name, and `--dim` a value for that
+            size = self.replaced.get(size, size) if isinstance(size, str) else size
+        if isinstance(size, int):
+            return Expr.of(size)
+        derived = self._derived(size)
+        return Expr.symbol(self.names.symbol(size)) if derived is None else derived
+
+    def _derived(self, text: str) -> Expr | None:
+        """A size that the model writes as an expression of sizes that stand alone elsewhere."""
+        try:
+            parsed = Expr.parse(text)
+        except ValueError:
+            return None
+        plain = {s for shape in self.declared.values() for s in shape if isinstance(s, str)}
+        if parsed.as_symbol is not None or not parsed.symbols <= plain:
+            return None
+        return parsed.substitute({s: self._size(s) for s in parsed.symbols})
+
+
+def _declared(info: onnx.ValueInfoProto) -> Declared:
+    """The model's own sizes; one that it leaves open gets a name from the input and the dim."""
+    sizes: Declared = []
+    for k, dim in enumerate(info.type.tensor_type.shape.dim):
+        if re.search(r"[A-Za-z_]", dim.dim_param):
+            sizes.append(dim.dim_param)
+        else:
+            sizes.append(dim.dim_value if dim.dim_value > 0 else f"{info.name}_d{k}")
+    return sizes

@@ -1,0 +1,165 @@
+"""What an operator's importer sees of its node: attributes, versions, and means to build.
+
+`n(AddOp, x, y)` builds an operation and returns its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto
+from xdsl.ir import Attribute
+
+from compiler.frontend.onnx.builder import Builder
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.load import OnnxFile
+from compiler.frontend.onnx.schema import attribute_kind
+from compiler.frontend.onnx.values import Value, computed, constant
+from dialects import types as t
+from dialects.expr import Expr, Size
+from dialects.graph.base import GraphOp
+from dialects.graph.shape import ReshapeOp, TransposeOp
+from dialects.graph.unary import CastOp
+from dialects.types import Array
+
+
+def as_written(number: float) -> float:
+    """The shortest decimal that f32 stores as this number: 0.2, not 0.200000003."""
+    return float(str(np.float32(number)))
+
+
+@dataclass(eq=False)
+class Node:
+    """One node at its turn in the import.
+
+    `version` is the opset version of the operator's domain; `outputs` are the names of its
+    results, empty for one that is left out.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    version: int
+    inputs: Sequence[Value | None]
+    outputs: Sequence[str]
+    attributes: Mapping[str, AttributeProto]
+    build: Builder
+    file: OnnxFile
+
+    def __call__(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> Value:
+        return self.build(op_type, *operands, **attributes)
+
+    def wants(self, index: int) -> bool:
+        """Whether the output of this index is named, so that something may use it."""
+        return index < len(self.outputs) and bool(self.outputs[index])
+
+    # ------------------------------------------------------------------ attributes
+    def has(self, name: str) -> bool:
+        return name in self.attributes
+
+    def integer(self, name: str, default: int = 0) -> int:
+        found = self._attribute(name, AttributeProto.INT)
+        return default if found is None else found.i
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.integer(name, int(default)))
+
+    def real(self, name: str, default: float = 0.0) -> float:
+        found = self._attribute(name, AttributeProto.FLOAT)
+        return default if found is None else as_written(found.f)
+
+    def text(self, name: str, default: str = "") -> str:
+        found = self._attribute(name, AttributeProto.STRING)
+        return default if found is None else found.s.decode("utf-8", "replace")
+
+    def ints(self, name: str, default: Sequence[int] = ()) -> list[int]:
+        found = self._attribute(name, AttributeProto.INTS)
+        return list(default if found is None else found.ints)
+
+    def floats(self, name: str, default: Sequence[float] = ()) -> list[float]:
+        found = self._attribute(name, AttributeProto.FLOATS)
+        return list(default) if found is None else list(map(as_written, found.floats))
+
+    def texts(self, name: str) -> list[str]:
+        found = self._attribute(name, AttributeProto.STRINGS)
+        return [] if found is None else [s.decode("utf-8", "replace") for s in found.strings]
+
+    def tensor(self, name: str) -> Array | None:
+        found = self._attribute(name, AttributeProto.TENSOR)
+        return None if found is None else self.file.tensor(found.t)
+
+    def _attribute(self, name: str, kind: int) -> onnx.AttributeProto | None:
+        found = self.attributes.get(name)
+        if found is not None and found.type != kind:
+            given, wanted = attribute_kind(found.type), attribute_kind(kind)
+            raise Fault(f"attribute '{name}' is of type {given}, not {wanted}")
+        return found
+
+    # ------------------------------------------------------------------ known contents of inputs
+    def known_sizes(self, value: Value, what: str) -> list[Expr]:
+        """The contents as size expressions, flat. Raises Fault when only a run can tell."""
+        found = value.expressions
+        if found is None:
+            raise Fault(f"its {what} are known only at run time",
+                        "they must be constants or be computed from shapes; if they depend on an "
+                        "input, make that input a constant of the model")
+        return list(found.reshape(-1))
+
+    def known_ints(self, value: Value, what: str) -> list[int]:
+        """The contents as plain integers, flat. Raises Fault when they are not known."""
+        return [self._integer(e, what) for e in self.known_sizes(value, what)]
+
+    def _integer(self, size: Expr, what: str) -> int:
+        if size.constant is None:
+            raise Fault(f"its {what} depend on the size {size}, but must be constant",
+                        f"fix the size, for instance with --dim {min(size.symbols)}=1")
+        return size.constant
+
+    def known_numbers(self, value: Value, what: str) -> Array:
+        """The contents as an array of numbers. Raises Fault when they are not known."""
+        if value.array is None:
+            raise Fault(f"its {what} are known only at run time", "they must be constants")
+        return value.array
+
+    def axes(self, value: Value | None, name: str = "axes") -> list[int] | None:
+        """The axes input, else the attribute, as given; None when there is neither."""
+        if value is not None:
+            return self.known_ints(value, name)
+        return self.ints(name) if self.has(name) else None
+
+    # ------------------------------------------------------------------ small things to build with
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front. Raises Fault outside -rank to rank - 1."""
+        if not -rank <= axis < rank:
+            raise Fault(f"axis {axis} is out of range for {rank} dims")
+        return axis % rank
+
+    def scalar(self, number: float | bool, like: Value) -> Value:
+        """A constant of no dims in the element type of `like`."""
+        return self.constant(np.array(number).astype(like.type.dtype))
+
+    def constant(self, array: Array) -> Value:
+        return constant(np.asarray(array), node=self.name)
+
+    def of_sizes(self, sizes: Sequence[Size], scalar: bool = False) -> Value:
+        """An i64 tensor of size expressions: a list, or a single one without dims."""
+        contents = np.empty(() if scalar else len(sizes), object)
+        contents.reshape(-1)[:] = list(map(Expr.of, sizes))
+        return computed(contents, t.tensor(t.i64, contents.shape), self.name)
+
+    def cast(self, x: Value, element: Attribute) -> Value:
+        return x if x.element == element else self(CastOp, x, to=element)
+
+    def reshape(self, x: Value, shape: Sequence[Size]) -> Value:
+        """x in another shape; x itself where the shape is the same."""
+        same = x.shape == tuple(map(Expr.of, shape))
+        return x if same else self(ReshapeOp, x, shape=list(shape))
+
+    def transpose(self, x: Value, perm: Sequence[int]) -> Value:
+        """x with permuted dims; x itself where they stay in place."""
+        same = list(perm) == list(range(x.rank))
+        return x if same else self(TransposeOp, x, perm=list(perm))

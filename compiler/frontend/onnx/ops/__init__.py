@@ -1,0 +1,55 @@
+"""Importers of ONNX operators: one small function each, found by its decorator.
+
+    @onnx_op("Softsign")
+    def softsign(n: Node, x: Value) -> Value:
+        return n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
+
+The function gets its node and one argument per input, None for one that is left out. It returns
+one value or a list of them; outputs that it does not return must not be used. It raises Fault for
+what it cannot take, and lets ShapeError pass.
+
+`since` is the opset version from which the function holds, until that of the next one. Modules of
+this folder are found by scanning it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from compiler.frontend.onnx.values import Value
+
+OpImporter = Callable[..., "Value | Sequence[Value]"]
+
+_MARK = "onnx_operators"
+
+
+def onnx_op(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Any], Any]:
+    """Mark a function as the importer of operators."""
+    def mark(function: Any) -> Any:
+        marks = [(domain, op_type, since) for op_type in op_types]
+        setattr(function, _MARK, [*getattr(function, _MARK, ()), *marks])
+        return function
+    return mark
+
+
+@cache
+def importers() -> dict[tuple[str, str], list[tuple[int, OpImporter]]]:
+    """(domain, operator) -> its importers with their first versions, newest first."""
+    found: dict[tuple[str, str], list[tuple[int, OpImporter]]] = {}
+    for entry in pkgutil.iter_modules(__path__):
+        for function in vars(importlib.import_module(f"{__name__}.{entry.name}")).values():
+            for domain, op_type, since in getattr(function, _MARK, ()):
+                found.setdefault((domain, op_type), []).append((since, function))
+    for versions in found.values():
+        versions.sort(key=lambda v: -v[0])
+    return found
+
+
+def find_importer(domain: str, op_type: str, version: int) -> OpImporter | None:
+    """The importer of an operator at an opset version."""
+    versions = importers().get((domain, op_type), [])
+    return next((function for since, function in versions if since <= version), None)

@@ -1,0 +1,138 @@
+"""Activation functions, clipping and the softmax family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.values import Value
+from dialects.expr import product
+from dialects.graph.activation import (
+    ClipOp,
+    EluOp,
+    GeluOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    ReluOp,
+    SiluOp,
+    SoftplusOp,
+)
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import AddOp, DivOp, MulOp
+from dialects.graph.logic import GreaterOp, LessOp, WhereOp
+from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
+from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
+
+_PLAIN: dict[str, type[GraphOp]] = {
+    "Relu": ReluOp, "HardSwish": HardSwishOp, "Softplus": SoftplusOp,
+}
+
+
+@onnx_op(*_PLAIN)
+def plain(n: Node, x: Value) -> Value:
+    return n(_PLAIN[n.op_type], x)
+
+
+@onnx_op("HardSigmoid")
+def hard_sigmoid(n: Node, x: Value) -> Value:
+    return n(HardSigmoidOp, x, alpha=n.real("alpha", 0.2), beta=n.real("beta", 0.5))
+
+
+@onnx_op("Gelu")
+def gelu(n: Node, x: Value) -> Value:
+    return n(GeluOp, x, approximate=n.text("approximate", "none"))
+
+
+@onnx_op("LeakyRelu")
+def leaky_relu(n: Node, x: Value) -> Value:
+    return n(LeakyReluOp, x, alpha=n.real("alpha", 0.01))
+
+
+@onnx_op("Elu")
+def elu(n: Node, x: Value) -> Value:
+    return n(EluOp, x, alpha=n.real("alpha", 1.0))
+
+
+@onnx_op("Selu")
+def selu(n: Node, x: Value) -> Value:
+    """gamma * elu(x)."""
+    alpha, gamma = n.real("alpha", 1.6732632), n.real("gamma", 1.0507010)
+    return n(MulOp, n.scalar(gamma, x), n(EluOp, x, alpha=alpha))
+
+
+@onnx_op("ThresholdedRelu")
+def thresholded_relu(n: Node, x: Value) -> Value:
+    above = n(GreaterOp, x, n.scalar(n.real("alpha", 1.0), x))
+    return n(WhereOp, above, x, n.scalar(0, x))
+
+
+@onnx_op("Softsign")
+def softsign(n: Node, x: Value) -> Value:
+    """x / (1 + |x|)."""
+    return n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
+
+
+@onnx_op("PRelu")
+def p_relu(n: Node, x: Value, slope: Value) -> Value:
+    return n(WhereOp, n(LessOp, x, n.scalar(0, x)), n(MulOp, slope, x), x)
+
+
+@onnx_op("Swish")
+def swish(n: Node, x: Value) -> Value:
+    """x * sigmoid(alpha * x)."""
+    alpha = n.real("alpha", 1.0)
+    if alpha == 1.0:
+        return n(SiluOp, x)
+    return n(MulOp, x, n(SigmoidOp, n(MulOp, n.scalar(alpha, x), x)))
+
+
+@onnx_op("Mish")
+def mish(n: Node, x: Value) -> Value:
+    """x * tanh(softplus(x))."""
+    return n(MulOp, x, n(TanhOp, n(SoftplusOp, x)))
+
+
+# ---------------------------------------------------------------------- clip
+@onnx_op("Clip")
+def clip_by_attributes(n: Node, x: Value) -> Value:
+    low = n.scalar(n.real("min"), x) if n.has("min") else None
+    high = n.scalar(n.real("max"), x) if n.has("max") else None
+    return clip(n, x, low, high)
+
+
+@onnx_op("Clip", since=11)
+def clip(n: Node, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    limits = [n.reshape(v, ()) for v in (low, high) if v is not None]
+    if not limits:
+        return x
+    return n(ClipOp, x, *limits, has_min=low is not None, has_max=high is not None)
+
+
+# ---------------------------------------------------------------------- softmax
+@onnx_op("Softmax", since=13)
+def softmax(n: Node, x: Value) -> Value:
+    return n(SoftmaxOp, x, axis=n.axis(n.integer("axis", -1), x.rank))
+
+
+@onnx_op("LogSoftmax", since=13)
+def log_softmax(n: Node, x: Value) -> Value:
+    return n(LogSoftmaxOp, x, axis=n.axis(n.integer("axis", -1), x.rank))
+
+
+@onnx_op("Softmax")
+def softmax_of_matrix(n: Node, x: Value) -> Value:
+    return _of_matrix(n, x, lambda y: n(SoftmaxOp, y, axis=y.rank - 1))
+
+
+@onnx_op("LogSoftmax")
+def log_softmax_of_matrix(n: Node, x: Value) -> Value:
+    return _of_matrix(n, x, lambda y: n(LogSoftmaxOp, y, axis=y.rank - 1))
+
+
+def _of_matrix(n: Node, x: Value, function: Callable[[Value], Value]) -> Value:
+    """Before opset 13 x counts as a matrix, with the dims from `axis` on as its columns."""
+    axis = n.axis(n.integer("axis", 1), x.rank)
+    rows = n.reshape(x, [*x.shape[:axis], product(x.shape[axis:])])
+    return n.reshape(function(rows), x.shape)

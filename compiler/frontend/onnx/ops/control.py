@@ -1,0 +1,55 @@
+"""Constants, copies and conversions."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.values import Value, element_type
+
+
+@onnx_op("Constant")
+def constant(n: Node) -> Value:
+    found = n.tensor("value")
+    if found is not None:
+        return n.constant(found)
+    if n.has("value_float"):
+        return n.constant(np.array(n.real("value_float"), np.float32))
+    if n.has("value_floats"):
+        return n.constant(np.array(n.floats("value_floats"), np.float32))
+    if n.has("value_int"):
+        return n.constant(np.array(n.integer("value_int"), np.int64))
+    if n.has("value_ints"):
+        return n.constant(np.array(n.ints("value_ints"), np.int64))
+    given = ", ".join(n.attributes) or "nothing"
+    raise Fault(f"its value is given as {given}; only dense numbers are supported")
+
+
+@onnx_op("Identity")
+def identity(n: Node, x: Value) -> Value:
+    return x
+
+
+@onnx_op("Dropout")
+def dropout(
+    n: Node, x: Value, ratio: Value | None = None, training: Value | None = None
+) -> list[Value]:
+    """In inference nothing is dropped, and the mask is true everywhere."""
+    if training is not None and (training.array is None or training.array.any()):
+        raise Fault("it is in training mode", "export the model for inference")
+    mask = [broadcast(n, n.constant(np.array(True)), x.shape)] if n.wants(1) else []
+    return [x, *mask]
+
+
+@onnx_op("Cast")
+def cast(n: Node, x: Value) -> Value:
+    return n.cast(x, element_type(n.integer("to", TensorProto.UNDEFINED)))
+
+
+@onnx_op("CastLike")
+def cast_like(n: Node, x: Value, like: Value) -> Value:
+    return n.cast(x, like.element)

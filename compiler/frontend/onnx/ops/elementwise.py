@@ -1,0 +1,150 @@
+"""Arithmetic, comparison, logic and functions of single elements."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import (
+    AddOp,
+    DivOp,
+    FmodOp,
+    MaxOp,
+    MinOp,
+    ModOp,
+    MulOp,
+    PowOp,
+    SubOp,
+)
+from dialects.graph.logic import (
+    AndOp,
+    EqualOp,
+    GreaterEqualOp,
+    GreaterOp,
+    LessEqualOp,
+    LessOp,
+    OrOp,
+    WhereOp,
+    XorOp,
+)
+from dialects.graph.unary import (
+    AbsOp,
+    CeilOp,
+    CosOp,
+    ErfOp,
+    ExpOp,
+    FloorOp,
+    IsinfOp,
+    IsnanOp,
+    LogOp,
+    NegOp,
+    NotOp,
+    ReciprocalOp,
+    RoundOp,
+    SigmoidOp,
+    SignOp,
+    SinOp,
+    SqrtOp,
+    TanhOp,
+)
+
+_UNARY: dict[str, type[GraphOp]] = {
+    "Abs": AbsOp, "Ceil": CeilOp, "Cos": CosOp, "Erf": ErfOp, "Exp": ExpOp, "Floor": FloorOp,
+    "IsNaN": IsnanOp, "Log": LogOp, "Neg": NegOp, "Not": NotOp, "BitwiseNot": NotOp,
+    "Reciprocal": ReciprocalOp, "Round": RoundOp, "Sigmoid": SigmoidOp, "Sign": SignOp,
+    "Sin": SinOp, "Sqrt": SqrtOp, "Tanh": TanhOp,
+}
+_BINARY: dict[str, type[GraphOp]] = {
+    "Add": AddOp, "Sub": SubOp, "Mul": MulOp, "Div": DivOp, "And": AndOp, "Or": OrOp,
+    "Xor": XorOp, "BitwiseAnd": AndOp, "BitwiseOr": OrOp, "BitwiseXor": XorOp, "Equal": EqualOp,
+    "Less": LessOp, "LessOrEqual": LessEqualOp, "Greater": GreaterOp,
+    "GreaterOrEqual": GreaterEqualOp,
+}
+_VARIADIC: dict[str, type[GraphOp]] = {"Max": MaxOp, "Min": MinOp, "Sum": AddOp}
+
+
+@onnx_op(*_UNARY)
+def unary(n: Node, x: Value) -> Value:
+    return n(_UNARY[n.op_type], x)
+
+
+@onnx_op(*_BINARY)
+def binary(n: Node, x: Value, y: Value) -> Value:
+    return n(_BINARY[n.op_type], x, y)
+
+
+@onnx_op(*_VARIADIC)
+def variadic(n: Node, *xs: Value) -> Value:
+    return reduce(lambda a, b: n(_VARIADIC[n.op_type], a, b), xs)
+
+
+@onnx_op("Mean")
+def mean(n: Node, *xs: Value) -> Value:
+    total = variadic_sum(n, xs)
+    return n(DivOp, total, n.scalar(len(xs), total)) if len(xs) > 1 else total
+
+
+def variadic_sum(n: Node, xs: tuple[Value, ...]) -> Value:
+    return reduce(lambda a, b: n(AddOp, a, b), xs)
+
+
+@onnx_op("Where")
+def where(n: Node, condition: Value, x: Value, y: Value) -> Value:
+    return n(WhereOp, condition, x, y)
+
+
+@onnx_op("Mod")
+def mod(n: Node, x: Value, y: Value) -> Value:
+    if n.flag("fmod"):
+        return n(FmodOp, x, y)
+    if t.is_float(x.element) and n.version < 28:
+        raise Fault("fmod = 0 is for integers only", "set the attribute fmod to 1 for floats")
+    return n(ModOp, x, y)
+
+
+@onnx_op("Pow")
+def pow_(n: Node, x: Value, y: Value) -> Value:
+    """The result has the type of x; it is computed in a type that holds both."""
+    common = _power_type(x.element, y.element)
+    return n.cast(n(PowOp, n.cast(x, common), n.cast(y, common)), x.element)
+
+
+def _power_type(base: Attribute, exponent: Attribute) -> Attribute:
+    if base == exponent or t.is_float(base):
+        return base
+    if t.is_float(exponent):
+        return t.f64 if t.byte_width(base) > 2 else exponent
+    wider = max(base, exponent, key=t.byte_width)
+    return t.i64 if t.is_unsigned(base) != t.is_unsigned(exponent) else wider
+
+
+@onnx_op("IsInf")
+def is_inf(n: Node, x: Value) -> Value:
+    negative, positive = n.flag("detect_negative", True), n.flag("detect_positive", True)
+    if negative and positive:
+        return n(IsinfOp, x)
+    if positive:
+        return n(EqualOp, x, n.scalar(np.inf, x))
+    if negative:
+        return n(EqualOp, x, n.scalar(-np.inf, x))
+    return n(AndOp, *[n(IsinfOp, x), n(IsnanOp, x)])  # never both
+
+
+@onnx_op("Tan")
+def tan(n: Node, x: Value) -> Value:
+    return n(DivOp, n(SinOp, x), n(CosOp, x))
+
+
+@onnx_op("Cosh")
+def cosh(n: Node, x: Value) -> Value:
+    """(e^x + e^-x) / 2."""
+    half = n.scalar(0.5, x)
+    return n(MulOp, half, n(AddOp, n(ExpOp, x), n(ExpOp, n(NegOp, x))))

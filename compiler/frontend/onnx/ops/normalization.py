@@ -1,0 +1,142 @@
+"""Normalizations."""
+
+from __future__ import annotations
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import Expr, product
+from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MulOp, PowOp, SubOp
+from dialects.graph.normalization import BatchNormOp, LayerNormOp
+from dialects.graph.pooling import AvgPoolOp
+from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
+from dialects.graph.unary import AbsOp, ReciprocalOp, SqrtOp
+
+
+@onnx_op("BatchNormalization")
+def batch_normalization(
+    n: Node, x: Value, scale: Value, bias: Value, mean: Value, variance: Value
+) -> Value:
+    if n.flag("training_mode"):
+        raise Fault("it is in training mode", "export the model for inference")
+    if not n.flag("spatial", True):
+        raise Fault("spatial = 0 (statistics per element) is not supported")
+    parameters = [n.cast(p, x.element) for p in (scale, bias, mean, variance)]
+    return n(BatchNormOp, x, *parameters, epsilon=n.real("epsilon", 1e-5))
+
+
+@onnx_op("LayerNormalization")
+def layer_normalization(
+    n: Node, x: Value, scale: Value, bias: Value | None = None
+) -> Value | list[Value]:
+    axis = n.axis(n.integer("axis", -1), x.rank)
+    parameters = [scale] if bias is None else [scale, bias]
+    y = n(LayerNormOp, x, *parameters, axis=axis, epsilon=n.real("epsilon", 1e-5))
+    return [y, *_statistics(n, x, axis)] if n.wants(1) or n.wants(2) else y
+
+
+def _statistics(n: Node, x: Value, axis: int) -> list[Value]:
+    """Mean and 1 / standard deviation, in f32 at least."""
+    wide = x if t.byte_width(x.element) > 2 else n.cast(x, t.f32)
+    axes = list(range(axis, x.rank))
+    mean = n(ReduceMeanOp, wide, axes=axes, keepdims=True)
+    centered = n(SubOp, wide, mean)
+    variance = n(ReduceMeanOp, n(MulOp, centered, centered), axes=axes, keepdims=True)
+    epsilon = n.scalar(n.real("epsilon", 1e-5), wide)
+    return [mean, n(ReciprocalOp, n(SqrtOp, n(AddOp, variance, epsilon)))]
+
+
+@onnx_op("RMSNormalization")
+def rms_normalization(n: Node, x: Value, scale: Value) -> Value:
+    """x / sqrt(mean(x*x) + epsilon) * scale, the statistics in f32 at least."""
+    axis = n.axis(n.integer("axis", -1), x.rank)
+    wide = x if t.byte_width(x.element) > 2 else n.cast(x, t.f32)
+    square = n(ReduceMeanOp, n(MulOp, wide, wide), axes=list(range(axis, x.rank)), keepdims=True)
+    root = n(SqrtOp, n(AddOp, square, n.scalar(n.real("epsilon", 1e-5), wide)))
+    normal = n.cast(n(MulOp, wide, n(ReciprocalOp, root)), scale.element)
+    return n(MulOp, normal, scale)
+
+
+@onnx_op("InstanceNormalization")
+def instance_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
+    """Per item and channel, over the spatial dims."""
+    _check_channels(x)
+    return _per_channel(n, _normalized(n, x, list(range(2, x.rank))), scale, bias)
+
+
+@onnx_op("GroupNormalization", since=21)
+def group_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
+    """Per item and group of channels; scale and bias per channel."""
+    _check_channels(x)
+    return _per_channel(n, _grouped(n, x), scale, bias)
+
+
+@onnx_op("GroupNormalization", since=18)
+def group_normalization_per_group(n: Node, x: Value, scale: Value, bias: Value) -> Value:
+    """As since opset 21, but with scale and bias per group."""
+    _check_channels(x)
+    normal = _grouped(n, x)
+    groups, channels = n.integer("num_groups"), x.shape[1]
+    wide = [Expr.of(groups), channels // groups]
+    spread = [n.reshape(broadcast(n, n.reshape(p, [groups, 1]), wide), [channels])
+              for p in (scale, bias)]
+    return _per_channel(n, normal, *spread)
+
+
+def _check_channels(x: Value) -> None:
+    if x.rank < 3:
+        raise Fault(f"{x.type.short} has no channels with spatial dims")
+
+
+def _grouped(n: Node, x: Value) -> Value:
+    groups = n.integer("num_groups")
+    if groups < 1:
+        raise Fault(f"num_groups is {groups}")
+    parts = n.reshape(x, [x.shape[0], groups, x.shape[1] // groups * product(x.shape[2:])])
+    return n.reshape(_normalized(n, parts, [2]), x.shape)
+
+
+def _normalized(n: Node, x: Value, axes: list[int]) -> Value:
+    """(x - mean) / sqrt(variance + epsilon)."""
+    centered = n(SubOp, x, n(ReduceMeanOp, x, axes=axes, keepdims=True))
+    variance = n(ReduceMeanOp, n(MulOp, centered, centered), axes=axes, keepdims=True)
+    root = n(SqrtOp, n(AddOp, variance, n.scalar(n.real("epsilon", 1e-5), x)))
+    return n(MulOp, centered, n(ReciprocalOp, root))
+
+
+def _per_channel(n: Node, x: Value, scale: Value, bias: Value) -> Value:
+    """x * scale + bias, both [c]."""
+    shape = [x.shape[1], *[1] * (x.rank - 2)]
+    return n(AddOp, n(MulOp, x, n.reshape(scale, shape)), n.reshape(bias, shape))
+
+
+@onnx_op("LpNormalization")
+def lp_normalization(n: Node, x: Value) -> Value:
+    """x / norm along an axis; 0 where the norm is 0."""
+    axes = [n.axis(n.integer("axis", -1), x.rank)]
+    if n.integer("p", 2) == 1:
+        norm = n(ReduceSumOp, n(AbsOp, x), axes=axes, keepdims=True)
+    else:
+        norm = n(SqrtOp, n(ReduceSumOp, n(MulOp, x, x), axes=axes, keepdims=True))
+    tiny = n.scalar(1e-37 if t.byte_width(x.element) > 2 else 1e-7, x)
+    return n(DivOp, x, n(MaxOp, norm, tiny))
+
+
+@onnx_op("LRN")
+def local_response_normalization(n: Node, x: Value) -> Value:
+    """x / (bias + alpha * m) ** beta, m the mean square of `size` channels around each.
+
+    The mean is a pool over [n, 1, c, rest] with a window of [size, 1]; pads count as zeros.
+    """
+    _check_channels(x)
+    size = n.integer("size")
+    square = n(MulOp, x, x)
+    flat = n.reshape(square, [x.shape[0], 1, x.shape[1], product(x.shape[2:])])
+    mean = n(AvgPoolOp, flat, kernel=[size, 1], strides=[1, 1], dilations=[1, 1],
+             pads=[(size - 1) // 2, 0, size // 2, 0], count_include_pad=True)
+    scaled = n(MulOp, n.scalar(n.real("alpha", 1e-4), x), n.reshape(mean, x.shape))
+    base = n(AddOp, n.scalar(n.real("bias", 1.0), x), scaled)
+    return n(DivOp, x, n(PowOp, base, n.scalar(n.real("beta", 0.75), x)))

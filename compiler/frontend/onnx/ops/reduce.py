@@ -1,0 +1,73 @@
+"""Reductions over axes. Axes are an attribute at first and an input since opset 13 or 18."""
+
+from __future__ import annotations
+
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import AddOp, MulOp, SubOp
+from dialects.graph.logic import WhereOp
+from dialects.graph.reduce import (
+    ReduceMaxOp,
+    ReduceMeanOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+)
+from dialects.graph.unary import AbsOp, ExpOp, IsinfOp, LogOp, SqrtOp
+
+_PLAIN: dict[str, type[GraphOp]] = {
+    "ReduceSum": ReduceSumOp, "ReduceMean": ReduceMeanOp, "ReduceMax": ReduceMaxOp,
+    "ReduceMin": ReduceMinOp, "ReduceProd": ReduceProdOp,
+}
+
+
+def _reduce(
+    n: Node, op: type[GraphOp], x: Value, axes: Value | None, keepdims: bool | None = None
+) -> Value:
+    """The reduction over the node's axes: all of them when none are named, unless it says no."""
+    given = n.axes(axes)
+    if not given and n.flag("noop_with_empty_axes"):
+        return x
+    which = sorted({n.axis(a, x.rank) for a in given}) if given else list(range(x.rank))
+    keep = n.flag("keepdims", True) if keepdims is None else keepdims
+    return n(op, x, axes=which, keepdims=keep) if which else x
+
+
+@onnx_op(*_PLAIN)
+def plain(n: Node, x: Value, axes: Value | None = None) -> Value:
+    return _reduce(n, _PLAIN[n.op_type], x, axes)
+
+
+@onnx_op("ReduceL1")
+def l1(n: Node, x: Value, axes: Value | None = None) -> Value:
+    return _reduce(n, ReduceSumOp, n(AbsOp, x), axes)
+
+
+@onnx_op("ReduceL2")
+def l2(n: Node, x: Value, axes: Value | None = None) -> Value:
+    """The root is taken in floats, also of integers."""
+    total = _reduce(n, ReduceSumOp, n(MulOp, x, x), axes)
+    wide = total if t.is_float(x.element) else n.cast(total, t.f64)
+    return n.cast(n(SqrtOp, wide), x.element)
+
+
+@onnx_op("ReduceSumSquare")
+def sum_square(n: Node, x: Value, axes: Value | None = None) -> Value:
+    return _reduce(n, ReduceSumOp, n(MulOp, x, x), axes)
+
+
+@onnx_op("ReduceLogSum")
+def log_sum(n: Node, x: Value, axes: Value | None = None) -> Value:
+    return n(LogOp, _reduce(n, ReduceSumOp, x, axes))
+
+
+@onnx_op("ReduceLogSumExp")
+def log_sum_exp(n: Node, x: Value, axes: Value | None = None) -> Value:
+    """log(sum(exp(x - m))) + m, with m the largest element, or 0 where that is infinite."""
+    top = _reduce(n, ReduceMaxOp, x, axes, keepdims=True)
+    top = n(WhereOp, n(IsinfOp, top), n.scalar(0, top), top)
+    total = _reduce(n, ReduceSumOp, n(ExpOp, n(SubOp, x, top)), axes)
+    return n(AddOp, n(LogOp, total), n.reshape(top, total.shape))

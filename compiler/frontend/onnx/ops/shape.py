@@ -1,0 +1,213 @@
+"""Operators that move elements or tell of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import Expr, is_nonnegative, maximum, product
+from dialects.graph.constant import RangeOp
+from dialects.graph.elementwise import AddOp
+from dialects.graph.inference import broadcast_size
+from dialects.graph.logic import GreaterEqualOp, LessEqualOp, WhereOp
+from dialects.graph.shape import BroadcastOp, ConcatOp
+from dialects.types import format_sizes
+
+
+# ---------------------------------------------------------------------- reshape
+@onnx_op("Reshape")
+def reshape(n: Node, x: Value, shape: Value) -> Value:
+    wanted = n.known_sizes(shape, "new sizes")
+    if not n.flag("allowzero"):
+        wanted = [_copied(x, k) if s.constant == 0 else s for k, s in enumerate(wanted)]
+    return n.reshape(x, _complete(x, wanted))
+
+
+def _copied(x: Value, dim: int) -> Expr:
+    if dim >= x.rank:
+        raise Fault(f"size 0 stands for dim {dim} of the input, which has only {x.rank} dims")
+    return x.shape[dim]
+
+
+def _complete(x: Value, wanted: Sequence[Expr]) -> list[Expr]:
+    """The sizes, with what is left over for the one that is -1."""
+    open_ = [k for k, s in enumerate(wanted) if s.constant == -1]
+    if not open_:
+        return list(wanted)
+    known = product(s for k, s in enumerate(wanted) if k != open_[0])
+    if len(open_) > 1 or known.constant == 0:
+        raise Fault(f"the new sizes {format_sizes(wanted)} leave more than one open")
+    rest, remainder = x.type.count // known, x.type.count % known
+    if remainder.constant:
+        raise Fault(f"the new sizes {format_sizes(wanted)} do not divide the {x.type.count} "
+                    "elements of the input")
+    return [rest if k == open_[0] else s for k, s in enumerate(wanted)]
+
+
+@onnx_op("Flatten")
+def flatten(n: Node, x: Value) -> Value:
+    axis = n.integer("axis", 1)
+    cut = axis if axis == x.rank else n.axis(axis, x.rank) if x.rank else 0
+    return n.reshape(x, [product(x.shape[:cut]), product(x.shape[cut:])])
+
+
+@onnx_op("Squeeze")
+def squeeze(n: Node, x: Value, axes: Value | None = None) -> Value:
+    given = n.axes(axes)
+    if given is None:
+        gone = {k for k, s in enumerate(x.shape) if s.constant == 1}
+    else:
+        gone = {n.axis(a, x.rank) for a in given}
+    for k in sorted(gone):
+        if x.shape[k].constant not in (1, None):
+            raise Fault(f"dim {k} has the size {x.shape[k]}; only a dim of size 1 can be removed")
+    return n.reshape(x, [s for k, s in enumerate(x.shape) if k not in gone])
+
+
+@onnx_op("Unsqueeze")
+def unsqueeze(n: Node, x: Value, axes: Value | None = None) -> Value:
+    given = n.axes(axes) or []
+    rank = x.rank + len(given)
+    new = {n.axis(a, rank) for a in given}
+    if len(new) < len(given):
+        raise Fault(f"axes {given} name an axis twice")
+    old = iter(x.shape)
+    return n.reshape(x, [1 if k in new else next(old) for k in range(rank)])
+
+
+@onnx_op("Transpose")
+def transpose(n: Node, x: Value) -> Value:
+    return n.transpose(x, n.ints("perm", range(x.rank)[::-1]))
+
+
+@onnx_op("DepthToSpace")
+def depth_to_space(n: Node, x: Value) -> Value:
+    """DCR: depth is (block, block, c); CRD: (c, block, block)."""
+    block, (batch, depth, height, width) = _block(n, x)
+    inner = depth // (block * block)
+    if n.text("mode", "DCR") == "CRD":
+        split, perm = [inner, block, block], [0, 1, 4, 2, 5, 3]
+    else:
+        split, perm = [block, block, inner], [0, 3, 4, 1, 5, 2]
+    parts = n.reshape(x, [batch, *split, height, width])
+    return n.reshape(n.transpose(parts, perm), [batch, inner, height * block, width * block])
+
+
+@onnx_op("SpaceToDepth")
+def space_to_depth(n: Node, x: Value) -> Value:
+    """The reverse of DepthToSpace, in the same two orders of depth."""
+    block, (batch, depth, height, width) = _block(n, x)
+    down, across = height // block, width // block
+    parts = n.reshape(x, [batch, depth, down, block, across, block])
+    channels_first = n.text("mode", "DCR") == "CRD"
+    moved = n.transpose(parts, [0, 1, 3, 5, 2, 4] if channels_first else [0, 3, 5, 1, 2, 4])
+    return n.reshape(moved, [batch, depth * block * block, down, across])
+
+
+def _block(n: Node, x: Value) -> tuple[int, tuple[Expr, ...]]:
+    """The block size, and the four dims that the input must have."""
+    block = n.integer("blocksize")
+    if block < 1 or x.rank != 4:
+        raise Fault(f"blocks of {block} of {x.type.short}: the size must be positive, and the "
+                    "input have 4 dims")
+    return block, x.shape
+
+
+# ---------------------------------------------------------------------- repeat and join
+@onnx_op("Concat")
+def concat(n: Node, x: Value, *others: Value) -> Value:
+    axis = n.axis(n.integer("axis", 1), x.rank)
+    return n(ConcatOp, x, *others, axis=axis) if others else x
+
+
+@onnx_op("Expand")
+def expand(n: Node, x: Value, shape: Value) -> Value:
+    """Broadcasting of both ways: a 1 in the shape leaves the input's size."""
+    wanted = n.known_sizes(shape, "sizes")
+    rank = max(x.rank, len(wanted))
+    one = Expr.of(1)
+    sizes = [one] * (rank - x.rank) + list(x.shape)
+    wanted = [one] * (rank - len(wanted)) + wanted
+    message = f"{x.type.short} does not expand to {format_sizes(wanted)}"
+    return broadcast(n, x, [broadcast_size(w, s, message)
+                            for w, s in zip(wanted, sizes, strict=True)])
+
+
+def broadcast(n: Node, x: Value, shape: Sequence[Expr]) -> Value:
+    return x if x.shape == tuple(shape) else n(BroadcastOp, x, shape=list(shape))
+
+
+@onnx_op("Tile")
+def tile(n: Node, x: Value, repeats: Value) -> Value:
+    """[a, b] repeated (r, s) times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]."""
+    times = n.known_sizes(repeats, "repeats")
+    if len(times) != x.rank:
+        raise Fault(f"{len(times)} repeats are given for {x.rank} dims")
+    if all(r.constant == 1 for r in times):
+        return x
+    pairs = n.reshape(x, [s for size in x.shape for s in (1, size)])
+    wide = [s for pair in zip(times, x.shape, strict=True) for s in pair]
+    sizes = [r * s for r, s in zip(times, x.shape, strict=True)]
+    return n.reshape(broadcast(n, pairs, wide), sizes)
+
+
+@onnx_op("ConstantOfShape")
+def constant_of_shape(n: Node, shape: Value) -> Value:
+    value = n.tensor("value")
+    if value is not None and value.size != 1:
+        raise Fault(f"its value has {value.size} elements instead of one")
+    zero = np.array(0, np.float32)
+    filled = n.constant(zero if value is None else value.reshape(()))
+    return broadcast(n, filled, n.known_sizes(shape, "sizes"))
+
+
+# ---------------------------------------------------------------------- shapes as values
+@onnx_op("Shape")
+def shape_of(n: Node, x: Value) -> Value:
+    start, end = n.integer("start", 0), n.integer("end", x.rank)
+    return n.of_sizes(x.shape[start:end])
+
+
+@onnx_op("Size")
+def size_of(n: Node, x: Value) -> Value:
+    return n.of_sizes([x.type.count], scalar=True)
+
+
+@onnx_op("Range")
+def range_(n: Node, start: Value, limit: Value, delta: Value) -> Value:
+    if any(v.type.count.constant != 1 for v in (start, limit, delta)):
+        raise Fault("start, limit and delta must be single numbers")
+    if delta.array is not None and not delta.array.all():
+        raise Fault("its delta is 0")
+    if t.is_float(start.element):
+        first, end, step = (float(n.known_numbers(v, "limits")) for v in (start, limit, delta))
+        count = max(int(np.ceil((end - first) / step)), 0)
+        return n.constant((first + np.arange(count) * step).astype(start.type.dtype))
+    first, end = (n.known_sizes(v, "limits")[0] for v in (start, limit))
+    step = n.known_ints(delta, "delta")[0]
+    count = (end - first).ceildiv(step) if step > 0 else (first - end).ceildiv(-step)
+    return n(RangeOp, start=first, step=step, count=at_least_zero(count), to=start.element)
+
+
+def at_least_zero(size: Expr) -> Expr:
+    """max(size, 0), left out where sizes of at least 1 cannot make it negative."""
+    return size if is_nonnegative(size) else maximum(size, 0)
+
+
+@onnx_op("Trilu")
+def trilu(n: Node, x: Value, k: Value | None = None) -> Value:
+    """The elements on one side of the diagonal k, zeros elsewhere."""
+    if x.rank < 2:
+        raise Fault(f"{x.type.short} is no matrix")
+    rows, columns = (n(RangeOp, start=0, step=1, count=s, to=t.i64) for s in x.shape[-2:])
+    diagonal = n.reshape(rows, [x.shape[-2], 1])
+    if k is not None:
+        diagonal = n(AddOp, diagonal, n.reshape(k, ()))
+    keeps = GreaterEqualOp if n.flag("upper", True) else LessEqualOp
+    return n(WhereOp, n(keeps, columns, diagonal), x, n.scalar(0, x))

@@ -1,0 +1,188 @@
+"""Operators that take parts of a tensor or add to its borders: Slice, Split, Pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.shape import at_least_zero, broadcast
+from compiler.frontend.onnx.values import Value
+from dialects.expr import Expr, is_at_most, is_nonnegative, maximum, minimum
+from dialects.graph.shape import ConcatOp, PadOp, SliceOp
+
+_FAR = 2**31 - 1
+"""Bounds from here on mean the end of the dim, as exporters write it."""
+
+
+# ---------------------------------------------------------------------- slice
+@onnx_op("Slice")
+def slice_by_attributes(n: Node, x: Value) -> Value:
+    starts = list(map(Expr.of, n.ints("starts")))
+    ends = list(map(Expr.of, n.ints("ends")))
+    axes = n.ints("axes", range(len(starts)))
+    return _slice(n, x, starts, ends, axes, [1] * len(starts))
+
+
+@onnx_op("Slice", since=10)
+def slice_(
+    n: Node, x: Value, starts: Value, ends: Value, axes: Value | None = None,
+    steps: Value | None = None,
+) -> Value:
+    first = n.known_sizes(starts, "starts")
+    which = range(len(first)) if axes is None else n.known_ints(axes, "axes")
+    step = [1] * len(first) if steps is None else n.known_ints(steps, "steps")
+    return _slice(n, x, first, n.known_sizes(ends, "ends"), which, step)
+
+
+def _slice(
+    n: Node, x: Value, starts: Sequence[Expr], ends: Sequence[Expr], axes: Sequence[int],
+    steps: Sequence[int],
+) -> Value:
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise Fault("starts, ends, axes and steps differ in length")
+    first, sizes, step = [Expr.of(0)] * x.rank, list(x.shape), [1] * x.rank
+    for start, end, given, stride in zip(starts, ends, axes, steps, strict=True):
+        axis = n.axis(given, x.rank)
+        if stride == 0:
+            raise Fault(f"the step of axis {axis} is 0")
+        first[axis], sizes[axis] = slice_bounds(x.shape[axis], start, end, stride)
+        step[axis] = stride
+    return take(n, x, first, sizes, step)
+
+
+def slice_bounds(size: Expr, start: Expr, end: Expr, step: int) -> tuple[Expr, Expr]:
+    """First element and count of `start:end:step` of a dim, with Python's rules."""
+    if step > 0:
+        low, high = Expr.of(0), size
+    else:
+        low, high = Expr.of(-1), size - 1
+    first, last = (_clamp(_from_front(e, size), low, high) for e in (start, end))
+    count = (last - first).ceildiv(step) if step > 0 else (first - last).ceildiv(-step)
+    return first, at_least_zero(count)
+
+
+def _from_front(position: Expr, size: Expr) -> Expr:
+    """A position that counts from the end when it is negative, for a dim of this size."""
+    if is_nonnegative(position):
+        return size if position.constant is not None and position.constant >= _FAR else position
+    if position.constant is not None and position.constant < -_FAR:
+        return Expr.of(-1)
+    if is_nonnegative(-position - 1):
+        return size + position
+    is_negative = minimum(maximum(-position, 0), 1)
+    return position + size * is_negative
+
+
+def _clamp(position: Expr, low: Expr, high: Expr) -> Expr:
+    below = position if is_at_most(position, high) else minimum(position, high)
+    below = high if is_at_most(high, position) else below
+    return below if is_at_most(low, below) else maximum(below, low)
+
+
+def take(
+    n: Node, x: Value, starts: Sequence[Expr], sizes: Sequence[Expr], steps: Sequence[int]
+) -> Value:
+    """A slice; x itself where it is all of it."""
+    if x.shape == tuple(sizes) and all(s == 1 for s in steps):
+        return x
+    return n(SliceOp, x, starts=list(starts), sizes=list(sizes), steps=list(steps))
+
+
+# ---------------------------------------------------------------------- split
+@onnx_op("Split")
+def split(n: Node, x: Value, sizes: Value | None = None) -> list[Value]:
+    axis = n.axis(n.integer("axis"), x.rank)
+    if sizes is not None:
+        parts = n.known_sizes(sizes, "sizes")
+    elif n.has("split"):
+        parts = list(map(Expr.of, n.ints("split")))
+    else:
+        parts = _equal_parts(x.shape[axis], n.integer("num_outputs", len(n.outputs)))
+    if len(parts) != len(n.outputs):
+        raise Fault(f"{len(parts)} sizes are given for {len(n.outputs)} outputs")
+    if (sum(parts, Expr.of(0)) - x.shape[axis]).constant not in (0, None):
+        raise Fault(f"the sizes {[str(p) for p in parts]} do not add up to {x.shape[axis]}")
+    start, results = Expr.of(0), list[Value]()
+    for part in parts:
+        results.append(_part(n, x, axis, start, part))
+        start = start + part
+    return results
+
+
+def _equal_parts(size: Expr, count: int) -> list[Expr]:
+    """Parts of equal size, the last one smaller when the size does not divide."""
+    if count < 1:
+        raise Fault(f"{count} outputs are asked for")
+    part = size.ceildiv(count)
+    return [part] * (count - 1) + [size - part * (count - 1)]
+
+
+def _part(n: Node, x: Value, axis: int, start: Expr, size: Expr) -> Value:
+    starts, sizes = [Expr.of(0)] * x.rank, list(x.shape)
+    starts[axis], sizes[axis] = start, size
+    return take(n, x, starts, sizes, [1] * x.rank)
+
+
+# ---------------------------------------------------------------------- pad
+@onnx_op("Pad")
+def pad_by_attributes(n: Node, x: Value) -> Value:
+    value = n.scalar(n.real("value"), x)
+    return _pad(n, x, list(map(Expr.of, n.ints("pads"))), range(x.rank), value)
+
+
+@onnx_op("Pad", since=11)
+def pad(
+    n: Node, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
+) -> Value:
+    which = range(x.rank) if axes is None else n.known_ints(axes, "axes")
+    fill = n.scalar(0, x) if value is None else n.reshape(value, ())
+    return _pad(n, x, n.known_sizes(pads, "pads"), which, fill)
+
+
+def _pad(n: Node, x: Value, pads: Sequence[Expr], axes: Sequence[int], fill: Value) -> Value:
+    if len(pads) != 2 * len(axes):
+        raise Fault(f"{len(pads)} pads are given for {len(axes)} axes; there must be two each")
+    low, high = [Expr.of(0)] * x.rank, [Expr.of(0)] * x.rank
+    for k, axis in enumerate(axes):
+        low[n.axis(axis, x.rank)] = pads[k]
+        high[n.axis(axis, x.rank)] = pads[k + len(axes)]
+    x = _cut(n, x, low, high)
+    low, high = ([at_least_zero(p) for p in side] for side in (low, high))
+    if all(p == Expr.of(0) for p in (*low, *high)):
+        return x
+    return _grow(n, x, low, high, fill)
+
+
+def _cut(n: Node, x: Value, low: Sequence[Expr], high: Sequence[Expr]) -> Value:
+    """What is left of x under pads that are negative."""
+    starts = [maximum(-p, 0) if not is_nonnegative(p) else Expr.of(0) for p in low]
+    ends = [maximum(-p, 0) if not is_nonnegative(p) else Expr.of(0) for p in high]
+    sizes = [s - a - b for s, a, b in zip(x.shape, starts, ends, strict=True)]
+    return take(n, x, starts, sizes, [1] * x.rank)
+
+
+def _grow(
+    n: Node, x: Value, low: Sequence[Expr], high: Sequence[Expr], fill: Value
+) -> Value:
+    mode = n.text("mode", "constant")
+    static = all(p.constant is not None for p in (*low, *high))
+    if mode != "constant" and not static:
+        raise Fault(f"mode {mode} needs constant pads, not {[str(p) for p in (*low, *high)]}")
+    if static and (mode != "constant" or fill.array is not None):
+        value = float(fill.array) if mode == "constant" and fill.array is not None else None
+        return n(PadOp, x, low=list(low), high=list(high), mode=mode, value=value)
+    for axis in range(x.rank):
+        x = _grow_axis(n, x, axis, low[axis], high[axis], fill)
+    return x
+
+
+def _grow_axis(n: Node, x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:
+    """Constant padding by a size, or with a value, that only a run tells."""
+    def border(size: Expr) -> list[Value]:
+        shape = [size if k == axis else s for k, s in enumerate(x.shape)]
+        return [] if size.constant == 0 else [broadcast(n, fill, shape)]
+
+    parts = [*border(low), x, *border(high)]
+    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else x

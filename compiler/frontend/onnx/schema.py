@@ -1,0 +1,98 @@
+"""What ONNX itself says about operators: inputs, outputs, attributes, since when.
+
+The names of the standard domain, `""` and `ai.onnx`, are one: the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol, cast
+
+import onnx
+from onnx import defs
+
+OLDEST_OPSET = 7
+"""The oldest version of the standard operators that is read: from 7 on, operators broadcast."""
+
+
+class Definition(Protocol):
+    """What is used of `onnx.defs.OpSchema`, whose type stubs leave functions out."""
+
+    since_version: int
+    min_input: int
+    max_input: int
+    min_output: int
+    max_output: int
+    inputs: Sequence[Any]
+    attributes: Mapping[str, Any]
+    has_function: bool
+    has_context_dependent_function: bool
+    function_opset_versions: Sequence[int]
+    context_dependent_function_opset_versions: Sequence[int]
+
+    def get_function_with_opset_version(self, version: int) -> bytes: ...
+
+    def get_context_dependent_function_with_opset_version(
+        self, version: int, node: bytes, types: Sequence[bytes]
+    ) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One operator at one opset version."""
+
+    since: int
+    inputs: range  # how many may be given
+    outputs: range
+    optional: tuple[bool, ...]  # per declared input, the last one standing for all further ones
+    attributes: dict[str, int]  # name -> AttributeProto.AttributeType
+    needed: frozenset[str]  # attributes without a default
+
+    def lacking(self, given: Sequence[object]) -> list[int]:
+        """Indices of the inputs that are left out (false) but must not be."""
+        last = len(self.optional) - 1
+        return [k for k, there in enumerate(given) if not there and not self.optional[min(k, last)]]
+
+
+def newest_opset() -> int:
+    """The newest version of the standard operators that the installed onnx package knows."""
+    return defs.onnx_opset_version()
+
+
+def normalize(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+@cache
+def find_schema(domain: str, op_type: str, version: int) -> Schema | None:
+    """The operator's schema at an opset version; None when there is none.
+
+    A deprecated operator still means what it meant.
+    """
+    schema = find_definition(domain, op_type, version)
+    if schema is None:
+        return None
+    attributes = {name: a.type.value for name, a in schema.attributes.items()}
+    optional = defs.OpSchema.FormalParameterOption.Optional
+    return Schema(
+        schema.since_version, range(schema.min_input, schema.max_input + 1),
+        range(schema.min_output, schema.max_output + 1),
+        tuple(i.option == optional for i in schema.inputs), attributes,
+        frozenset(name for name, a in schema.attributes.items() if a.required),
+    )
+
+
+@cache
+def find_definition(domain: str, op_type: str, version: int) -> Definition | None:
+    """The operator's own definition in the onnx package."""
+    try:
+        return cast(Definition, defs.get_schema(op_type, version, domain))
+    except defs.SchemaError:
+        return None
+
+
+def attribute_kind(kind: int) -> str:
+    """`int`, `floats`, ...: the name of an attribute type for people."""
+    return onnx.AttributeProto.AttributeType.Name(kind).lower()

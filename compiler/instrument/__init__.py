@@ -1,0 +1,41 @@
+"""Instruments: they watch a module as it goes through the pipeline, and change nothing.
+
+    dump         writes the text after every pass that changed something
+    timing       measures the passes
+    verify       executes the module after every pass and compares the numbers
+    provenance   counts the operations that have lost their model node
+    progress     tells on the terminal what is being done
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compiler.driver import State
+    from compiler.pipeline import Step
+
+
+class Instrument:
+    """What an instrument may do. By default it does nothing."""
+
+    wants_changes: bool = False
+    """Whether `changed` must be told truly; that costs a printout after every pass."""
+
+    def tell(self, phase: str) -> None:
+        """Something other than a pass begins."""
+
+    def start(self, state: State) -> None:
+        """Before the first pass; the module is as it was read."""
+
+    def before(self, step: Step, state: State) -> None:
+        """Before a pass."""
+
+    def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
+        """After a pass; `state.level` is the level that holds now."""
+
+    def finish(self, state: State) -> None:
+        """After the last pass."""
+
+    def emitted(self, level: str, text: str, seconds: float) -> None:
+        """The target has made code."""

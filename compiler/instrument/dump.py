@@ -1,0 +1,130 @@
+"""Writes the module into a folder after every pass that changed something, and an index.
+
+    00-graph-import.mlir     the model as it was read
+    01-graph-fold-sizes.mlir after that pass; a pass that changed nothing writes nothing
+    ...
+    23-llvm.ll               the target's code
+    weights.npz              the weights that the texts name
+    index.md                 the list of these, with numbers of operations and times
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler.diagnostics import StrataError
+from compiler.faults import WEIGHTS_LIMIT, byte_size
+from compiler.instrument import Instrument
+from compiler.instrument.timing import count_operations
+from compiler.source import WEIGHTS_FILE
+
+if TYPE_CHECKING:
+    from compiler.driver import State
+    from compiler.pipeline import Step
+
+INDEX = "index.md"
+SUFFIXES = {"llvm": ".ll", "asm": ".s", "triton": ".py"}
+"""The customary endings of kinds of code; any other ends in its own name."""
+_OURS = re.compile(r"\d\d-[\w-]+\.mlir|" + re.escape(WEIGHTS_FILE))
+_LISTED = re.compile(r"\]\(([^/()]+)\)")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the index."""
+
+    file: str
+    level: str
+    made_by: str
+    operations: int | None
+    seconds: float | None
+
+
+@dataclass
+class Dump(Instrument):
+    """Dumps into `folder`. `all_weights`: write them however large they are."""
+
+    folder: Path
+    all_weights: bool = False
+    rows: list[Row] = field(default_factory=list[Row])
+    idle: list[str] = field(default_factory=list[str])
+    wants_changes = True
+
+    def start(self, state: State) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._remove_earlier()
+        except OSError as error:
+            raise StrataError(f"cannot write into {self.folder}: {error.strerror}") from None
+        self._write_module(state, f"{state.level}-import", "import", None)
+
+    def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
+        if changed:
+            self._write_module(state, step.name, state.after[-1], seconds)
+        else:
+            self.idle.append(state.after[-1])
+
+    def finish(self, state: State) -> None:
+        size = byte_size(state.context.weights)
+        if size <= WEIGHTS_LIMIT or self.all_weights:
+            state.context.weights.save(self.folder / WEIGHTS_FILE)
+            note = f"The weights are in [{WEIGHTS_FILE}]({WEIGHTS_FILE})."
+        else:
+            note = (f"The weights ({size / 1e6:.0f} MB) were not written. To start from one of "
+                    "these files give `--weights MODEL` with the model that they come from, or "
+                    "write them with `--dump-weights`.")
+        reasons = [f"- {remark}" for remark in state.context.remarks]
+        self._finish_index(state, note, reasons)
+
+    def emitted(self, level: str, text: str, seconds: float) -> None:
+        self._write(level, SUFFIXES.get(level, f".{level}"), text)
+        self.rows[-1] = Row(self.rows[-1].file, level, "emit", None, seconds)
+        self._write_index()
+
+    # ------------------------------------------------------------------ files
+    def _write_module(
+        self, state: State, name: str, made_by: str, seconds: float | None
+    ) -> None:
+        self._write(name, ".mlir", state.text)
+        operations = count_operations(state.module)
+        self.rows[-1] = Row(self.rows[-1].file, state.level, made_by, operations, seconds)
+        self._write_index()
+
+    def _write(self, name: str, suffix: str, text: str) -> None:
+        file = f"{len(self.rows):02}-{name}{suffix}"
+        (self.folder / file).write_text(text, encoding="utf-8")
+        self.rows.append(Row(file, "", "", None, None))
+
+    def _remove_earlier(self) -> None:
+        """What an earlier dump wrote: texts by their numbers, the rest as its index lists it."""
+        index = self.folder / INDEX
+        listed = set(_LISTED.findall(index.read_text("utf-8"))) if index.is_file() else set[str]()
+        for path in self.folder.iterdir():
+            if path.is_file() and (_OURS.fullmatch(path.name) or path.name in listed):
+                path.unlink()
+
+    # ------------------------------------------------------------------ the index
+    head: str = ""
+    tail: str = ""
+
+    def _finish_index(self, state: State, note: str, reasons: list[str]) -> None:
+        self.head = f"# {state.name}\n\n{note}\n"
+        idle = ", ".join(dict.fromkeys(self.idle))
+        self.tail = f"\nPasses that changed nothing: {idle}\n" if idle else ""
+        if reasons:
+            self.tail += "\n## What was not done, and why\n\n" + "\n".join(reasons) + "\n"
+        self._write_index()
+
+    def _write_index(self) -> None:
+        lines = ["| file | level | after | operations | seconds |", "|---|---|---|---:|---:|"]
+        lines += [f"| [{r.file}]({r.file}) | {r.level} | {r.made_by} | {_or_blank(r.operations)} "
+                  f"| {'' if r.seconds is None else f'{r.seconds:.3f}'} |" for r in self.rows]
+        text = f"{self.head}\n" + "\n".join(lines) + f"\n{self.tail}"
+        (self.folder / INDEX).write_text(text, encoding="utf-8")
+
+
+def _or_blank(number: int | None) -> str:
+    return "" if number is None else str(number)

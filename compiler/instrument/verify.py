@@ -1,0 +1,123 @@
+"""Executes the module after every pass that changed it, and compares the outputs.
+
+What the imported module computes, by the NumPy meaning of its operations, is what every later form
+of it must compute.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from compiler.comparison import worst
+from compiler.instrument import Instrument
+from compiler.instrument.timing import count_operations
+from compiler.signature import Signature, signature_of
+from dialects.graph.interpret import EvaluationError
+from targets.reference.interpret import interpret
+
+if TYPE_CHECKING:
+    from compiler.driver import State
+    from compiler.pipeline import Step
+    from dialects.types import Array
+
+
+@dataclass(frozen=True)
+class Check:
+    """One execution. `wrong`: why it is not what it should be; empty when it is."""
+
+    made_by: str
+    level: str
+    operations: int
+    error: float
+    seconds: float
+    wrong: str = ""
+
+
+@dataclass
+class Verify(Instrument):
+    """`make_inputs` gives the inputs for a signature; `tell_row` is called with every row.
+
+    `levels_only`: execute at the end of each level instead of after each pass.
+    """
+
+    make_inputs: Callable[[Signature], Sequence[Array]]
+    tell_row: Callable[[Check], None]
+    tolerance: float | None = None
+    levels_only: bool = False
+    rows: list[Check] = field(default_factory=list[Check])
+    before_text: str = ""
+    """The module before the first pass that was found wrong."""
+    wants_changes = True
+
+    def start(self, state: State) -> None:
+        self.signature = signature_of(state.module)
+        self.inputs = self.make_inputs(self.signature)
+        self.skipped = False
+        started = time.perf_counter()
+        self.expected = self._interpret(state)
+        self._add(Check(f"{state.position[-1]}", state.level, count_operations(state.module), 0.0,
+                        time.perf_counter() - started))
+
+    def before(self, step: Step, state: State) -> None:
+        if self.levels_only and self.skipped and step.level != state.level:
+            self._check(state)
+        if self.first_wrong is None and not (self.levels_only and self.skipped):
+            self.before_text = state.text
+
+    def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
+        if self.levels_only:
+            self.skipped |= changed
+        elif changed:
+            self._check(state)
+
+    def finish(self, state: State) -> None:
+        if self.levels_only and self.skipped:
+            self._check(state)
+
+    @property
+    def named_inputs(self) -> dict[str, Array]:
+        return dict(zip(self.signature.input_names, self.inputs, strict=True))
+
+    @property
+    def first_wrong(self) -> Check | None:
+        return next((row for row in self.rows if row.wrong), None)
+
+    def check_outputs(self, made_by: str, run: Callable[[Sequence[Array]], Sequence[Array]]) -> None:
+        """Compare what something else computes: the target's own code."""
+        self._compare(made_by, "native", 0, lambda: run(self.inputs))
+
+    # ------------------------------------------------------------------ one execution
+    def _check(self, state: State) -> None:
+        self.skipped = False
+        self._compare(state.after[-1], state.level, count_operations(state.module),
+                      lambda: self._interpret(state))
+
+    def _compare(
+        self, made_by: str, level: str, operations: int, run: Callable[[], Sequence[Array]]
+    ) -> None:
+        started = time.perf_counter()
+        try:
+            outputs = run()
+        except (ValueError, ArithmeticError, LookupError, EvaluationError) as failure:
+            error, wrong = inf, f"cannot be executed: {failure}"
+        else:
+            error, wrong = self._judge(outputs)
+        seconds = time.perf_counter() - started
+        self._add(Check(made_by, level, operations, error, seconds, wrong))
+
+    def _judge(self, outputs: Sequence[Array]) -> tuple[float, str]:
+        error, output = worst(outputs, self.expected, self.tolerance)
+        if output is None:
+            return error, ""
+        return error, f"output '{self.signature.output_names[output]}' differs"
+
+    def _interpret(self, state: State) -> list[Array]:
+        return interpret(state.module, state.context.weights, self.inputs)
+
+    def _add(self, row: Check) -> None:
+        self.rows.append(row)
+        self.tell_row(row)

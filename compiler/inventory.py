@@ -1,0 +1,84 @@
+"""What there is, as rows for `list`: operations, passes, targets, levels, frontends."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+from compiler.plugins import Plugins
+
+Row = dict[str, Any]
+
+
+def rows(kind: str, plugins: Plugins) -> list[Row]:
+    """The rows of one kind; the first column is the name."""
+    makers = {"ops": _ops, "passes": _passes, "targets": _targets, "levels": _levels,
+              "frontends": _frontends}
+    return makers[kind](plugins)
+
+
+def _ops(plugins: Plugins) -> list[Row]:
+    """Our operations, then the operators that models may use, by frontend."""
+    from dialects.registry import dialect_loaders
+
+    loaders = dialect_loaders() | plugins.dialect_loaders()
+    ours = [{"name": op.name, "kind": "operation", "summary": _summary(op)}
+            for load in loaders.values() for op in load().operations]
+    return ours + [{"name": name, "kind": kind, "summary": ""} for kind, name in _operators()]
+
+
+def _operators() -> list[tuple[str, str]]:
+    """(frontend, operator) of the frontends that can tell which operators they read."""
+    from compiler.frontend import frontends
+
+    found: list[tuple[str, str]] = []
+    for name, frontend in frontends().items():
+        operators = getattr(frontend, "operators", None)
+        if operators is not None:
+            found += [(name, operator) for operator in operators()]
+    return found
+
+
+def _passes(plugins: Plugins) -> list[Row]:
+    from compiler.pipeline import PIPELINE
+
+    default = {step.name for step in PIPELINE}
+    found: list[Row] = []
+    for name in plugins.pass_names():
+        class_ = plugins.find_pass(name)
+        options = ", ".join(f"{f.name.replace('_', '-')}={f.default}"
+                            for f in dataclasses.fields(class_))
+        found.append({"name": name, "default": "default" if name in default else "on request",
+                      "options": f"{{{options}}}" if options else "", "summary": _summary(class_)})
+    return found
+
+
+def _targets(plugins: Plugins) -> list[Row]:
+    targets = [plugins.find_target(name) for name in plugins.target_names()]
+    return [{"name": t.name, "levels": ", ".join(t.levels), "summary": t.description}
+            for t in targets]
+
+
+def _levels(plugins: Plugins) -> list[Row]:
+    from compiler.levels import LEVELS
+
+    found = [{"name": level.name, "target": "", "summary": level.description} for level in LEVELS]
+    for name in plugins.target_names():
+        target = plugins.find_target(name)
+        found += [{"name": level, "target": name, "summary": "target code"}
+                  for level in target.levels]
+    return found
+
+
+def _frontends(plugins: Plugins) -> list[Row]:
+    from compiler.frontend import frontends
+
+    del plugins
+    return [{"name": name, "summary": f.DESCRIPTION} for name, f in frontends().items()]
+
+
+def _summary(class_: type) -> str:
+    """The first sentence of a docstring."""
+    text = inspect.cleandoc(class_.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    return text.partition(". ")[0].rstrip(".")

@@ -1,0 +1,76 @@
+"""The levels and their contracts: which operations may appear in a module at each level.
+
+A level's contract is data. The driver checks it wherever one level ends and the next begins, and
+the same data tells at which level a text is that somebody brings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from xdsl.ir import Operation
+
+
+class ContractError(Exception):
+    """A pass has left operations in a module that its level does not have."""
+
+
+SCALARS = ("arith.*", "math.*")
+"""Operations on single values, in the bodies of nests and maps."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level and its contract.
+
+    `operations` are names, `*` standing for any part of a name. Where `tensor_operators` is true,
+    so may all operations that derive from `GraphOp`, whichever package defines them.
+    """
+
+    name: str
+    description: str
+    operations: tuple[str, ...]
+    tensor_operators: bool = False
+
+    def allows(self, op: Operation) -> bool:
+        if any(fnmatchcase(op.name, pattern) for pattern in self.operations):
+            return True
+        return self.tensor_operators and _is_tensor_operator(op)
+
+
+FUNCTION = ("builtin.module", "strata.func", "strata.return")
+
+LEVELS: tuple[Level, ...] = (
+    Level("graph", "one operation is one tensor operator; tensors, sizes may be names",
+          (*FUNCTION, "graph.*"), tensor_operators=True),
+    Level("loop", "one operation is one nest: domain, index maps, scalar body; kernels of nests",
+          (*FUNCTION, "graph.constant", "loop.*", *SCALARS)),
+    Level("host", "buffers, constants and launches, around kernels of nests",
+          ("builtin.module", "host.*", "loop.*", *SCALARS)),
+    Level("block", "buffers and launches as before; a kernel is one program on tiles",
+          ("builtin.module", "host.*", "block.*", *SCALARS)),
+)
+LEVEL_NAMES = tuple(level.name for level in LEVELS)
+
+
+def level_of(name: str) -> Level:
+    """The level of a name. Raises KeyError."""
+    return next(level for level in LEVELS if level.name == name)
+
+
+def strangers(module: Operation, level: Level) -> Counter[str]:
+    """The operations that the level's contract does not allow, by name, with their numbers."""
+    return Counter(op.name for op in module.walk() if not level.allows(op))
+
+
+def detect_level(module: Operation) -> Level | None:
+    """The first level whose contract the module keeps; None when it keeps none."""
+    return next((level for level in LEVELS if not strangers(module, level)), None)
+
+
+def _is_tensor_operator(op: Operation) -> bool:
+    from dialects.graph.base import GraphOp
+
+    return isinstance(op, GraphOp)

@@ -1,0 +1,59 @@
+"""Times a model and its peers in turns."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from compiler import arguments as shared
+from compiler.api import compile_with
+from compiler.comparison import worst
+from compiler.execution import input_arrays, run_loaded
+from compiler.faults import shell_command
+from compiler.instrument.progress import Progress
+from compiler.peers import load_peer
+
+if TYPE_CHECKING:
+    from dialects.types import Array
+
+Run = Callable[[], Sequence["Array"]]
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per runtime, ours first: name, median_ms, best_ms, load_s, difference from ours."""
+    threads = arguments.threads or len(os.sched_getaffinity(0))
+    options = replace(shared.options_from(arguments), threads=threads)
+    with Progress(arguments.progress or None) as progress:
+        started = time.perf_counter()
+        exe = compile_with(arguments.model, options, [progress],
+                           shell_command(arguments.command_words))
+        loads = [time.perf_counter() - started]
+        inputs = input_arrays(arguments, exe.signature)
+        runs: dict[str, Run] = {"strata": lambda: run_loaded(exe, inputs)}
+        named = dict(zip(exe.input_names, inputs, strict=True))
+        for name in filter(None, arguments.against.split(",")):
+            started = time.perf_counter()
+            peer = load_peer(name, arguments.model, threads)
+            loads.append(time.perf_counter() - started)
+            runs[name] = lambda peer=peer: peer.run(named)
+        progress.tell(f"timing {arguments.model}")
+        return _rows(runs, loads, arguments.rounds)
+
+
+def _rows(runs: dict[str, Run], loads: Sequence[float], rounds: int) -> list[dict[str, Any]]:
+    outputs = [run() for run in runs.values()]
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            taken[name].append(1e3 * (time.perf_counter() - started))
+    return [{"name": name, "median_ms": statistics.median(taken[name]),
+             "best_ms": min(taken[name]), "load_s": load,
+             "difference": worst(outputs[0], found)[0]}
+            for name, load, found in zip(runs, loads, outputs, strict=True)]

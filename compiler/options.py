@@ -1,0 +1,62 @@
+"""What a user may choose about one compilation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from targets.base import TargetOptions
+
+PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fast")
+DEBUG_VARIABLE = "STRATA_DEBUG"
+CACHE_VARIABLE = "STRATA_CACHE"
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """One compilation. Every front end of the compiler (command line, Python) fills this in.
+
+    `shapes`, `dims`: sizes of the model's inputs. `start`: the level of `--from`.
+    `passes`: as `--passes` spells it. `plugins`: files. `schedule`: a file of schedules.
+    `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
+    `cache`: a folder, "off", or "default". `debug`: verify between all passes, show tracebacks.
+    """
+
+    target: str = "cpu"
+    shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    start: str | None = None
+    passes: str = "default"
+    plugins: tuple[Path, ...] = ()
+    schedule: Path | None = None
+    weights: Path | None = None
+    dump_dir: Path | None = None
+    dump_weights: bool = False
+    threads: int | None = None
+    features: str | None = None
+    precision: str = "f32"
+    cache: str = "default"
+    interpret: bool = False
+    debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
+
+    def target_options(self) -> TargetOptions:
+        from targets.base import TargetOptions
+
+        return TargetOptions(features=self.features, threads=self.threads,
+                             cache=cache_folder(self.cache), precision=self.precision,
+                             interpret=self.interpret)
+
+
+def cache_folder(choice: str) -> Path | None:
+    """The folder of compiled code: `off`, a folder, or `default` ($STRATA_CACHE, ~/.cache/strata)."""
+    if choice == "off":
+        return None
+    if choice != "default":
+        return Path(choice)
+    root = os.environ.get(CACHE_VARIABLE)
+    return (Path(root) if root else Path.home() / ".cache" / "strata") / "code"

@@ -1,0 +1,65 @@
+"""Writing results: text and arrays, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler.diagnostics import StrataError
+
+if TYPE_CHECKING:
+    from dialects.types import Array
+
+
+def write_text(text: str, path: Path | None) -> None:
+    """Write to a file, or to standard output."""
+    if path is None:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    else:
+        write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file by renaming, so that there is never half of one. Raises StrataError."""
+    if path.exists() and not path.is_file():  # a pipe or a device cannot be renamed to
+        path.write_bytes(data)
+        return
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise StrataError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise StrataError(f"cannot write {path}: {error.strerror}") from None
+
+
+def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
+    """An `.npz` with these names as keys, whatever characters they have. bfloat16 becomes f32."""
+    import io
+
+    import ml_dtypes
+    import numpy as np
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            plain = array.astype(np.float32) if array.dtype == ml_dtypes.bfloat16 else array
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asarray(plain), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,51 @@
+"""The whole flow, from an imported model to blocks of tiles, on one page.
+
+Each line is one pass, and its comment says why it stands there. A step's level is the level of the
+module once the pass has run, so the step that changes the level is the first of the new one.
+`--passes` edits this list, `--to` ends it, and a dump that is read again goes on behind its pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass, as `--passes` spells it (with options), and the level that holds after it."""
+
+    level: str
+    spec: str
+
+    @property
+    def name(self) -> str:
+        """The pass's name without options."""
+        return self.spec.partition("{")[0]
+
+
+PIPELINE: tuple[Step, ...] = (
+    # ------------------------------------------------------------------ graph: what is computed
+    Step("graph", "graph-fold-sizes"),  # first: known sizes let all later passes decide more
+    Step("graph", "graph-fold-constants"),  # before the rules, which look for constant operands
+    Step("graph", "graph-simplify"),  # on whole operators: some rules know softmax or clip
+    Step("graph", "graph-decompose"),  # now that no rule needs a composite operator any more
+    Step("graph", "graph-fold-constants"),  # again: parts of batch norm have constant operands
+    Step("graph", "graph-simplify"),  # again: the parts meet their new neighbours
+    Step("graph", "graph-cse"),  # after simplifying, which makes equal things look equal
+    Step("graph", "graph-dce"),  # last: removes what all of these left unused
+    # ------------------------------------------------------------------ loop: how it is computed
+    Step("loop", "graph-to-loop"),  # on few, simple operators: one nest or a few for each
+    Step("loop", "loop-fuse"),  # at once: the fewer nests, the less all later passes have to do
+    Step("loop", "loop-assign-layouts"),  # before kernels exist, whose arguments would be in the way
+    Step("loop", "loop-outline"),  # which nests share a kernel depends on what fusion left
+    Step("loop", "loop-collapse-axes"),  # before axes get tiles: long axes are tiled better
+    Step("loop", "loop-prepare-kernels"),  # the target's own wishes, on the axes that remain
+    Step("loop", "loop-pack-operands"),  # when axes are final, for panels are cut along them
+    Step("loop", "loop-deduplicate-kernels"),  # before scheduling: each kernel is decided once
+    Step("loop", "loop-schedule"),  # last: rules look at the kernel as it will be lowered
+    # ------------------------------------------------------------------ host: in which memory
+    Step("host", "host-bufferize"),  # kernels are final, so what they pass on is a buffer each
+    Step("host", "host-plan-buffers"),  # when all buffers and the order of launches are known
+    # ------------------------------------------------------------------ block: kernels on tiles
+    Step("block", "loop-to-block"),  # last: a kernel and its schedule say all that it needs
+)

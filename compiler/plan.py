@@ -1,0 +1,107 @@
+"""Which passes run: the pipeline, edited by `--passes`, cut to where a module starts and shall end.
+
+Enters: the options and where the module stands. Leaves: steps, each with its pass made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.utils.arg_spec import parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.levels import LEVEL_NAMES
+from compiler.passes_option import edit_steps, is_explicit
+from compiler.pipeline import PIPELINE, Step
+from compiler.plugins import Plugins
+
+if TYPE_CHECKING:
+    from xdsl.passes import ModulePass
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step, its pass, and the name that tells its appearances apart: `graph-simplify@2`."""
+
+    step: Step
+    pass_: ModulePass
+    label: str
+
+
+def plan(
+    passes: str, level: str, after: Sequence[str], start: str | None, to: str | None,
+    plugins: Plugins,
+) -> list[PlannedStep]:
+    """The steps for a module at `level` behind the passes `after`.
+
+    `start`: run the level's passes from the first, whatever ran before. `to`: the last level, None
+    for all. Raises StrataError for levels that contradict, unknown passes and bad options.
+    """
+    _check_levels(level, start, to)
+    steps = edit_steps(passes, PIPELINE, level)
+    labels = label_steps(steps)
+    if is_explicit(passes):
+        first, last = 0, len(steps)
+    else:
+        first = first_step(steps, labels, level, () if start else after)
+        last = len(steps) if to is None else _end(steps, to)
+    return [PlannedStep(step, make_pass(step.spec, plugins), label)
+            for step, label in list(zip(steps, labels, strict=True))[first:last]]
+
+
+def first_step(
+    steps: Sequence[Step], labels: Sequence[str], level: str, after: Sequence[str]
+) -> int:
+    """Behind the last of the passes `after` that the steps have; else the level's first pass."""
+    for label in reversed(after):
+        if label in labels:
+            return labels.index(label) + 1
+    changes = level_changes()
+    behind = [k + 1 for k, s in enumerate(steps)
+              if LEVEL_NAMES.index(s.level) < LEVEL_NAMES.index(level)
+              or (s.level == level and s.name in changes)]
+    return max(behind, default=0)
+
+
+def level_changes() -> set[str]:
+    """The passes that lead from one level to the next."""
+    return {b.name for a, b in zip(PIPELINE, PIPELINE[1:], strict=False) if a.level != b.level}
+
+
+def label_steps(steps: Sequence[Step]) -> list[str]:
+    """The names of the steps; from its second appearance on a name gets its number."""
+    seen: Counter[str] = Counter()
+    labels: list[str] = []
+    for step in steps:
+        seen[step.name] += 1
+        labels.append(step.name if seen[step.name] == 1 else f"{step.name}@{seen[step.name]}")
+    return labels
+
+
+def make_pass(spec: str, plugins: Plugins) -> ModulePass:
+    """The pass of a spec such as `loop-fuse{limit=3}`. Raises StrataError."""
+    try:
+        parsed = list(parse_pipeline(spec))
+        return plugins.find_pass(parsed[0].name).from_spec(parsed[0])
+    except (ArgSpecParseError, ValueError) as error:
+        hint = f"`list passes` shows the options of {spec.partition('{')[0]}"
+        raise StrataError(f"cannot read the pass '{spec}'",
+                          [Problem(str(error).strip(), hint=hint)]) from None
+
+
+def _end(steps: Sequence[Step], to: str) -> int:
+    """Behind the last step whose level is not beyond `to`."""
+    return max((k + 1 for k, s in enumerate(steps)
+                if LEVEL_NAMES.index(s.level) <= LEVEL_NAMES.index(to)), default=0)
+
+
+def _check_levels(level: str, start: str | None, to: str | None) -> None:
+    if start is not None and start != level:
+        raise StrataError(f"--from {start}: the model is at {level} level")
+    if to is not None and LEVEL_NAMES.index(to) < LEVEL_NAMES.index(level):
+        raise StrataError(f"--to {to}: the model is at {level} level already, and there is no way "
+                          "back up")

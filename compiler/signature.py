@@ -1,0 +1,138 @@
+"""The inputs and outputs of a model: names and types; checking arrays, and making random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler.diagnostics import Problem, StrataError
+from dialects.expr import Expr
+from dialects.func import FuncOp, main_function
+from dialects.graph.interpret import EvaluationError, bind_sizes
+from dialects.host import host_function
+from dialects.types import Array, BufferType, TensorType, is_float, tensor_of
+
+DEFAULT_SIZE = 2
+"""What a size that nobody names gets in random inputs."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Names and types, in the model's order. Sizes may be symbols."""
+
+    input_names: tuple[str, ...]
+    input_types: tuple[TensorType, ...]
+    output_names: tuple[str, ...]
+    output_types: tuple[TensorType, ...]
+
+    def expected(self) -> str:
+        """The inputs, as messages name them: `x: f32[batch, 3]`."""
+        pairs = zip(self.input_names, self.input_types, strict=True)
+        return ", ".join(f"'{name}': {type_.short}" for name, type_ in pairs) or "no inputs"
+
+    def symbols(self) -> list[str]:
+        """The size symbols of the inputs, in order of appearance."""
+        found = [s for type_ in self.input_types for size in type_.shape
+                 for s in sorted(size.symbols)]
+        return list(dict.fromkeys(found))
+
+    # ------------------------------------------------------------------ checking
+    def arrange(self, named: Mapping[str, Array]) -> list[Array]:
+        """The arrays in the model's order. Raises StrataError for what does not fit the model."""
+        problems = [Problem(f"the model has no input '{name}'")
+                    for name in named if name not in self.input_names]
+        problems += [Problem(f"input '{name}' is missing")
+                     for name in self.input_names if name not in named]
+        for name, type_ in zip(self.input_names, self.input_types, strict=True):
+            if name in named:
+                problems += _misfits(name, type_, named[name])
+        arrays = [named[name] for name in self.input_names if name in named]
+        if not problems:
+            problems += self._contradictions(arrays)
+        if problems:
+            raise StrataError("the inputs do not fit the model", [*problems, Problem(
+                f"it takes {self.expected()}")])
+        return arrays
+
+    def _contradictions(self, arrays: Sequence[Array]) -> list[Problem]:
+        try:
+            bind_sizes(self.input_types, arrays, self.input_names)
+        except EvaluationError as error:
+            return [Problem(str(error))]
+        return []
+
+    # ------------------------------------------------------------------ random inputs
+    def random(
+        self, seed: int, sizes: Mapping[str, int],
+        shapes: Mapping[str, Sequence[int | str]] | None = None,
+    ) -> dict[str, Array]:
+        """An array per input: floats standard normal, integers 0 or 1 (valid as indices of almost
+        anything). Symbols that `sizes` lacks are DEFAULT_SIZE; `shapes` fixes whole shapes.
+        """
+        arrays: dict[str, Array] = {}
+        for k, (name, type_) in enumerate(zip(self.input_names, self.input_types, strict=True)):
+            shape = _given(shapes, name) or _shape(type_.shape, sizes)
+            arrays[name] = _random(type_, shape, np.random.default_rng([seed, k]))
+        return arrays
+
+    def unsized(self, sizes: Mapping[str, int]) -> list[str]:
+        """The symbols that `random` gives the default size."""
+        return [s for s in self.symbols() if s not in sizes]
+
+
+def signature_of(module: ModuleOp) -> Signature:
+    """The signature of a module at any level. Raises StrataError when it holds no model."""
+    if any(isinstance(op, FuncOp) for op in module.body.block.ops):
+        function = main_function(module)
+        inputs = [a.type for a in function.body.block.args]
+        outputs = list(function.result_types_.data)
+        return Signature(tuple(function.input_names), _tensors(inputs),
+                         tuple(function.output_names), _tensors(outputs))
+    try:
+        host = host_function(module)
+    except ValueError as error:
+        raise StrataError(f"there is no model to run: {error}") from None
+    inputs = [a.type for a in host.input_arguments]
+    outputs = [a.type for a in host.output_arguments]
+    return Signature(tuple(host.input_names), _tensors(inputs), tuple(host.output_names),
+                     _tensors(outputs))
+
+
+def _tensors(types: Sequence[object]) -> tuple[TensorType, ...]:
+    plain = [tensor_of(t) if isinstance(t, BufferType) else t for t in types]
+    return tuple(t for t in plain if isinstance(t, TensorType))
+
+
+def _misfits(name: str, type_: TensorType, array: Array) -> list[Problem]:
+    """What is wrong with one array, other than sizes that contradict those of another."""
+    problems: list[Problem] = []
+    if array.dtype != type_.dtype:
+        problems.append(Problem(f"input '{name}' is {array.dtype}, it must be {type_.dtype}"))
+    wrong = array.ndim != type_.rank or any(
+        e.constant not in (None, n) for e, n in zip(type_.shape, array.shape, strict=True))
+    if wrong:
+        problems.append(Problem(
+            f"input '{name}' has shape {list(array.shape)}, it must be {type_.short}"))
+    return problems
+
+
+def _given(
+    shapes: Mapping[str, Sequence[int | str]] | None, name: str
+) -> tuple[int, ...] | None:
+    sizes = (shapes or {}).get(name, ("",))
+    numbers = [n for n in sizes if isinstance(n, int)]
+    return tuple(numbers) if len(numbers) == len(sizes) else None
+
+
+def _shape(shape: Sequence[Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    values = {s: sizes.get(s, DEFAULT_SIZE) for e in shape for s in e.symbols}
+    return tuple(int(e.evaluate(values)) for e in shape)
+
+
+def _random(type_: TensorType, shape: tuple[int, ...], source: np.random.Generator) -> Array:
+    if is_float(type_.element):
+        return source.standard_normal(shape, np.float32).astype(type_.dtype)
+    return source.integers(0, 2, shape).astype(type_.dtype)

@@ -1,0 +1,142 @@
+"""A MODEL as the command line names it, read: an `.onnx` file and the like, or a `.mlir` text.
+
+Enters: the name and the options. Leaves: a module with its weights, the level it is at, and, for
+the text of a dump, the passes that it stands behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.options import CompileOptions
+from compiler.plugins import Plugins
+from dialects.types import WeightAttr
+from dialects.weights import WeightStore
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+WEIGHTS_FILE = "weights.npz"
+TEXT_SUFFIX = ".mlir"
+
+
+@dataclass
+class Source:
+    """What was read. `after`: the last passes that ran, of a dump; empty when nothing did."""
+
+    module: ModuleOp
+    weights: WeightStore
+    name: str
+    level: str
+    after: tuple[str, ...] = ()
+
+
+def is_text(model: str) -> bool:
+    """Whether a MODEL is a text of ours."""
+    return model.endswith(TEXT_SUFFIX)
+
+
+def read_model(model: str, options: CompileOptions, plugins: Plugins) -> Source:
+    """Read a MODEL. Raises StrataError for every fault of the file or the options."""
+    if is_text(model):
+        return _read_text(Path(model), options, plugins)
+    from compiler.frontend import ImportOptions, load_model
+
+    found = load_model(model, ImportOptions(options.shapes, options.dims))
+    return Source(found.module, found.weights, found.name, "graph")
+
+
+def _read_text(path: Path, options: CompileOptions, plugins: Plugins) -> Source:
+    from compiler.levels import detect_level
+    from compiler.text import parse_module, read_header
+    from passes.base import StrataContext
+
+    text = _contents(path)
+    context = StrataContext.with_dialects()
+    plugins.register_dialects(context)
+    module = parse_module(text, context, path)
+    level = detect_level(module)
+    if level is None:
+        raise _no_level(module, path)
+    weights = _find_weights(path, module, options)
+    return Source(module, weights, _model_name(path), level.name, read_header(text))
+
+
+def _contents(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise StrataError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StrataError(f"cannot read {path}", [Problem(str(error))]) from None
+
+
+def _model_name(path: Path) -> str:
+    return path.stem
+
+
+def _no_level(module: ModuleOp, path: Path) -> StrataError:
+    from compiler.levels import LEVELS, strangers
+
+    problems: list[Problem] = []
+    for level in LEVELS:
+        names = ", ".join(sorted(strangers(module, level)))
+        problems.append(Problem(f"not {level.name} level: that has no {names}"))
+    return StrataError(f"{path} is at none of the levels", problems)
+
+
+# ---------------------------------------------------------------------- weights
+def _find_weights(path: Path, module: ModuleOp, options: CompileOptions) -> WeightStore:
+    """The weights that a text names. Raises StrataError naming those that are nowhere."""
+    needed = dict(weight_labels(module))
+    place = options.weights or path.with_name(WEIGHTS_FILE)
+    if not needed:
+        return WeightStore()
+    weights = _load_weights(place, options) if place.exists() else WeightStore()
+    missing = [label for key, label in needed.items() if key not in weights.arrays]
+    if missing:
+        raise _missing(path, place, missing)
+    return weights
+
+
+def _load_weights(place: Path, options: CompileOptions) -> WeightStore:
+    if place.suffix != ".npz":
+        return _weights_of_model(place, options)
+    try:
+        return WeightStore.load(place)
+    except (OSError, ValueError, AttributeError) as error:
+        raise StrataError(f"cannot read the weights {place}", [Problem(str(error))]) from None
+
+
+def _weights_of_model(model: Path, options: CompileOptions) -> WeightStore:
+    """The weights of a model, and all that the pipeline computes from them.
+
+    Keys are hashes of contents, so a weight that is found is the right one.
+    """
+    from dataclasses import replace
+
+    from compiler.driver import Compiler
+
+    plain = replace(options, start=None, dump_dir=None, weights=None)
+    return Compiler(str(model), plain).lower().context.weights
+
+
+def weight_labels(module: ModuleOp) -> Iterator[tuple[str, str]]:
+    """Key and label of every weight that a module names."""
+    for op in module.walk():
+        for attribute in op.properties.values():
+            if isinstance(attribute, WeightAttr):
+                yield attribute.key.data, attribute.label.data  # pyright: ignore
+
+
+def _missing(path: Path, place: Path, labels: list[str]) -> StrataError:
+    from compiler.diagnostics import some_of
+
+    hint = (f"put {WEIGHTS_FILE} of the same dump beside it, or name one, or the model that the "
+            "text comes from, with --weights")
+    return StrataError(f"weights of {path} are missing", [Problem(
+        f"{some_of(labels)} not in {place}", hint=hint)])

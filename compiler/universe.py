@@ -1,0 +1,24 @@
+"""Our dialects and passes, and those of installed plugin packages, for xDSL's own tools.
+
+`xdsl-opt` finds this through the entry point `xdsl.universe`. Everything is loaded lazily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from xdsl.ir import Dialect
+from xdsl.universe import Universe
+
+from dialects.registry import dialect_loaders
+from passes.registry import pass_loaders
+
+
+def _all_dialects() -> dict[str, Callable[[], Dialect]]:
+    installed: dict[str, Callable[[], Dialect]] = {
+        entry.name: entry.load for entry in entry_points(group="strata.dialects")}
+    return installed | dialect_loaders()
+
+
+STRATA_UNIVERSE = Universe(all_dialects=_all_dialects(), all_passes=dict(pass_loaders()))

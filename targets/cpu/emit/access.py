@@ -1,0 +1,223 @@
+"""Where a load or store goes: addresses and conditions per position of its tile.
+
+An access has one index expression per buffer dim. For one position of the tile (the dims not in
+lanes are fixed) the element offset is `base + coefficient * lane`, or anything else that differs
+per lane (a gather). What does not depend on the lane is computed once and as far out as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from xdsl.ir import Attribute
+
+from dialects import types as t
+from dialects.expr import Expr, product
+from dialects.types import TileType
+from targets.cpu.emit.index import Indices, iota
+from targets.cpu.emit.values import Chunk, Reg, Tile, lane_literal, memory_type, unrolled_dims
+from targets.cpu.emit.writer import Writer
+
+_FAR = 1 << 30
+"""Distances are compared in 32 bits, clamped to this: no lane is so far from its origin."""
+
+
+class Buffer(NamedTuple):
+    """Memory as the emitter sees it: the base pointer and sizes over LLVM names."""
+
+    pointer: str
+    element: Attribute
+    shape: tuple[Expr, ...]
+
+    @property
+    def strides(self) -> list[Expr]:
+        return [product(self.shape[d + 1:]) for d in range(len(self.shape))]
+
+
+class Point(NamedTuple):
+    """An access at one position: indices per dim, the flat offset, and what differs per lane."""
+
+    where: tuple[Expr, ...]
+    flat: Expr
+    vectors: Mapping[str, tuple[Tile, tuple[int, ...]]]
+
+
+Mask = str | Literal[False] | None
+"""A vector or scalar of truth values; None: all true; False: all false."""
+
+
+@dataclass
+class Access:
+    """One load or store: `where` over LLVM names, `t0`... and `%0`... for tiles of indices."""
+
+    writer: Writer
+    indices: Indices
+    buffer: Buffer
+    where: tuple[Expr, ...]
+    type: TileType
+    checks: Sequence[int]
+    tiles: Mapping[str, tuple[Tile, tuple[int, ...]]]
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.where, self.buffer.strides, strict=True)
+        self.flat = sum((w * s for w, s in pairs), Expr.of(0))
+        """The offset in elements from the buffer's start."""
+        self._dims = unrolled_dims(self.type)
+
+    @property
+    def lane_symbol(self) -> str:
+        return f"t{self.type.lanes}"
+
+    # ------------------------------------------------------------------ one position
+    def at(self, position: tuple[int, ...]) -> Point:
+        """Fix the dims that are not in lanes, and index tiles that have none."""
+        fixed: dict[str, Expr] = {f"t{d}": Expr.of(p)
+                                  for d, p in zip(self._dims, position, strict=True)}
+        vectors: dict[str, tuple[Tile, tuple[int, ...]]] = {}
+        place = dict(zip(self._dims, position, strict=True))
+        for symbol, (tile, dims) in self.tiles.items():
+            if tile.type.lanes is None:
+                reg = tile.reg(tuple(place[d] for d in dims))
+                fixed[symbol] = self._scalar_index(reg)
+            else:
+                vectors[symbol] = (tile, tuple(place[d] for d in dims if d in place))
+        where = tuple(w.substitute(fixed) for w in self.where)
+        return Point(where, self.flat.substitute(fixed), vectors)
+
+    def _scalar_index(self, reg: Reg) -> Expr:
+        wide = widen_index(self.writer, reg).name
+        return Expr.symbol(wide) if wide.startswith("%") else Expr.of(int(wide))
+
+    def lane_vectors(self, point: Point, number: int, chunk: Chunk) -> dict[str, Reg]:
+        """The symbols that differ per lane, as vectors of i64, for one chunk."""
+        vectors = {self.lane_symbol: Reg(iota(chunk.width, chunk.offset), t.index, chunk.width)}
+        for symbol, (tile, place) in point.vectors.items():
+            vectors[symbol] = widen_index(self.writer, tile.reg(place, number))
+        return vectors
+
+    def lane_step(self, point: Point) -> int | None:
+        """The constant distance of neighbouring lanes in elements; None if there is none."""
+        if point.flat.symbols & point.vectors.keys():
+            return None
+        split = point.flat.linear([self.lane_symbol])
+        if split is None:
+            return None
+        coefficient = split[0].get(self.lane_symbol)
+        return 0 if coefficient is None else coefficient.constant
+
+    # ------------------------------------------------------------------ addresses
+    def pointer(self, offset: Expr) -> str:
+        """The address of the element at a flat offset without lanes."""
+        element = memory_type(self.buffer.element)
+        kind = "getelementptr" if self.checks else "getelementptr inbounds"
+        name = self.buffer.pointer
+        for _, part in self.indices.parts(offset):
+            distance = self.indices.scalar(part)
+            name = self.writer.hoist(f"{kind} {element}, ptr {name}, i64 {distance}",
+                                     name, distance)
+        if offset.offset:
+            name = self.writer.local(f"{kind} {element}, ptr {name}, i64 {offset.offset}")
+        return name
+
+    def lane_pointers(self, point: Point, number: int, chunk: Chunk) -> str:
+        """One address per lane, for gather and scatter."""
+        vectors = self.lane_vectors(point, number, chunk)
+        fixed = [term for term in point.flat.terms
+                 if not Expr((term,)).symbols & vectors.keys()]
+        base = self.pointer(Expr(tuple(fixed)))
+        offsets = self.indices.vector(point.flat - Expr(tuple(fixed)), vectors, chunk.width)
+        element = memory_type(self.buffer.element)
+        return self.writer.hoist(
+            f"getelementptr {element}, ptr {base}, <{chunk.width} x i64> {offsets}",
+            base, offsets)
+
+    # ------------------------------------------------------------------ conditions
+    def scalar_condition(self, point: Point) -> Mask:
+        """Whether the checked dims that do not depend on the lane are inside."""
+        condition: Mask = None
+        for d in self.checks:
+            if not self._differs_per_lane(point, point.where[d]):
+                inside = self._inside(point.where[d], self.buffer.shape[d])
+                condition = self.both(condition, inside, 0)
+        return condition
+
+    def lane_mask(self, point: Point, number: int, chunk: Chunk) -> Mask:
+        """Which lanes are in the tile and inside the checked dims that depend on the lane."""
+        mask: Mask = None
+        for d in self.checks:
+            if self._differs_per_lane(point, point.where[d]):
+                inside = self._lanes_inside(point, d, number, chunk)
+                mask = self.both(mask, inside, chunk.width)
+        return mask
+
+    def _differs_per_lane(self, point: Point, index: Expr) -> bool:
+        return bool(index.symbols & {self.lane_symbol, *point.vectors})
+
+    def _inside(self, index: Expr, size: Expr) -> Mask:
+        """0 <= index < size, as one unsigned comparison."""
+        constant, bound = index.constant, size.constant
+        if constant is not None and (constant < 0 or (bound is not None and constant >= bound)):
+            return False
+        if self.indices.is_nonnegative(index) and self.indices.is_nonnegative(size - index - 1):
+            return None
+        return self.indices.binary("icmp ult", self.indices.scalar(index),
+                                   self.indices.scalar(size))
+
+    def _lanes_inside(self, point: Point, dim: int, number: int, chunk: Chunk) -> Mask:
+        index, size = point.where[dim], self.buffer.shape[dim]
+        split = None if index.symbols & point.vectors.keys() else index.linear([self.lane_symbol])
+        step = None if split is None else split[0][self.lane_symbol].constant
+        if split is None or step is None:
+            return self._gathered_inside(point, dim, number, chunk)
+        below = self._lanes_below(size - split[1], step, chunk)
+        above = self._lanes_below(split[1] + 1, -step, chunk)
+        return self.both(below, above, chunk.width)
+
+    def _lanes_below(self, room: Expr, step: int, chunk: Chunk) -> Mask:
+        """Lanes with step * lane < room."""
+        return lanes_below(self.writer, self.indices, room, step, chunk)
+
+    def _gathered_inside(self, point: Point, dim: int, number: int, chunk: Chunk) -> str:
+        vectors = self.lane_vectors(point, number, chunk)
+        index = self.indices.vector(point.where[dim], vectors, chunk.width)
+        size = self.indices.splat(self.indices.scalar(self.buffer.shape[dim]), chunk.width)
+        return self.writer.hoist(f"icmp ult <{chunk.width} x i64> {index}, {size}", index, size)
+
+    def both(self, a: Mask, b: Mask, width: int) -> Mask:
+        """Both conditions hold."""
+        if a is False or b is False:
+            return False
+        if a is None or b is None:
+            return b if a is None else a
+        kind = f"<{width} x i1>" if width else "i1"
+        return self.writer.hoist(f"and {kind} {a}, {b}", a, b)
+
+
+def lanes_below(writer: Writer, indices: Indices, room: Expr, step: int, chunk: Chunk) -> Mask:
+    """The lanes of a chunk with step * lane < room; the distance is compared in 32 bits."""
+    lanes = [step * (chunk.offset + k) for k in range(chunk.width)]
+    if indices.is_nonnegative(room - max(lanes[: chunk.valid]) - 1):
+        return None
+    if room.constant is not None:
+        inside = [lane < room.constant for lane in lanes]
+        return lane_literal([int(x) for x in inside], "i1") if any(inside) else False
+    scalar = indices.scalar(room)
+    for test, bound in (("sgt", _FAR), ("slt", -_FAR)):
+        beyond = indices.binary(f"icmp {test}", scalar, str(bound))
+        scalar = writer.hoist(f"select i1 {beyond}, i64 {bound}, i64 {scalar}", beyond, scalar)
+    near = writer.hoist(f"trunc i64 {scalar} to i32", scalar)
+    bound = indices.splat_i32(near, chunk.width)
+    return writer.hoist(
+        f"icmp slt <{chunk.width} x i32> {lane_literal(lanes, 'i32')}, {bound}", bound)
+
+
+def widen_index(writer: Writer, reg: Reg) -> Reg:
+    """An index of any integer type, signed, as i64."""
+    if reg.type in ("i64", f"<{reg.width} x i64>"):
+        return Reg(reg.name, t.index, reg.width)
+    if not reg.name.startswith("%") and not reg.width:
+        return Reg(reg.name, t.index)
+    target = Reg("", t.index, reg.width).type
+    return Reg(writer.hoist(f"sext {reg.typed} to {target}", reg.name), t.index, reg.width)

@@ -1,0 +1,122 @@
+"""A small vocabulary of lane-wise instructions, shared by the scalar ops and the math functions.
+
+Every method takes and returns `Reg`s. Operands may mix scalars and vectors: scalars are broadcast
+when they meet a vector, so what is the same for all lanes is computed once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import Attribute
+
+from dialects import types as t
+from targets.cpu.emit.index import splat
+from targets.cpu.emit.memory import suffix
+from targets.cpu.emit.values import Reg, literal
+from targets.cpu.emit.writer import Writer
+
+
+class Builder:
+    """Emits lane-wise instructions into a writer; equal ones of one scope are shared."""
+
+    def __init__(self, writer: Writer, features: frozenset[str]):
+        self.writer = writer
+        self.features = features
+
+    # ------------------------------------------------------------------ operands
+    def align(self, *regs: Reg) -> list[Reg]:
+        """The operands with equal widths."""
+        width = max(r.width for r in regs)
+        return [splat(self.writer, r, width) for r in regs] if width else list(regs)
+
+    def constant(self, value: Any, like: Reg, element: Attribute | None = None) -> Reg:
+        """A number as wide as `like`, of its element type unless another is given."""
+        kind = element or like.element
+        return Reg(literal(value, kind, like.width), kind, like.width)
+
+    # ------------------------------------------------------------------ instructions
+    def binary(self, operation: str, a: Reg, b: Reg) -> Reg:
+        """`operation` is the instruction with its flags: `fadd contract`, `add`."""
+        a, b = self.align(a, b)
+        return a._replace(name=self.writer.local(f"{operation} {a.typed}, {b.name}"))
+
+    def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
+        """`predicate` with its kind: `fcmp olt`, `icmp eq`."""
+        a, b = self.align(a, b)
+        return Reg(self.writer.local(f"{predicate} {a.typed}, {b.name}"), t.i1, a.width)
+
+    def select(self, test: Reg, a: Reg, b: Reg) -> Reg:
+        width = max(test.width, a.width, b.width)
+        a, b = (splat(self.writer, r, width) if width else r for r in (a, b))
+        return a._replace(name=self.writer.local(
+            f"select {test.typed}, {a.typed}, {b.typed}"))
+
+    def convert(self, operation: str, a: Reg, element: Attribute) -> Reg:
+        """`operation` is an LLVM cast, such as `sitofp`."""
+        target = Reg("", element, a.width)
+        return target._replace(name=self.writer.local(f"{operation} {a.typed} to {target.type}"))
+
+    def bits(self, a: Reg, element: Attribute) -> Reg:
+        """The same bits as another type of equal width."""
+        return a._replace(element=element) if a.type == Reg("", element, a.width).type else (
+            self.convert("bitcast", a, element))
+
+    def intrinsic(self, name: str, *regs: Reg) -> Reg:
+        """An LLVM intrinsic that is overloaded on its operands' common type."""
+        operands = self.align(*regs)
+        type_ = operands[0].type
+        text = self.writer.call(f"llvm.{name}.{suffix(type_)}", type_,
+                                [(type_, r.name) for r in operands])
+        return operands[0]._replace(name=self.writer.local(text))
+
+    def integer_intrinsic(self, name: str, a: Reg) -> Reg:
+        """One that takes a flag more (`abs`, `ctlz`): whether special values are undefined."""
+        text = self.writer.call(f"llvm.{name}.{suffix(a.type)}", a.type,
+                                [(a.type, a.name), ("i1", "false")])
+        return a._replace(name=self.writer.local(text))
+
+    def library(self, name: str, *regs: Reg) -> Reg:
+        """A call of the C mathematics library per lane, with f64 arguments."""
+        operands = self.align(*regs)
+        if not operands[0].width:
+            text = self.writer.call(name, "double", [("double", r.name) for r in operands])
+            return operands[0]._replace(name=self.writer.local(text))
+        total = "poison"
+        for lane in range(operands[0].width):
+            scalars = [Reg(self.writer.local(f"extractelement {r.typed}, i64 {lane}"), t.f64)
+                       for r in operands]
+            value = self.library(name, *scalars)
+            total = self.writer.local(f"insertelement {operands[0].type} {total}, "
+                                      f"{value.typed}, i64 {lane}")
+        return operands[0]._replace(name=total)
+
+    # ------------------------------------------------------------------ shorthand for formulas
+    def add(self, a: Reg, b: Reg) -> Reg:
+        return self.binary("fadd contract", a, b)
+
+    def sub(self, a: Reg, b: Reg) -> Reg:
+        return self.binary("fsub contract", a, b)
+
+    def mul(self, a: Reg, b: Reg) -> Reg:
+        return self.binary("fmul contract", a, b)
+
+    def div(self, a: Reg, b: Reg) -> Reg:
+        return self.binary("fdiv", a, b)
+
+    def fma(self, a: Reg, b: Reg, c: Reg) -> Reg:
+        """a*b + c with one rounding (two on a machine without FMA)."""
+        return self.intrinsic("fmuladd", a, b, c)
+
+    def polynomial(self, x: Reg, coefficients: list[float]) -> Reg:
+        """Horner's scheme, the highest power's coefficient first."""
+        total = self.constant(coefficients[0], x)
+        for c in coefficients[1:]:
+            total = self.fma(total, x, self.constant(c, x))
+        return total
+
+    def clamp(self, x: Reg, low: float, high: float) -> Reg:
+        """x within [low, high]; NaN stays NaN."""
+        least, most = self.constant(low, x), self.constant(high, x)
+        x = self.select(self.compare("fcmp ogt", least, x), least, x)
+        return self.select(self.compare("fcmp olt", most, x), most, x)

@@ -1,0 +1,267 @@
+"""Operations on tiles in registers: full, map, reduce, dot, index, valid and convert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from dialects import block as bl
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.types import TileType
+from targets.cpu.emit.access import Access, lanes_below
+from targets.cpu.emit.build import Builder
+from targets.cpu.emit.halves import narrow, widen
+from targets.cpu.emit.index import Indices, iota, splat
+from targets.cpu.emit.scalar import emit_scalar, extremum
+from targets.cpu.emit.transpose import transpose
+from targets.cpu.emit.values import (
+    Chunk,
+    Reg,
+    Tile,
+    lane_literal,
+    literal,
+    positions,
+    tile_chunks,
+    unrolled_dims,
+)
+from targets.cpu.emit.writer import Writer
+
+_INTEGER_COMBINERS = {"add": "add", "mul": "mul", "and": "and", "or": "or"}
+_FLOAT_COMBINERS = {"add": "fadd contract", "mul": "fmul contract"}
+
+
+class Compute:
+    """Emits computations on tiles into a writer."""
+
+    def __init__(self, writer: Writer, indices: Indices, builder: Builder, lanes: int):
+        self.writer = writer
+        self.indices = indices
+        self.builder = builder
+        self.lanes = lanes
+
+    def full(self, value: Any, type_: TileType) -> Tile:
+        parts = tile_chunks(type_, self.lanes)
+        row = [literal(value, type_.element, chunk.width) for chunk in parts]
+        return Tile(type_, tuple(row * len(list(positions(type_)))), parts)
+
+    # ------------------------------------------------------------------ map
+    def map(self, op: bl.MapOp, inputs: Sequence[Tile | Reg]) -> list[Tile]:
+        """The body at every position and chunk; what positions share is computed once."""
+        type_ = op.result_type
+        laid_out = [self._fit(value, dims, type_)
+                    for value, dims in zip(inputs, op.dim_lists, strict=True)]
+        columns: list[list[str]] = [[] for _ in op.results]
+        parts = tile_chunks(type_, self.lanes)
+        for position in positions(type_):
+            place = dict(zip(unrolled_dims(type_), position, strict=True))
+            for number, chunk in enumerate(parts):
+                operands = [self._operand(value, dims, place, number)
+                            for value, dims in zip(laid_out, op.dim_lists, strict=True)]
+                for column, reg in zip(columns, self._body(op, operands), strict=True):
+                    column.append(splat(self.writer, reg, chunk.width).name)
+        types = [r.type for r in op.results if isinstance(r.type, TileType)]
+        return [Tile(kind, tuple(column), parts)
+                for kind, column in zip(types, columns, strict=True)]
+
+    def _fit(self, value: Tile | Reg, dims: Sequence[int], type_: TileType) -> Tile | Reg:
+        """A tile with its lanes in the dim that has the result's, or with none."""
+        if isinstance(value, Reg):
+            return value
+        wanted = dims.index(type_.lanes) if type_.lanes in dims else None
+        return value if value.type.lanes == wanted else self.convert(value, wanted)
+
+    def _operand(
+        self, value: Tile | Reg, dims: Sequence[int], place: Mapping[int, int], number: int
+    ) -> Reg:
+        if isinstance(value, Reg):
+            return value
+        position = tuple(place[d] for d in dims if d in place)
+        return value.reg(position, 0 if value.type.lanes is None else number)
+
+    def _body(self, op: bl.MapOp, operands: Sequence[Reg]) -> list[Reg]:
+        """The scalar body on one register of each operand."""
+        known: dict[SSAValue, Reg] = dict(zip(op.body.block.args, operands, strict=True))
+        for inner in op.body.block.ops:
+            if isinstance(inner, bl.YieldOp):
+                break
+            regs = [known[v] for v in inner.operands]
+            known[inner.results[0]] = emit_scalar(self.builder, inner, regs)
+        return [known[v] for v in op.yielded]
+
+    # ------------------------------------------------------------------ reduce
+    def reduce(self, combiner: str, tile: Tile, axis: int, result: TileType) -> Tile:
+        """Combine along one dim: pairwise between registers, then pairwise inside a vector."""
+        if axis == tile.type.lanes:
+            regs = [self._reduce_lanes(combiner, [tile.reg(p, c) for c in range(len(tile.chunks))],
+                                       tile.chunks).name for p in positions(tile.type)]
+            return self._laid_out(Tile(_without_lanes(result), tuple(regs),
+                                       tile_chunks(_without_lanes(result), self.lanes)), result)
+        place = unrolled_dims(tile.type).index(axis)
+        regs: list[str] = []
+        kept = t.tile(result.element, result.shape, _lanes_after(tile.type, axis))
+        for position in positions(kept):
+            for number in range(len(tile.chunks)):
+                column = [tile.reg((*position[:place], k, *position[place:]), number)
+                          for k in range(tile.type.shape[axis])]
+                regs.append(self._tree(combiner, column).name)
+        return self._laid_out(Tile(kept, tuple(regs), tile.chunks), result)
+
+    def _laid_out(self, tile: Tile, type_: TileType) -> Tile:
+        return tile if tile.type.lanes == type_.lanes else self.convert(tile, type_.lanes)
+
+    def _tree(self, combiner: str, regs: Sequence[Reg]) -> Reg:
+        level = list(regs)
+        while len(level) > 1:
+            pairs = [self.combine(combiner, level[k], level[k + 1])
+                     for k in range(0, len(level) - 1, 2)]
+            level = pairs + level[len(level) - len(level) % 2:]
+        return level[0]
+
+    def _reduce_lanes(
+        self, combiner: str, regs: Sequence[Reg], parts: Sequence[Chunk]
+    ) -> Reg:
+        """One scalar from all lanes of a row of chunks."""
+        full = [r for r, c in zip(regs, parts, strict=True) if c.width == parts[0].width
+                and c.is_full]
+        rest = [(r, c) for r, c in zip(regs, parts, strict=True) if r not in full]
+        scalars = [self._halve(combiner, self._tree(combiner, full))] if full else []
+        for reg, chunk in rest:
+            scalars += [self._valid_lanes(combiner, reg, chunk)]
+        return self._tree(combiner, scalars)
+
+    def _valid_lanes(self, combiner: str, reg: Reg, chunk: Chunk) -> Reg:
+        """Combine the used lanes: the unused ones repeat the first lane or its neutral value."""
+        if chunk.is_full:
+            return self._halve(combiner, reg)
+        if combiner in ("add", "mul"):
+            neutral = self.builder.constant(0 if combiner == "add" else 1, reg)
+            lanes = lane_literal([k if k < chunk.valid else chunk.width
+                                  for k in range(chunk.width)], "i32")
+        else:
+            neutral = reg
+            lanes = lane_literal([k if k < chunk.valid else 0 for k in range(chunk.width)], "i32")
+        name = self.writer.local(f"shufflevector {reg.typed}, {neutral.typed}, "
+                                 f"<{chunk.width} x i32> {lanes}")
+        return self._halve(combiner, reg._replace(name=name))
+
+    def _halve(self, combiner: str, reg: Reg) -> Reg:
+        """Combine the halves of a vector until one lane is left."""
+        while reg.width > 1:
+            half = reg.width // 2
+            low, high = (self._slice(reg, k, half) for k in (0, half))
+            reg = self.combine(combiner, low, high)
+        name = self.writer.local(f"extractelement {reg.typed}, i64 0")
+        return Reg(name, reg.element)
+
+    def _slice(self, reg: Reg, start: int, width: int) -> Reg:
+        lanes = iota(width, start, 1, "i32")
+        return Reg(self.writer.local(
+            f"shufflevector {reg.typed}, {reg.type} poison, <{width} x i32> {lanes}"),
+            reg.element, width)
+
+    def combine(self, combiner: str, a: Reg, b: Reg) -> Reg:
+        """Two values merged; max and min propagate NaN, integers are signed."""
+        if combiner in ("max", "min"):
+            if t.is_float(a.element):
+                return self._in_f32(lambda x, y: extremum(self.builder, combiner == "max", x, y),
+                                    a, b)
+            return self.builder.intrinsic(f"s{combiner}", a, b)
+        if t.is_float(a.element):
+            operation = _FLOAT_COMBINERS[combiner]
+            return self._in_f32(lambda x, y: self.builder.binary(operation, x, y), a, b)
+        return self.builder.binary(_INTEGER_COMBINERS[combiner], a, b)
+
+    def _in_f32(self, operation: Any, a: Reg, b: Reg) -> Reg:
+        """Half-precision values are combined in f32 and narrowed again."""
+        result = operation(widen(self.builder, a), widen(self.builder, b))
+        return result if result.element == a.element else narrow(self.builder, result, a.element)
+
+    # ------------------------------------------------------------------ dot
+    def dot(self, a: Tile, b: Tile, c: Tile) -> Tile:
+        """c + a @ b as chains of fused multiply-adds in c's element type."""
+        a = self._laid_out(a, t.tile(a.type.element, a.type.shape, 0 if c.type.lanes == 0 else None))
+        b = self._laid_out(b, t.tile(b.type.element, b.type.shape, 1 if c.type.lanes == 1 else None))
+        regs: list[str] = []
+        for position in positions(c.type):
+            place = dict(zip(unrolled_dims(c.type), position, strict=True))
+            for number in range(len(c.chunks)):
+                total = c.reg(position, number)
+                for k in range(a.type.shape[1]):
+                    left = a.reg((k,) if c.type.lanes == 0 else (place[0], k),
+                                 number if c.type.lanes == 0 else 0)
+                    right = b.reg((k,) if c.type.lanes == 1 else (k, place[1]),
+                                  number if c.type.lanes == 1 else 0)
+                    total = self._multiply_add(left, right, total)
+                regs.append(total.name)
+        return Tile(c.type, tuple(regs), c.chunks)
+
+    def _multiply_add(self, a: Reg, b: Reg, c: Reg) -> Reg:
+        a, b = (self._as(widen(self.builder, x), c) for x in (a, b))
+        if not t.is_float(c.element):
+            return self.builder.binary("add", self.builder.binary("mul", a, b), c)
+        return self.builder.fma(a, b, c)
+
+    def _as(self, value: Reg, like: Reg) -> Reg:
+        if value.element == like.element:
+            return value
+        cast = "fpext" if t.is_float(like.element) else "sext"
+        return self.builder.convert(cast, value, like.element)
+
+    # ------------------------------------------------------------------ index tiles
+    def index(self, access: Access) -> Tile:
+        """The flat offset of an access at every position, as i64."""
+        parts = tile_chunks(access.type, self.lanes)
+        regs: list[str] = []
+        for position in positions(access.type):
+            point = access.at(position)
+            for number, chunk in enumerate(parts):
+                if not chunk.width:
+                    regs.append(self.indices.scalar(point.flat))
+                    continue
+                vectors = access.lane_vectors(point, number, chunk)
+                regs.append(self.indices.vector(point.flat, vectors, chunk.width))
+        return Tile(access.type, tuple(regs), parts)
+
+    def valid(self, expr: Expr, bound: Expr, type_: TileType) -> Tile:
+        """expr < bound at every position."""
+        parts = tile_chunks(type_, self.lanes)
+        regs: list[str] = []
+        for position in positions(type_):
+            fixed = {f"t{d}": Expr.of(p)
+                     for d, p in zip(unrolled_dims(type_), position, strict=True)}
+            room = (bound - expr).substitute(fixed)
+            regs += [self._is_positive(room, type_, chunk) for chunk in parts]
+        return Tile(type_, tuple(regs), parts)
+
+    def _is_positive(self, room: Expr, type_: TileType, chunk: Chunk) -> str:
+        """room > 0, per lane."""
+        if not chunk.width:
+            return self.indices.binary("icmp sgt", self.indices.scalar(room), "0")
+        symbol = f"t{type_.lanes}"
+        split = room.linear([symbol])
+        step = None if split is None else split[0].get(symbol, Expr.of(0)).constant
+        if split is None or step is None:
+            vectors = {symbol: Reg(iota(chunk.width, chunk.offset), t.index, chunk.width)}
+            lanes = self.indices.vector(room, vectors, chunk.width)
+            return self.writer.hoist(f"icmp sgt <{chunk.width} x i64> {lanes}, zeroinitializer",
+                                     lanes)
+        below = lanes_below(self.writer, self.indices, split[1], -step, chunk)
+        return {None: "splat (i1 true)", False: "splat (i1 false)"}.get(below) or str(below)
+
+    # ------------------------------------------------------------------ layout
+    def convert(self, tile: Tile, lanes: int | None) -> Tile:
+        """The same values with another dim in lanes, or none."""
+        return transpose(self.writer, tile, lanes, self.lanes)
+
+
+def _without_lanes(type_: TileType) -> TileType:
+    return t.tile(type_.element, type_.shape)
+
+
+def _lanes_after(type_: TileType, axis: int) -> int | None:
+    """Where the lanes dim is once `axis` (another dim) is gone."""
+    return None if type_.lanes is None else type_.lanes - (type_.lanes > axis)
+

@@ -1,0 +1,243 @@
+"""Index expressions: sizes, loop counters and positions as 64-bit integer arithmetic.
+
+The symbols of an expression given to `Indices` are LLVM names (`%k4`, `%size.batch`). Each sum is
+split by how deep in the loops its symbols are defined, and each part is computed in its own scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.ir import SSAValue
+
+from dialects import types as t
+from dialects.expr import Atom, Call, Expr, Monomial, Size
+from targets.cpu.emit.values import Reg, lane_literal
+from targets.cpu.emit.writer import Writer
+
+
+class Indices:
+    """Evaluates index expressions, and knows which of them cannot be negative."""
+
+    def __init__(self, writer: Writer):
+        self.writer = writer
+        self.values: dict[SSAValue, Expr] = {}
+        self.lower: dict[str, Expr] = {}
+        self.upper: dict[str, Expr] = {}
+        self._known: dict[Expr, str] = {}
+
+    def bind(self, value: SSAValue, expr: Expr) -> None:
+        """Let an index value of the IR stand for an expression over LLVM names."""
+        self.values[value] = expr
+
+    def symbol(self, name: str, lower: Size, upper: Size | None = None) -> Expr:
+        """A new symbol: an LLVM name whose value is at least `lower`, at most `upper`."""
+        self.lower[name] = Expr.of(lower)
+        if upper is not None:
+            self.upper[name] = Expr.of(upper)
+        return Expr.symbol(name)
+
+    def resolve(self, expr: Expr, indices: Sequence[SSAValue], sizes: Mapping[str, Expr]) -> Expr:
+        """An expression of an operation as one over LLVM names; tile operands stay `%0`, `%1`."""
+        scalar = {f"%{k}": self.values[v] for k, v in enumerate(indices) if v in self.values}
+        return expr.substitute({**sizes, **scalar})
+
+    # ------------------------------------------------------------------ facts
+    def is_nonnegative(self, expr: Expr) -> bool:
+        """Whether expr >= 0 is certain, from the bounds of its symbols."""
+        for _ in range(8):
+            bounds = {s: self._bound(s, expr) for s in expr.symbols if s in self.lower}
+            if not bounds:
+                break
+            expr = expr.substitute(bounds)
+        return all(c >= 0 and all(map(self._is_natural, m)) for m, c in expr.terms)
+
+    def _bound(self, symbol: str, expr: Expr) -> Expr:
+        """The symbol as its bound plus or minus a natural number, whichever makes expr least."""
+        slack = Expr.symbol(f"{symbol}+")
+        falls = any(c < 0 for m, c in expr.terms if symbol in m)
+        if falls and symbol in self.upper:
+            return self.upper[symbol] - slack
+        return self.lower[symbol] + slack
+
+    def _is_natural(self, atom: Atom) -> bool:
+        if isinstance(atom, str):
+            return atom.endswith("+") or atom.startswith("t")
+        left, right = atom.args
+        if atom.op == "mod":
+            return self.is_nonnegative(right - 1)
+        if atom.op == "floordiv":
+            return self.is_nonnegative(left) and self.is_nonnegative(right - 1)
+        known = [self.is_nonnegative(left), self.is_nonnegative(right)]
+        return any(known) if atom.op == "max" else all(known)
+
+    # ------------------------------------------------------------------ scalars
+    def depth(self, expr: Expr) -> int:
+        return max((self.writer.depths.get(s, 0) for s in expr.symbols), default=0)
+
+    def scalar(self, expr: Expr) -> str:
+        """The value of an expression, as an i64 name or literal."""
+        if expr.constant is not None:
+            return str(expr.constant)
+        if expr not in self._known:
+            total = "0"
+            for _, part in self.parts(expr):
+                total = self._add(total, self._sum(part))
+            self._known[expr] = self._add(total, str(expr.offset))
+        return self._known[expr]
+
+    def parts(self, expr: Expr) -> list[tuple[int, Expr]]:
+        """The terms grouped by the depth of their scope, outermost first, without the constant."""
+        groups: dict[int, list[tuple[Monomial, int]]] = {}
+        for monomial, factor in expr.terms:
+            if monomial:
+                term = Expr(((monomial, factor),))
+                groups.setdefault(self.depth(term), []).append((monomial, factor))
+        return [(depth, Expr(tuple(groups[depth]))) for depth in sorted(groups)]
+
+    def _sum(self, expr: Expr) -> str:
+        total = "0"
+        for monomial, factor in expr.terms:
+            product = str(factor)
+            for atom in sorted(monomial, key=self._atom_depth):
+                product = self.multiply(product, self._atom(atom))
+            total = self._add(total, product)
+        return total
+
+    def _atom_depth(self, atom: Atom) -> int:
+        return self.depth(Expr((((atom,), 1),)))
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, str):
+            return atom
+        left, right = atom.args
+        a, b = self.scalar(left), self.scalar(right)
+        match atom.op:
+            case "floordiv":
+                return self._floor_division(a, b, right, self.is_nonnegative(left))
+            case "mod":
+                return self._modulo(a, b, right, self.is_nonnegative(left))
+            case _:
+                test = self.binary(f"icmp {'sgt' if atom.op == 'max' else 'slt'}", a, b)
+                return self.writer.hoist(f"select i1 {test}, i64 {a}, i64 {b}", test, a, b)
+
+    def _floor_division(self, a: str, b: str, divisor: Expr, natural: bool) -> str:
+        power = _power_of_two(divisor)
+        if power is not None:
+            return self.binary("ashr", a, str(power))
+        if natural:
+            return self.binary("udiv", a, b)
+        quotient, rest = self.binary("sdiv", a, b), self.binary("srem", a, b)
+        return self._add(quotient, self._is_negative(rest))
+
+    def _modulo(self, a: str, b: str, divisor: Expr, natural: bool) -> str:
+        power = _power_of_two(divisor)
+        if power is not None:
+            return self.binary("and", a, str((1 << power) - 1))
+        if natural:
+            return self.binary("urem", a, b)
+        rest = self.binary("srem", a, b)
+        return self._add(rest, self.binary("and", self._is_negative(rest), b))
+
+    def _is_negative(self, a: str) -> str:
+        """-1 if a < 0, else 0."""
+        return self.binary("ashr", a, "63")
+
+    def binary(self, operation: str, a: str, b: str) -> str:
+        return self.writer.hoist(f"{operation} i64 {a}, {b}", a, b)
+
+    def _add(self, a: str, b: str) -> str:
+        if a == "0" or b == "0":
+            return b if a == "0" else a
+        return self.binary("add", a, b)
+
+    def multiply(self, a: str, b: str) -> str:
+        if a == "1" or b == "1":
+            return b if a == "1" else a
+        return self.binary("mul", b, a) if not a.startswith("%") else self.binary("mul", a, b)
+
+    # ------------------------------------------------------------------ vectors
+    def vector(self, expr: Expr, vectors: Mapping[str, Reg], width: int) -> str:
+        """The value in each lane, as `<width x i64>`; `vectors` are the symbols that differ."""
+        inside = [term for term in expr.terms if Expr((term,)).symbols & vectors.keys()]
+        rest = expr - Expr(tuple(inside))
+        total = self.splat(self.scalar(rest), width)
+        for monomial, factor in inside:
+            product = self.splat(str(factor), width)
+            for atom in monomial:
+                product = self._lanewise("mul", product, self._vector_atom(atom, vectors, width),
+                                         width)
+            total = self._lanewise("add", total, product, width)
+        return total
+
+    def _vector_atom(self, atom: Atom, vectors: Mapping[str, Reg], width: int) -> str:
+        if isinstance(atom, str):
+            found = vectors.get(atom)
+            return self.splat(atom, width) if found is None else found.name
+        left, right = (self.vector(a, vectors, width) for a in atom.args)
+        if atom.op in ("max", "min"):
+            test = self._compare("sgt" if atom.op == "max" else "slt", left, right, width)
+            return self._select(test, left, right, width)
+        return self._vector_division(atom, left, right, width)
+
+    def _vector_division(self, atom: Call, left: str, right: str, width: int) -> str:
+        """Rounds towards minus infinity: one less where the remainder is negative."""
+        power = _power_of_two(atom.args[1])
+        if power is not None and atom.op == "floordiv":
+            return self._lanewise("ashr", left, self.splat(str(power), width), width)
+        if power is not None:
+            return self._lanewise("and", left, self.splat(str((1 << power) - 1), width), width)
+        rest = self._lanewise("srem", left, right, width)
+        sign = self._lanewise("ashr", rest, self.splat("63", width), width)
+        if atom.op == "mod":
+            return self._lanewise("add", rest, self._lanewise("and", sign, right, width), width)
+        quotient = self._lanewise("sdiv", left, right, width)
+        return self._lanewise("add", quotient, sign, width)
+
+    def splat(self, value: str, width: int) -> str:
+        return splat(self.writer, Reg(value, t.index), width).name
+
+    def splat_i32(self, value: str, width: int) -> str:
+        return splat(self.writer, Reg(value, t.i32), width).name
+
+    def _lanewise(self, operation: str, a: str, b: str, width: int) -> str:
+        if operation == "add" and "splat (i64 0)" in (a, b):
+            return b if a == "splat (i64 0)" else a
+        if operation == "mul" and "splat (i64 1)" in (a, b):
+            return b if a == "splat (i64 1)" else a
+        return self.writer.hoist(f"{operation} <{width} x i64> {a}, {b}", a, b)
+
+    def _compare(self, predicate: str, a: str, b: str, width: int) -> str:
+        return self.writer.hoist(f"icmp {predicate} <{width} x i64> {a}, {b}", a, b)
+
+    def _select(self, test: str, a: str, b: str, width: int) -> str:
+        text = f"select <{width} x i1> {test}, <{width} x i64> {a}, <{width} x i64> {b}"
+        return self.writer.hoist(text, test, a, b)
+
+
+def _power_of_two(expr: Expr) -> int | None:
+    """The exponent, if the expression is a constant power of two."""
+    value = expr.constant
+    if value is None or value <= 0 or value & (value - 1):
+        return None
+    return value.bit_length() - 1
+
+
+def iota(width: int, offset: int = 0, step: int = 1, type_: str = "i64") -> str:
+    """The constant vector offset, offset + step, ..."""
+    return lane_literal([offset + step * k for k in range(width)], type_)
+
+
+def splat(writer: Writer, value: Reg, width: int) -> Reg:
+    """A scalar in all lanes; a value that already has lanes stays."""
+    if value.width == width:
+        return value
+    scalar = Reg("", value.element).type
+    if not value.name.startswith("%"):
+        return Reg(f"splat ({scalar} {value.name})", value.element, width)
+    vector = Reg("", value.element, width).type
+    first = writer.hoist(
+        f"insertelement {vector} poison, {scalar} {value.name}, i64 0", value.name)
+    zeros = f"<{width} x i32> zeroinitializer"
+    return Reg(writer.hoist(f"shufflevector {vector} {first}, {vector} poison, {zeros}", first),
+               value.element, width)

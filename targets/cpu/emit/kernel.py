@@ -1,0 +1,340 @@
+"""One block kernel as one LLVM function: the walk over its operations.
+
+    define void @k(ptr noalias %buffer0, ..., i64 %size.n, ..., i64 %lo, i64 %hi)
+
+The function runs the programs lo <= p < hi of the flattened grid, the last axis fastest. All loops
+are bottom-tested; carried tiles are one phi per register.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+from dialects import block as bl
+from dialects import types as t
+from dialects.expr import Expr, maximum, product
+from dialects.types import BufferType, TileType
+from targets.cpu.emit.access import Access, Buffer
+from targets.cpu.emit.build import Builder
+from targets.cpu.emit.compute import Compute
+from targets.cpu.emit.index import Indices
+from targets.cpu.emit.memory import Memory
+from targets.cpu.emit.values import Reg, Tile, memory_type
+from targets.cpu.emit.writer import Writer
+from targets.cpu.machine import Machine
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """The LLVM text of a kernel in parts, so that several fit into one module."""
+
+    name: str
+    function: str
+    constants: tuple[str, ...]
+    declarations: tuple[str, ...]
+
+    @property
+    def module(self) -> str:
+        return "\n".join([*self.constants, self.function, *self.declarations, ""])
+
+    @property
+    def content_name(self) -> str:
+        """A name that kernels of equal text share."""
+        return f"k{hashlib.sha256(self.module.encode()).hexdigest()[:24]}"
+
+    def renamed(self, name: str) -> KernelText:
+        """The same kernel under another name, which its constants carry too."""
+        old, new = f"@{self.name}", f"@{name}"
+        return KernelText(name, self.function.replace(old, new),
+                          tuple(c.replace(old, new) for c in self.constants), self.declarations)
+
+
+def emit_kernel(kernel: bl.KernelOp, machine: Machine, name: str | None = None) -> str:
+    """The LLVM text of a kernel as a module of its own, under the kernel's or another name."""
+    return emit_kernel_text(kernel, machine, name).module
+
+
+def emit_kernel_text(
+    kernel: bl.KernelOp, machine: Machine, name: str | None = None
+) -> KernelText:
+    """The LLVM text of a kernel in parts. Raises ValueError for what the target cannot do."""
+    return _KernelEmitter(kernel, machine, name or kernel.sym_name.data).emit()
+
+
+class _KernelEmitter:
+    """The state of one kernel's emission: what each IR value became."""
+
+    def __init__(self, kernel: bl.KernelOp, machine: Machine, name: str):
+        self.kernel, self.name = kernel, name
+        self.writer = Writer(name)
+        self.indices = Indices(self.writer)
+        self.builder = Builder(self.writer, machine.features)
+        self.memory = Memory(self.writer, machine.lanes)
+        self.compute = Compute(self.writer, self.indices, self.builder, machine.lanes)
+        self.sizes = {s: self.indices.symbol(self.writer.argument(f"%size.{s}"), 0)
+                      for s in kernel.size_names}
+        self.tiles: dict[SSAValue, Tile] = {}
+        self.buffers: dict[SSAValue, Buffer] = {}
+
+    def emit(self) -> KernelText:
+        for k, argument in enumerate(self.kernel.buffers):
+            self._bind_buffer(argument, self.writer.argument(f"%buffer{k}"))
+        extents = [e.substitute(self.sizes) for e in self.kernel.grid.data]
+        lo, hi = (self.writer.argument(n) for n in ("%lo", "%hi"))
+        bounds = (self.indices.symbol(lo, 0), self.indices.symbol(hi, 0))
+        self._loop(*bounds, 1, product(extents) - 1, [], lambda program, _: self._program(
+            program, extents))
+        self.writer.emit("ret void")
+        return self._text()
+
+    def _text(self) -> KernelText:
+        pointers = [f"ptr noalias {b.pointer}" for v, b in self.buffers.items()
+                    if v in self.kernel.buffers]
+        sizes = [f"i64 %size.{s}" for s in self.kernel.size_names]
+        arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi"])
+        lines = [f"define void @{self.name}({arguments}) nounwind {{", "entry:",
+                 *self.writer.scopes[0].lines, "}"]
+        return KernelText(self.name, "\n".join(lines), tuple(self.writer.constant_lines()),
+                          tuple(self.writer.declarations.values()))
+
+    def _bind_buffer(self, value: SSAValue, pointer: str) -> None:
+        assert isinstance(value.type, BufferType)
+        shape = tuple(s.substitute(self.sizes) for s in value.type.shape)
+        self.buffers[value] = Buffer(pointer, value.type.element, shape)
+
+    def _program(self, program: Expr, extents: Sequence[Expr]) -> list[Tile]:
+        """One program: its ids from its flat number, then the kernel's body."""
+        behind = Expr.of(1)
+        for k in reversed(range(len(extents))):
+            number = program // behind if k == 0 else (program // behind) % extents[k]
+            value = self.indices.scalar(number)
+            known = value.startswith("%")
+            self.indices.bind(self.kernel.program_ids[k], self.indices.symbol(
+                value, 0, extents[k] - 1) if known else Expr.of(int(value)))
+            behind = behind * extents[k]
+        self._walk(self.kernel.body.block.ops)
+        return []
+
+    # ------------------------------------------------------------------ operations
+    def _walk(self, ops: Any) -> None:
+        for op in ops:
+            if not isinstance(op, bl.YieldOp):
+                _EMITTERS[type(op)](self, op)
+
+    def _expr(self, expr: Expr, indices: Sequence[SSAValue]) -> Expr:
+        return self.indices.resolve(expr, indices, self.sizes)
+
+    def _access(
+        self, op: bl.LoadOp | bl.StoreOp, type_: TileType
+    ) -> Access:
+        where = tuple(self._expr(e, op.indices) for e in op.exprs)
+        return Access(self.writer, self.indices, self.buffers[op.buffer], where, type_,
+                      op.checked_dims, self._index_tiles(op.indices, op.index_dims.data, type_))
+
+    def _index_tiles(
+        self, values: Sequence[SSAValue], dims: Sequence[Any], type_: TileType
+    ) -> Mapping[str, tuple[Tile, tuple[int, ...]]]:
+        """The operands that are tiles, with their lanes where the access has them."""
+        found: dict[str, tuple[Tile, tuple[int, ...]]] = {}
+        for k, (value, sizes) in enumerate(zip(values, dims, strict=True)):
+            if value in self.tiles:
+                places = tuple(e.constant or 0 for e in sizes.data)
+                lanes = places.index(type_.lanes) if type_.lanes in places else None
+                found[f"%{k}"] = (self.compute.convert(self.tiles[value], lanes), places)
+        return found
+
+    def _load(self, op: bl.LoadOp) -> None:
+        assert isinstance(op.result.type, TileType)
+        access = self._access(op, op.result.type)
+        self.tiles[op.result] = self.memory.load(access, op.result.type, op.pad_value)
+
+    def _store(self, op: bl.StoreOp) -> None:
+        tile = self.tiles[op.value]
+        self.memory.store(self._access(op, tile.type), tile)
+
+    def _full(self, op: bl.FullOp) -> None:
+        assert isinstance(op.result.type, TileType)
+        self.tiles[op.result] = self.compute.full(op.number, op.result.type)
+
+    def _map(self, op: bl.MapOp) -> None:
+        inputs = [self.tiles[v] if v in self.tiles else self._index_operand(v)
+                  for v in op.inputs]
+        for result, tile in zip(op.results, self.compute.map(op, inputs), strict=True):
+            self.tiles[result] = tile
+
+    def _index_operand(self, value: SSAValue) -> Reg:
+        return Reg(self.indices.scalar(self.indices.values[value]), t.index)
+
+    def _reduce(self, op: bl.ReduceOp) -> None:
+        assert isinstance(op.result.type, TileType)
+        self.tiles[op.result] = self.compute.reduce(
+            op.combiner.data, self.tiles[op.value], op.axis, op.result.type)
+
+    def _dot(self, op: bl.DotOp) -> None:
+        self.tiles[op.result] = self.compute.dot(*(self.tiles[v] for v in op.operands))
+
+    def _index(self, op: bl.IndexOp) -> None:
+        assert isinstance(op.result.type, TileType)
+        tiles = self._index_tiles(op.indices, op.index_dims.data, op.result.type)
+        place = Buffer("", t.i8, (Expr.of(1),))  # one dim: the flat offset is the expression
+        access = Access(self.writer, self.indices, place,
+                        (self._expr(op.expr.data, op.indices),), op.result.type, (), tiles)
+        self.tiles[op.result] = self.compute.index(access)
+
+    def _valid(self, op: bl.ValidOp) -> None:
+        assert isinstance(op.result.type, TileType)
+        self.tiles[op.result] = self.compute.valid(
+            self._expr(op.expr.data, op.indices), self._expr(op.bound.data, op.indices),
+            op.result.type)
+
+    def _convert(self, op: bl.ConvertOp) -> None:
+        assert isinstance(op.result.type, TileType)
+        self.tiles[op.result] = self.compute.convert(self.tiles[op.value], op.result.type.lanes)
+
+    def _scratch(self, op: bl.ScratchOp) -> None:
+        assert isinstance(op.result.type, BufferType)
+        count = op.result.type.count.constant
+        element = memory_type(op.result.type.element)
+        self._bind_buffer(op.result, self.writer.at_entry(
+            f"alloca [{count} x {element}], align 64"))
+
+    # ------------------------------------------------------------------ loops
+    def _for(self, op: bl.ForOp) -> None:
+        lower, upper = (self._expr(e.data, op.indices) for e in (op.lower, op.upper))
+        step, unroll = op.step.data.constant or 1, max(1, op.unroll.data.constant or 1)
+        tiles = [self.tiles[v] for v in op.carried]
+        span = (upper - lower).constant
+        if span is None:
+            tiles = self._symbolic_loop(op, lower, upper, step, unroll, tiles)
+        else:
+            trips = max(0, -(-span // step))
+            tiles = self._counted_loop(op, lower, trips, step, unroll, tiles)
+        for result, tile in zip(op.results, tiles, strict=True):
+            self.tiles[result] = tile
+
+    def _counted_loop(
+        self, op: bl.ForOp, lower: Expr, trips: int, step: int, unroll: int, tiles: list[Tile]
+    ) -> list[Tile]:
+        """A known number of trips: whole groups of `unroll`, then the rest."""
+        groups, rest = divmod(trips, unroll)
+        middle = lower + groups * unroll * step
+        if groups > 1:
+            tiles = self._loop(lower, middle, unroll * step, middle - unroll * step, tiles,
+                               self._copies(op, step, unroll))
+        elif groups == 1:
+            tiles = self._copies(op, step, unroll)(lower, tiles)
+        if rest > 1 and groups:
+            end = middle + rest * step
+            return self._loop(middle, end, step, end - step, tiles, self._copies(op, step, 1))
+        return self._copies(op, step, rest)(middle, tiles)
+
+    def _symbolic_loop(
+        self, op: bl.ForOp, lower: Expr, upper: Expr, step: int, unroll: int, tiles: list[Tile]
+    ) -> list[Tile]:
+        """An unknown number of trips: a loop of whole groups, then one of single trips."""
+        if unroll > 1:
+            span = upper - lower
+            if not self.indices.is_nonnegative(span):
+                span = maximum(span, 0)
+            groups = span.ceildiv(step) // unroll
+            middle = lower + groups * (unroll * step)
+            tiles = self._loop(lower, middle, unroll * step, middle - unroll * step, tiles,
+                               self._copies(op, step, unroll))
+            lower = middle
+        return self._loop(lower, upper, step, upper - 1, tiles, self._copies(op, step, 1))
+
+    def _copies(
+        self, op: bl.ForOp, step: int, count: int
+    ) -> Callable[[Expr, list[Tile]], list[Tile]]:
+        """So many bodies one after another, from a counter value on."""
+        def emit(counter: Expr, tiles: list[Tile]) -> list[Tile]:
+            for k in range(count):
+                self.indices.bind(op.counter, counter + k * step)
+                self.tiles.update(zip(op.body.block.args[1:], tiles, strict=True))
+                self._walk(op.body.block.ops)
+                tiles = [self.tiles[v] for v in op.yielded]
+            return tiles
+        return emit
+
+    def _loop(
+        self, start: Expr, end: Expr, step: int, last: Expr, tiles: list[Tile],
+        body: Callable[[Expr, list[Tile]], list[Tile]],
+    ) -> list[Tile]:
+        """`counter = start; do body while ((counter += step) < end)`, behind a test if needed.
+
+        `last` is the greatest value that the counter can have.
+        """
+        w = self.writer
+        first, stop, before = self.indices.scalar(start), self.indices.scalar(end), w.label
+        label, done = w.fresh("body"), w.fresh("done")
+        w.push(label)
+        counter = w.define("k", w.depth)
+        phis = [_with_regs(tile, [w.define("c", w.depth) for _ in tile.regs]) for tile in tiles]
+        finals = body(self.indices.symbol(counter, start, last), phis)
+        following = w.assign(f"add i64 {counter}, {step}")
+        again = w.assign(f"icmp slt i64 {following}, {stop}")
+        latch, inner = w.label, w.pop()
+        guarded = not self.indices.is_nonnegative(end - start - 1)
+        if guarded:
+            test = w.assign(f"icmp slt i64 {first}, {stop}")
+            w.emit(f"br i1 {test}, label %{label}, label %{done}")
+        else:
+            w.emit(f"br label %{label}")
+        w.start_block(label)
+        w.emit(f"{counter} = phi i64 [{first}, %{before}], [{following}, %{latch}]")
+        for name, type_, initial, final in _columns(phis, tiles, finals):
+            w.emit(f"{name} = phi {type_} [{initial}, %{before}], [{final}, %{latch}]")
+        w.scopes[-1].lines += inner.lines
+        w.emit(f"br i1 {again}, label %{label}, label %{done}")
+        w.start_block(done)
+        return self._results(tiles, finals, before if guarded else None, latch)
+
+    def _results(
+        self, initial: list[Tile], final: list[Tile], before: str | None, latch: str
+    ) -> list[Tile]:
+        """The loop's results: the last trip's, or the initial ones if there was no trip."""
+        results: list[Tile] = []
+        for first, last in zip(initial, final, strict=True):
+            names: list[str] = []
+            for _, type_, a, b in _columns([last], [first], [last]):
+                skipped = "" if before is None else f"[{a}, %{before}], "
+                names.append(self.writer.assign(f"phi {type_} {skipped}[{b}, %{latch}]"))
+            results.append(_with_regs(first, names))
+        return results
+
+
+def _with_regs(tile: Tile, names: list[str]) -> Tile:
+    return Tile(tile.type, tuple(names), tile.chunks)
+
+
+def _columns(
+    names: Sequence[Tile], initial: Sequence[Tile], final: Sequence[Tile]
+) -> list[tuple[str, str, str, str]]:
+    """Per register of carried tiles: its name, type, initial and final value."""
+    rows: list[tuple[str, str, str, str]] = []
+    for tile, a, b in zip(names, initial, final, strict=True):
+        for k, name in enumerate(tile.regs):
+            width = tile.chunks[k % len(tile.chunks)].width
+            type_ = Reg("", tile.type.element, width).type
+            rows.append((name, type_, a.regs[k], b.regs[k]))
+    return rows
+
+
+_EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {
+    bl.LoadOp: _KernelEmitter._load,
+    bl.StoreOp: _KernelEmitter._store,
+    bl.FullOp: _KernelEmitter._full,
+    bl.MapOp: _KernelEmitter._map,
+    bl.ReduceOp: _KernelEmitter._reduce,
+    bl.DotOp: _KernelEmitter._dot,
+    bl.IndexOp: _KernelEmitter._index,
+    bl.ValidOp: _KernelEmitter._valid,
+    bl.ConvertOp: _KernelEmitter._convert,
+    bl.ScratchOp: _KernelEmitter._scratch,
+    bl.ForOp: _KernelEmitter._for,
+}

@@ -1,0 +1,296 @@
+"""Inline f32 approximations of the transcendental functions, on scalars and vectors alike.
+
+Each function's docstring states its largest error in ULP, measured over a dense sample of all f32
+by `tests/targets/cpu/test_math.py`, which asserts the figures in `MAX_ULP`. Denormals count as
+zero, since kernels run with flush-to-zero. f64 calls the C library (see `scalar.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dialects import types as t
+from targets.cpu.emit.build import Builder
+from targets.cpu.emit.memory import suffix
+from targets.cpu.emit.values import Reg
+
+MAX_ULP = {
+    "exp": 1.5, "exp2": 1.5, "expm1": 2.5, "log": 1.5, "log2": 2.0, "log1p": 2.5, "tanh": 4.0,
+    "erf": 4.0, "sin": 2.0, "cos": 2.0, "tan": 4.0, "powf": 1.0, "rsqrt": 1.5,
+}
+
+_LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.428606765330187e-06
+_EXP = [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
+        5.0000001201e-1]
+
+
+def exp(b: Builder, x: Reg) -> Reg:
+    """e^x = 2^n * e^r with n = round(x / ln 2), |r| <= ln(2)/2, e^r by a polynomial."""
+    x = b.clamp(x, -104.0, 89.0)
+    n, r = _reduce_exponent(b, x)
+    return _scale(b, _exp_reduced(b, r), n)
+
+
+def _reduce_exponent(b: Builder, x: Reg) -> tuple[Reg, Reg]:
+    """n = round(x / ln 2) and r = x - n*ln 2, with ln 2 in two parts."""
+    n = b.intrinsic("roundeven", b.mul(x, b.constant(1 / math.log(2), x)))
+    r = b.fma(n, b.constant(-_LN2_HIGH, x), x)
+    return n, b.fma(n, b.constant(-_LN2_LOW, x), r)
+
+
+def _exp_reduced(b: Builder, r: Reg) -> Reg:
+    """e^r = 1 + r + r^2 * P(r)."""
+    p = b.polynomial(r, _EXP)
+    return b.add(b.fma(p, b.mul(r, r), r), b.constant(1.0, r))
+
+
+def _scale(b: Builder, value: Reg, n: Reg) -> Reg:
+    """value * 2^n for -252 <= n <= 254, in two steps, so that each factor is a normal number."""
+    whole = b.convert("fptosi", n, t.i32)
+    half = b.binary("ashr", whole, b.constant(1, whole))
+    return b.mul(b.mul(value, _power_of_two(b, half)),
+                 _power_of_two(b, b.binary("sub", whole, half)))
+
+
+def _power_of_two(b: Builder, n: Reg) -> Reg:
+    biased = b.binary("add", n, b.constant(127, n))
+    return b.bits(b.binary("shl", biased, b.constant(23, n)), t.f32)
+
+
+def exp2(b: Builder, x: Reg) -> Reg:
+    """2^x = 2^n * e^(r ln 2) with n = round(x)."""
+    x = b.clamp(x, -150.0, 129.0)
+    n = b.intrinsic("roundeven", x)
+    r = b.mul(b.sub(x, n), b.constant(math.log(2), x))
+    return _scale(b, _exp_reduced(b, r), n)
+
+
+def expm1(b: Builder, x: Reg) -> Reg:
+    """e^x - 1 = 2^n * (e^r - 1) + (2^n - 1), and e^r - 1 = r + r^2 * P(r) without cancellation."""
+    x = b.clamp(x, -104.0, 89.0)
+    n, r = _reduce_exponent(b, x)
+    small = b.fma(b.polynomial(r, _EXP), b.mul(r, r), r)
+    half = _scale(b, b.constant(0.5, x), n)  # 2^n / 2: 2^128 would overflow
+    rest = b.fma(half, small, b.sub(half, b.constant(0.5, x)))
+    result = b.add(rest, rest)
+    tiny = b.compare("fcmp olt", b.intrinsic("fabs", x), b.constant(1e-7, x))
+    return b.select(tiny, x, result)
+
+
+def tanh(b: Builder, x: Reg) -> Reg:
+    """An odd rational function on |x| <= 7.9, the sign of x beyond."""
+    y = b.clamp(x, -7.90531110763549805, 7.90531110763549805)
+    s = b.mul(y, y)
+    p = b.polynomial(s, [-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
+                         5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04,
+                         4.89352455891786e-03])
+    q = b.polynomial(s, [1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03,
+                         4.89352518554385e-03])
+    small = b.compare("fcmp olt", b.intrinsic("fabs", x), b.constant(0.0004, x))
+    return b.select(small, x, b.div(b.mul(y, p), q))
+
+
+def erf(b: Builder, x: Reg) -> Reg:
+    """An odd rational function on |x| <= 4, the sign of x beyond."""
+    y = b.clamp(x, -4.0, 4.0)
+    s = b.mul(y, y)
+    p = b.polynomial(s, [-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06,
+                         -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03,
+                         -1.60960333262415e-02])
+    q = b.polynomial(s, [-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03,
+                         -7.37332916720468e-03, -1.42647390514189e-02])
+    return b.clamp(b.div(b.mul(y, p), q), -1.0, 1.0)
+
+
+def _split(b: Builder, x: Reg) -> tuple[Reg, Reg]:
+    """x = m * 2^e with sqrt(1/2) <= m < sqrt(2), for normal x > 0; returns e and m - 1."""
+    bits = b.bits(x, t.i32)
+    offset = b.constant(0x3F3504F3, bits)
+    moved = b.binary("sub", bits, offset)
+    exponent = b.convert("sitofp", b.binary("ashr", moved, b.constant(23, bits)), t.f32)
+    kept = b.binary("and", moved, b.constant(0x7FFFFF, bits))
+    mantissa = b.bits(b.binary("add", kept, offset), t.f32)
+    return exponent, b.sub(mantissa, b.constant(1.0, mantissa))
+
+
+_LOG = [7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+        -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1]
+
+
+def _log_tail(b: Builder, f: Reg) -> Reg:
+    """ln(1 + f) - f = -f^2/2 + f^3 * P(f)."""
+    square = b.mul(f, f)
+    cubic = b.mul(b.mul(f, square), b.polynomial(f, _LOG))
+    return b.fma(square, b.constant(-0.5, f), cubic)
+
+
+def log(b: Builder, x: Reg) -> Reg:
+    """ln x = e ln 2 + ln m by a polynomial in m - 1."""
+    e, f = _split(b, x)
+    tail = b.fma(e, b.constant(-2.12194440e-4, x), _log_tail(b, f))
+    return _log_domain(b, x, b.fma(e, b.constant(0.693359375, x), b.add(f, tail)))
+
+
+def log2(b: Builder, x: Reg) -> Reg:
+    """log2 x = e + log2 m; the leading terms are kept apart to round once."""
+    e, f = _split(b, x)
+    excess = b.constant(1 / math.log(2) - 1, x)  # log2(e) = 1 + excess
+    tail = _log_tail(b, f)
+    low = b.fma(f, excess, b.fma(tail, excess, tail))
+    return _log_domain(b, x, b.add(b.add(low, f), e))
+
+
+def _log_domain(b: Builder, x: Reg, value: Reg) -> Reg:
+    """inf for inf, -inf for 0, NaN for x < 0 and for NaN."""
+    zero = b.constant(0.0, x)
+    value = b.select(b.compare("fcmp oeq", x, b.constant(math.inf, x)), x, value)
+    value = b.select(b.compare("fcmp oeq", x, zero), b.constant(-math.inf, x), value)
+    return b.select(b.compare("fcmp oge", x, zero), value, b.constant(math.nan, x))
+
+
+def log1p(b: Builder, x: Reg) -> Reg:
+    """ln(1 + x) = ln u + (x - (u - 1))/u with u = 1 + x rounded."""
+    one = b.constant(1.0, x)
+    u = b.binary("fadd", x, one)
+    lost = b.div(b.binary("fsub", x, b.binary("fsub", u, one)), u)
+    value = b.add(log(b, u), lost)
+    beyond = b.compare("fcmp oeq", u, b.constant(math.inf, x))
+    edge = b.compare("fcmp oeq", u, b.constant(0.0, x))
+    value = b.select(beyond, u, b.select(edge, b.constant(-math.inf, x), value))
+    tiny = b.compare("fcmp olt", b.intrinsic("fabs", x), b.constant(1e-7, x))
+    return b.select(tiny, x, value)
+
+
+def rsqrt(b: Builder, x: Reg) -> Reg:
+    """1 / sqrt(x), both rounded."""
+    return b.div(b.constant(1.0, x), b.intrinsic("sqrt", x))
+
+
+# ---------------------------------------------------------------------- trigonometry
+_FAST_RANGE = 50000.0
+"""Up to here the reduction in three parts is exact enough; beyond, the C library is called."""
+
+_HALF_PI = [1.57079637050628662109375, -4.37113900018624283e-8, -1.71512448e-15]
+
+
+def sin(b: Builder, x: Reg) -> Reg:
+    return _with_library(b, "sin", x, lambda y: _wave(b, y, 0))
+
+
+def cos(b: Builder, x: Reg) -> Reg:
+    return _with_library(b, "cos", x, lambda y: _wave(b, y, 1))
+
+
+def tan(b: Builder, x: Reg) -> Reg:
+    return _with_library(b, "tan", x, lambda y: b.div(_wave(b, y, 0), _wave(b, y, 1)))
+
+
+def _wave(b: Builder, x: Reg, quarter: int) -> Reg:
+    """sin(x + quarter*pi/2) from r = x - n*pi/2, |r| <= pi/4: sine or cosine of r, its sign."""
+    n = b.intrinsic("roundeven", b.mul(x, b.constant(2 / math.pi, x)))
+    r = x
+    for part in _HALF_PI:
+        r = b.fma(n, b.constant(-part, x), r)
+    whole = b.convert("fptosi", n, t.i32)
+    quadrant = b.binary("add", whole, b.constant(quarter, whole))
+    s = b.mul(r, r)
+    sine = b.fma(b.mul(b.polynomial(s, [2.86567956e-6, -1.98559923e-4, 8.33338592e-3,
+                                        -1.66666672e-1]), s), r, r)
+    cosine = b.polynomial(s, [2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5, 1.0])
+    odd = b.compare("icmp ne", b.binary("and", quadrant, b.constant(1, whole)),
+                    b.constant(0, whole))
+    sign = b.binary("shl", b.binary("and", quadrant, b.constant(2, whole)),
+                    b.constant(30, whole))
+    value = b.bits(b.select(odd, cosine, sine), t.i32)
+    return b.bits(b.binary("xor", value, sign), t.f32)
+
+
+def _with_library(b: Builder, name: str, x: Reg, fast: Callable[[Reg], Reg]) -> Reg:
+    """The fast value, or the C library's if a lane is outside the fast range."""
+    value = fast(x)
+    w = b.writer
+    far = b.compare("fcmp ogt", b.intrinsic("fabs", x), b.constant(_FAST_RANGE, x)).name
+    if x.width:
+        kind = f"v{x.width}i1"
+        far = w.assign(w.call(f"llvm.vector.reduce.or.{kind}", "i1",
+                              [(f"<{x.width} x i1>", far)]))
+    before, slow, join = w.label, w.fresh("far"), w.fresh("join")
+    w.emit(f"br i1 {far}, label %{slow}, label %{join}")
+    w.start_block(slow)
+    exact = w.assign(w.call(f"llvm.{name}.{suffix(x.type)}", x.type, [(x.type, x.name)]))
+    w.emit(f"br label %{join}")
+    w.start_block(join)
+    return x._replace(name=w.assign(
+        f"phi {x.type} [{value.name}, %{before}], [{exact}, %{slow}]"))
+
+
+# ---------------------------------------------------------------------- powers
+def powf(b: Builder, x: Reg, y: Reg) -> Reg:
+    """x^y = 2^(y log2|x|) in f64, with C's special values. Small constant powers multiply."""
+    x, y = b.align(x, y)
+    simple = _simple_power(b, x, y)
+    if simple is not None:
+        return simple
+    magnitude, power = b.intrinsic("fabs", x), b.convert("fpext", y, t.f64)
+    exponent = b.mul(power, _log2_wide(b, b.convert("fpext", magnitude, t.f64)))
+    value = b.convert("fptrunc", _exp2_wide(b, exponent), t.f32)
+    return _power_domain(b, x, y, magnitude, value)
+
+
+def _simple_power(b: Builder, x: Reg, y: Reg) -> Reg | None:
+    """x^1, x^2, x^3, x^4 and x^-1 if y is that constant, else None."""
+    for exponent in (1, 2, 3, 4, -1):
+        if y.name == b.constant(float(exponent), y).name:
+            square = b.mul(x, x)
+            return {1: lambda: x, 2: lambda: square, 3: lambda: b.mul(square, x),
+                    4: lambda: b.mul(square, square),
+                    -1: lambda: b.div(b.constant(1.0, x), x)}[exponent]()
+    return None
+
+
+def _log2_wide(b: Builder, x: Reg) -> Reg:
+    """log2 of f64 x >= 0 to 40 bits: e + 2/ln 2 * atanh((m - 1)/(m + 1))."""
+    bits = b.bits(x, t.i64)
+    offset = b.constant(0x3FE6A09E667F3BCD, bits)  # sqrt(1/2)
+    moved = b.binary("sub", bits, offset)
+    e = b.convert("sitofp", b.convert("trunc", b.binary("ashr", moved, b.constant(52, bits)),
+                                      t.i32), t.f64)
+    kept = b.binary("and", moved, b.constant((1 << 52) - 1, bits))
+    m = b.bits(b.binary("add", kept, offset), t.f64)
+    one = b.constant(1.0, m)
+    ratio = b.div(b.sub(m, one), b.add(m, one))
+    series = [2 / math.log(2) / k for k in (17, 15, 13, 11, 9, 7, 5, 3, 1)]
+    value = b.fma(ratio, b.polynomial(b.mul(ratio, ratio), series), e)
+    value = b.select(b.compare("fcmp oeq", x, b.constant(0.0, x)),
+                     b.constant(-math.inf, x), value)
+    return b.select(b.compare("fcmp ult", x, b.constant(math.inf, x)), value, x)
+
+
+def _exp2_wide(b: Builder, x: Reg) -> Reg:
+    """2^x of f64 to 35 bits; beyond +-1000 as at +-1000, which f32 cannot tell from inf and 0."""
+    x = b.clamp(x, -1000.0, 1000.0)
+    n = b.intrinsic("roundeven", x)
+    series = [math.log(2) ** k / math.factorial(k) for k in range(9, -1, -1)]
+    value = b.polynomial(b.sub(x, n), series)
+    whole = b.convert("sext", b.convert("fptosi", n, t.i32), t.i64)
+    biased = b.binary("add", whole, b.constant(1023, whole))
+    return b.mul(value, b.bits(b.binary("shl", biased, b.constant(52, whole)), t.f64))
+
+
+def _power_domain(b: Builder, x: Reg, y: Reg, magnitude: Reg, value: Reg) -> Reg:
+    """Signs, and C's cases: NaN for a root of x < 0; 1 for y = 0, x = 1, and (-1)^inf."""
+    zero, one = b.constant(0.0, x), b.constant(1.0, x)
+    half = b.mul(y, b.constant(0.5, y))
+    whole = b.compare("fcmp oeq", b.intrinsic("trunc", y), y)
+    odd = b.binary("and", whole, b.compare("fcmp one", b.intrinsic("trunc", half), half))
+    sign = b.intrinsic("copysign", one, x)
+    value = b.select(odd, b.mul(value, sign), value)
+    root = b.binary("and", b.compare("fcmp olt", x, zero),
+                    b.binary("xor", whole, b.constant(True, whole)))
+    finite = b.compare("fcmp one", magnitude, b.constant(math.inf, x))
+    value = b.select(b.binary("and", root, finite), b.constant(math.nan, x), value)
+    unit = b.binary("and", b.compare("fcmp oeq", x, b.constant(-1.0, x)),
+                    b.compare("fcmp oeq", b.intrinsic("fabs", y), b.constant(math.inf, x)))
+    is_one = b.binary("or", b.compare("fcmp oeq", x, one), b.compare("fcmp oeq", y, zero))
+    return b.select(b.binary("or", unit, is_one), one, value)

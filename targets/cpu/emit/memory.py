@@ -1,0 +1,261 @@
+"""Loads and stores: one instruction per register where memory allows it.
+
+    lanes next to each other     a vector load; masked where lanes may be outside
+    the same address for all     a scalar load, broadcast
+    every 2nd to 4th element     vector loads over the span, then shuffles
+    any other distance, gathers  llvm.masked.gather / scatter
+
+Nothing outside a buffer is ever touched. A condition that all lanes share selects the address of
+a constant full of the pad value (or, for a store, of memory that nobody reads) instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.types import TileType
+from targets.cpu.emit.access import Access, Mask, Point
+from targets.cpu.emit.index import splat
+from targets.cpu.emit.values import (
+    Chunk,
+    Reg,
+    Tile,
+    lane_literal,
+    literal,
+    mask_literal,
+    memory_type,
+    positions,
+    tile_chunks,
+)
+from targets.cpu.emit.writer import Writer
+
+
+class Memory:
+    """Emits the loads and stores of a function."""
+
+    def __init__(self, writer: Writer, lanes: int):
+        self.writer = writer
+        self.lanes = lanes
+
+    # ------------------------------------------------------------------ loads
+    def load(self, access: Access, type_: TileType, pad: Any) -> Tile:
+        """The tile at an access; positions outside the checked dims are `pad`."""
+        regs: list[str] = []
+        parts = tile_chunks(type_, self.lanes)
+        for position in positions(type_):
+            point = access.at(position)
+            for number, chunk in enumerate(parts):
+                regs.append(self._load_chunk(access, point, number, chunk, pad))
+        return Tile(type_, tuple(regs), parts)
+
+    def _load_chunk(
+        self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any
+    ) -> str:
+        element = access.buffer.element
+        condition = access.scalar_condition(point)
+        mask = access.lane_mask(point, number, chunk) if chunk.width else None
+        if condition is False or mask is False:
+            return literal(pad, t.signless(element), chunk.width)
+        step = 1 if chunk.width == 1 else access.lane_step(point) if chunk.width else 0
+        if step is None or (step not in (-1, 0, 1, 2, 3, 4)) or (step != 1 and mask) or (
+                step not in (0, 1) and not chunk.is_full):
+            text = self._gather(access, point, number, chunk, pad, condition, mask)
+            return self._from_memory(access, text, chunk.width)
+        base = self._origin(access, point, chunk, step)
+        address = self._guarded(access, base, condition, pad)
+        return self._load_step(access, address, chunk, step, mask, pad)
+
+    def _load_step(
+        self, access: Access, address: str, chunk: Chunk, step: int, mask: Mask, pad: Any
+    ) -> str:
+        """Read lanes at a constant distance, given the lowest address."""
+        if step == 0:
+            scalar = self._from_memory(access, self._plain(access, address, 0), 0)
+            reg = Reg(scalar, t.signless(access.buffer.element))
+            return splat(self.writer, reg, chunk.width).name if chunk.width else scalar
+        if step == 1 and (mask or not chunk.is_full):
+            text = self._masked(access, address, chunk, mask, pad)
+        elif step == 1:
+            text = self._plain(access, address, chunk.width)
+        else:
+            text = self._shuffled(access, address, chunk.width, step)
+        return self._from_memory(access, text, chunk.width)
+
+    def _origin(self, access: Access, point: Point, chunk: Chunk, step: int) -> str:
+        """The lowest address that the chunk's lanes have."""
+        first = chunk.offset if step >= 0 else chunk.offset + chunk.width - 1
+        if not chunk.width:
+            return access.pointer(point.flat)
+        return access.pointer(point.flat.substitute({access.lane_symbol: Expr.of(first)}))
+
+    def _guarded(self, access: Access, address: str, condition: Mask, pad: Any) -> str:
+        """The address, or that of a constant full of `pad` where the condition is false."""
+        if not condition:
+            return address
+        type_ = memory_type(access.buffer.element)
+        count = 4 * self.lanes
+        value = literal(pad, access.buffer.element)
+        value = {"true": "1", "false": "0"}.get(value, value)
+        values = ", ".join([f"{type_} {value}"] * count)
+        constant = self.writer.constant(f"[{count} x {type_}]", f"[{values}]")
+        return self.writer.local(f"select i1 {condition}, ptr {address}, ptr {constant}")
+
+    def _plain(self, access: Access, address: str, width: int) -> str:
+        type_ = memory_type(access.buffer.element, width)
+        return f"load {type_}, ptr {address}, align {_align(access)}"
+
+    def _masked(self, access: Access, address: str, chunk: Chunk, mask: Mask, pad: Any) -> str:
+        type_ = memory_type(access.buffer.element, chunk.width)
+        lanes = self._chunk_mask(access, chunk, mask)
+        return self.writer.call(f"llvm.masked.load.{suffix(type_)}.p0", type_, [
+            ("ptr", address), ("i32", str(_align(access))), (f"<{chunk.width} x i1>", lanes),
+            (type_, _pad_literal(access, chunk.width, pad))])
+
+    def _chunk_mask(self, access: Access, chunk: Chunk, mask: Mask) -> str:
+        valid = None if chunk.is_full else mask_literal(chunk)
+        lanes = access.both(valid, mask, chunk.width)
+        return "splat (i1 true)" if not lanes else lanes
+
+    def _shuffled(self, access: Access, address: str, width: int, step: int) -> str:
+        """Every `step`-th element from loads that cover exactly the span of the lanes."""
+        distance = abs(step)
+        element = memory_type(access.buffer.element)
+        type_ = memory_type(access.buffer.element, width)
+        starts = [k * width for k in range(distance - 1)] + [(distance - 1) * (width - 1)]
+        wanted = [distance * k for k in range(width)]
+        parts = [self.writer.assign(self._plain(access, self._further(element, address, s), width))
+                 for s in starts]
+        if step < 0:
+            wanted.reverse()
+        owners = [min(w // width, distance - 1) for w in wanted]
+        places = [w - starts[o] for w, o in zip(wanted, owners, strict=True)]
+        return self._merge(type_, parts, owners, places)
+
+    def _further(self, element: str, address: str, distance: int) -> str:
+        if not distance:
+            return address
+        return self.writer.local(f"getelementptr {element}, ptr {address}, i64 {distance}")
+
+    def _merge(self, type_: str, parts: list[str], owners: list[int], places: list[int]) -> str:
+        """Text of the vector whose lane k is lane places[k] of parts[owners[k]]."""
+        width = len(owners)
+        if len(parts) == 1:
+            picked = lane_literal(places, "i32")
+            return f"shufflevector {type_} {parts[0]}, {type_} poison, <{width} x i32> {picked}"
+        total, text = parts[0], ""
+        for k in range(1, len(parts)):
+            lanes = [width + p if o == k else (lane if k > 1 else p)
+                     for lane, (o, p) in enumerate(zip(owners, places, strict=True))]
+            lanes = [lane if o <= k else 0 for lane, o in zip(lanes, owners, strict=True)]
+            text = (f"shufflevector {type_} {total}, {type_} {parts[k]}, "
+                    f"<{width} x i32> {lane_literal(lanes, 'i32')}")
+            total = self.writer.assign(text) if k < len(parts) - 1 else total
+        return text
+
+    def _gather(
+        self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any,
+        condition: Mask, mask: Mask,
+    ) -> str:
+        if condition:
+            shared = splat(self.writer, Reg(condition, t.i1), chunk.width).name
+            mask = access.both(mask, shared, chunk.width)
+        type_ = memory_type(access.buffer.element, chunk.width)
+        pointers = access.lane_pointers(point, number, chunk)
+        lanes = self._chunk_mask(access, chunk, mask)
+        return self.writer.call(f"llvm.masked.gather.{suffix(type_)}.v{chunk.width}p0", type_, [
+            (f"<{chunk.width} x ptr>", pointers), ("i32", str(_align(access))),
+            (f"<{chunk.width} x i1>", lanes), (type_, _pad_literal(access, chunk.width, pad))])
+
+    def _from_memory(self, access: Access, text: str, width: int) -> str:
+        """Give the instruction a name; a truth value's byte becomes one bit."""
+        name = self.writer.assign(text)
+        if access.buffer.element != t.i1:
+            return name
+        return self.writer.assign(f"icmp ne {memory_type(t.i1, width)} {name}, zeroinitializer"
+                                  if width else f"icmp ne i8 {name}, 0")
+
+    # ------------------------------------------------------------------ stores
+    def store(self, access: Access, tile: Tile) -> None:
+        """Write a tile; positions outside the checked dims are skipped."""
+        for position in positions(tile.type):
+            point = access.at(position)
+            for number, chunk in enumerate(tile.chunks):
+                self._store_chunk(access, point, number, chunk, tile.reg(position, number))
+
+    def _store_chunk(
+        self, access: Access, point: Point, number: int, chunk: Chunk, value: Reg
+    ) -> None:
+        condition = access.scalar_condition(point)
+        mask = access.lane_mask(point, number, chunk) if chunk.width else None
+        if condition is False or mask is False:
+            return
+        stored = self._to_memory(access, value)
+        step = 1 if chunk.width < 2 else access.lane_step(point)
+        if step != 1:
+            self._scatter(access, point, number, chunk, stored, condition, mask)
+            return
+        address = self._origin(access, point, chunk, 1)
+        if condition:
+            address = self.writer.local(
+                f"select i1 {condition}, ptr {address}, ptr {self._unread()}")
+        if mask or (chunk.width and not chunk.is_full):
+            self._masked_store(access, address, chunk, mask, stored)
+        else:
+            self.writer.emit(f"store {stored}, ptr {address}, align {_align(access)}")
+
+    def _to_memory(self, access: Access, value: Reg) -> str:
+        """The value with its memory type, as `type name`."""
+        if access.buffer.element != t.i1:
+            return value.typed
+        type_ = memory_type(t.i1, value.width)
+        return f"{type_} {self.writer.local(f'zext {value.typed} to {type_}')}"
+
+    def _unread(self) -> str:
+        """Memory of this call that takes what must not be stored anywhere."""
+        return self.writer.hoist(f"alloca [{8 * self.lanes} x i8], align 64")
+
+    def _masked_store(
+        self, access: Access, address: str, chunk: Chunk, mask: Mask, stored: str
+    ) -> None:
+        type_ = memory_type(access.buffer.element, chunk.width)
+        lanes = self._chunk_mask(access, chunk, mask)
+        self.writer.emit(self.writer.call(f"llvm.masked.store.{suffix(type_)}.p0", "void", [
+            (type_, stored.removeprefix(type_ + " ")), ("ptr", address),
+            ("i32", str(_align(access))), (f"<{chunk.width} x i1>", lanes)]))
+
+    def _scatter(
+        self, access: Access, point: Point, number: int, chunk: Chunk, stored: str,
+        condition: Mask, mask: Mask,
+    ) -> None:
+        if condition:
+            shared = splat(self.writer, Reg(condition, t.i1), chunk.width).name
+            mask = access.both(mask, shared, chunk.width)
+        type_ = memory_type(access.buffer.element, chunk.width)
+        pointers = access.lane_pointers(point, number, chunk)
+        name = f"llvm.masked.scatter.{suffix(type_)}.v{chunk.width}p0"
+        self.writer.emit(self.writer.call(name, "void", [
+            (type_, stored.removeprefix(type_ + " ")), (f"<{chunk.width} x ptr>", pointers),
+            ("i32", str(_align(access))),
+            (f"<{chunk.width} x i1>", self._chunk_mask(access, chunk, mask))]))
+
+
+def _align(access: Access) -> int:
+    return t.byte_width(access.buffer.element)
+
+
+def _pad_literal(access: Access, width: int, pad: Any) -> str:
+    element = access.buffer.element
+    if element == t.i1:
+        return f"splat (i8 {int(bool(pad))})"
+    return literal(pad, t.signless(element), width)
+
+
+def suffix(type_: str) -> str:
+    """How an intrinsic's name spells a type: `v16f32`."""
+    names = {"float": "f32", "double": "f64"}
+    if not type_.startswith("<"):
+        return names.get(type_, type_)
+    width, element = type_[1:-1].split(" x ")
+    return f"v{width}{names.get(element, element)}"

@@ -1,0 +1,278 @@
+"""The scalar operations of `block.map` bodies: one table row each.
+
+A row is a function (builder, operation, operands) -> result. Operands are `Reg`s, all lanes of a
+chunk or a scalar that all lanes share; a result is a scalar where all its operands are.
+Half-precision types are widened to f32 for arithmetic and narrowed after every operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import Attribute, Operation
+
+from dialects import types as t
+from targets.cpu.emit import math as approximations
+from targets.cpu.emit.build import Builder
+from targets.cpu.emit.halves import narrow, widen
+from targets.cpu.emit.values import Reg, is_literal, literal
+
+Row = Callable[[Builder, Any, Sequence[Reg]], Reg]
+
+
+# ---------------------------------------------------------------------- makers of rows
+def _binary(operation: str) -> Row:
+    return lambda b, op, r: b.binary(operation, r[0], r[1])
+
+
+def _intrinsic(name: str) -> Row:
+    return lambda b, op, r: b.intrinsic(name, *r)
+
+
+def _cast(operation: str) -> Row:
+    return lambda b, op, r: b.convert(operation, r[0], op.results[0].type)
+
+
+def _function(fast: Callable[..., Reg], exact: str) -> Row:
+    """An inline approximation for f32, an LLVM intrinsic (of the C library) for f64."""
+    return lambda b, op, r: fast(b, *r) if r[0].element == t.f32 else b.intrinsic(exact, *r)
+
+
+def _library(name: str, fast: Callable[..., Reg] | None = None) -> Row:
+    """A function of the C library, in f64; inline for f32 if there is an approximation."""
+    def row(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+        if r[0].element == t.f64:
+            return b.library(name, *r)
+        if fast is not None:
+            return fast(b, *r)
+        wide = [b.convert("fpext", x, t.f64) for x in r]
+        return b.convert("fptrunc", b.library(name, *wide), t.f32)
+    return row
+
+
+# ---------------------------------------------------------------------- rows of their own
+def _constant(b: Builder, op: arith.ConstantOp, _: Sequence[Reg]) -> Reg:
+    match op.value:
+        case IntegerAttr():
+            number: Any = op.value.value.data
+        case FloatAttr():
+            number = op.value.value.data
+        case _:
+            raise ValueError(f"the CPU target has no constants such as {op.value}")
+    return Reg(literal(number, op.result.type), op.result.type)
+
+
+def extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
+    """maximumf or minimumf: NaN if one is. x86's max returns its second operand for NaN."""
+    if is_literal(y.name):
+        x, y = y, x
+    order = "fcmp ogt" if greatest else "fcmp olt"
+    value = b.select(b.compare(order, x, y), x, y)
+    if is_literal(x.name):  # a constant is not NaN, and NaN in y is kept
+        return value
+    return b.select(b.compare("fcmp uno", x, x), x, value)
+
+
+def _number_extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
+    """maxnumf or minnumf: the number, if one is NaN."""
+    return b.intrinsic("maxnum" if greatest else "minnum", x, y)
+
+
+def _compare_integers(b: Builder, op: arith.CmpiOp, r: Sequence[Reg]) -> Reg:
+    return b.compare(f"icmp {_INTEGER_PREDICATES[op.predicate.value.data]}", r[0], r[1])
+
+
+def _compare_floats(b: Builder, op: arith.CmpfOp, r: Sequence[Reg]) -> Reg:
+    return b.compare(f"fcmp {_FLOAT_PREDICATES[op.predicate.value.data]}", r[0], r[1])
+
+
+_INTEGER_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+_FLOAT_PREDICATES = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
+                     "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true")
+
+
+def _floor_division(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    """Towards minus infinity: one less where a remainder's sign differs from the divisor's."""
+    x, y = b.align(*r)
+    quotient, rest = b.binary("sdiv", x, y), b.binary("srem", x, y)
+    zero = b.constant(0, rest)
+    inexact = b.compare("icmp ne", rest, zero)
+    differs = b.compare("icmp slt", b.binary("xor", rest, y), zero)
+    return b.binary("add", quotient,
+                    b.convert("sext", b.binary("and", inexact, differs), x.element))
+
+
+def _ceil_division(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    """Towards infinity: one more where a remainder has the divisor's sign."""
+    x, y = b.align(*r)
+    quotient, rest = b.binary("sdiv", x, y), b.binary("srem", x, y)
+    zero = b.constant(0, rest)
+    inexact = b.compare("icmp ne", rest, zero)
+    same = b.compare("icmp sge", b.binary("xor", rest, y), zero)
+    return b.binary("sub", quotient,
+                    b.convert("sext", b.binary("and", inexact, same), x.element))
+
+
+def _resize(b: Builder, x: Reg, target: Attribute, signed: bool) -> Reg:
+    """An integer with another width."""
+    before, after = (_bit_width(e) for e in (x.element, target))
+    if before == after:
+        return x._replace(element=target)
+    extend = "sext" if signed else "zext"
+    return b.convert(extend if after > before else "trunc", x, target)
+
+
+def _bit_width(element: Attribute) -> int:
+    return 1 if element == t.i1 else 8 * t.byte_width(element)
+
+
+def _float_to_integer(operation: str) -> Row:
+    return lambda b, op, r: b.convert(operation, r[0], op.results[0].type)
+
+
+def _integer_to_float(operation: str) -> Row:
+    def row(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+        target = op.results[0].type
+        if target in (t.f16, t.bf16):
+            return narrow(b, b.convert(operation, r[0], t.f32), target)
+        return b.convert(operation, r[0], target)
+    return row
+
+
+def _extend(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    target, value = op.results[0].type, widen(b, r[0])
+    return value if value.element == target else b.convert("fpext", value, target)
+
+
+def _truncate(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    target, value = op.results[0].type, widen(b, r[0])
+    if value.element == t.f64:
+        value = b.convert("fptrunc", value, t.f32)
+    return value if value.element == target else narrow(b, value, target)
+
+
+def _bitcast(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    return b.bits(r[0], op.results[0].type)
+
+
+def _absolute_integer(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    return b.integer_intrinsic("abs", r[0])
+
+
+def _negate(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    return r[0]._replace(name=b.writer.local(f"fneg {r[0].typed}"))
+
+
+def _integer_power(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    """x^n for an integer n, through powf, which is exact enough for f32's integers."""
+    power = b.convert("sitofp", r[1], r[0].element)
+    return _function(approximations.powf, "pow")(b, op, [r[0], power])
+
+
+# ---------------------------------------------------------------------- the table
+_ARITH: Mapping[type[Operation], Row] = {
+    arith.ConstantOp: _constant,
+    arith.AddfOp: _binary("fadd contract"),
+    arith.SubfOp: _binary("fsub contract"),
+    arith.MulfOp: _binary("fmul contract"),
+    arith.DivfOp: _binary("fdiv"),
+    arith.NegfOp: _negate,
+    arith.MaximumfOp: lambda b, op, r: extremum(b, True, *r),
+    arith.MinimumfOp: lambda b, op, r: extremum(b, False, *r),
+    arith.MaxnumfOp: lambda b, op, r: _number_extremum(b, True, *r),
+    arith.MinnumfOp: lambda b, op, r: _number_extremum(b, False, *r),
+    arith.AddiOp: _binary("add"),
+    arith.SubiOp: _binary("sub"),
+    arith.MuliOp: _binary("mul"),
+    arith.DivSIOp: _binary("sdiv"),
+    arith.DivUIOp: _binary("udiv"),
+    arith.RemSIOp: _binary("srem"),
+    arith.RemUIOp: _binary("urem"),
+    arith.FloorDivSIOp: _floor_division,
+    arith.CeilDivSIOp: _ceil_division,
+    arith.MaxSIOp: _intrinsic("smax"),
+    arith.MinSIOp: _intrinsic("smin"),
+    arith.MaxUIOp: _intrinsic("umax"),
+    arith.MinUIOp: _intrinsic("umin"),
+    arith.AndIOp: _binary("and"),
+    arith.OrIOp: _binary("or"),
+    arith.XOrIOp: _binary("xor"),
+    arith.ShLIOp: _binary("shl"),
+    arith.ShRSIOp: _binary("ashr"),
+    arith.ShRUIOp: _binary("lshr"),
+    arith.CmpiOp: _compare_integers,
+    arith.CmpfOp: _compare_floats,
+    arith.SelectOp: lambda b, op, r: b.select(*r),
+    arith.ExtFOp: _extend,
+    arith.TruncFOp: _truncate,
+    arith.ExtSIOp: _cast("sext"),
+    arith.ExtUIOp: _cast("zext"),
+    arith.TruncIOp: _cast("trunc"),
+    arith.SIToFPOp: _integer_to_float("sitofp"),
+    arith.UIToFPOp: _integer_to_float("uitofp"),
+    arith.FPToSIOp: _float_to_integer("fptosi"),
+    arith.FPToUIOp: _float_to_integer("fptoui"),
+    arith.IndexCastOp: lambda b, op, r: _resize(b, r[0], op.results[0].type, signed=True),
+    arith.BitcastOp: _bitcast,
+}
+
+_MATH: Mapping[type[Operation], Row] = {
+    math.AbsFOp: _intrinsic("fabs"),
+    math.AbsIOp: _absolute_integer,
+    math.ExpOp: _function(approximations.exp, "exp"),
+    math.Exp2Op: _function(approximations.exp2, "exp2"),
+    math.ExpM1Op: _library("expm1", approximations.expm1),
+    math.LogOp: _function(approximations.log, "log"),
+    math.Log2Op: _function(approximations.log2, "log2"),
+    math.Log10Op: _intrinsic("log10"),
+    math.Log1pOp: _library("log1p", approximations.log1p),
+    math.SqrtOp: _intrinsic("sqrt"),
+    math.RsqrtOp: lambda b, op, r: approximations.rsqrt(b, *r),
+    math.CbrtOp: _library("cbrt"),
+    math.TanhOp: _library("tanh", approximations.tanh),
+    math.ErfOp: _library("erf", approximations.erf),
+    math.SinOp: _function(approximations.sin, "sin"),
+    math.CosOp: _function(approximations.cos, "cos"),
+    math.TanOp: _function(approximations.tan, "tan"),
+    math.AsinOp: _library("asin"),
+    math.AcosOp: _library("acos"),
+    math.AtanOp: _library("atan"),
+    math.Atan2Op: _library("atan2"),
+    math.SinhOp: _library("sinh"),
+    math.CoshOp: _library("cosh"),
+    math.AsinhOp: _library("asinh"),
+    math.AcoshOp: _library("acosh"),
+    math.AtanhOp: _library("atanh"),
+    math.FloorOp: _intrinsic("floor"),
+    math.CeilOp: _intrinsic("ceil"),
+    math.RoundEvenOp: _intrinsic("roundeven"),
+    math.RoundOp: _intrinsic("round"),
+    math.TruncOp: _intrinsic("trunc"),
+    math.PowFOp: _function(approximations.powf, "pow"),
+    math.FPowIOp: _integer_power,
+    math.FmaOp: _intrinsic("fma"),
+    math.CopySignOp: _intrinsic("copysign"),
+}
+
+SCALAR_ROWS: Mapping[type[Operation], Row] = {**_ARITH, **_MATH}
+"""How each scalar operation is emitted."""
+
+_BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, arith.TruncFOp)
+"""Rows that take half-precision operands as they are."""
+
+
+def emit_scalar(b: Builder, op: Operation, operands: Sequence[Reg]) -> Reg:
+    """Emit one scalar operation. Raises ValueError for one that the CPU target lacks."""
+    row = SCALAR_ROWS.get(type(op))
+    if row is None:
+        raise ValueError(f"the CPU target has no scalar operation {op.name}; "
+                         "add a row to targets/cpu/emit/scalar.py")
+    if isinstance(op, _BITWISE):
+        return row(b, op, operands)
+    result = row(b, op, [widen(b, r) for r in operands])
+    target = op.results[0].type
+    return narrow(b, result, target) if target in (t.f16, t.bf16) and result.element == t.f32 \
+        else result._replace(element=target)

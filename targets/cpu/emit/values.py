@@ -1,0 +1,160 @@
+"""Tiles in registers: how a tile's positions become LLVM values.
+
+The lanes dim is cut into chunks of the machine's vector width; what is left over lies in one
+narrower vector of the next power of two, whose last lanes may be unused. Every other position of
+the tile is a register (or row of chunks) of its own. All element types share one chunking.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type
+from xdsl.dialects.builtin import IndexType, IntegerType
+from xdsl.ir import Attribute
+
+from dialects import types as t
+from dialects.types import TileType
+
+
+class Chunk(NamedTuple):
+    """`width` lanes from `offset` on, of which the first `valid` are part of the tile."""
+
+    offset: int
+    width: int
+    valid: int
+
+    @property
+    def is_full(self) -> bool:
+        return self.width == self.valid
+
+
+SCALAR = Chunk(0, 0, 1)
+"""The chunk of a position that is not in lanes; width 0 stands for a scalar."""
+
+
+@cache
+def chunks(extent: int, lanes: int) -> tuple[Chunk, ...]:
+    """The chunks of a lanes dim, on a machine with `lanes` lanes."""
+    whole = [Chunk(k, lanes, lanes) for k in range(0, extent - lanes + 1, lanes)]
+    rest = extent % lanes
+    if rest:
+        whole.append(Chunk(extent - rest, 1 << (rest - 1).bit_length(), rest))
+    return tuple(whole)
+
+
+class Reg(NamedTuple):
+    """An LLVM value: a name or a literal, its element type, and its lanes (0: a scalar)."""
+
+    name: str
+    element: Attribute
+    width: int = 0
+
+    @property
+    def type(self) -> str:
+        return llvm_type(self.element, self.width)
+
+    @property
+    def typed(self) -> str:
+        return f"{self.type} {self.name}"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The registers of a tile: positions row-major over the dims not in lanes, chunks innermost."""
+
+    type: TileType
+    regs: tuple[str, ...]
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def unrolled(self) -> tuple[int, ...]:
+        return unrolled_shape(self.type)
+
+    def reg(self, position: tuple[int, ...], chunk: int = 0) -> Reg:
+        """The register at a position (over the dims not in lanes) and chunk number."""
+        flat = 0
+        for extent, index in zip(self.unrolled, position, strict=True):
+            flat = flat * extent + index
+        return Reg(self.regs[flat * len(self.chunks) + chunk], self.type.element,
+                   self.chunks[chunk].width)
+
+
+def tile_chunks(type_: TileType, lanes: int) -> tuple[Chunk, ...]:
+    return (SCALAR,) if type_.lanes is None else chunks(type_.shape[type_.lanes], lanes)
+
+
+def unrolled_dims(type_: TileType) -> tuple[int, ...]:
+    return tuple(d for d in range(type_.rank) if d != type_.lanes)
+
+
+def unrolled_shape(type_: TileType) -> tuple[int, ...]:
+    return tuple(type_.shape[d] for d in unrolled_dims(type_))
+
+
+def positions(type_: TileType) -> Iterator[tuple[int, ...]]:
+    """All positions over the dims not in lanes, row-major."""
+    return product(*map(range, unrolled_shape(type_)))
+
+
+# ---------------------------------------------------------------------- LLVM types and literals
+@cache
+def llvm_type(element: Attribute, width: int = 0) -> str:
+    """The register type of an element; f16 and bf16 are carried as their bits."""
+    match element:
+        case Float32Type():
+            scalar = "float"
+        case Float64Type():
+            scalar = "double"
+        case Float16Type() | BFloat16Type():
+            scalar = "i16"
+        case IndexType():
+            scalar = "i64"
+        case IntegerType():
+            scalar = f"i{element.width.data}"
+        case _:
+            raise ValueError(f"the CPU target has no registers for {element}")
+    return f"<{width} x {scalar}>" if width else scalar
+
+
+@cache
+def memory_type(element: Attribute, width: int = 0) -> str:
+    """The type in memory: a truth value takes one byte."""
+    return llvm_type(t.i8 if element == t.i1 else element, width)
+
+
+def literal(value: Any, element: Attribute, width: int = 0) -> str:
+    """A constant of an element type, in all lanes."""
+    scalar = _scalar_literal(value, element)
+    return f"splat ({llvm_type(element)} {scalar})" if width else scalar
+
+
+def _scalar_literal(value: Any, element: Attribute) -> str:
+    if element == t.i1:
+        return "true" if value else "false"
+    if not t.is_float(element):
+        return str(int(value))
+    number = np.array(value, t.dtype_of(element))
+    if number.dtype.itemsize == 2:
+        return str(int(number.view(np.int16)))
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
+
+
+def lane_literal(values: list[int], type_: str) -> str:
+    """A constant vector, lane by lane: `<i32 0, i32 1>`."""
+    return "<" + ", ".join(f"{type_} {v}" for v in values) + ">"
+
+
+def mask_literal(chunk: Chunk) -> str:
+    """Which lanes of a chunk are part of the tile."""
+    return lane_literal([int(k < chunk.valid) for k in range(chunk.width)], "i1")
+
+
+def is_literal(name: str) -> bool:
+    return not name.startswith("%")

@@ -1,0 +1,128 @@
+"""Writes LLVM text with scopes, so that each value is computed as far out as its operands allow.
+
+A scope is one loop body. Code of an inner loop is collected apart and joined to the outer scope
+when the loop ends; until then a pure instruction whose operands all come from an outer scope is
+appended to that scope, which is just before the loop. Thus loop-invariant code is hoisted and
+common subexpressions are shared while writing; LLVM only has to generate code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Scope:
+    """The text of one loop body: a chain of basic blocks of which `label` is the last."""
+
+    label: str
+    lines: list[str] = field(default_factory=list[str])
+    known: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class Writer:
+    """The text of one function, and of the declarations and constants that it needs."""
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+        self.scopes = [Scope("entry")]
+        self.depths: dict[str, int] = {}
+        self.declarations: dict[str, str] = {}
+        self.constants: dict[str, str] = {}
+        self._count = 0
+        self._hoisted: dict[str, str] = {}
+
+    @property
+    def depth(self) -> int:
+        return len(self.scopes) - 1
+
+    def fresh(self, prefix: str = "v") -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    # ------------------------------------------------------------------ instructions
+    def emit(self, line: str) -> None:
+        """A line in the current scope."""
+        self.scopes[-1].lines.append(f"  {line}")
+
+    def assign(self, text: str) -> str:
+        """`%v = text` in the current scope; the name."""
+        name = "%" + self.fresh()
+        self.scopes[-1].lines.append(f"  {name} = {text}")
+        self.depths[name] = self.depth
+        return name
+
+    def local(self, text: str) -> str:
+        """As `assign`, but an equal instruction of this scope is used again. For pure ones."""
+        known = self.scopes[-1].known
+        if text not in known:
+            known[text] = self.assign(text)
+        return known[text]
+
+    def hoist(self, text: str, *operands: str) -> str:
+        """As `local`, in the outermost scope that has all of `operands`."""
+        name = self._hoisted.get(text)
+        if name is not None:
+            return name
+        depth = max((self.depths.get(o, 0) for o in operands), default=0)
+        name = "%" + self.fresh()
+        self.scopes[depth].lines.append(f"  {name} = {text}")
+        self.depths[name] = depth
+        self._hoisted[text] = name
+        return name
+
+    def at_entry(self, text: str) -> str:
+        """`%v = text` at the function's start; the name."""
+        name = "%" + self.fresh()
+        self.scopes[0].lines.append(f"  {name} = {text}")
+        self.depths[name] = 0
+        return name
+
+    def argument(self, name: str) -> str:
+        """Make a function argument known."""
+        self.depths[name] = 0
+        return name
+
+    # ------------------------------------------------------------------ blocks and scopes
+    @property
+    def label(self) -> str:
+        """The basic block that the current scope is writing."""
+        return self.scopes[-1].label
+
+    def start_block(self, label: str) -> None:
+        self.scopes[-1].lines.append(f"{label}:")
+        self.scopes[-1].label = label
+
+    def push(self, label: str) -> None:
+        """Open the scope of a loop body whose first block is `label`."""
+        self.scopes.append(Scope(label))
+
+    def pop(self) -> Scope:
+        return self.scopes.pop()
+
+    def define(self, prefix: str, depth: int) -> str:
+        """A name whose instruction the caller writes by hand, in the scope of `depth`."""
+        name = "%" + self.fresh(prefix)
+        self.depths[name] = depth
+        return name
+
+    # ------------------------------------------------------------------ module parts
+    def declare(self, name: str, result: str, arguments: str) -> None:
+        self.declarations[name] = f"declare {result} @{name}({arguments})"
+
+    def call(self, name: str, result: str, arguments: list[tuple[str, str]]) -> str:
+        """Text of a call of a declared function, to be assigned."""
+        self.declare(name, result, ", ".join(t for t, _ in arguments))
+        values = ", ".join(f"{t} {v}" for t, v in arguments)
+        return f"call {result} @{name}({values})"
+
+    def constant(self, type_: str, values: str) -> str:
+        """The address of a private constant of the module, 64-byte aligned."""
+        key = f"{type_} {values}"
+        if key not in self.constants:
+            self.constants[key] = f"@{self.function}.constant{len(self.constants)}"
+        return self.constants[key]
+
+    def constant_lines(self) -> list[str]:
+        return [f"{name} = private unnamed_addr constant {value}, align 64"
+                for value, name in self.constants.items()]

@@ -1,0 +1,138 @@
+"""Facts about the processor: vector width, registers, caches, cores, and LLVM's names for them.
+
+All are asked from the hardware or the system. A user may name a feature set instead ("avx2" or
+"avx512"); then no instruction outside that set is emitted, whatever the machine offers.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+FEATURE_SETS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+"""The feature sets that a user may name, and LLVM's processor of exactly these features."""
+
+_AVX512 = frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl"))
+_NAMED_FEATURES = {
+    "avx2": frozenset(("avx", "avx2", "fma", "f16c", "bmi", "bmi2")),
+    "avx512": _AVX512 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"},
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A processor as the emitter and the schedule rules see it.
+
+    `cpu` and `attributes` are what LLVM is told; `features` is what it may use.
+    """
+
+    cpu: str
+    attributes: str
+    features: frozenset[str]
+    triple: str
+    caches: tuple[int, int, int]
+    """Bytes of the data cache of level 1, of level 2, and of level 3 (shared)."""
+    cores: int
+    """How many processors this process may use: affinity, and the control group's share."""
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the widest vector register that is fast for all element types."""
+        if self.features >= _AVX512:
+            return 64
+        return 32 if "avx2" in self.features else 16
+
+    @property
+    def lanes(self) -> int:
+        """How many f32 lie in one vector; other element types use as many lanes."""
+        return self.vector_bytes // 4
+
+    @property
+    def vector_registers(self) -> int:
+        return 32 if self.vector_bytes == 64 or not self.is_x86 else 16
+
+    @property
+    def is_x86(self) -> bool:
+        return self.triple.startswith("x86_64")
+
+    @property
+    def name(self) -> str:
+        """A short name for reports: the processor and its vectors."""
+        return f"{self.cpu}, {8 * self.vector_bytes}-bit vectors, {self.cores} cores"
+
+    @property
+    def key(self) -> str:
+        """What compiled code depends on: equal keys may share object code."""
+        return f"{self.triple} {self.cpu} {self.attributes}"
+
+
+@cache
+def machine_of(features: str | None = None) -> Machine:
+    """This machine, or it restricted to a named feature set.
+
+    Raises ValueError for an unknown set, or one that this processor lacks.
+    """
+    host = _host()
+    if features is None:
+        return host
+    if features not in FEATURE_SETS:
+        known = ", ".join(sorted(FEATURE_SETS))
+        raise ValueError(f"the CPU target has no feature set {features!r}; there are: {known}")
+    missing = _NAMED_FEATURES[features] - host.features
+    if missing:
+        raise ValueError(f"this processor ({host.cpu}) lacks {', '.join(sorted(missing))}, "
+                         f"which the feature set {features!r} needs")
+    return Machine(FEATURE_SETS[features], "", _NAMED_FEATURES[features], host.triple,
+                   host.caches, host.cores)
+
+
+def _host() -> Machine:
+    flags = llvm.get_host_cpu_features()
+    return Machine(
+        cpu=llvm.get_host_cpu_name(), attributes=flags.flatten(),
+        features=frozenset(name for name, present in flags.items() if present),
+        triple=llvm.get_default_triple(), caches=_cache_sizes(), cores=_usable_cores())
+
+
+def _cache_sizes() -> tuple[int, int, int]:
+    """Sizes from sysfs; common ones where the system does not tell."""
+    found = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
+    for entry in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind = (int((entry / "level").read_text()), (entry / "type").read_text())
+            size = (entry / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if not kind.startswith("Instruction") and size[:-1].isdigit() and level in found:
+            found[level] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
+    return found[1], found[2], found[3]
+
+
+def _usable_cores() -> int:
+    """Processors in the affinity mask, or the control group's share if that is less."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or the quota is "max"
+        pass
+    return cores
+
+
+def thread_count(wanted: int | None) -> int:
+    """How many threads to run: `wanted`, else OMP_NUM_THREADS, else all usable cores."""
+    if wanted is not None:
+        return max(1, wanted)
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return max(1, int(first)) if first.isdigit() else machine_of().cores
+
+
+def is_supported() -> bool:
+    """Whether the CPU target can run here."""
+    return platform.machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")

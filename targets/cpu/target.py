@@ -1,0 +1,93 @@
+"""The CPU target: block kernels as LLVM text with explicit vectors, run in this process."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.block import KernelOp as BlockKernel
+from dialects.host import host_function
+from dialects.loop import KernelOp as LoopKernel
+from dialects.schedule import Schedule
+from dialects.weights import WeightStore
+from targets.base import Target, TargetOptions
+from targets.cpu import worker
+from targets.cpu.cache import ObjectCache
+from targets.cpu.driver import KernelInfo, emit_driver
+from targets.cpu.driver_frame import ENTRY
+from targets.cpu.emit import KernelText, emit_kernel_text
+from targets.cpu.jit import compile_texts, link
+from targets.cpu.machine import Machine, is_supported, machine_of, thread_count
+from targets.cpu.runtime import CpuExecutable
+from targets.cpu.threads import thread_pool
+
+
+@dataclass(frozen=True)
+class CpuTarget(Target):
+    """x86-64 with AVX2 or AVX-512 (and, without tuning, 64-bit ARM), threads through libgomp."""
+
+    def prepare(self, kernel: LoopKernel, options: TargetOptions) -> None:
+        from targets.cpu.rules import prepare_kernel
+
+        prepare_kernel(kernel, machine_of(options.features), options)
+
+    def schedule(self, kernel: LoopKernel, options: TargetOptions) -> Schedule:
+        from targets.cpu.rules import schedule_kernel
+
+        return schedule_kernel(kernel, machine_of(options.features), options)
+
+    def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
+        """One LLVM module of all kernels and the driver, as LLVM text or as assembly."""
+        machine = machine_of(options.features)
+        text = module_text(module, machine)
+        if level == "asm":
+            return worker.assembly_text(text, machine.cpu, machine.attributes)
+        return text
+
+    def load(
+        self, module: ModuleOp, weights: WeightStore, options: TargetOptions
+    ) -> CpuExecutable:
+        """Compile each distinct kernel and the driver, or take them from the cache; link them."""
+        machine = machine_of(options.features)
+        texts: dict[str, KernelText] = {}
+        infos: dict[str, KernelInfo] = {}
+        for kernel in _kernels(module):
+            text = emit_kernel_text(kernel, machine, "strata.kernel")
+            text = text.renamed(text.content_name)
+            texts[text.name] = text
+            infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
+        func = host_function(module)
+        driver = emit_driver(func, infos, machine)
+        modules = [driver.module, *(t.module for t in texts.values())]
+        objects = compile_texts(modules, machine, ObjectCache(options.cache))
+        return CpuExecutable(func, driver, link(objects, ENTRY), weights,
+                             thread_count(options.threads))
+
+    def report(self) -> list[str]:
+        if not is_supported():
+            return ["the CPU target needs an x86-64 or 64-bit ARM processor"]
+        machine = machine_of()
+        return [f"processor: {machine.name}", f"threads: {thread_count(None)}",
+                f"thread pool: {thread_pool().source}"]
+
+
+def module_text(module: ModuleOp, machine: Machine) -> str:
+    """The whole LLVM module of a module at block level, kernels under their own names."""
+    kernels = {op.sym_name.data: op for op in _kernels(module)}
+    names = {name: re.sub(r"[^\w.$]", "_", name) for name in kernels}
+    texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
+    driver = emit_driver(host_function(module), {
+        name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine)
+    defined = [f"declare void @{name}(" for name in names.values()]
+    lines = [line for line in driver.module.splitlines()
+             if not any(line.startswith(d) for d in defined)]
+    declarations = dict.fromkeys(d for text in texts for d in text.declarations)
+    parts = [part for text in texts for part in (*text.constants, text.function)]
+    rest = [d for d in declarations if d not in lines]
+    return "\n".join([*parts, *lines, *rest, ""])
+
+
+def _kernels(module: ModuleOp) -> list[BlockKernel]:
+    return [op for op in module.body.block.ops if isinstance(op, BlockKernel)]

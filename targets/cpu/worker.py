@@ -1,0 +1,55 @@
+"""LLVM text to object code. Also a program of its own, so that several processes can compile.
+
+This file imports nothing but llvmlite: `python worker.py` starts in a moment. It reads one pickled
+list of jobs (text, cpu, attributes) from standard input and writes the list of object codes.
+There is no optimization pipeline: the text is vectorized and hoisted already, and code generation
+does the rest.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+
+@cache
+def target_machine(cpu: str, attributes: str) -> Any:
+    """LLVM's code generator for a processor."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    target = llvm.Target.from_triple(llvm.get_default_triple())
+    return target.create_target_machine(
+        cpu=cpu, features=attributes, opt=3, reloc="pic", codemodel="small")
+
+
+def parse(text: str, cpu: str, attributes: str) -> Any:
+    """The module of an LLVM text. Raises RuntimeError with LLVM's message if it is malformed."""
+    machine = target_machine(cpu, attributes)
+    header = (f'target triple = "{llvm.get_default_triple()}"\n'
+              f'target datalayout = "{machine.target_data}"\n')
+    module = llvm.parse_assembly(header + text)
+    return module
+
+
+def compile_text(text: str, cpu: str, attributes: str) -> bytes:
+    """The object code of an LLVM text."""
+    return target_machine(cpu, attributes).emit_object(parse(text, cpu, attributes))
+
+
+def assembly_text(text: str, cpu: str, attributes: str) -> str:
+    """The processor's assembly of an LLVM text."""
+    return target_machine(cpu, attributes).emit_assembly(parse(text, cpu, attributes))
+
+
+def main() -> None:
+    jobs: list[tuple[str, str, str]] = pickle.load(sys.stdin.buffer)
+    pickle.dump([compile_text(*job) for job in jobs], sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

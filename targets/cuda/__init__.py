@@ -1,0 +1,107 @@
+"""The CUDA target: block kernels become Triton-language source, and cubins that we launch.
+
+    rules.py      schedules for kernels            emit/         a kernel as Triton source
+    machine.py    facts about GPUs                 compile.py    source to PTX and cubin
+    plan.py       the host level as data           launch.py     a model on a GPU
+    driver.py     the CUDA driver, through ctypes  interpreter.py  a model in Triton's interpreter
+
+Only `workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling needs
+no GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.block import KernelOp
+from dialects.host import FuncOp
+from dialects.loop import KernelOp as LoopKernelOp
+from dialects.schedule import Schedule
+from dialects.weights import WeightStore
+from targets.base import Executable, Target, TargetOptions
+from targets.cuda import driver
+from targets.cuda.compile import CompileOptions, Job, compile_kernels, triton_version
+from targets.cuda.emit import emit_kernel, module_text
+from targets.cuda.errors import CudaError
+from targets.cuda.interpreter import InterpretedExecutable
+from targets.cuda.launch import CudaExecutable
+from targets.cuda.machine import machine_of
+
+
+@dataclass(frozen=True)
+class CudaTarget(Target):
+    """NVIDIA GPUs from Ampere on."""
+
+    def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
+        from targets.cuda.rules import prepare_kernel
+
+        prepare_kernel(kernel, options)
+
+    def schedule(self, kernel: LoopKernelOp, options: TargetOptions) -> Schedule:
+        from targets.cuda.rules import schedule_kernel
+
+        return schedule_kernel(kernel, options)
+
+    def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
+        """Triton source of all kernels with the host function as comments; or the PTX of all.
+
+        Raises CudaError for a kernel that has no form in Triton, or an unknown level.
+        """
+        match level:
+            case "triton":
+                return _triton_text(module)
+            case "ptx":
+                return _ptx_text(module, options)
+            case _:
+                raise CudaError(f"the CUDA target has no level {level!r}; it has "
+                                f"{' and '.join(self.levels)}")
+
+    def load(
+        self, module: ModuleOp, weights: WeightStore, options: TargetOptions
+    ) -> Executable:
+        """On the device, or in Triton's interpreter. Raises CudaError without a GPU."""
+        if options.interpret:
+            return InterpretedExecutable(module, weights)
+        return CudaExecutable(module, weights, compile_options(options))
+
+    def report(self) -> list[str]:
+        try:
+            lines = [f"Triton {triton_version()}: kernels compile, and run with --interpret"]
+        except CudaError as error:
+            lines = [str(error)]
+        if not driver.is_available():
+            return [*lines, "no NVIDIA GPU here: models compile but do not run"]
+        machine = machine_of()
+        return [*lines, f"{machine.name}: {machine.arch}, {machine.multiprocessors} "
+                        f"multiprocessors, {machine.shared // 1024} KB of shared memory"]
+
+
+def compile_options(options: TargetOptions) -> CompileOptions:
+    """What the target's options mean for compiling."""
+    cache = None if options.cache is None else options.cache / "cuda"
+    return CompileOptions(machine_of(options.features).arch, cache, options.threads)
+
+
+def _kernels(module: ModuleOp) -> list[KernelOp]:
+    return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+
+
+def _triton_text(module: ModuleOp) -> str:
+    hosts = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    plan = [f"# {line}".rstrip() for op in hosts for line in str(op).splitlines()]
+    text = module_text([emit_kernel(k) for k in _kernels(module)])
+    return "\n".join([text, "", "# How the kernels are launched:", *plan, ""]) if plan else text
+
+
+def _ptx_text(module: ModuleOp, options: TargetOptions) -> str:
+    kernels = _kernels(module)
+    jobs = [Job(emit_kernel(k), tuple(range(len(k.buffers)))) for k in kernels]
+    binaries = compile_kernels(jobs, compile_options(options))
+    return "\n".join(f"// kernel @{k.sym_name.data}\n{b.ptx}"
+                     for k, b in zip(kernels, binaries, strict=True))
+
+
+TARGET = CudaTarget(
+    "cuda", ("triton", "ptx"), "NVIDIA GPUs (sm_80 and newer), through Triton")

@@ -1,0 +1,233 @@
+"""From Triton source to PTX and cubins: in parallel processes, cached on disk, without a GPU.
+
+Results are keyed by what they depend on: the source without comments and the kernel's own name,
+the argument facts, options, architecture and Triton's version. Equal kernels compile once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from targets.cuda.emit import KernelSource
+from targets.cuda.errors import CudaError
+
+_WORKER = Path(__file__).parent / "workers" / "compile_kernels.py"
+_FORMAT = 1  # part of every key: raise it when the files' meaning changes
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What kernels are compiled for.
+
+    `cache`: folder of compiled kernels, None for none. `processes`: how many compile at a time.
+    `fp_fusion`: products and sums may become fused multiply-adds.
+    """
+
+    arch: str = "sm_90"
+    cache: Path | None = None
+    processes: int | None = None
+    fp_fusion: bool = True
+
+    @property
+    def capability(self) -> int:
+        return int(re.sub(r"\D", "", self.arch))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel to compile. `divisible`: parameters (by position) that 16 divides."""
+
+    source: KernelSource
+    divisible: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled kernel.
+
+    `parameters`: the width in bytes of each kernel parameter, from the PTX; Triton adds pointers to
+    scratch memory behind the source's own.
+    """
+
+    entry: str
+    ptx: str
+    cubin: bytes
+    shared: int
+    warps: int
+    parameters: tuple[int, ...]
+
+
+def compile_kernels(jobs: Sequence[Job], options: CompileOptions) -> list[Binary]:
+    """Compile all, each distinct one once.
+
+    Raises CudaError when Triton is missing, or names the kernel that Triton refuses.
+    """
+    triton = triton_version()
+    keys = [_key(job, options, triton) for job in jobs]
+    distinct = dict(zip(keys, jobs, strict=True))
+    if options.cache is not None:
+        return _compile_in(options.cache, keys, distinct, options)
+    with tempfile.TemporaryDirectory(prefix="strata-cuda-") as folder:
+        return _compile_in(Path(folder), keys, distinct, options)
+
+
+def _compile_in(
+    folder: Path, keys: Sequence[str], jobs: dict[str, Job], options: CompileOptions
+) -> list[Binary]:
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = {k: j for k, j in jobs.items() if not (folder / f"{k}.json").exists()}
+    if missing:
+        _run_jobs(folder, missing, options)
+    found = {key: _read(folder / key) for key in jobs}
+    return [found[key] for key in keys]
+
+
+def _key(job: Job, options: CompileOptions, triton: str) -> str:
+    source = job.source
+    code = re.sub(r"^# .*\n", "", source.text, flags=re.MULTILINE)
+    code = re.sub(rf"^def {re.escape(source.name)}\(", "def kernel(", code, flags=re.MULTILINE)
+    facts = [_FORMAT, triton, code, source.signature, job.divisible, source.warps, source.stages,
+             options.arch, options.fp_fusion]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+
+@cache
+def triton_version() -> str:
+    """The installed Triton's version. Raises CudaError when there is none."""
+    try:
+        return version("triton")
+    except PackageNotFoundError:
+        raise CudaError("the CUDA target compiles with Triton, which is not installed: "
+                        "pip install 'triton>=3.6,<3.10'") from None
+
+
+# ---------------------------------------------------------------------- processes
+def _run_jobs(folder: Path, jobs: dict[str, Job], options: CompileOptions) -> None:
+    count = min(len(jobs), options.processes or len(os.sched_getaffinity(0)))
+    with tempfile.TemporaryDirectory(prefix="strata-triton-") as scratch:
+        workers = [_start_worker(Path(scratch)) for _ in range(count)]
+        idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+        for worker in workers:
+            idle.put(worker)
+        try:
+            with ThreadPoolExecutor(count) as pool:
+                done = [pool.submit(_run_job, idle, Path(scratch), folder / key, job, options)
+                        for key, job in jobs.items()]
+                errors = [e for f in done if (e := f.result()) is not None]
+        finally:
+            for worker in workers:
+                worker.communicate()
+    if errors:
+        raise CudaError("\n".join(errors))
+
+
+def _start_worker(scratch: Path) -> subprocess.Popen[str]:
+    """What Triton prints goes to a file: an unread pipe would stop the process when it is full."""
+    environment = dict(os.environ) | {"TRITON_CACHE_DIR": str(scratch)}
+    environment.pop("TRITON_INTERPRET", None)
+    with (scratch / "log.txt").open("a") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", str(_WORKER)], env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+
+
+def _run_job(
+    idle: SimpleQueue[subprocess.Popen[str]], scratch: Path, results: Path, job: Job,
+    options: CompileOptions,
+) -> str | None:
+    """Let an idle worker compile one kernel; the text of its error, if any."""
+    source = scratch / f"{results.name}.py"
+    source.write_text(job.source.text)
+    request: dict[str, Any] = {
+        "source": str(source), "name": job.source.name, "signature": job.source.signature,
+        "divisible": job.divisible, "warps": job.source.warps, "stages": job.source.stages,
+        "capability": options.capability, "fp_fusion": options.fp_fusion, "results": str(results)}
+    worker = idle.get()
+    try:
+        reply = _ask(worker, request) or _last_words(scratch, worker)
+    finally:
+        idle.put(worker)
+    return f"Triton cannot compile kernel @{job.source.name}: {reply}" if reply else None
+
+
+def _last_words(scratch: Path, worker: subprocess.Popen[str]) -> str:
+    """Why a worker ended, empty while it runs."""
+    if worker.poll() is None:
+        return ""
+    return f"its process ended with status {worker.returncode}\n" + (
+        scratch / "log.txt").read_text()[-2000:]
+
+
+def _ask(worker: subprocess.Popen[str], request: dict[str, Any]) -> str:
+    """The error of a job; empty when it is done or the worker ended."""
+    assert worker.stdin is not None and worker.stdout is not None
+    try:
+        print(json.dumps(request), file=worker.stdin, flush=True)
+        line = worker.stdout.readline()
+    except BrokenPipeError:
+        line = ""
+    if not line:
+        worker.wait()
+        return ""
+    return json.loads(line).get("error", "")
+
+
+# ---------------------------------------------------------------------- results
+def _read(path: Path) -> Binary:
+    facts = json.loads(path.with_suffix(".json").read_text())
+    ptx = path.with_suffix(".ptx").read_text()
+    return Binary(facts["entry"], ptx, path.with_suffix(".cubin").read_bytes(), facts["shared"],
+                  facts["warps"], parameter_widths(ptx))
+
+
+_ENTRY = re.compile(r"\.visible \.entry \w+\((.*?)\)", re.DOTALL)
+_WIDTH = re.compile(r"\.param\s+\.[a-z](\d+)")
+
+
+def parameter_widths(ptx: str) -> tuple[int, ...]:
+    """The widths in bytes of a kernel's parameters, in order."""
+    entry = _ENTRY.search(ptx)
+    assert entry is not None, "PTX of a kernel has an entry"
+    return tuple(int(bits) // 8 for bits in _WIDTH.findall(entry[1]))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one thread of a kernel needs: registers, and bytes of local memory (spills)."""
+
+    registers: int
+    local: int
+
+
+def resources(binary: Binary) -> Resources | None:
+    """What the cubin itself says, through the `cuobjdump` in Triton's wheel; None without it."""
+    spec = find_spec("triton")
+    if spec is None or spec.origin is None:
+        return None
+    tool = Path(spec.origin).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.exists():
+        return None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary.cubin)
+        file.flush()
+        done = subprocess.run([str(tool), "--dump-resource-usage", file.name],
+                              capture_output=True, text=True, check=False)
+    found = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", done.stdout))
+    if not found:
+        return None
+    return Resources(int(found["REG"]), int(found["STACK"]) + int(found["LOCAL"]))

@@ -1,0 +1,231 @@
+"""The CUDA driver's library, through ctypes: the few functions that launching needs.
+
+Every call is checked; what the user can mend is raised as CudaError with a hint.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from functools import cache
+from typing import Any
+
+from targets.cuda.errors import CudaError
+
+_LIBRARY = "libcuda.so.1"
+_HINTS = {
+    2: "the device's memory is full: use a smaller batch, or end other programs that use it",
+    3: "the driver could not start",
+    35: "the NVIDIA driver is too old for this CUDA version: update it",
+    100: "this machine has no NVIDIA GPU: `--interpret` runs the kernels on the CPU, `lower` "
+         "prints them",
+    209: "the code was compiled for another architecture: choose this device's with `features`",
+    218: "the code was compiled for another architecture: choose this device's with `features`",
+    700: "a kernel accessed memory outside of its buffers",
+    701: "a kernel needs more registers or shared memory than the device has: choose smaller "
+         "tiles or fewer warps in the schedule",
+    719: "a kernel failed on the device",
+}
+_MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED_OPTIN = 16, 75, 76, 97  # CUdevice_attribute
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_DEFAULT_SHARED = 48 * 1024
+_RELAXED_CAPTURE = 2
+_NON_BLOCKING = 1
+_WITHOUT_TIMING = 2
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The driver, initialized. Raises CudaError where there is none, or no device."""
+    try:
+        lib = ctypes.CDLL(_LIBRARY)
+    except OSError:
+        raise CudaError(f"no NVIDIA driver ({_LIBRARY}): `--interpret` runs the kernels on the "
+                        "CPU, `lower` prints them") from None
+    _check(lib, lib.cuInit(0), "cuInit")
+    return lib
+
+
+def _check(lib: ctypes.CDLL, status: int, function: str) -> None:
+    if status:
+        text = c_char_p()
+        lib.cuGetErrorString(status, byref(text))
+        described = (text.value or b"unknown error").decode()
+        hint = _HINTS.get(status)
+        raise CudaError(f"CUDA's {function} failed: {described} (error {status})"
+                        + (f"; {hint}" if hint else ""))
+
+
+def call(function: str, *arguments: Any) -> None:
+    """Call a function of the driver. Raises CudaError when it fails."""
+    lib = library()
+    _check(lib, getattr(lib, function)(*arguments), function)
+
+
+# ---------------------------------------------------------------------- devices
+def is_available() -> bool:
+    """Whether this machine has a driver and a device."""
+    try:
+        count = c_int()
+        call("cuDeviceGetCount", byref(count))
+    except CudaError:
+        return False
+    return count.value > 0
+
+
+def attribute(device: int, number: int) -> int:
+    value = c_int()
+    call("cuDeviceGetAttribute", byref(value), number, device)
+    return value.value
+
+
+def capability(device: int = 0) -> str:
+    """`sm_90`."""
+    return f"sm_{attribute(device, _MAJOR)}{attribute(device, _MINOR)}"
+
+
+def multiprocessors(device: int = 0) -> int:
+    return attribute(device, _MULTIPROCESSORS)
+
+
+def shared_memory(device: int = 0) -> int:
+    """The most bytes of shared memory that one program may have."""
+    return attribute(device, _SHARED_OPTIN)
+
+
+def device_name(device: int = 0) -> str:
+    text = ctypes.create_string_buffer(256)
+    call("cuDeviceGetName", text, 256, device)
+    return text.value.decode()
+
+
+@cache
+def primary_context(device: int = 0) -> c_void_p:
+    """The device's context that the runtime library and torch use, kept for good."""
+    context = c_void_p()
+    call("cuDevicePrimaryCtxRetain", byref(context), device)
+    return context
+
+
+def use_device(device: int = 0) -> None:
+    """Make the device's primary context current in this thread."""
+    call("cuCtxSetCurrent", primary_context(device))
+
+
+# ---------------------------------------------------------------------- memory and streams
+def allocate(size: int) -> int:
+    """Device memory, by its address. Raises CudaError when it is full."""
+    address = c_uint64()
+    call("cuMemAlloc_v2", byref(address), c_size_t(max(size, 1)))
+    return address.value
+
+
+def free(address: int) -> None:
+    call("cuMemFree_v2", c_uint64(address))
+
+
+def upload(target: int, source: int, size: int, stream: int) -> None:
+    """Host memory to device memory."""
+    if size:
+        call("cuMemcpyHtoDAsync_v2", c_uint64(target), c_void_p(source), c_size_t(size),
+             c_void_p(stream))
+
+
+def download(target: int, source: int, size: int, stream: int) -> None:
+    """Device memory to host memory."""
+    if size:
+        call("cuMemcpyDtoHAsync_v2", c_void_p(target), c_uint64(source), c_size_t(size),
+             c_void_p(stream))
+
+
+def copy(target: int, source: int, size: int, stream: int) -> None:
+    """Device memory to device memory."""
+    if size:
+        call("cuMemcpyDtoDAsync_v2", c_uint64(target), c_uint64(source), c_size_t(size),
+             c_void_p(stream))
+
+
+def make_stream() -> int:
+    stream = c_void_p()
+    call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
+    return stream.value or 0
+
+
+def synchronize(stream: int) -> None:
+    call("cuStreamSynchronize", c_void_p(stream))
+
+
+class Event:
+    """A point in a stream's work."""
+
+    def __init__(self, timing: bool = False) -> None:
+        self.handle = c_void_p()
+        call("cuEventCreate", byref(self.handle), c_uint(0 if timing else _WITHOUT_TIMING))
+
+    def record(self, stream: int) -> None:
+        call("cuEventRecord", self.handle, c_void_p(stream))
+
+    def wait(self, stream: int) -> None:
+        """Let the stream's later work wait for the event."""
+        call("cuStreamWaitEvent", c_void_p(stream), self.handle, c_uint(0))
+
+    def milliseconds_since(self, earlier: Event) -> float:
+        """Time between two recorded events; waits for this one."""
+        call("cuEventSynchronize", self.handle)
+        elapsed = c_float()
+        call("cuEventElapsedTime", byref(elapsed), earlier.handle, self.handle)
+        return elapsed.value
+
+
+# ---------------------------------------------------------------------- kernels and graphs
+def load_function(cubin: bytes, entry: str, shared: int) -> c_void_p:
+    """A kernel of a cubin, allowed to use so much shared memory."""
+    module, function = c_void_p(), c_void_p()
+    call("cuModuleLoadData", byref(module), c_char_p(cubin))
+    call("cuModuleGetFunction", byref(function), module, c_char_p(entry.encode()))
+    if shared > _DEFAULT_SHARED:
+        call("cuFuncSetAttribute", function, c_int(_DYNAMIC_SHARED), c_int(shared))
+    return function
+
+
+def pack_parameters(values: Sequence[int], widths: Sequence[int]) -> tuple[Any, list[Any]]:
+    """The array of parameter addresses for a launch, and what must live as long as it.
+
+    Parameters beyond the values are Triton's pointers to scratch memory, which our kernels do not
+    use: null.
+    """
+    filled = [*values, *[0] * (len(widths) - len(values))]
+    cells = [(c_uint64 if width == 8 else c_uint)(value)
+             for value, width in zip(filled, widths, strict=True)]
+    addresses = (c_void_p * len(cells))(*(ctypes.addressof(cell) for cell in cells))
+    return addresses, cells
+
+
+def launch(
+    function: c_void_p, programs: int, threads: int, shared: int, parameters: Any, stream: int
+) -> None:
+    """Run a one-dimensional grid of programs."""
+    call("cuLaunchKernel", function, c_uint(programs), c_uint(1), c_uint(1), c_uint(threads),
+         c_uint(1), c_uint(1), c_uint(shared), c_void_p(stream), parameters, None)
+
+
+def begin_capture(stream: int) -> None:
+    call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_RELAXED_CAPTURE))
+
+
+class Graph:
+    """Captured work, replayed with one call."""
+
+    def __init__(self, stream: int) -> None:
+        """End the capture that began on the stream."""
+        graph, self.handle = c_void_p(), c_void_p()
+        call("cuStreamEndCapture", c_void_p(stream), byref(graph))
+        call("cuGraphInstantiateWithFlags", byref(self.handle), graph, ctypes.c_ulonglong(0))
+        call("cuGraphDestroy", graph)
+
+    def launch(self, stream: int) -> None:
+        call("cuGraphLaunch", self.handle, c_void_p(stream))
+
+    def close(self) -> None:
+        call("cuGraphExecDestroy", self.handle)

@@ -1,0 +1,212 @@
+"""Tile operations: `block.full`, `map`, `reduce`, `dot`, `convert`.
+
+    %y = block.map (%a[0, 1], %b[1]) : tile<128x64xf32> { addf; mulf; yield }
+
+becomes `y = (a + b[None, :]) * a`: values used once go into their user's expression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from dialects import types as t
+from dialects.block import ConvertOp, DotOp, FullOp, MapOp, ReduceOp, YieldOp
+from targets.cuda.emit.context import Context, tile_type
+from targets.cuda.emit.helpers import helper_of
+from targets.cuda.emit.scalar import CASTS, Row, render, row_of
+from targets.cuda.emit.values import (
+    Shape,
+    Value,
+    broadcast,
+    check_tile,
+    dtype_text,
+    number_text,
+    place,
+    rounded,
+    typed_number,
+    widen,
+)
+from targets.cuda.errors import EmitError
+
+_INLINE = 60
+"""Longest text of a value that goes into its only user's expression."""
+
+
+def emit_full(op: FullOp, context: Context) -> None:
+    tile = tile_type(op.result)
+    check_tile(tile.shape, "block.full")
+    text = typed_number(op.number, tile.element, tile.shape)
+    context.bind(op.result, Value(text, tile.shape), "full")
+
+
+def emit_convert(op: ConvertOp, context: Context) -> None:
+    """Register layouts are Triton's business: the same value."""
+    context.values[op.result] = context.values[op.value]
+
+
+# ---------------------------------------------------------------------- map
+@dataclass(frozen=True)
+class Scalar:
+    """A value in a map's body; `literal` when it is a number that may stand without a type."""
+
+    value: Value
+    literal: float | bool | None = None
+
+
+def emit_map(op: MapOp, context: Context) -> None:
+    shape = op.result_type.shape
+    check_tile(shape, "block.map")
+    scalars: dict[SSAValue, Scalar] = {}
+    for argument, value, dims in zip(op.body.block.args, op.inputs, op.dim_lists, strict=True):
+        scalars[argument] = Scalar(place(context.values[value], dims, len(shape)))
+    for inner in op.body.block.ops:
+        if not isinstance(inner, YieldOp):
+            _emit_scalar(inner, scalars, context)
+    for result, value in zip(op.results, op.yielded, strict=True):
+        _emit_result(result, value, scalars[value], shape, context)
+
+
+def _emit_result(
+    result: SSAValue, value: SSAValue, scalar: Scalar, shape: Shape, context: Context
+) -> None:
+    if scalar.literal is not None:
+        text = typed_number(scalar.literal, value.type, shape)
+        context.bind(result, Value(text, shape), "y")
+        return
+    context.bind(result, Value(widen(scalar.value, shape), shape), "y")
+
+
+def _emit_scalar(op: Operation, scalars: dict[SSAValue, Scalar], context: Context) -> None:
+    result = op.results[0]
+    if isinstance(op, ConstantOp):
+        number = _number(op)
+        scalars[result] = Scalar(Value(typed_number(number, result.type)), number)
+        return
+    text, shape = _expression(op, [scalars[v] for v in op.operands], context)
+    if len(list(result.uses)) == 1 and len(text) <= _INLINE:
+        scalars[result] = Scalar(Value(text, shape))
+        return
+    name = context.writer.fresh(result.name_hint or "v")
+    context.writer.line(f"{name} = {text}")
+    scalars[result] = Scalar(Value(name, shape))
+
+
+def _number(op: ConstantOp) -> float | bool:
+    match op.value:
+        case FloatAttr():
+            return op.value.value.data
+        case IntegerAttr():
+            return op.value.value.data
+        case _:
+            raise EmitError(f"arith.constant of {op.value} is no number")
+
+
+def _expression(
+    op: Operation, operands: list[Scalar], context: Context
+) -> tuple[str, Shape]:
+    shape = broadcast([s.value.shape for s in operands])
+    result = op.results[0].type
+    if op.name in CASTS:
+        [operand] = operands
+        return CASTS[op.name](operand.value.atom, op.operands[0].type, result), shape
+    row, element = row_of(op), op.operands[-1].type
+    if row.helper is not None:
+        context.helpers.add(helper_of(row.helper, str(element)))
+    return render(row, _operand_texts(row, operands, element), element, result), shape
+
+
+def _operand_texts(row: Row, operands: list[Scalar], element: Attribute) -> list[str]:
+    """Operands in the type that the operation computes in.
+
+    Literals stay bare beside a typed operand (of a select: another branch).
+    """
+    decisive = operands[1:] if row.is_select else operands
+    bare = row.weak and any(s.literal is None for s in decisive)
+    wide = row.widens(element)
+    return [_literal_text(s.literal, element, wide, bare) if s.literal is not None
+            else f"{s.value.atom}.to(tl.float32)" if wide else s.value.text for s in operands]
+
+
+def _literal_text(number: float | bool, element: Attribute, wide: bool, bare: bool) -> str:
+    """A number, rounded to its own type also where the operation computes in f32."""
+    number = rounded(number, element) if wide else number
+    element = t.f32 if wide else element
+    return number_text(number, element) if bare else typed_number(number, element)
+
+
+# ---------------------------------------------------------------------- reduce
+def emit_reduce(op: ReduceOp, context: Context) -> None:
+    """Narrow types reduce in f32 or i32, as Triton does by itself, and come back."""
+    tile = tile_type(op.value)
+    value = context.values[op.value]
+    text, element = _computed(value.text, tile.element, op.combiner.data)
+    text = _reduction(op, text, element, context)
+    if element != tile.element:
+        text = f"{text} != 0" if tile.element == t.i1 else f"{text}.to({dtype_text(tile.element)})"
+    context.bind(op.result, Value(text, tile_type(op.result).shape), op.combiner.data)
+
+
+def _computed(text: str, element: Attribute, combiner: str) -> tuple[str, Attribute]:
+    """The operand in the type that the reduction runs in."""
+    if element in (t.f16, t.bf16):
+        return f"{text}.to(tl.float32)", t.f32
+    if element in (t.i1, t.i8, t.i16) and combiner in ("add", "mul", "max", "min", "and", "or"):
+        return f"{text}.to(tl.int32)", t.i32
+    return text, element
+
+
+def _reduction(op: ReduceOp, text: str, element: Attribute, context: Context) -> str:
+    combiner, axis = op.combiner.data, op.axis
+    if combiner == "add":
+        return f"tl.sum({text}, {axis})"
+    if combiner in ("max", "min"):
+        return _extremum(combiner, text, element, axis, context)
+    helper = {"mul": "times", "and": "both", "or": "either"}[combiner]
+    context.helpers.add((helper, ""))
+    return f"tl.reduce({text}, {axis}, {helper})"
+
+
+def _extremum(
+    combiner: str, text: str, element: Attribute, axis: int, context: Context
+) -> str:
+    if not t.is_float(element):
+        return f"tl.{combiner}({text}, {axis})"
+    if context.options.interpreted:  # whose own max drops NaN, and is the only fast one
+        nan = f"tl.max(({text} != {text}).to(tl.int32), {axis}) != 0"
+        return f"tl.where({nan}, float(\"nan\"), tl.{combiner}({text}, {axis}))"
+    helper = "larger" if combiner == "max" else "smaller"
+    context.helpers.add((helper, ""))
+    return f"tl.reduce({text}, {axis}, {helper})"
+
+
+# ---------------------------------------------------------------------- dot
+_DOT_TYPES = frozenset((t.f16, t.bf16, t.f32, t.f64, t.i8))
+_DOT_EXTENT = 16
+
+
+def emit_dot(op: DotOp, context: Context) -> None:
+    a, b, c = (tile_type(v) for v in op.operands)
+    _check_dot(op)
+    texts = [context.values[v].text for v in (op.a, op.b)]
+    if context.options.interpreted and a.element == t.bf16:
+        texts = [f"{x}.to(tl.float32)" for x in texts]
+    text = (f"tl.dot({texts[0]}, {texts[1]}, {context.values[op.c].text}, "
+            f'input_precision="{op.precision.data}", out_dtype={dtype_text(c.element)})')
+    context.bind(op.result, Value(text, (a.shape[0], b.shape[1])), "acc")
+
+
+def _check_dot(op: DotOp) -> None:
+    """What tl.dot takes. Raises EmitError."""
+    types = [tile_type(v) for v in op.operands]
+    for type_ in types:
+        check_tile(type_.shape, "block.dot")
+        if type_.rank != 2 or min(type_.shape) < _DOT_EXTENT:
+            raise EmitError(f"block.dot needs tiles of 2 dims of at least {_DOT_EXTENT} on CUDA, "
+                            f"but has {type_.short}; choose larger tiles in the schedule")
+    if types[0].element not in _DOT_TYPES or types[0].element != types[1].element:
+        raise EmitError(f"block.dot of {types[0].element} by {types[1].element} has no form in "
+                        "Triton; contract with block.map and block.reduce instead")

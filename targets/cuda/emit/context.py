@@ -1,0 +1,116 @@
+"""What emission of one kernel carries along: the text so far, and the value of every SSA value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import SSAValue
+
+from dialects.block import KernelOp
+from dialects.expr import Expr, product
+from dialects.types import BufferType, SizesAttr, TileType
+from targets.cuda.emit.helpers import HELPER_NAMES
+from targets.cuda.emit.index import index_value, scaled, size_value
+from targets.cuda.emit.values import Shape, Value, broadcast, place
+from targets.cuda.emit.writer import Writer
+
+_INT32_ELEMENTS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class EmitOptions:
+    """How a kernel is emitted.
+
+    `interpreted`: for Triton's interpreter, which multiplies bfloat16 tiles wrongly and is slow on
+    reductions with a combiner of one's own. `wide`: buffers of symbolic size may hold more than
+    2^31 - 1 elements, so index them in 64 bits.
+    """
+
+    interpreted: bool = False
+    wide: bool = False
+
+
+@dataclass
+class Context:
+    """State of emission; everything lives as long as one kernel."""
+
+    kernel: KernelOp
+    options: EmitOptions
+    writer: Writer = field(default_factory=lambda: Writer(HELPER_NAMES))
+    values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
+    sizes: dict[str, Value] = field(default_factory=dict[str, Value])
+    ranges: dict[int, str] = field(default_factory=dict[int, str])
+    helpers: set[str] = field(default_factory=set[str])
+    stages: int = 1
+
+    def bind(self, result: SSAValue, value: Value, hint: str = "v") -> None:
+        """Assign the value to a variable named after the SSA value."""
+        name = self.writer.fresh(result.name_hint or hint)
+        self.writer.line(f"{name} = {value.text}")
+        self.values[result] = Value(name, value.shape, value.low, value.high)
+
+    # ------------------------------------------------------------------ indices
+    def position(self, dim: int, shape: Shape) -> Value:
+        """`t<dim>`: the position inside that dim of a tile of this shape."""
+        extent = shape[dim]
+        name = self.ranges.get(extent) or self.writer.fresh(f"r{extent}")
+        self.ranges[extent] = name
+        bounds = (Expr.of(0), Expr.of(extent - 1))
+        return place(Value(name, (extent,), *bounds), [dim], len(shape))
+
+    def indices(
+        self, exprs: Sequence[Expr], shape: Shape, operands: Sequence[SSAValue],
+        dims: ArrayAttr[SizesAttr] | None = None,
+    ) -> list[Value]:
+        """The index expressions of an op that makes or stores a tile of this shape.
+
+        `operands` are what `%0`, `%1` ... stand for; `dims` which tile dims theirs are.
+        """
+        zero = {f"t{d}": 0 for d, extent in enumerate(shape) if extent == 1}
+        zero |= {f"%{k}": 0 for k, v in enumerate(operands) if self.values[v].text == "0"}
+        exprs = [e.substitute(zero) for e in exprs]
+        symbols = frozenset[str]().union(*(e.symbols for e in exprs))
+        names = dict(self.sizes)
+        for dim in range(len(shape)):
+            if f"t{dim}" in symbols:
+                names[f"t{dim}"] = self.position(dim, shape)
+        for k, operand in enumerate(operands):
+            listed = () if dims is None else [d.constant or 0 for d in dims.data[k].data]
+            names[f"%{k}"] = place(self.values[operand], listed, len(shape))
+        return [index_value(e, names) for e in exprs]
+
+    def size(self, expr: Expr) -> Value:
+        return size_value(expr, self.sizes)
+
+    def is_wide(self, buffer: BufferType) -> bool:
+        """Whether offsets into the buffer need 64 bits."""
+        static = buffer.static_shape
+        return self.options.wide if static is None else prod(static) > _INT32_ELEMENTS
+
+    def offset(self, buffer: BufferType, indices: Sequence[Value]) -> Value:
+        """The position in row-major memory of an element: one index per dim times its stride."""
+        terms: list[tuple[str, Value]] = []
+        for dim, index in enumerate(indices):
+            if index.text == "0":
+                continue
+            if self.is_wide(buffer):
+                index = Value(f"tl.cast({index.text}, tl.int64)", index.shape)
+            stride = self.size(product(buffer.shape[dim + 1:]))
+            terms.append((scaled(index, stride), index))
+        shape = broadcast([index.shape for _, index in terms])
+        return Value(" + ".join(text for text, _ in terms) or "0", shape)
+
+
+def tile_type(value: SSAValue) -> TileType:
+    """The type of a tile value."""
+    assert isinstance(value.type, TileType)
+    return value.type
+
+
+def buffer_type(value: SSAValue) -> BufferType:
+    """The type of a buffer value."""
+    assert isinstance(value.type, BufferType)
+    return value.type

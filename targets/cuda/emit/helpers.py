@@ -1,0 +1,56 @@
+"""Which functions a generated module must define, and their text.
+
+NaN-propagating and other combiners of reductions, and the mathematical functions that Triton lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from targets.cuda.emit.functions import LARGE, NEAR, NEEDS, POLYNOMIALS, TYPED, UNTYPED
+
+Helper = tuple[str, str]
+"""A function and the float type it is for ("" for those that take any type)."""
+
+HELPER_NAMES = frozenset((*UNTYPED, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
+"""Names that a kernel's variables must not take."""
+
+
+def helper_of(name: str, element: str) -> Helper:
+    """The function `name` for `f64` operands, or for those that are computed in f32."""
+    return (name, "" if name in UNTYPED else "f64" if element == "f64" else "f32")
+
+
+def helper_texts(used: Iterable[Helper]) -> list[str]:
+    """The definitions, each after those that it calls."""
+    ordered: dict[Helper, None] = {}
+    for helper in sorted(used):
+        _add(helper, ordered)
+    return ["@triton.jit" + _text(name, kind) for name, kind in ordered]
+
+
+def _add(helper: Helper, ordered: dict[Helper, None]) -> None:
+    name, kind = helper
+    for needed in NEEDS.get(name, ()):
+        _add((needed, kind), ordered)
+    ordered.setdefault(helper)
+
+
+def _text(name: str, kind: str) -> str:
+    if not kind:
+        return UNTYPED[name]
+    single = kind == "f32"
+    coefficients = POLYNOMIALS.get((name, kind), (0.0,))
+    return TYPED[name].format(
+        d=kind, width=32 if single else 64, near=NEAR[kind], large=LARGE[kind],
+        whole=float(2 ** (23 if single else 52)), polynomial=_horner(coefficients),
+        divide="tl.div_rn" if single else "tl.fdiv",
+        sqrt="tl.sqrt_rn" if single else "tl.sqrt")
+
+
+def _horner(coefficients: tuple[float, ...]) -> str:
+    """`c0 + s * (c1 + s * (...))`."""
+    text = repr(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        text = f"{c!r} + s * ({text})"
+    return text

@@ -1,0 +1,166 @@
+"""Index expressions as integer arithmetic on scalars and tiles.
+
+    128*m + t0  in a tile of 128x64      128*m + r128[:, None]
+
+Division floors: it prints as plain `//` and `%`, which truncate in Triton, where the range of the
+operand shows that it is not negative, and in a longer form otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dialects import expr as expressions
+from dialects.expr import Call, Expr, Monomial
+from targets.cuda.emit.values import Value, broadcast, in_parentheses
+
+Names = Mapping[str, Value]
+"""Per symbol of an expression: sizes, `t0` ..., `%0` ...."""
+
+_ZERO, _ONE = Expr.of(0), Expr.of(1)
+
+
+def is_nonnegative(expr: Expr) -> bool:
+    """Whether expr >= 0 is certain for sizes of at least 1, also where it divides.
+
+    Divisions count as not negative only when their operands are.
+    """
+    calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call)]
+    inside = all(is_nonnegative(argument) for c in calls for argument in c.args)
+    return inside and expressions.is_nonnegative(expr)
+
+
+def index_value(expr: Expr, names: Names) -> Value:
+    """The expression as a value; scalar terms come first, so that tiles are added once."""
+    terms = [(c, _monomial(m, abs(c), names)) for m, c in expr.terms]
+    if not terms:
+        return Value("0", (), _ZERO, _ZERO)
+    terms.sort(key=lambda term: (bool(term[1].shape), term[0] < 0))
+    text = ""
+    for factor, value in terms:
+        sign = "-" if factor < 0 else "+"
+        first = value.text if factor > 0 else f"-{value.text}"
+        text = f"{text} {sign} {value.text}" if text else first
+    low, high = _sum_bounds(terms)
+    return Value(text, broadcast([v.shape for _, v in terms]), low, high)
+
+
+def _sum_bounds(terms: list[tuple[int, Value]]) -> tuple[Expr | None, Expr | None]:
+    """Bounds of a signed sum of values."""
+    low: Expr | None = _ZERO
+    high: Expr | None = _ZERO
+    for factor, value in terms:
+        least, most = (value.low, value.high) if factor > 0 else (_minus(value.high),
+                                                                  _minus(value.low))
+        low = None if low is None or least is None else low + least
+        high = None if high is None or most is None else high + most
+    return low, high
+
+
+def _minus(expr: Expr | None) -> Expr | None:
+    return None if expr is None else -expr
+
+
+def _monomial(monomial: Monomial, factor: int, names: Names) -> Value:
+    """`factor * atom * atom ...` for a factor >= 0; bounds hold when all atoms are >= 0."""
+    atoms = [names[a] if isinstance(a, str) else _call(a, names) for a in monomial]
+    atoms.sort(key=lambda v: bool(v.shape))
+    texts = [a.atom for a in atoms]
+    if factor != 1 or not texts:
+        texts.insert(0, str(factor))
+    if len(texts) == 1 and atoms:
+        return replace(atoms[0], text=texts[0])
+    low: Expr | None = Expr.of(factor)
+    high: Expr | None = Expr.of(factor)
+    for atom in atoms:
+        usable = atom.low is not None and is_nonnegative(atom.low)
+        low = low * atom.low if usable and low is not None and atom.low is not None else None
+        high = high * atom.high if usable and high is not None and atom.high is not None else None
+    if len(atoms) == 1 and low is None:
+        low = None if atoms[0].low is None else atoms[0].low * factor
+        high = None if atoms[0].high is None else atoms[0].high * factor
+    return Value("*".join(texts), broadcast([a.shape for a in atoms]), low, high)
+
+
+def _call(call: Call, names: Names) -> Value:
+    left, right = (index_value(a, names) for a in call.args)
+    shape = broadcast([left.shape, right.shape])
+    if call.op in ("max", "min"):
+        function = "tl.maximum" if call.op == "max" else "tl.minimum"
+        low, high = _extremum_bounds(call.op, left, right)
+        return Value(f"{function}({left.text}, {right.text})", shape, low, high)
+    low, high = _division_bounds(call.op, left, right)
+    plain = left.low is not None and is_nonnegative(left.low)
+    text = _division(call.op, left.atom, right.atom, plain)
+    return Value(text, shape, low, high)
+
+
+def _division(op: str, a: str, b: str, plain: bool) -> str:
+    """a / b rounded down, or its remainder; b is positive."""
+    if plain:
+        return f"({a} // {b})" if op == "floordiv" else f"({a} % {b})"
+    remainder = f"(({a} % {b} + {b}) % {b})"
+    return remainder if op == "mod" else f"(({a} - {remainder}) // {b})"
+
+
+def _division_bounds(op: str, left: Value, right: Value) -> tuple[Expr | None, Expr | None]:
+    """Bounds of a quotient or remainder by a positive divisor."""
+    if op == "mod":
+        return _ZERO, None if right.high is None else right.high - 1
+    same = right.low is not None and right.low == right.high
+    if not same or right.low is None:
+        return (_ZERO if left.low is not None and is_nonnegative(left.low) else None), None
+    low = None if left.low is None else left.low // right.low
+    high = None if left.high is None else left.high // right.low
+    return low, high
+
+
+def _extremum_bounds(op: str, left: Value, right: Value) -> tuple[Expr | None, Expr | None]:
+    """Bounds of max(left, right) or min(left, right), where one side decides."""
+    lows, highs = (left.low, right.low), (left.high, right.high)
+    if op == "max":
+        low = next((x for x in lows if x is not None and is_nonnegative(x)), None)
+        return low, _decided(highs, larger=True)
+    return _decided(lows, larger=False), next((x for x in highs if x is not None), None)
+
+
+def _decided(pair: tuple[Expr | None, Expr | None], larger: bool) -> Expr | None:
+    """The larger (smaller) of two expressions, where that is certain."""
+    a, b = pair
+    if a is None or b is None:
+        return None
+    if is_nonnegative(b - a):
+        return b if larger else a
+    if is_nonnegative(a - b):
+        return a if larger else b
+    return None
+
+
+def inside_conditions(value: Value, size: Value) -> list[str]:
+    """The comparisons that `0 <= value < size` still needs, given the ranges."""
+    conditions: list[str] = []
+    if value.low is None or not is_nonnegative(value.low):
+        conditions.append(f"({value.text} >= 0)")
+    if not _is_below(value, size):
+        conditions.append(f"({value.text} < {size.text})")
+    return conditions
+
+
+def _is_below(value: Value, size: Value) -> bool:
+    if value.high is None or size.low is None:
+        return False
+    return is_nonnegative(size.low - 1 - value.high)
+
+
+def size_value(expr: Expr, names: Names) -> Value:
+    """A size as a value whose bounds are itself."""
+    value = index_value(expr, names)
+    return Value(value.text, (), expr, expr)
+
+
+def scaled(value: Value, stride: Value) -> str:
+    """`value * stride`."""
+    if stride.text == "1":
+        return value.text
+    return f"{value.atom}*{in_parentheses(stride.text)}"

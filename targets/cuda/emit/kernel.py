@@ -1,0 +1,246 @@
+"""A block kernel as a Triton function: signature, program ids, loops, and its other operations.
+
+The grid is flattened: the last axis varies fastest, so neighbouring programs run together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from dialects.block import (
+    ConvertOp,
+    DotOp,
+    ForOp,
+    FullOp,
+    IndexOp,
+    KernelOp,
+    LoadOp,
+    MapOp,
+    ReduceOp,
+    ScratchOp,
+    StoreOp,
+    ValidOp,
+    YieldOp,
+)
+from dialects.expr import Expr, product
+from dialects.syntax import location_name
+from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_map, emit_reduce
+from targets.cuda.emit.context import Context, EmitOptions, buffer_type
+from targets.cuda.emit.helpers import helper_texts
+from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
+from targets.cuda.emit.values import Value, in_parentheses, pointer_type
+from targets.cuda.emit.writer import Writer
+from targets.cuda.errors import EmitError
+
+HEADER = "import triton\nimport triton.language as tl\n"
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel as Triton source.
+
+    `text` is a whole module that defines the function `name`: imports, the functions that it calls
+    (`helpers`), and its own `code`. Its parameters are `signature`, a name and a Triton type each:
+    pointers in the order of the buffers, then sizes as i32.
+    """
+
+    name: str
+    helpers: tuple[str, ...]
+    code: str
+    signature: tuple[tuple[str, str], ...]
+    warps: int
+    stages: int
+
+    @property
+    def text(self) -> str:
+        return module_text([self])
+
+
+def module_text(sources: Sequence[KernelSource]) -> str:
+    """One module with several kernels; functions that they share appear once."""
+    helpers = dict.fromkeys(h for s in sources for h in s.helpers)
+    return "\n\n".join([HEADER, *helpers, *(s.code for s in sources)])
+
+
+def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelSource:
+    """The Triton source of a kernel. Raises EmitError, naming the kernel, for what has no form."""
+    context = Context(kernel, options or EmitOptions())
+    context.stages = schedule_option(kernel, "stages", 1)
+    name = context.writer.fresh(kernel.sym_name.data)
+    try:
+        signature = _bind_parameters(context)
+        _emit_body(context)
+    except EmitError as error:
+        raise EmitError(f"kernel @{kernel.sym_name.data}: {error}") from None
+    return KernelSource(
+        name, tuple(helper_texts(context.helpers)), _code(name, signature, context), signature,
+        schedule_option(kernel, "warps", 4), max(context.stages, 1))
+
+
+def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:
+    """Comment, signature, ranges and body."""
+    writer = Writer()
+    writer.lines += _comment(context.kernel)
+    writer.line("@triton.jit")
+    # the interpreter of Triton 3.6 cannot loop up to a size that is no plain number
+    kind = ": tl.constexpr" if context.options.interpreted else ""
+    parameters = [p if type_[0] == "*" else p + kind for p, type_ in signature]
+    writer.line(f"def {name}({', '.join(parameters)}):")
+    with writer.indented():
+        for extent, range_name in sorted(context.ranges.items()):
+            writer.line(f"{range_name} = tl.arange(0, {extent})")
+    writer.lines += context.writer.lines
+    return writer.text
+
+
+def schedule_option(kernel: KernelOp, name: str, default: int) -> int:
+    """An integer option of the kernel's schedule."""
+    if kernel.schedule is None:
+        return default
+    value = kernel.schedule.data.option(name, default)
+    if not isinstance(value, int):
+        raise EmitError(f"kernel @{kernel.sym_name.data}: schedule option {name} = {value} "
+                        "must be an integer")
+    return value
+
+
+def _bind_parameters(context: Context) -> tuple[tuple[str, str], ...]:
+    """Name the buffers and sizes."""
+    signature: list[tuple[str, str]] = []
+    for k, buffer in enumerate(context.kernel.buffers):
+        name = context.writer.fresh(buffer.name_hint or f"b{k}")
+        context.values[buffer] = Value(name)
+        signature.append((name, pointer_type(buffer_type(buffer).element)))
+    for size in context.kernel.size_names:
+        name, symbol = context.writer.fresh(size), Expr.symbol(size)
+        context.sizes[size] = Value(name, (), symbol, symbol)
+        signature.append((name, "i32"))
+    return tuple(signature)
+
+
+def _comment(kernel: KernelOp) -> list[str]:
+    """What the kernel is, for readers: its model nodes, grid and schedule."""
+    nodes = dict.fromkeys(location_name(op) for op in kernel.walk())
+    grid = ", ".join(map(str, kernel.grid.data))
+    lines = [f"# kernel @{kernel.sym_name.data}, grid({grid})"]
+    named = [n for n in nodes if n]
+    lines += [f"# from {', '.join(named)}"] if named else []
+    lines += [f"# schedule{kernel.schedule.text}"] if kernel.schedule is not None else []
+    return [" ".join(line.split()) for line in lines]
+
+
+def _emit_body(context: Context) -> None:
+    with context.writer.indented():
+        _bind_program_ids(context)
+        emit_block(context.kernel.body.block, context)
+        if not context.writer.lines:
+            context.writer.line("pass")
+
+
+def _bind_program_ids(context: Context) -> None:
+    """One flat id, divided into the axes of the grid; the last axis varies fastest."""
+    extents = context.kernel.grid.data
+    flat = "tl.program_id(0)"
+    live = [k for k, e in enumerate(extents) if e.constant != 1]
+    if len(live) > 1:
+        name = context.writer.fresh("program")
+        context.writer.line(f"{name} = {flat}")
+        flat = name
+    for k, identity in enumerate(context.kernel.program_ids):
+        bounds = (Expr.of(0), extents[k] - 1)
+        if k not in live:
+            context.values[identity] = Value("0", (), *bounds)
+            continue
+        behind = context.size(product(extents[k + 1:]))
+        text = flat if k == live[-1] else f"{flat} // {in_parentheses(behind.text)}"
+        if k != live[0]:
+            text = f"{in_parentheses(text)} % {in_parentheses(context.size(extents[k]).text)}"
+        context.bind(identity, Value(text, (), *bounds), "p")
+
+
+# ---------------------------------------------------------------------- operations
+def emit_block(block: Block, context: Context) -> None:
+    """Emit all operations of a block but its yield."""
+    for op in block.ops:
+        if not isinstance(op, YieldOp):
+            _emitter_of(type(op))(op, context)
+
+
+def _emit_for(op: ForOp, context: Context) -> None:
+    carried = [_carry(argument, value, context)
+               for argument, value in zip(op.body.block.args[1:], op.carried, strict=True)]
+    lower, upper = context.indices([op.lower.data, op.upper.data], (), op.indices)
+    step = op.step.data.constant or 1
+    counter = context.writer.fresh(op.counter.name_hint or "k")
+    context.values[op.counter] = Value(counter, (), lower.low, _last(lower, upper, step))
+    bounds = f"{lower.text}, {upper.text}, {step}"
+    staged = context.stages > 1 and not op.is_parallel and _loads(op)
+    loop = f"tl.range({bounds}, num_stages={context.stages})" if staged else f"range({bounds})"
+    context.writer.line(f"for {counter} in {loop}:")
+    with context.writer.indented():
+        before = len(context.writer.lines)
+        emit_block(op.body.block, context)
+        _assign(carried, [context.values[v].text for v in op.yielded], context)
+        if len(context.writer.lines) == before:
+            context.writer.line("pass")
+    for argument, result in zip(op.body.block.args[1:], op.results, strict=True):
+        context.values[result] = context.values[argument]
+
+
+def _loads(op: ForOp) -> bool:
+    """Whether the loop's own body loads (a loop around it is not the one to pipeline)."""
+    return any(isinstance(inner, LoadOp) for inner in op.body.block.ops)
+
+
+def _carry(argument: SSAValue, value: SSAValue, context: Context) -> str:
+    """A variable of the loop, set to its first value."""
+    name = context.writer.fresh(argument.name_hint or "carried")
+    context.writer.line(f"{name} = {context.values[value].text}")
+    context.values[argument] = Value(name, context.values[value].shape)
+    return name
+
+
+def _assign(names: Sequence[str], texts: Sequence[str], context: Context) -> None:
+    """All variables at once: one that a later assignment still reads is saved first."""
+    for k, (name, text) in enumerate(zip(names, texts, strict=True)):
+        if name in texts[k + 1:]:
+            saved = context.writer.fresh(f"last_{name}")
+            context.writer.line(f"{saved} = {name}")
+            texts = [saved if x == name and j > k else x for j, x in enumerate(texts)]
+        if name != text:
+            context.writer.line(f"{name} = {text}")
+
+
+def _last(lower: Value, upper: Value, step: int) -> Expr | None:
+    """The counter's largest value."""
+    if upper.high is None:
+        return None
+    if lower.low is None or lower.low != lower.high or upper.low != upper.high:
+        return upper.high - 1
+    return lower.low + (upper.high - 1 - lower.low) // step * step
+
+
+def _refuse_scratch(op: ScratchOp, context: Context) -> None:
+    del op, context
+    raise EmitError("block.scratch is memory of one CPU program; on CUDA place the value in a "
+                    "tile or in a buffer of its own")
+
+
+@cache
+def _emitters() -> dict[type[Operation], Callable[[Any, Context], None]]:
+    return {
+        LoadOp: emit_load, StoreOp: emit_store, IndexOp: emit_index, ValidOp: emit_valid,
+        FullOp: emit_full, MapOp: emit_map, ReduceOp: emit_reduce, DotOp: emit_dot,
+        ConvertOp: emit_convert, ForOp: _emit_for, ScratchOp: _refuse_scratch,
+    }
+
+
+def _emitter_of(kind: type[Operation]) -> Callable[[Any, Context], None]:
+    if kind not in _emitters():
+        raise EmitError(f"{kind.name} has no form in Triton")
+    return _emitters()[kind]

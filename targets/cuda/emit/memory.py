@@ -1,0 +1,101 @@
+"""Access to memory: `block.load`, `block.store`, `block.index`, `block.valid`.
+
+    %x = block.load %X[%r, %c + t0] check [1] pad -inf : tile<64xf32>
+
+becomes
+
+    x = tl.load(X + (r*1000 + (c + r64)), mask=(c + r64 < 1000), other=-float("inf"))
+
+A tile dim that the address does not use is loaded once and broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dialects import types as t
+from dialects.block import IndexOp, LoadOp, StoreOp, ValidOp
+from dialects.types import BufferType
+from targets.cuda.emit.context import Context, buffer_type, tile_type
+from targets.cuda.emit.index import inside_conditions
+from targets.cuda.emit.values import (
+    Shape,
+    Value,
+    broadcast,
+    check_tile,
+    in_parentheses,
+    number_text,
+    widen,
+)
+
+
+def emit_load(op: LoadOp, context: Context) -> None:
+    buffer, tile = buffer_type(op.buffer), tile_type(op.result)
+    check_tile(tile.shape, "block.load")
+    where = context.indices(op.exprs, tile.shape, op.indices, op.index_dims)
+    offset = context.offset(buffer, where)
+    mask = _mask(context, buffer, where, op.checked_dims)
+    shape = broadcast([offset.shape, mask.shape])
+    arguments = [_address(context.values[op.buffer].text, offset, shape)]
+    truth = buffer.element == t.i1  # truth values are bytes in memory
+    if mask.text:
+        pad = number_text(op.pad_value, t.i8 if truth else tile.element)
+        arguments += [f"mask={mask.text}", f"other={pad}"]
+    text = f"tl.load({', '.join(arguments)})"
+    loaded = Value(f"{text} != 0" if truth else text, shape)
+    context.bind(op.result, Value(widen(loaded, tile.shape), tile.shape), "x")
+
+
+def emit_store(op: StoreOp, context: Context) -> None:
+    buffer, tile = buffer_type(op.buffer), tile_type(op.value)
+    where = context.indices(op.exprs, tile.shape, op.indices, op.index_dims)
+    offset = context.offset(buffer, where)
+    mask = _mask(context, buffer, where, op.checked_dims)
+    value = context.values[op.value].text
+    stored = f"{in_parentheses(value)}.to(tl.int8)" if buffer.element == t.i1 else value
+    arguments = [_address(context.values[op.buffer].text, offset, tile.shape), stored]
+    if mask.text:
+        arguments.append(f"mask={mask.text}")
+    context.writer.line(f"tl.store({', '.join(arguments)})")
+
+
+def emit_index(op: IndexOp, context: Context) -> None:
+    shape = tile_type(op.result).shape
+    check_tile(shape, "block.index")
+    [value] = context.indices([op.expr.data], shape, op.indices, op.index_dims)
+    context.bind(op.result, Value(_of_shape(value, shape), shape, value.low, value.high), "i")
+
+
+def emit_valid(op: ValidOp, context: Context) -> None:
+    shape = tile_type(op.result).shape
+    check_tile(shape, "block.valid")
+    value, bound = context.indices([op.expr.data, op.bound.data], shape, op.indices)
+    both = broadcast([value.shape, bound.shape])
+    below = Value(f"{value.text} < {bound.text}", both)
+    context.bind(op.result, Value(_of_shape(below, shape), shape), "valid")
+
+
+def _of_shape(value: Value, shape: Shape) -> str:
+    """The text with the tile's shape; a plain Python number becomes a tensor."""
+    if value.text.isdigit():
+        return f"tl.full({list(shape)}, {value.text}, tl.int32)"
+    return widen(value, shape)
+
+
+def _mask(
+    context: Context, buffer: BufferType, where: Sequence[Value], checked: Sequence[int]
+) -> Value:
+    """The comparisons that checked dims still need, joined; an empty text when there are none."""
+    found = [Value(text, where[dim].shape) for dim in checked
+             for text in inside_conditions(where[dim], context.size(buffer.shape[dim]))]
+    text = " & ".join(condition.text for condition in found)
+    if context.options.interpreted and len({len(c.shape) for c in found}) > 1:
+        text = f"({text}) != 0"  # the interpreter widens a scalar truth value to int8
+    return Value(text, broadcast([condition.shape for condition in found]))
+
+
+def _address(buffer: str, offset: Value, shape: Shape) -> str:
+    """Pointer plus offset, with the shape of the access."""
+    if offset.text == "0" and not shape:
+        return buffer
+    return f"{buffer} + {in_parentheses(_of_shape(offset, shape) if shape else offset.text)}"

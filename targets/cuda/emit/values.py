@@ -1,0 +1,153 @@
+"""What the emitter knows about a value: its Python text, its shape and, for integers, its range.
+
+Triton broadcasts like NumPy, so a value may have extent 1 where its tile has more; `widen` makes
+the shape full where an operation needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import Float64Type
+from xdsl.ir import Attribute
+
+from dialects import types as t
+from dialects.expr import Expr
+from targets.cuda.errors import EmitError
+
+Shape = tuple[int, ...]
+
+_DTYPES: dict[Attribute, str] = {
+    t.f16: "tl.float16", t.bf16: "tl.bfloat16", t.f32: "tl.float32", t.f64: "tl.float64",
+    t.i1: "tl.int1", t.i8: "tl.int8", t.i16: "tl.int16", t.i32: "tl.int32", t.i64: "tl.int64",
+    t.index: "tl.int32",
+}
+_POINTERS: dict[Attribute, str] = {
+    t.f16: "*fp16", t.bf16: "*bf16", t.f32: "*fp32", t.f64: "*fp64", t.i1: "*i8", t.i8: "*i8",
+    t.i16: "*i16", t.i32: "*i32", t.i64: "*i64",
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression in the generated source.
+
+    `text` is an expression, `shape` its run-time shape (dims of extent 1 where it does not vary).
+    `low` and `high` bound an integer, as expressions over sizes; None where nothing is known.
+    """
+
+    text: str
+    shape: Shape = ()
+    low: Expr | None = None
+    high: Expr | None = None
+
+    @property
+    def atom(self) -> str:
+        """The text, in parentheses unless it binds tighter than any operator."""
+        return in_parentheses(self.text)
+
+
+_ATOM = re.compile(r"[\w.]+(\[[^\[\]]*\])?|(tl\.)?[\w.]+\([^()]*\)")
+
+
+def in_parentheses(text: str) -> str:
+    return text if _ATOM.fullmatch(text) or _is_enclosed(text) else f"({text})"
+
+
+def _is_enclosed(text: str) -> bool:
+    """Whether one pair of parentheses spans the text, possibly behind a function's name."""
+    start = re.match(r"[\w.]*\(", text)
+    if start is None:
+        return False
+    depth = 1
+    for position in range(start.end(), len(text)):
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
+        if depth == 0:
+            return position == len(text) - 1
+    return False
+
+
+def dtype_text(element: Attribute) -> str:
+    """`tl.float32` for f32. Unsigned types are those of their signless partners."""
+    try:
+        return _DTYPES[t.signless(element)]
+    except KeyError:
+        raise EmitError(f"Triton has no element type {element}") from None
+
+
+def pointer_type(element: Attribute) -> str:
+    """`*fp32` for a buffer of f32; truth values are bytes in memory."""
+    try:
+        return _POINTERS[t.signless(element)]
+    except KeyError:
+        raise EmitError(f"Triton has no pointer to elements of type {element}") from None
+
+
+def number_text(value: float | bool, element: Attribute) -> str:
+    """A literal of an element type: the shortest text that gives the same number in it."""
+    if not t.is_float(element):
+        return str(bool(value)) if element == t.i1 else str(int(value))
+    number = float(value)
+    if number != number:
+        return 'float("nan")'
+    if number in (float("inf"), float("-inf")):
+        return 'float("inf")' if number > 0 else '-float("inf")'
+    return repr(number) if isinstance(element, Float64Type) else _short_f32(number)
+
+
+def _short_f32(number: float) -> str:
+    import numpy as np
+
+    rounded = np.float32(number)
+    short = np.format_float_positional(rounded, unique=True, trim="0")
+    return short if len(short) <= 14 else np.format_float_scientific(rounded, unique=True)
+
+
+def typed_number(value: float | bool, element: Attribute, shape: Shape = ()) -> str:
+    """A tile full of a number: also a scalar, where a bare literal would take another type."""
+    filled = t.f32 if element == t.bf16 else element  # some interpreters lack bf16 constants
+    number = number_text(value, element)
+    text = f"tl.full({list(shape)}, {number}, {dtype_text(filled)})"
+    return text if filled == element else f"{text}.to({dtype_text(element)})"
+
+
+def rounded(value: float | bool, element: Attribute) -> float:
+    """The number as its type holds it."""
+    return float(t.dtype_of(element).type(value))
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """The shape of an operation on these; scalars adapt, the others have equal rank."""
+    ranked = [s for s in shapes if s]
+    return tuple(max(dims) for dims in zip(*ranked, strict=True)) if ranked else ()
+
+
+def widen(value: Value, shape: Shape) -> str:
+    """The text of the value with exactly this shape."""
+    if value.shape == shape:
+        return value.text
+    return f"tl.broadcast_to({value.text}, {list(shape)})"
+
+
+def place(value: Value, dims: Sequence[int], rank: int) -> Value:
+    """A tile whose dim k stands for dim `dims[k]` of a tile of `rank` dims: `x[:, None]`."""
+    if not value.shape or tuple(dims) == tuple(range(rank)):
+        return value
+    text, order = value.atom, sorted(range(len(dims)), key=lambda k: dims[k])
+    if order != list(range(len(dims))):
+        text = f"tl.permute({value.text}, {order})"
+    extents = {dims[k]: value.shape[k] for k in range(len(dims))}
+    subscript = ", ".join(":" if d in extents else "None" for d in range(rank))
+    if len(dims) != rank:
+        text = f"{text}[{subscript}]"
+    return Value(text, tuple(extents.get(d, 1) for d in range(rank)), value.low, value.high)
+
+
+def check_tile(shape: Shape, name: str) -> None:
+    """Triton's tiles have power-of-two dims. Raises EmitError, naming the operation."""
+    if any(n < 1 or n & (n - 1) for n in shape):
+        dims = "x".join(map(str, shape))
+        raise EmitError(f"{name} makes a tile of {dims}, but Triton needs powers of two; "
+                        "choose such tile sizes in the schedule")

@@ -1,0 +1,44 @@
+"""Lines of Python text with indentation, and names that are unique and legal in it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+_INDENT = "    "
+_TAKEN = frozenset((*keyword.kwlist, *keyword.softkwlist, "tl", "triton", "range", "float"))
+
+
+class Writer:
+    """Collects lines; `fresh` gives out names, none of them `reserved`."""
+
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+        self.used: set[str] = {*_TAKEN, *reserved}
+
+    def line(self, text: str = "") -> None:
+        self.lines.append(f"{_INDENT * self.depth}{text}" if text else "")
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def fresh(self, hint: str) -> str:
+        """`hint` as an identifier, with a number behind it if it is taken."""
+        base = re.sub(r"\W", "_", hint) or "v"
+        base = f"v{base}" if base[0].isdigit() else base
+        name, count = base, 1
+        while name in self.used:
+            count += 1
+            name = f"{base}_{count}"
+        self.used.add(name)
+        return name
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"

@@ -1,0 +1,100 @@
+"""Run Triton kernels in Triton's interpreter, one request after another.
+
+Requests come as pickles on stdin, replies go as pickles to stdout: `(True, buffers)` or
+`(False, text of the error)`. The parent alone writes to the pipe, so unpickling is safe.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import sys
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import numpy as np
+import triton  # noqa: F401  (must see the variable above)
+
+
+@dataclass
+class Pointer:
+    """The few methods of a torch tensor that Triton's interpreter calls, over an address."""
+
+    address: int
+    dtype: str
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def untyped_storage(self) -> Pointer:
+        return self
+
+    def cpu(self) -> Pointer:
+        return self
+
+    def new_empty(self, *_sizes: object, **_options: object) -> Pointer:
+        return Pointer(self.address, self.dtype)
+
+    def set_(self, *_storage: object) -> None:
+        """The new tensor stands for the same memory already."""
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def size(self) -> tuple[int, ...]:
+        return (1,)
+
+    def stride(self) -> tuple[int, ...]:
+        return (1,)
+
+    def copy_(self, _other: object) -> None:
+        """Kernels wrote to the memory itself."""
+
+
+@cache
+def load(path: str, name: str) -> Any:
+    """The kernel `name` of a source file."""
+    spec = importlib.util.spec_from_file_location(f"strata_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
+
+
+def launch(
+    path: str, name: str, programs: int, buffers: list[tuple[bytes, str]], sizes: list[int]
+) -> list[bytes]:
+    """Run a kernel on buffers, each its bytes and element type; what they hold afterwards."""
+    memory = [np.frombuffer(bytearray(content) or bytearray(1), np.uint8) for content, _ in buffers]
+    pointers = [Pointer(array.ctypes.data, dtype)
+                for array, (_, dtype) in zip(memory, buffers, strict=True)]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        load(path, name)[(programs,)](*pointers, *sizes)
+    return [array.tobytes()[: len(content)]
+            for array, (content, _) in zip(memory, buffers, strict=True)]
+
+
+def main() -> None:
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what Triton prints is no reply
+    while True:
+        try:
+            arguments = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            reply = (True, launch(*arguments))
+        except Exception as error:
+            reply = (False, f"{type(error).__name__}: {error}")
+        pickle.dump(reply, replies)
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main()

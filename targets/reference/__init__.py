@@ -1,0 +1,66 @@
+"""The reference target: it executes a module of any level with NumPy.
+
+Slow, and the definition of what the other targets must compute: at every level an operation's
+`evaluate`, beside its definition, says what it means. There is no target code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.graph.interpret import EvaluationError
+from dialects.loop import KernelOp
+from dialects.schedule import Level, Schedule
+from dialects.types import Array
+from dialects.weights import WeightStore
+from targets.base import Executable, Target, TargetOptions
+from targets.reference.interpret import interpret, model_function
+
+
+class ReferenceExecutable(Executable):
+    """A module and its weights, interpreted at each run."""
+
+    def __init__(self, module: ModuleOp, weights: WeightStore):
+        self.module, self.weights = module, weights
+        function = model_function(module)
+        self.input_names, self.output_names = function.input_names, function.output_names
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        try:
+            return interpret(self.module, self.weights, inputs)
+        except EvaluationError as error:
+            raise ValueError(str(error)) from error
+
+
+@dataclass(frozen=True)
+class ReferenceTarget(Target):
+    """Kernels keep their axes; a schedule is the plainest one that can be lowered."""
+
+    def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
+        del kernel, options
+
+    def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:
+        """One element at a time, in the order of the axes, in a single program."""
+        del options
+        return Schedule(tuple(Level("loop", axis) for axis in kernel.axes))
+
+    def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
+        raise ValueError(f"the reference target has no target code, and so no level {level!r}")
+
+    def load(
+        self, module: ModuleOp, weights: WeightStore, options: TargetOptions
+    ) -> ReferenceExecutable:
+        return ReferenceExecutable(module, weights)
+
+    def report(self) -> list[str]:
+        import numpy as np
+
+        return [f"ready: NumPy {np.__version__}"]
+
+
+TARGET = ReferenceTarget(
+    "reference", (), "executes every level with NumPy, as the definition of what is right",
+    lowers=False)

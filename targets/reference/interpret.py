@@ -1,0 +1,33 @@
+"""Executes a module at any level: a function over tensors, or a host function with its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.func import FuncOp, main_function
+from dialects.graph.base import EvaluationContext
+from dialects.graph.interpret import evaluate_func
+from dialects.host import FuncOp as HostFuncOp
+from dialects.host import host_function
+from dialects.host.interpret import interpret_host
+from dialects.types import Array
+from dialects.weights import WeightStore
+
+
+def interpret(module: ModuleOp, weights: WeightStore, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs in model order. Raises EvaluationError when the inputs do not fit."""
+    if is_tensor_level(module):
+        return evaluate_func(main_function(module), inputs, EvaluationContext(weights=weights))
+    return interpret_host(module, inputs, weights)
+
+
+def model_function(module: ModuleOp) -> FuncOp | HostFuncOp:
+    """The function that is the model, at whatever level. Raises ValueError when there is none."""
+    return main_function(module) if is_tensor_level(module) else host_function(module)
+
+
+def is_tensor_level(module: ModuleOp) -> bool:
+    """Whether the model is a function over tensors still: graph or loop level."""
+    return any(isinstance(op, FuncOp) for op in module.body.block.ops)

@@ -1,0 +1,143 @@
+"""`lower`: levels, dumps, and starting again from any of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Run
+
+from compiler.pipeline import PIPELINE
+
+REFERENCE = ("--target", "reference")
+LEVELS = list(dict.fromkeys(step.level for step in PIPELINE))
+
+
+def dump(strata: Run, model: Path, folder: Path, *more: object) -> list[Path]:
+    done = strata("lower", model, "--target", "reference", "--to", LEVELS[-1], "--dump-dir",
+                  folder, *more)
+    assert done.status == 0, done.err
+    return sorted(folder.glob("*.mlir"))
+
+
+def test_lower_to_graph_prints_the_graph(strata: Run, small_model: Path) -> None:
+    done = strata("lower", small_model, "--target", "reference", "--to", "graph")
+    assert done.status == 0
+    assert "graph.matmul" in done.out
+    assert "graph.softmax" not in done.out
+    assert "loc(" not in done.out
+
+
+def test_locations_are_printed_on_request(strata: Run, small_model: Path) -> None:
+    done = strata("lower", small_model, "--target", "reference", "--to", "graph",
+                  "--print-locations")
+    assert 'loc("project")' in done.out
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_can_be_asked_for(strata: Run, small_model: Path, level: str) -> None:
+    done = strata("lower", small_model, "--target", "reference", "--to", level)
+    assert done.status == 0, done.err
+    assert "builtin.module" in done.out
+
+
+def test_dumps_are_numbered_and_listed(strata: Run, small_model: Path, tmp_path: Path) -> None:
+    files = dump(strata, small_model, tmp_path / "dumps")
+    assert files[0].name == "00-graph-import.mlir"
+    assert [f.name[:2] for f in files] == [f"{k:02}" for k in range(len(files))]
+    index = (tmp_path / "dumps" / "index.md").read_text()
+    assert all(f"({f.name})" in index for f in files)
+    assert (tmp_path / "dumps" / "weights.npz").is_file()
+    texts = [f.read_text().partition("\n")[2] for f in files]
+    assert all(a != b for a, b in zip(texts, texts[1:], strict=False))
+
+
+def test_earlier_dumps_go_and_other_files_stay(
+    strata: Run, small_model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "dumps"
+    dump(strata, small_model, folder)
+    (folder / "notes.txt").write_text("mine")
+    (folder / "77-graph-old.mlir").write_text("an earlier dump")
+    dump(strata, small_model, folder)
+    assert not (folder / "77-graph-old.mlir").exists()
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_a_dump_goes_on_where_it_was_written(
+    strata: Run, small_model: Path, tmp_path: Path
+) -> None:
+    """From each dump, the passes behind it make the same texts as in the first run."""
+    files = dump(strata, small_model, tmp_path / "all")
+    for k, file in enumerate(files):
+        again = dump(strata, file, tmp_path / f"from{k}")
+        assert [f.read_text() for f in again] == [f.read_text() for f in files[k:]], file.name
+
+
+def test_from_runs_the_whole_level_again(strata: Run, small_model: Path, tmp_path: Path) -> None:
+    files = dump(strata, small_model, tmp_path / "all")
+    last_graph = [f for f in files if "level=graph" in f.read_text()][-1]
+    again = dump(strata, last_graph, tmp_path / "again", "--from", "graph")
+    assert again[0].read_text().partition("\n")[2] == last_graph.read_text().partition("\n")[2]
+    done = strata("lower", last_graph, "--target", "reference", "--from", "loop")
+    assert done.status == 1
+    assert "the model is at graph level" in done.err
+
+
+def test_there_is_no_way_back_up(strata: Run, small_model: Path, tmp_path: Path) -> None:
+    last = dump(strata, small_model, tmp_path / "all")[-1]
+    done = strata("lower", last, "--target", "reference", "--to", "graph")
+    assert done.status == 1
+    assert "no way back up" in done.err
+
+
+def test_a_text_without_header_starts_at_its_level(
+    strata: Run, small_model: Path, tmp_path: Path
+) -> None:
+    files = dump(strata, small_model, tmp_path / "all")
+    bare = tmp_path / "all" / "bare.mlir"
+    bare.write_text(files[0].read_text().partition("\n")[2])
+    again = dump(strata, bare, tmp_path / "again")
+    assert again[-1].read_text() == files[-1].read_text()
+
+
+def test_output_is_written_whole_or_not_at_all(
+    strata: Run, small_model: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "out.mlir"
+    target.write_text("before")
+    bad = tmp_path / "bad.onnx"
+    bad.write_bytes(b"no model")
+    assert strata("lower", bad, "--target", "reference", "-o", target).status == 1
+    assert target.read_text() == "before"
+    assert strata("lower", small_model, "--target", "reference", "--to", "graph", "-o",
+                  target).status == 0
+    assert "graph.matmul" in target.read_text()
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_missing_weights_are_named(strata: Run, small_model: Path, tmp_path: Path) -> None:
+    files = dump(strata, small_model, tmp_path / "all")
+    (tmp_path / "all" / "weights.npz").unlink()
+    done = strata("run", files[-1], "--target", "reference")
+    assert done.status == 1
+    assert "'w'" in done.err
+    assert "--weights" in done.err
+    again = strata("run", files[-1], "--target", "reference", "--weights", small_model)
+    assert again.status == 0, again.err
+
+
+def test_sizes_can_be_fixed(strata: Run, small_model: Path) -> None:
+    done = strata("lower", small_model, "--target", "reference", "--to", "graph", "--dim", "n=5",
+                  "--shape", "rows=3")
+    assert "f32[5, 8]" in done.out
+    assert "i64[3]" in done.out
+
+
+def test_opt_runs_the_passes_that_are_named(
+    strata: Run, small_model: Path, tmp_path: Path
+) -> None:
+    first = dump(strata, small_model, tmp_path / "all")[0]
+    assert "graph.softmax" in strata("opt", first, "--passes", "graph-dce", *REFERENCE).out
+    assert "graph.softmax" not in strata("opt", first, "--passes", "graph-decompose", *REFERENCE).out
+    assert strata("opt", small_model, "--passes", "graph-dce").status == 2

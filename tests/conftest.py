@@ -1,0 +1,47 @@
+"""What all tests share: which ones can run here, and where larger models are."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+ZOO_VARIABLE = "STRATA_ZOO"
+
+
+def cuda_devices() -> int:
+    """The number of CUDA devices that the driver offers; 0 without a driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Skip tests with the marker `gpu` where there is no CUDA device."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not cuda_devices():
+        skip = pytest.mark.skip(reason="needs an NVIDIA GPU, and the driver offers none here")
+        for item in marked:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def zoo_model() -> Callable[[str], Path]:
+    """`zoo_model("resnet50")`: the model's file; skips the test where there is none."""
+    def find(name: str) -> Path:
+        folder = os.environ.get(ZOO_VARIABLE)
+        if not folder:
+            pytest.skip(f"needs a folder of models: set {ZOO_VARIABLE}")
+        path = Path(folder) / f"{name}.onnx"
+        if not path.is_file():
+            pytest.skip(f"{ZOO_VARIABLE} holds no {name}.onnx")
+        return path
+    return find

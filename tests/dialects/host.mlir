@@ -1,0 +1,18 @@
+// Every operation of the host level, in every form of its text.
+builtin.module {
+  host.func @main(%x: f32[batch, 64], %mask: i1[batch], %y: f32[batch, 8]) inputs ["x", "attention mask"] outputs ["y:0"] sizes(batch) arena(256*batch + 512) {
+    %w = host.constant #strata.weight<"fc.weight", "3f2a"> : f32[64, 8]
+    %c = host.constant literal[1.0, nan, -inf, 0.5] : f32[2, 2]
+    %h = host.alloc offset 0 : f32[batch, 64]
+    %g = host.alloc offset 256*batch : ui8[512]
+    %own = host.alloc : bf16[2*batch + 1]
+    %v = host.view %h : f32[64*batch]
+    host.launch @k0(%x, %mask, %v) sizes(batch)
+    host.launch @k1(%h, %w, %c, %y) sizes(batch, 2*batch)
+    host.copy %x, %h
+    host.return
+  }
+  host.func @empty() inputs [] outputs [] sizes() {
+    host.return
+  }
+}

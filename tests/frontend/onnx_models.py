@@ -1,0 +1,188 @@
+"""Small ONNX models for tests, and what onnxruntime computes with them.
+
+    op("Clip", f(2, 3), C(0.0), C(1.0), opsets=(11, 13))
+
+An operand is an array that becomes an input of the model, `C(...)` a constant of it (an
+initializer), None one that is left out.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.frontend import ImportedModel, ImportOptions, load_model
+from dialects.func import main_function
+from dialects.graph.base import EvaluationContext
+from dialects.graph.interpret import evaluate_func
+from dialects.types import Array
+
+IR_VERSION = 8
+
+
+@dataclass(frozen=True)
+class C:
+    """A constant of the model."""
+
+    value: Any
+    dtype: Any = None
+
+    @property
+    def array(self) -> Array:
+        if self.dtype is not None:
+            return np.array(self.value, self.dtype)
+        array = np.asarray(self.value)
+        kinds = {"f": np.float32, "i": np.int64}
+        return array.astype(kinds.get(array.dtype.kind, array.dtype)) \
+            if isinstance(self.value, (int, float, list, tuple)) else array
+
+
+@dataclass(frozen=True)
+class F:
+    """Random f32 numbers of a shape."""
+
+    shape: tuple[int, ...]
+    low: float = -3.0
+    high: float = 3.0
+    dtype: Any = np.float32
+
+    def make(self, rng: np.random.Generator) -> Array:
+        return rng.uniform(self.low, self.high, self.shape).astype(self.dtype)
+
+
+def f(*shape: int, low: float = -3.0, high: float = 3.0) -> F:
+    return F(shape, low, high)
+
+
+def i64(*shape: int, low: int = -5, high: int = 6) -> F:
+    return F(shape, low, high, np.int64)
+
+
+def i32(*shape: int, low: int = -5, high: int = 6) -> F:
+    return F(shape, low, high, np.int32)
+
+
+def b(*shape: int) -> F:
+    return F(shape, 0, 2, np.uint8)
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator on its operands, at one or several opsets."""
+
+    op_type: str
+    operands: tuple[Any, ...]
+    opsets: tuple[int, ...] = (13,)
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    outputs: int = 1
+    symbolic: bool = True  # whether it can be imported with all sizes open
+    tolerance: float = 2e-5
+
+    def arrays(self) -> list[Array | C | None]:
+        rng = np.random.default_rng(zlib.crc32(repr(self).encode()))
+        made = [o.make(rng) if isinstance(o, F) else o for o in self.operands]
+        return [a.astype(np.bool_) if isinstance(a, np.ndarray) and a.dtype == np.uint8 else a
+                for a in made]
+
+
+def op(op_type: str, *operands: Any, opsets: Sequence[int] = (13,), outputs: int = 1,
+       symbolic: bool = True, tolerance: float = 2e-5, **attributes: Any) -> Op:
+    return Op(op_type, operands, tuple(opsets), attributes, outputs, symbolic, tolerance)
+
+
+# ---------------------------------------------------------------------- models
+def value_info(name: str, dtype: Any, shape: Sequence[int | str] | None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
+                                         shape)
+
+
+def make_model(
+    nodes: Sequence[onnx.NodeProto], inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[str], constants: Mapping[str, Array] | None = None, opset: int = 17,
+    functions: Sequence[onnx.FunctionProto] = (), domains: Sequence[str] = (),
+) -> onnx.ModelProto:
+    """A model without shapes on its outputs (they are all said to be floats)."""
+    graph = helper.make_graph(
+        nodes, "test", inputs, [helper.make_tensor_value_info(o, TensorProto.FLOAT, None)
+                                for o in outputs],
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in (constants or {}).items()])
+    imports = [helper.make_opsetid("", opset), *[helper.make_opsetid(d, 1) for d in domains]]
+    return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION,
+                             functions=functions)
+
+
+def model_of(sample: Op, opset: int, symbolic: bool) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """A model of one node, and its inputs."""
+    names: list[str] = []
+    inputs: dict[str, Array] = {}
+    constants: dict[str, Array] = {}
+    for k, operand in enumerate(sample.arrays()):
+        names.append("" if operand is None else f"x{k}")
+        if isinstance(operand, C):
+            constants[names[-1]] = operand.array
+        elif operand is not None:
+            inputs[names[-1]] = operand
+    outputs = [f"y{k}" for k in range(sample.outputs)]
+    node = helper.make_node(sample.op_type, names, outputs, name="the node", **sample.attributes)
+    infos = [value_info(n, a.dtype, _shape(a, symbolic)) for n, a in inputs.items()]
+    return make_model([node], infos, outputs, constants, opset), inputs
+
+
+def _shape(array: Array, symbolic: bool) -> list[int | str]:
+    """Equal sizes get equal names, so that operands still fit each other; 1 stays."""
+    return [f"s{s}" if symbolic and s > 1 else s for s in array.shape]
+
+
+def save(model: onnx.ModelProto, folder: Path, name: str = "model.onnx") -> Path:
+    path = folder / name
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+# ---------------------------------------------------------------------- running
+def run_imported(imported: ImportedModel, inputs: Mapping[str, Array]) -> list[Array]:
+    """The results of an imported model by our interpreter; the module is verified before."""
+    imported.module.verify()
+    function = main_function(imported.module)
+    context = EvaluationContext(weights=imported.weights)
+    return evaluate_func(function, [inputs[n] for n in function.input_names], context)
+
+
+def run_import(
+    model: onnx.ModelProto, inputs: Mapping[str, Array], folder: Path,
+    options: ImportOptions | None = None,
+) -> list[Array]:
+    return run_imported(load_model(save(model, folder), options), inputs)
+
+
+def run_reference(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> list[Array]:
+    """What onnxruntime computes, on one thread and without its optimizations."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    typed = onnx.ModelProto()
+    typed.CopyFrom(model)
+    for output in typed.graph.output:
+        output.ClearField("type")  # onnxruntime infers them
+    session = onnxruntime.InferenceSession(typed.SerializeToString(), options,
+                                           providers=["CPUExecutionProvider"])
+    return session.run(None, dict(inputs))
+
+
+def assert_close(actual: Sequence[Array], expected: Sequence[Array], tolerance: float) -> None:
+    """Equal shapes and dtypes, close values; integers equal."""
+    for got, want in zip(actual, expected, strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        exact = want.dtype.kind in "biu"
+        np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64),
+                                   rtol=0 if exact else tolerance, atol=0 if exact else tolerance)

@@ -1,0 +1,140 @@
+"""Models that contradict themselves: every problem is told, with its node, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.frontend import load_model
+from tests.frontend.onnx_models import make_model, run_import, save, value_info
+
+X = value_info("x", np.float32, [2, 3])
+
+
+def node(op_type: str, inputs: str, outputs: str, name: str = "", **attributes: object):
+    return helper.make_node(op_type, inputs.split(), outputs.split(), name=name, **attributes)
+
+
+def problems(
+    folder: Path, nodes: Sequence[onnx.NodeProto], outputs: str = "y", opset: int = 17,
+    inputs: Sequence[onnx.ValueInfoProto] = (X,), **more: object,
+) -> tuple[Problem, ...]:
+    model = make_model(nodes, inputs, outputs.split(), opset=opset, **more)  # type: ignore[arg-type]
+    with pytest.raises(StrataError) as caught:
+        load_model(save(model, folder))
+    assert str(caught.value)
+    return caught.value.problems
+
+
+def test_all_unsupported_operators_at_once(tmp_path: Path):
+    found = problems(tmp_path, [
+        node("NonMaxSuppression", "x x", "a", "nms1"), node("NonMaxSuppression", "x x", "b"),
+        node("Fancy", "x", "c", "f", domain="my.domain"), node("Relu", "x", "y"),
+    ], domains=["my.domain"])
+    assert [p.what for p in found] == [
+        "operator ai.onnx.NonMaxSuppression (opset 17) is not supported: 2 nodes, 'nms1', "
+        "'NonMaxSuppression#1'",
+        "operator my.domain.Fancy (opset 1) is not supported: 1 node, 'f'",
+    ]
+
+
+def test_unsupported_operators_inside_a_branch(tmp_path: Path):
+    branch = helper.make_graph([node("NonZero", "x", "z")], "b",
+                               [], [helper.make_tensor_value_info("z", TensorProto.INT64, None)])
+    found = problems(tmp_path, [node("If", "c", "y", "if", then_branch=branch, else_branch=branch)],
+                     inputs=[X, value_info("c", np.bool_, [])])
+    assert {p.what.split(" (")[0] for p in found} == {"operator ai.onnx.If",
+                                                     "operator ai.onnx.NonZero"}
+
+
+@pytest.mark.parametrize(("nodes", "text", "where"), [
+    ([node("Relu", "x", "y"), node("Neg", "x", "y")], "'y' is defined more than once", ""),
+    ([node("Relu", "gone", "y", "r")], "uses value 'gone', which nothing defines", "r"),
+    ([node("Relu", "x", "z")], "graph output 'y' is defined by no node", ""),
+    ([node("Add", "x b", "a", "n1"), node("Neg", "a", "b", "n2"), node("Relu", "b", "y")],
+     "depend on each other in a circle: 'n1', 'n2'", "n1"),
+    ([node("Softmax", "x", "y", axis=1.5)], "'axis' of Softmax is of type float, not int",
+     "Softmax#0"),
+    ([node("Softmax", "x", "y", axes=1)], "has no attribute 'axes'", "Softmax#0"),
+    ([node("Concat", "x x", "y")], "needs attribute 'axis'", "Concat#0"),
+    ([node("Add", "x", "y")], "the number of inputs of Add is 1", "Add#0"),
+    ([node("Relu", "x x", "y")], "the number of inputs of Relu is 2", "Relu#0"),
+    ([node("Softmax", "x", "y", "s", axis=5)], "axis 5 is out of range", "s"),
+    ([node("MatMul", "x x", "y", "m")], "MatMul: C", "m"),
+    ([node("Cast", "x", "y", "c", to=8)], "element type STRING is not supported", "c"),
+    ([node("Fancy", "x", "y", "f", domain="other"), node("Neg", "x", "z")],
+     "other.Fancy (opset 1) is not supported", ""),
+    ([node("BatchNormalization", "x x x x x", "y", "b", training_mode=1)], "training mode", "b"),
+])
+def test_faults_of_nodes(
+    nodes: list[onnx.NodeProto], text: str, where: str, tmp_path: Path
+):
+    (found,) = problems(tmp_path, nodes)
+    assert text in found.what and found.node == where and found.file.endswith("model.onnx")
+
+
+def test_independent_faults_are_collected_and_what_follows_from_them_is_not(tmp_path: Path):
+    found = problems(tmp_path, [
+        node("Softmax", "x", "a", "bad axis", axis=7), node("Relu", "a", "b"),
+        node("MatMul", "x x", "c", "bad product"), node("Add", "b c", "y"),
+    ])
+    assert [p.node for p in found] == ["bad axis", "bad product"]
+    assert {p.level for p in found} == {"graph"}
+
+
+def test_a_shape_known_only_at_run_time(tmp_path: Path):
+    inputs = [X, value_info("s", np.int64, [1])]
+    (found,) = problems(tmp_path, [node("Reshape", "x s", "y", "r")], inputs=inputs)
+    assert found.node == "r" and "new sizes are known only at run time" in found.what
+
+
+def test_an_output_that_is_not_computed(tmp_path: Path):
+    image = value_info("x", np.float32, [1, 1, 4, 4])
+    pool = node("MaxPool", "x", "y indices", "pool", kernel_shape=[2, 2])
+    (found,) = problems(tmp_path, [pool], "y indices", inputs=[image])
+    assert "output 1 of MaxPool 'pool' is not supported" in found.what
+    model = make_model([pool], [image], ["y"])
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    assert run_import(model, {"x": x}, tmp_path)[0].max() == 15
+
+
+def test_opsets_that_are_too_old_or_too_new(tmp_path: Path):
+    assert "too old" in problems(tmp_path, [node("Relu", "x", "y")], opset=6)[0].what
+    assert "newer than" in problems(tmp_path, [node("Relu", "x", "y")], opset=999)[0].what
+
+
+def test_inputs_that_are_no_plain_tensors(tmp_path: Path):
+    sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
+    (found,) = problems(tmp_path, [node("Identity", "x", "y")], inputs=[sequence])
+    assert "input 'x' is a sequence" in found.what
+    strings = helper.make_tensor_value_info("x", TensorProto.STRING, [1])
+    (found,) = problems(tmp_path, [node("Identity", "x", "y")], inputs=[strings])
+    assert "input 'x': element type STRING" in found.what
+
+
+def test_sparse_initializers(tmp_path: Path):
+    model = make_model([node("Relu", "x", "y")], [X], ["y"])
+    values = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])
+    indices = helper.make_tensor("i", TensorProto.INT64, [1], [0])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4]))
+    with pytest.raises(StrataError, match="initializer 'w' is sparse"):
+        load_model(save(model, tmp_path))
+
+
+def test_nodes_out_of_order_are_sorted(tmp_path: Path):
+    nodes = [node("Relu", "a", "y"), node("Neg", "x", "a")]
+    x = np.array([[-1, 2, -3]] * 2, np.float32)
+    (y,) = run_import(make_model(nodes, [X], ["y"]), {"x": x}, tmp_path)
+    np.testing.assert_array_equal(y, np.maximum(-x, 0))
+
+
+def test_unnamed_nodes_and_equal_names_are_fine(tmp_path: Path):
+    nodes = [node("Neg", "x", "a", "same"), node("Neg", "a", "b", "same"), node("Relu", "b", "y")]
+    x = np.ones((2, 3), np.float32)
+    assert run_import(make_model(nodes, [X], ["y"]), {"x": x}, tmp_path)[0].all()

@@ -1,0 +1,29 @@
+"""Every operator against onnxruntime, at several opsets, with constant and with open sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compiler.frontend.onnx.ops import importers
+from tests.frontend.onnx_models import Op, assert_close, model_of, run_import, run_reference
+from tests.frontend.onnx_samples import SAMPLES
+
+CASES = [pytest.param(sample, opset, id=f"{k}-{sample.op_type}-{opset}")
+         for k, sample in enumerate(SAMPLES) for opset in sample.opsets]
+
+
+@pytest.mark.parametrize(("sample", "opset"), CASES)
+def test_import_computes_what_onnxruntime_does(sample: Op, opset: int, tmp_path: Path):
+    model, inputs = model_of(sample, opset, symbolic=False)
+    expected = run_reference(model, inputs)
+    assert_close(run_import(model, inputs, tmp_path), expected, sample.tolerance)
+    if sample.symbolic:
+        model, inputs = model_of(sample, opset, symbolic=True)
+        assert_close(run_import(model, inputs, tmp_path), expected, sample.tolerance)
+
+
+def test_every_importer_has_a_sample():
+    tested = {s.op_type for s in SAMPLES} | {"Constant"}  # which has tests of its own
+    assert {op_type for _, op_type in importers()} <= tested

@@ -1,0 +1,12 @@
+"""Samples of every graph operation. Tests of all levels derive from `SAMPLES`."""
+
+from __future__ import annotations
+
+from tests.op_samples.graph_elementwise import ELEMENTWISE
+from tests.op_samples.graph_tensors import TENSORS
+from tests.op_samples.graph_windows import WINDOWS
+from tests.op_samples.sample import Sample, build_module
+
+SAMPLES: list[Sample] = [*ELEMENTWISE, *TENSORS, *WINDOWS]
+
+__all__ = ["SAMPLES", "Sample", "build_module"]

@@ -1,0 +1,128 @@
+"""Runs a pass on a text and holds it to what every pass must keep.
+
+A file starts with `// PASSES: pipeline` and has CHECK lines for the text that leaves (see
+`tests/filecheck.py`). Beyond these, without a line in the file:
+
+- every function computes what it computed before, on random inputs (bit for bit, unless
+  `// TOLERANCE: 1e-5` says how far results may be off);
+- every operation that leaves has the location of a node that entered;
+- the same passes once more change nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.parser import Parser
+
+from dialects.func import FuncOp
+from dialects.graph.base import EvaluationContext
+from dialects.graph.interpret import evaluate_func
+from dialects.host.interpret import interpret_host
+from dialects.syntax import location, location_name
+from dialects.types import Array, TensorType
+from passes.base import StrataContext
+from passes.registry import parse_passes
+from passes.rewriting import functions
+from tests.filecheck import filecheck
+
+
+def parse(text: str, context: StrataContext) -> ModuleOp:
+    """The module of a text; every operation comes from a node of its own: `n0`, `n1` ..."""
+    module = Parser(context, text).parse_module()
+    module.verify()
+    for number, op in enumerate(module.walk()):
+        op.location = location(f"n{number}")
+    return module
+
+
+def run_passes(module: ModuleOp, pipeline: str, context: StrataContext) -> str:
+    """The text behind the passes, which must leave a valid module."""
+    for pass_ in parse_passes(pipeline):
+        pass_.apply(context, module)
+        module.verify()
+    return str(module)
+
+
+def check_file(text: str) -> None:
+    """Hold the passes that the text names to its CHECK lines and to the rules above."""
+    context = StrataContext.with_dialects()
+    module = parse(text, context)
+    before = [Run.of(f) for f in functions(module)]
+    expected = [run.results(f, context) for run, f in zip(before, functions(module), strict=True)]
+    pipeline = _header(text, "PASSES")
+    after = run_passes(module, pipeline, context)
+    filecheck(text, after)
+    check_locations(module)
+    _check_meaning(module, before, expected, float(_header(text, "TOLERANCE") or 0), context)
+    assert run_passes(module, pipeline, context) == after
+
+
+def _header(text: str, word: str) -> str:
+    found = re.search(rf"^// {word}: (.*)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def check_locations(module: ModuleOp) -> None:
+    lost = [op.name for op in module.walk() if not location_name(op)]
+    assert not lost, f"without a location: {lost}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Inputs for a function: small sizes for its symbols, random numbers."""
+
+    inputs: Sequence[Array]
+
+    @staticmethod
+    def of(func: FuncOp) -> Run:
+        types = [a.type for a in func.body.block.args if isinstance(a.type, TensorType)]
+        symbols = sorted({s for t in types for e in t.shape for s in e.symbols})
+        sizes = {name: 3 + k for k, name in enumerate(symbols)}
+        rng = np.random.default_rng(zlib.crc32(func.sym_name.data.encode()))
+        return Run([_random(t, sizes, rng) for t in types])
+
+    def results(self, func: FuncOp, context: StrataContext) -> list[Array]:
+        return evaluate_func(func, self.inputs, EvaluationContext(weights=context.weights))
+
+
+def _random(type_: TensorType, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
+    shape = [int(e.evaluate(sizes)) for e in type_.shape]
+    if type_.dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if type_.dtype.kind in "iu":
+        return rng.integers(0, 3, shape).astype(type_.dtype)
+    return rng.standard_normal(shape).astype(type_.dtype)
+
+
+def _check_meaning(
+    module: Operation, runs: Sequence[Run], expected: Sequence[list[Array]], tolerance: float,
+    context: StrataContext,
+) -> None:
+    funcs = [op for op in module.regions[0].block.ops if isinstance(op, FuncOp)]
+    if funcs:
+        actual = [run.results(f, context) for run, f in zip(runs, funcs, strict=True)]
+    else:  # one function: the driver
+        assert len(runs) == 1
+        actual = [interpret_host(module, runs[0].inputs, context.weights)]
+    for found, wanted in zip(actual, expected, strict=True):
+        for a, b in zip(found, wanted, strict=True):
+            assert_same(a, b, tolerance)
+
+
+def assert_same(actual: Array, expected: Array, tolerance: float = 0.0) -> None:
+    """Equal dtype, shape and values; bit for bit, signs of zeros too, without a tolerance."""
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    if tolerance:
+        np.testing.assert_allclose(actual.astype(float), expected.astype(float),
+                                   rtol=tolerance, atol=tolerance)
+    else:
+        np.testing.assert_array_equal(actual, expected)
+        if actual.dtype.kind not in "biu":
+            np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))

@@ -1,0 +1,152 @@
+"""Run a block kernel's native code between guard pages, and compare it with the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.arith import Arith
+from xdsl.dialects.builtin import Builtin
+from xdsl.dialects.math import Math
+from xdsl.parser import Parser
+
+from dialects.block import Block, KernelOp
+from dialects.block.interpret import interpret_kernel
+from dialects.types import Array, Strata
+from targets.cpu.cache import ObjectCache
+from targets.cpu.emit import emit_kernel
+from targets.cpu.jit import compile_texts, link
+from targets.cpu.machine import Machine, machine_of
+
+RANDOM = np.random.default_rng(0)
+
+
+def available_features() -> list[Any]:
+    """The feature sets as test parameters; those that this processor lacks are skipped."""
+    return [_parameter(name) for name in ("avx2", "avx512")]
+
+
+def _parameter(name: str) -> Any:
+    try:
+        machine_of(name)
+    except ValueError as error:
+        return pytest.param(name, marks=pytest.mark.skip(reason=str(error)))
+    return name
+
+
+each_machine = pytest.mark.parametrize("features", available_features())
+
+
+def parse(text: str) -> KernelOp:
+    context = Context()
+    for dialect in (Builtin, Arith, Math, Strata, Block):
+        context.load_dialect(dialect)
+    kernel = Parser(context, text).parse_op()
+    kernel.verify()
+    assert isinstance(kernel, KernelOp)
+    return kernel
+
+
+def randoms(*shape: int, dtype: Any = np.float32) -> Array:
+    """Normal numbers; for integers, small ones of both signs."""
+    kind = np.dtype(dtype)
+    if kind.kind in "iub":
+        low = 0 if kind.kind in "ub" else -20
+        return RANDOM.integers(low, 2 if kind.kind == "b" else 20, shape).astype(kind)
+    return RANDOM.standard_normal(shape).astype(kind)
+
+
+def unlike(*shape: int, dtype: Any = np.float32) -> Array:
+    """An output buffer full of a number that no test computes."""
+    return np.full(shape, 77, dtype)
+
+
+# ---------------------------------------------------------------------- guarded memory
+class Guarded:
+    """A copy of an array that ends (or starts) exactly at a page that must not be touched."""
+
+    def __init__(self, array: Array, at_end: bool):
+        page = mmap.PAGESIZE
+        inner = -(-max(array.nbytes, 1) // page) * page
+        self.memory = mmap.mmap(-1, inner + 2 * page)
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.size = inner + 2 * page
+        for start in (self.base, self.base + page + inner):
+            _protect(start, page, 0)
+        self.address = self.base + page + (inner - array.nbytes if at_end else 0)
+        raw = (ctypes.c_uint8 * array.nbytes).from_address(self.address)
+        self.array = np.frombuffer(raw, np.uint8).view(array.dtype).reshape(array.shape)
+        self.array[...] = array
+
+    def release(self) -> None:
+        for start in (self.base, self.base + self.size - mmap.PAGESIZE):
+            _protect(start, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _protect(address: int, size: int, access: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    pointer = ctypes.c_void_p(address)
+    assert libc.mprotect(pointer, ctypes.c_size_t(size), ctypes.c_int(access)) == 0
+
+
+# ---------------------------------------------------------------------- running
+def native(kernel: KernelOp, machine: Machine) -> Any:
+    """The kernel as a C function of buffers, sizes, first and last program."""
+    code = compile_texts([emit_kernel(kernel, machine, "k")], machine, ObjectCache(None))
+    library = link(code, "k")
+    integers = [ctypes.c_int64] * (len(kernel.size_names) + 2)
+    pointers = [ctypes.c_void_p] * len(kernel.buffers)
+    function = ctypes.CFUNCTYPE(None, *pointers, *integers)(library.address)
+    function.library = library  # type: ignore[attr-defined]
+    return function
+
+
+def run_native(
+    kernel: KernelOp, machine: Machine, buffers: Sequence[Array], sizes: dict[str, int],
+    at_end: bool = True,
+) -> list[Array]:
+    """All buffers after all programs, in two parts as if by two threads."""
+    function = native(kernel, machine)
+    total = int(np.prod([e.evaluate(sizes) for e in kernel.grid.data], dtype=np.int64))
+    guarded = [Guarded(np.ascontiguousarray(b), at_end) for b in buffers]
+    integers = [sizes[name] for name in kernel.size_names]
+    for low, high in ((0, total // 2), (total // 2, total)):
+        function(*(g.address for g in guarded), *integers, low, high)
+    results = [g.array.copy() for g in guarded]
+    for g in guarded:
+        g.release()
+    return results
+
+
+def check(
+    text: str, *buffers: Array, features: str, tolerance: float = 0, **sizes: int
+) -> list[Array]:
+    """Native code and interpreter agree on all buffers, wherever the guard pages lie."""
+    kernel, machine = parse(text), machine_of(features)
+    expected = [b.copy() for b in buffers]
+    interpret_kernel(kernel, expected, sizes)
+    actual: list[Array] = []
+    for at_end in (True, False):
+        actual = run_native(kernel, machine, buffers, sizes, at_end)
+        for a, e in zip(actual, expected, strict=True):
+            assert_same(a, e, tolerance)
+    return actual
+
+
+def assert_same(actual: Array, expected: Array, tolerance: float) -> None:
+    if not tolerance or actual.dtype.kind in "iub":
+        np.testing.assert_array_equal(actual, expected)
+        return
+    wide = [a.astype(np.float64) for a in (actual, expected)]
+    np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance)
+
+
+def body(arguments: str, *lines: str, result: str) -> str:
+    """The region of a `block.map`."""
+    text = "\n".join(lines)
+    return f"{{\n^bb0({arguments}):\n{text}\nblock.yield {result}\n}}"
