@@ -398,21 +398,44 @@ def _plain_symbols(expr: Expr) -> set[str]:
 
 
 def upper_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
-    """The largest value of expr with each axis in 0 <= axis < extent; None if not linear."""
-    split = expr.linear(extents)
-    if split is None:
-        return None
-    coefficients, total = split
-    for name, factor in coefficients.items():
-        if is_nonnegative(factor):
-            total = total + factor * (extents[name] - 1)
-        elif not is_nonnegative(-factor):
+    """The largest value of expr with each axis in 0 <= axis < extent; None if unknown.
+
+    Divisions by positive integers and remainders are bounded each by itself.
+    """
+    total = _constant(0)
+    for monomial, factor in expr.terms:
+        moving = [a for a in monomial if _atom_symbols(a) & extents.keys()]
+        rest = Expr(((tuple(a for a in monomial if a not in moving), factor),))
+        if not moving:
+            total = total + rest
+            continue
+        rising = is_nonnegative(rest)
+        if len(moving) > 1 or not (rising or is_nonnegative(-rest)):
             return None
+        bound = _atom_bound(moving[0], extents, rising)
+        if bound is None:
+            return None
+        total = total + rest * bound
     return total
 
 
+def _atom_bound(atom: Atom, extents: Mapping[str, Expr], upper: bool) -> Expr | None:
+    """The largest (or smallest) value of an axis or a call."""
+    if isinstance(atom, str):
+        return extents[atom] - 1 if upper else _constant(0)
+    left, right = atom.args
+    if right.symbols & extents.keys():
+        return None
+    if atom.op == "mod":
+        return right - 1 if upper else _constant(0)
+    if atom.op != "floordiv" or not is_nonnegative(right - 1):
+        return None
+    inner = upper_bound(left, extents) if upper else lower_bound(left, extents)
+    return None if inner is None else inner // right
+
+
 def lower_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
-    """The smallest value of expr with each axis in 0 <= axis < extent; None if not linear."""
+    """The smallest value of expr with each axis in 0 <= axis < extent; None if unknown."""
     bound = upper_bound(-expr, extents)
     return None if bound is None else -bound
 

@@ -28,8 +28,7 @@ PassLoader = Callable[[], type[ModulePass]]
 def pass_loaders() -> dict[str, PassLoader]:
     """All passes by name, each with the function that imports it."""
     own: dict[str, PassLoader] = {n: partial(_load_own, n, m) for n, m in _own_modules().items()}
-    installed: dict[str, PassLoader] = {
-        e.name: partial(_load_installed, e) for e in entry_points(group="strata.passes")}
+    installed: dict[str, PassLoader] = {e.name: partial(_load_installed, e) for e in _installed()}
     return dict(sorted((installed | own).items()))
 
 
@@ -58,6 +57,11 @@ def parse_passes(text: str) -> list[ModulePass]:
         raise ValueError(error.args[0]) from error
     except (ArgSpecParseError, ValueError) as error:
         raise ValueError(f"cannot read the passes {text!r}: {error}") from error
+
+
+@cache
+def _installed() -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group="strata.passes"))
 
 
 @cache

@@ -10,12 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dialects.expr import Expr
-from dialects.loop import Axis, KernelOp, NestOp, extents_of
+from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width
 from passes.loop.nests import gathered_inputs, has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
+from passes.loop.runs import common_rows, contiguous_axes, result_order
 from targets.base import TargetOptions
 from targets.cpu.machine import Machine, machine_of
 
@@ -95,7 +96,7 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     Lanes: the axis that runs along memory in the result. Rows: the parallel axes before it, as many
     as registers allow. The same answer before and after packing.
     """
-    order = _result_order(nest)
+    order = result_order(nest)
     if not order:
         return None
     lanes, extents = order[-1], extents_of(nest.axes)
@@ -106,18 +107,6 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     chosen = {a for a, _ in rows}
     outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
     return Tiling(lanes, width, rows, outer, _reduce_order(nest))
-
-
-def _result_order(nest: NestOp) -> list[str]:
-    """Parallel axes in the order in which they run along the result's memory, fastest last."""
-    order: list[str] = []
-    for expr in nest.output_maps[0]:
-        split = expr.linear([a.name for a in nest.parallel_axes])
-        if split is None:
-            return []
-        steps = sorted(split[0].items(), key=lambda item: -(item[1].constant or 1 << 60))
-        order += [name for name, _ in steps]
-    return order
 
 
 def _is_row(nest: NestOp, axis: str, lanes: str) -> bool:
@@ -210,9 +199,9 @@ def _unroll(size: int | None) -> int:
 # ---------------------------------------------------------------------- everything else
 def _reduction(kernel: KernelOp, machine: Machine) -> Schedule:
     """Rows in parallel; inside, the axis that runs along memory in lanes."""
-    lanes = _contiguous_axis(kernel)
+    lanes = next(iter(contiguous_axes(kernel)), None)
     reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
-    rows = _common_rows(kernel)
+    rows = common_rows(kernel)
     extents = kernel.axes
     width = _lane_tile(extents[lanes], machine) if lanes else 1
     levels = [Level("grid", a) for a in rows if a != lanes]
@@ -226,17 +215,9 @@ def _reduction(kernel: KernelOp, machine: Machine) -> Schedule:
     return Schedule(tuple(levels))
 
 
-def _common_rows(kernel: KernelOp) -> list[str]:
-    """Axes that every nest has in parallel."""
-    common = set(kernel.axes)
-    for nest in kernel.nests:
-        common &= {a.name for a in nest.parallel_axes}
-    return [a for a in kernel.axes if a in common]
-
-
 def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
-    lanes = _contiguous_axis(kernel)
-    rows = _common_rows(kernel)
+    lanes = next(iter(contiguous_axes(kernel)), None)
+    rows = common_rows(kernel)
     extents = kernel.axes
     levels = [Level("grid", a) for a in rows if a != lanes]
     levels += [Level("loop", a) for a in extents if a != lanes and a not in rows]
@@ -254,29 +235,3 @@ def _lane_tile(extent: Expr, machine: Machine) -> int:
     """Four vectors, or the whole axis if it is shorter."""
     size = extent.constant
     return 4 * machine.lanes if size is None else max(1, min(size, 4 * machine.lanes))
-
-
-def _contiguous_axis(kernel: KernelOp) -> str | None:
-    """The axis that runs along memory in most references; long ones and results count more."""
-    score: dict[str, int] = {}
-    for nest in kernel.nests:
-        for map_, weight in [*((m, 1) for m in nest.input_maps),
-                             *((m, 2) for m in nest.output_maps)]:
-            for name in _running_axis(map_, nest.axes):
-                score[name] = score.get(name, 0) + weight
-    extents = kernel.axes
-    long = {n: s for n, s in score.items() if (extents[n].constant or 64) > 1}
-    if not long:
-        return None
-    return max(long, key=lambda n: (min(extents[n].constant or 64, 16), long[n],
-                                    -list(extents).index(n)))
-
-
-def _running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[str]:
-    """The axes with step 1 in the last dim that is not constant."""
-    names = {a.name for a in axes}
-    moving = [e for e in map_ if e.symbols & names]
-    if not moving or has_calls(moving[-1:]) or moving[-1] != map_[-1]:
-        return []
-    split = moving[-1].linear(names)
-    return [n for n, step in split[0].items() if step.constant == 1] if split else []

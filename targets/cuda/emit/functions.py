@@ -1,7 +1,7 @@
 """Triton source of functions that Triton's language lacks, for f32 and f64.
 
 libdevice has most of them, but Triton's interpreter has no libdevice. In the texts `{d}` is f32 or
-f64, `{divide}` IEEE division, `{polynomial}` a polynomial in s, `{width}` the bits of the type.
+f64, `{polynomial}` a polynomial in s, and `{width}` the bits of the type.
 Errors are a few units in the last place; each text says how it avoids cancellation.
 """
 
@@ -31,12 +31,15 @@ NEAR = {"f32": 0.55, "f64": 0.25}
 LARGE = {"f32": 1e9, "f64": 1e100}
 """Above this x*x + 1 == x*x, and x*x does not overflow yet."""
 
-NEEDS: dict[str, tuple[str, ...]] = {
-    "expm1": ("tanh",), "sinh": ("expm1",), "asinh": ("log1p",), "acosh": ("log1p",),
-    "atanh": ("log1p",), "asin": ("atan",), "acos": ("atan",), "atan2": ("atan",),
-}
-
 TYPED: dict[str, str] = {
+    "div": '''
+def div_{d}(x, y):
+    return {quotient}
+''',
+    "sqrt": '''
+def sqrt_{d}(x):
+    return {root}
+''',
     "tanh": '''
 def tanh_{d}(x):
     s = x * x
@@ -55,7 +58,7 @@ def expm1_{d}(x):
 def log1p_{d}(x):
     # log(u)*x/(u - 1) with u = 1 + x cancels the rounding error of u
     u = 1.0 + x
-    scaled = tl.log(u) * {divide}(x, u - 1.0)
+    scaled = tl.log(u) * div_{d}(x, u - 1.0)
     return tl.where((u == 1.0) | (x == float("inf")), x, scaled)
 ''',
     "log10": '''
@@ -67,7 +70,7 @@ def cbrt_{d}(x):
     # a first guess, then a step of Newton's method
     a = tl.abs(x)
     guess = tl.exp2(tl.log2(a) * 0.3333333333333333)
-    y = guess - (guess - {divide}(a, guess * guess)) * 0.3333333333333333
+    y = guess - (guess - div_{d}(a, guess * guess)) * 0.3333333333333333
     y = tl.where((a == 0.0) | (a == float("inf")), a, y)
     return tl.where(x < 0.0, -y, y)
 ''',
@@ -76,7 +79,7 @@ def sinh_{d}(x):
     # t = e^|x| - 1: no cancellation near 0; for large x, halves do not overflow early
     a = tl.abs(x)
     t = expm1_{d}(a)
-    y = 0.5 * (t + {divide}(t, t + 1.0))
+    y = 0.5 * (t + div_{d}(t, t + 1.0))
     h = tl.exp(0.5 * a)
     y = tl.where(a > 40.0, 0.5 * h * h, y)
     return tl.where(x < 0.0, -y, y)
@@ -86,14 +89,14 @@ def cosh_{d}(x):
     a = tl.abs(x)
     e = tl.exp(a)
     h = tl.exp(0.5 * a)
-    return tl.where(a > 40.0, 0.5 * h * h, 0.5 * e + {divide}(0.5, e))
+    return tl.where(a > 40.0, 0.5 * h * h, 0.5 * e + div_{d}(0.5, e))
 ''',
     "asinh": '''
 def asinh_{d}(x):
     # for large x, log(2x); else log1p, without cancellation near 0
     a = tl.abs(x)
     b = tl.minimum(a, {large})
-    near = log1p_{d}(b + {divide}(b * b, 1.0 + {sqrt}(b * b + 1.0)))
+    near = log1p_{d}(b + div_{d}(b * b, 1.0 + sqrt_{d}(b * b + 1.0)))
     y = tl.where(a < {large}, near, tl.log(a) + 0.6931471805599453)
     y = tl.where(x < 0.0, -y, y)
     return tl.where(x == x, y, x)
@@ -101,22 +104,22 @@ def asinh_{d}(x):
     "acosh": '''
 def acosh_{d}(x):
     t = tl.minimum(x, {large}) - 1.0
-    near = log1p_{d}(t + {sqrt}(2.0 * t + t * t))
+    near = log1p_{d}(t + sqrt_{d}(2.0 * t + t * t))
     y = tl.where(x < {large}, near, tl.log(x) + 0.6931471805599453)
     return tl.where(x >= 1.0, y, float("nan"))
 ''',
     "atanh": '''
 def atanh_{d}(x):
     a = tl.abs(x)
-    y = 0.5 * log1p_{d}({divide}(2.0 * a, 1.0 - a))
+    y = 0.5 * log1p_{d}(div_{d}(2.0 * a, 1.0 - a))
     return tl.where(x < 0.0, -y, y)
 ''',
     "atan": '''
 def atan_{d}(x):
     # atan(a) == pi/2 - atan(1/a), then half the angle brings a below tan(pi/8)
     a = tl.abs(x)
-    b = tl.where(a > 1.0, {divide}(1.0, a), a)
-    h = {divide}(b, 1.0 + {sqrt}(1.0 + b * b))
+    b = tl.where(a > 1.0, div_{d}(1.0, a), a)
+    h = div_{d}(b, 1.0 + sqrt_{d}(1.0 + b * b))
     s = h * h
     y = 2.0 * (h + h * s * ({polynomial}))
     y = tl.where(a > 1.0, 1.5707963267948966 - y, y)
@@ -124,11 +127,11 @@ def atan_{d}(x):
 ''',
     "asin": '''
 def asin_{d}(x):
-    return atan_{d}({divide}(x, {sqrt}((1.0 - x) * (1.0 + x))))
+    return atan_{d}(div_{d}(x, sqrt_{d}((1.0 - x) * (1.0 + x))))
 ''',
     "acos": '''
 def acos_{d}(x):
-    return 2.0 * atan_{d}({sqrt}({divide}(1.0 - x, 1.0 + x)))
+    return 2.0 * atan_{d}(sqrt_{d}(div_{d}(1.0 - x, 1.0 + x)))
 ''',
     "atan2": '''
 def atan2_{d}(y, x):
@@ -136,7 +139,7 @@ def atan2_{d}(y, x):
     a, b = tl.abs(x), tl.abs(y)
     larger, smaller = tl.maximum(a, b), tl.minimum(a, b)
     same = larger == smaller  # also both zero or both infinite
-    q = tl.where(same, tl.where(larger == 0.0, larger, 1.0), {divide}(smaller, larger))
+    q = tl.where(same, tl.where(larger == 0.0, larger, 1.0), div_{d}(smaller, larger))
     angle = atan_{d}(q)
     angle = tl.where(b > a, 1.5707963267948966 - angle, angle)
     mirrored = x.to(tl.int{width}, bitcast=True) < 0

@@ -5,15 +5,19 @@ NaN-propagating and other combiners of reductions, and the mathematical function
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from targets.cuda.emit.functions import LARGE, NEAR, NEEDS, POLYNOMIALS, TYPED, UNTYPED
+from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, TYPED, UNTYPED
 
 Helper = tuple[str, str]
 """A function and the float type it is for ("" for those that take any type)."""
 
 HELPER_NAMES = frozenset((*UNTYPED, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
 """Names that a kernel's variables must not take."""
+
+
+_CALL = re.compile(r"\b(\w+)_\{d\}\(")
 
 
 def helper_of(name: str, element: str) -> Helper:
@@ -31,7 +35,7 @@ def helper_texts(used: Iterable[Helper]) -> list[str]:
 
 def _add(helper: Helper, ordered: dict[Helper, None]) -> None:
     name, kind = helper
-    for needed in NEEDS.get(name, ()):
+    for needed in _CALL.findall(TYPED[name].partition(":")[2] if kind else ""):
         _add((needed, kind), ordered)
     ordered.setdefault(helper)
 
@@ -44,8 +48,8 @@ def _text(name: str, kind: str) -> str:
     return TYPED[name].format(
         d=kind, width=32 if single else 64, near=NEAR[kind], large=LARGE[kind],
         whole=float(2 ** (23 if single else 52)), polynomial=_horner(coefficients),
-        divide="tl.div_rn" if single else "tl.fdiv",
-        sqrt="tl.sqrt_rn" if single else "tl.sqrt")
+        quotient="tl.div_rn(x, y)" if single else "x / y",
+        root="tl.sqrt_rn(x)" if single else "tl.sqrt(x)")
 
 
 def _horner(coefficients: tuple[float, ...]) -> str:

@@ -75,7 +75,7 @@ ROWS: dict[str, Row] = {
     "arith.addf": _infix("+"),
     "arith.subf": _infix("-"),
     "arith.mulf": _infix("*"),
-    "arith.divf": Row("tl.div_rn({0}, {1})", f64="{0} / {1}", narrow="widen"),
+    "arith.divf": Row("tl.div_rn({0}, {1})", f64="{0} / {1}", narrow="widen"),  # IEEE division
     "arith.remf": Row("{0} % {1}", narrow="widen", weak=True),
     "arith.negf": Row("-{0}"),
     "arith.maximumf": _extremum("maximum", "ALL"),

@@ -1,0 +1,61 @@
+"""Which axes run along memory, and which all nests of a kernel share: what schedule rules ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dialects.expr import Expr
+from dialects.loop import Axis, KernelOp, NestOp
+from passes.loop.nests import has_calls
+
+
+def common_rows(kernel: KernelOp) -> list[str]:
+    """Axes that every nest has in parallel: programs may divide them."""
+    common = set(kernel.axes)
+    for nest in kernel.nests:
+        common &= {a.name for a in nest.parallel_axes}
+    return [a for a in kernel.axes if a in common]
+
+
+def result_order(nest: NestOp) -> list[str]:
+    """Parallel axes in the order in which they run along the first result's memory, fastest last.
+
+    Empty when the result is stored at divided indices in a way that has no such order.
+    """
+    order: list[str] = []
+    for expr in nest.output_maps[0]:
+        split = expr.linear([a.name for a in nest.parallel_axes])
+        if split is None:
+            order += [n for n in sorted(expr.symbols) if n not in order and any(
+                a.name == n for a in nest.parallel_axes)]
+            continue
+        steps = sorted(split[0].items(), key=lambda item: -(item[1].constant or 1 << 60))
+        order += [name for name, _ in steps if name not in order]
+    return order
+
+
+def contiguous_axes(kernel: KernelOp) -> list[str]:
+    """Axes that run along memory in some reference, the most useful first.
+
+    Long ones come first, then those of more references; results count twice.
+    """
+    score: dict[str, int] = {}
+    for nest in kernel.nests:
+        weighted = [*((m, 1) for m in nest.input_maps), *((m, 2) for m in nest.output_maps)]
+        for map_, weight in weighted:
+            for name in running_axis(map_, nest.axes):
+                score[name] = score.get(name, 0) + weight
+    extents = kernel.axes
+    names = [n for n in score if extents[n].constant != 1]
+    order = list(extents)
+    return sorted(names, key=lambda n: (
+        -min(extents[n].constant or 64, 16), -score[n], order.index(n)))
+
+
+def running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[str]:
+    """The axes with step 1 in the last dim of a reference."""
+    names = {a.name for a in axes}
+    if not map_ or has_calls(map_[-1:]):
+        return []
+    split = map_[-1].linear(names)
+    return [n for n, step in split[0].items() if step.constant == 1] if split else []
