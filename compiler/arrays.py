@@ -6,8 +6,9 @@ so such a tensor goes through its bits.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -25,7 +26,7 @@ def to_numpy(value: Any) -> Array:
     Raises TypeError for what is no array.
     """
     if isinstance(value, np.ndarray):
-        return np.ascontiguousarray(value).reshape(value.shape)
+        return contiguous(cast(Array, value))
     if _is_torch(value):
         return _from_torch(value)
     if hasattr(value, "__dlpack__"):
@@ -34,6 +35,11 @@ def to_numpy(value: Any) -> Array:
         return np.asarray(value)
     raise TypeError(f"{type(value).__name__} is no array: give NumPy arrays, torch tensors, or "
                     "anything with DLPack")
+
+
+def contiguous(array: Array) -> Array:
+    """The array itself if it is C-contiguous, else a copy; a scalar stays one."""
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def kind_of(value: Any) -> Back | None:
@@ -61,8 +67,7 @@ def _from_torch(tensor: Any) -> Array:
 
 
 def _torch_like(tensor: Any) -> Back:
-    import torch
-
+    torch: Any = importlib.import_module("torch")
     device = tensor.device
 
     def back(array: Array) -> Any:

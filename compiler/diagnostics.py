@@ -7,7 +7,7 @@ problems that could be found at once. Any other exception is a fault of the comp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,12 @@ class StrataError(Exception):
     def __str__(self) -> str:
         if not self.problems:
             return self.message
-        return "\n".join([f"{self.message}:", *(f"- {p}" for p in self.problems)])
+        return "\n".join([f"{self.message}:", *(f"- {self._briefly(p)}" for p in self.problems)])
+
+    def _briefly(self, problem: Problem) -> Problem:
+        """The problem without its file, where the message names that already."""
+        named = problem.file and problem.file in self.message
+        return replace(problem, file="") if named else problem
 
 
 def count_of(items: Sequence[object], noun: str) -> str:

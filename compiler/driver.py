@@ -23,6 +23,7 @@ from compiler.faults import CompilerFault, Reproducer, shell_command
 from compiler.instrument import Instrument
 from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
 from compiler.options import CompileOptions
+from compiler.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline import PIPELINE, Step
 from compiler.plan import PlannedStep, plan
 from compiler.plugins import Plugins, load_plugins
@@ -138,8 +139,14 @@ class Compiler:
                           [Problem("no such level", hint=f"there are: {there}")])
 
     def plan(self, state: State, to: str | None) -> list[PlannedStep]:
-        return plan(self.options.passes, state.level, state.after, self.options.start, to,
-                    self.plugins)
+        """The steps that will run. Raises StrataError for options that fit neither model nor
+        pipeline."""
+        passes = with_schedule(self.options.passes, self.options.schedule)
+        planned = plan(passes, state.level, state.after, self.options.start, to, self.plugins)
+        if self.options.schedule and not any(i.step.name == SCHEDULE_PASS for i in planned):
+            raise StrataError("--schedule has no effect: kernels get their schedules at loop "
+                              "level, and the passes that run do not come by there")
+        return planned
 
     def run(self, state: State, planned: Sequence[PlannedStep]) -> None:
         """Run steps, verify where levels meet, and let the instruments watch."""
@@ -242,8 +249,8 @@ class Compiler:
     def unsupported(self, error: PassError, phase: str) -> StrataError:
         """What the model has and a pass cannot do."""
         level = next((s.level for s in PIPELINE if s.name == phase), "")
-        return StrataError(f"{error.pass_name} cannot take {self.model}", [
-            Problem(text, node, level, self.model) for node, text in error.faults])
+        return StrataError(f"{error.pass_name} cannot go on with {self.model}", [
+            Problem(text, node, level if node else "") for node, text in error.faults])
 
     def wrong_numbers(
         self, state: State, check: Check, before: str, inputs: Mapping[str, Array]

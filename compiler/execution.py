@@ -6,10 +6,11 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from compiler.arrays import contiguous
 from compiler.diagnostics import Problem, StrataError
 from compiler.signature import DEFAULT_SIZE, Signature
 
@@ -64,7 +65,7 @@ def read_npy(path: Path) -> Array:
         raise _unreadable(path, error) from None
     if not isinstance(found, np.ndarray):
         raise _unreadable(path, ValueError("it holds several arrays: give it with --inputs"))
-    return found
+    return cast("Array", found)
 
 
 def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, int]:
@@ -83,7 +84,7 @@ def _restored(name: str, array: Array, signature: Signature) -> Array:
     types = dict(zip(signature.input_names, signature.input_types, strict=True))
     if array.dtype == np.dtype("V2") and name in types and types[name].dtype.itemsize == 2:
         return array.view(types[name].dtype)
-    return np.ascontiguousarray(array).reshape(array.shape)
+    return contiguous(array)
 
 
 def _tell_guesses(signature: Signature, missing: Sequence[str], sizes: Mapping[str, int]) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from targets.base import TargetOptions
 
+Sizes = tuple["int | str", ...]
+"""The sizes of an input; a size may be a name."""
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fast")
 DEBUG_VARIABLE = "STRATA_DEBUG"
 CACHE_VARIABLE = "STRATA_CACHE"
@@ -28,7 +30,7 @@ class CompileOptions:
     """
 
     target: str = "cpu"
-    shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    shapes: Mapping[str, Sizes] = field(default_factory=lambda: MappingProxyType({}))
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     start: str | None = None
     passes: str = "default"
@@ -53,7 +55,10 @@ class CompileOptions:
 
 
 def cache_folder(choice: str) -> Path | None:
-    """The folder of compiled code: `off`, a folder, or `default` ($STRATA_CACHE, ~/.cache/strata)."""
+    """The folder of compiled code: a folder, `off`, or `default`.
+
+    The default is in $STRATA_CACHE, else in ~/.cache/strata.
+    """
     if choice == "off":
         return None
     if choice != "default":

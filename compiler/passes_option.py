@@ -15,11 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.pipeline import Step
 
 DEFAULT = "default"
+SCHEDULE_PASS = "loop-apply-schedules"
+TARGET_SCHEDULES = "loop-schedule"
 _ITEM = re.compile(
     r"(?:(?P<edit>after|before)\((?P<anchor>[\w-]+)\)=|without\((?P<out>[\w-]+)\)$)?"
     r"(?P<spec>[\w-]+(?:\{.*\})?)?", re.DOTALL)
@@ -39,6 +42,13 @@ def edit_steps(text: str, steps: Sequence[Step], level: str) -> list[Step]:
         if item != DEFAULT:
             result = _edited(result, item)
     return result
+
+
+def with_schedule(text: str, file: Path | None) -> str:
+    """The passes, with the file's schedules put on kernels where the target would choose."""
+    if file is None or is_explicit(text):
+        return text
+    return f'{text},before({TARGET_SCHEDULES})={SCHEDULE_PASS}{{file="{file}"}}'
 
 
 def is_explicit(text: str) -> bool:

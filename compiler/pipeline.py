@@ -36,7 +36,7 @@ PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ loop: how it is computed
     Step("loop", "graph-to-loop"),  # on few, simple operators: one nest or a few for each
     Step("loop", "loop-fuse"),  # at once: the fewer nests, the less all later passes have to do
-    Step("loop", "loop-assign-layouts"),  # before kernels exist, whose arguments would be in the way
+    Step("loop", "loop-assign-layouts"),  # while no kernel's arguments are in the way
     Step("loop", "loop-outline"),  # which nests share a kernel depends on what fusion left
     Step("loop", "loop-collapse-axes"),  # before axes get tiles: long axes are tiled better
     Step("loop", "loop-prepare-kernels"),  # the target's own wishes, on the axes that remain

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xdsl.utils.arg_spec import parse_pipeline
@@ -69,7 +70,7 @@ def first_step(
 
 def level_changes() -> set[str]:
     """The passes that lead from one level to the next."""
-    return {b.name for a, b in zip(PIPELINE, PIPELINE[1:], strict=False) if a.level != b.level}
+    return {b.name for a, b in pairwise(PIPELINE) if a.level != b.level}
 
 
 def label_steps(steps: Sequence[Step]) -> list[str]:

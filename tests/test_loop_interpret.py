@@ -37,6 +37,17 @@ BODIES = {
     "half": "{ ^bb0(%p: bf16): loop.yield %p }",
     "index": """{ %i = loop.index 2*i0 - i1 + n : index %r = arith.index_cast %i : index to i64
         loop.yield %r }""",
+    "relu": """{ ^bb0(%p: f32, %q: f32): %z = arith.constant 0.0 : f32
+        %a = arith.maximumf %p, %z : f32 %r = arith.mulf %a, %q : f32 loop.yield %r }""",
+    "three": """{ ^bb0(%p: f32, %q: f32, %s: f32): %a = arith.subf %p, %q : f32
+        %r = arith.mulf %a, %s : f32 loop.yield %r }""",
+    "triangle": """{ ^bb0(%p: f32, %q: f32): %i = loop.index i0 - i2 : index
+        %k = arith.index_cast %i : index to i64 %f = arith.sitofp %k : i64 to f32
+        %a = arith.addf %p, %f : f32 %r = arith.mulf %a, %q : f32 loop.yield %r }""",
+    "double": """{ ^bb0(%p: f32): %z = arith.constant 2.0 : f32
+        %r = arith.mulf %p, %z : f32 loop.yield %r }""",
+    "picked": """{ ^bb0(%p: i64, %q: f32, %s: f32): %r = arith.mulf %q, %s : f32
+        loop.yield %r }""",
     "constant": "{ %r = arith.constant 2.5 : f32 loop.yield %r }",
     "two": """{ ^bb0(%p: f32): %r = arith.negf %p : f32 loop.yield %p, %r }""",
 }
@@ -119,6 +130,23 @@ CASES: dict[str, tuple[str, str, str]] = {
     "depthwise": ("%x: f32[2, 3, n], %w: f32[3, 1, 3]", "(i0: 2, i1: 3, i2: n, reduce i3: 3) "
                   "ins(%x[i0, i1, i2 + i3 - 1] pad 0.0, %w[i1, 0, i3]) "
                   "outs(add f32[2, 3, n][i0, i1, i2])", "mul"),
+    "convolution, collapsed": (
+        "%x: f32[2, 3, n, 7], %w: f32[4, 27]",
+        "(i0: 2, i1: 4, i2: 5*n, reduce i3: 27) "
+        "ins(%x[i0, i3 floordiv 9, i2 floordiv 5 + i3 mod 9 floordiv 3 - 1, i2 mod 5 + i3 mod 3] "
+        "pad 0.0, %w[i1, i3]) outs(add f32[2, 4, n, 5][i0, i1, i2 floordiv 5, i2 mod 5])", "mul"),
+    "matmul of relu": ("%x: f32[n, 4], %y: f32[4, m]", "(i0: n, i1: m, reduce i2: 4) "
+                       "ins(%x[i0, i2], %y[i2, i1]) outs(add f32[n, m][i0, i1])", "relu"),
+    "matmul of difference": ("%x: f32[n, 4], %z: f32[n], %y: f32[4, m]",
+                             "(i0: n, i1: m, reduce i2: 4) ins(%x[i0, i2], %z[i0], %y[i2, i1]) "
+                             "outs(add f32[n, m][i0, i1])", "three"),
+    "matmul with index": ("%x: f32[4], %y: f32[4, m]", "(i0: n, i1: m, reduce i2: 4) "
+                          "ins(%x[i2], %y[i2, i1]) outs(add f32[n, m][i0, i1])", "triangle"),
+    "matmul of gathered": ("%i: i64[n], %x: f32[3, 4], %y: f32[4, m]",
+                           "(i0: n, i1: m, reduce i2: 4) ins(%i[i0], %x[in0, i2], %y[i2, i1]) "
+                           "outs(add f32[n, m][i0, i1])", "picked"),
+    "sum of doubles": ("%x: f32[n, 5]", "(i0: n, reduce i1: 5) ins(%x[i0, i1]) "
+                       "outs(add f32[n][i0])", "double"),
     "product of gathered": ("%x: f32[n, 2], %y: f32[3]", "(i0: n, reduce i1: 2) "
                             "ins(%x[i0, i1], %y[i0 mod 3]) outs(add f32[n][i0])", "mul"),
 }

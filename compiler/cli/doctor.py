@@ -1,4 +1,6 @@
-"""Tell what this machine can run: versions, targets and their devices, frontends, and what to install.
+"""Tell what this machine can run: versions, targets and their devices, frontends.
+
+What is missing is told with the command that installs it.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.text import format_module
 
     if not is_text(arguments.model):
-        raise StrataError(f"opt takes a .mlir text, not {arguments.model}; `lower MODEL --to graph` "
-                          "makes one", exit_status=2)
+        raise StrataError(f"opt takes a .mlir text, not {arguments.model}; "
+                          "`lower MODEL --to graph` makes one", exit_status=2)
     options = shared.options_from(arguments)
     with Progress(arguments.progress or None) as progress:
         compilation = Compiler(arguments.model, options, [progress, *dumps_of(options)],

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe(name: str, array: object) -> str:
-    """`logits  f32[1, 1000]  min -2.1  max 9.4  mean 0.01`, with a count of NaN if there are any."""
+    """`logits  float32[1, 1000]  min -2.1  max 9.4  mean 0.01`, and how many are not finite."""
     import numpy as np
 
     values = np.asarray(array)

@@ -86,7 +86,9 @@ class Verify(Instrument):
     def first_wrong(self) -> Check | None:
         return next((row for row in self.rows if row.wrong), None)
 
-    def check_outputs(self, made_by: str, run: Callable[[Sequence[Array]], Sequence[Array]]) -> None:
+    def check_outputs(
+        self, made_by: str, run: Callable[[Sequence[Array]], Sequence[Array]]
+    ) -> None:
         """Compare what something else computes: the target's own code."""
         self._compare(made_by, "native", 0, lambda: run(self.inputs))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,7 @@ class OnnxRuntime:
 
 def load(model: str, threads: int) -> OnnxRuntime:
     """A session on `threads` threads. Raises StrataError for what is no ONNX model."""
-    import onnxruntime
-
+    onnxruntime: Any = importlib.import_module("onnxruntime")
     if not model.endswith(".onnx"):
         raise StrataError(f"onnxruntime runs .onnx files, not {model}")
     options = onnxruntime.SessionOptions()

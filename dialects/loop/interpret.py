@@ -3,8 +3,8 @@
 A nest is evaluated for whole blocks of its domain at once. Every input becomes an array with one
 dim per axis (of size 1 where the read does not depend on the axis): a strided view where the index
 expressions are affine, a gather otherwise. The body then runs on arrays that broadcast, and a
-combiner reduces the dims of the reduce axes. A nest that only sums products of two inputs becomes
-a matrix multiplication.
+combiner reduces the dims of the reduce axes. A nest that sums products, whatever their factors,
+becomes a matrix multiplication of what the factors are.
 
 Size symbols come from the context, so every size may be symbolic. A read outside its tensor that
 has no pad raises IndexError.
@@ -27,11 +27,14 @@ from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.graph.numerics import highest, lowest
 from dialects.loop.ops import IndexOp, KernelOp, NestOp, YieldOp, scalar_type
-from dialects.scalar import evaluate_body
+from dialects.scalar import evaluate_values, operations_behind
 from dialects.types import Array, TensorType, dtype_of
 
 Ranges = Mapping[str, range]
 """A block of the domain: the values of every axis."""
+
+Affine = tuple[dict[str, int], int]
+"""The coefficients of the axes, and the offset."""
 
 BLOCK_BYTES = 16 << 20
 """About what one temporary of a block takes at most; a body holds a few at a time."""
@@ -58,8 +61,10 @@ def evaluate_nest(
     if not all(extents.values()):
         for output in outputs:
             output.write(domain.whole, _identity(output.kind, output.array.dtype))
-    elif not _contract(nest, domain, inputs, outputs):
-        _evaluate_blocks(nest, domain, inputs, outputs)
+        return [o.array for o in outputs]
+    body = _Body.of(nest, domain, inputs)
+    if not _contract(body, outputs):
+        _evaluate_blocks(body, outputs)
     return [o.array for o in outputs]
 
 
@@ -115,12 +120,15 @@ class _Domain:
 
     def grid(self, ranges: Ranges) -> dict[str, Array]:
         """The values of every axis in a block, each along its own dim."""
-        rank = len(self.extents)
-        return {name: np.arange(r.start, r.stop).reshape(_along(k, rank))
+        return {name: np.arange(r.start, r.stop).reshape(_along(k, len(ranges)))
                 for k, (name, r) in enumerate(ranges.items())}
 
-    def affine(self, expr: Expr) -> tuple[dict[str, int], int] | None:
-        """The coefficients of the axes and the offset; None if the expression is not affine."""
+    def affine_map(self, map_: Sequence[Expr]) -> list[Affine] | None:
+        """All expressions of a reference as affine ones; None if one is not."""
+        known = [a for a in map(self._affine, map_) if a is not None]
+        return known if len(known) == len(map_) else None
+
+    def _affine(self, expr: Expr) -> Affine | None:
         split = expr.linear(self.extents)
         if split is None or not split[1].symbols <= self.sizes.keys():
             return None
@@ -146,8 +154,7 @@ def _cut(view: Array, ranges: Ranges) -> Array:
 
 
 def _strided(
-    array: Array, maps: Sequence[tuple[dict[str, int], int]], domain: _Domain,
-    names: Sequence[str],
+    array: Array, maps: Sequence[Affine], domain: _Domain, names: Sequence[str]
 ) -> Array:
     """The view with one dim per name; of size 1 where no index depends on it."""
     steps = [sum(factors.get(name, 0) * stride
@@ -170,9 +177,8 @@ class _Input:
 
     def view(self, domain: _Domain) -> Array | None:
         """The elements for the whole domain as a view (of a padded copy); None if not affine."""
-        maps = [domain.affine(e) for e in self.map]
-        known = [m for m in maps if m is not None]
-        if len(known) < len(maps):
+        known = domain.affine_map(self.map)
+        if known is None:
             return None
         margins = [self._margin(dim, *domain.bounds(*m)) for dim, m in enumerate(known)]
         shifted = [(factors, offset + low)
@@ -254,9 +260,8 @@ class _Output:
         """Store values that have one dim per parallel axis, or broadcast to that."""
         names = self.domain.parallel
         block = {name: ranges[name] for name in names}
-        maps = [self.domain.affine(e) for e in self.map]
-        known = [m for m in maps if m is not None]
-        if len(known) < len(maps):
+        known = self.domain.affine_map(self.map)
+        if known is None:
             self._scatter(block, value)
             return
         for dim, affine in enumerate(known):
@@ -265,9 +270,8 @@ class _Output:
         _cut(view, block)[...] = value
 
     def _scatter(self, block: Ranges, value: Array) -> None:
-        grid = {name: np.arange(r.start, r.stop).reshape(_along(k, len(block)))
-                for k, (name, r) in enumerate(block.items())}
-        indices = [np.asarray(e.evaluate({**self.domain.sizes, **grid})) for e in self.map]
+        known = {**self.domain.sizes, **self.domain.grid(block)}
+        indices = [np.asarray(e.evaluate(known)) for e in self.map]
         for dim, index in enumerate(indices):
             self._check(dim, int(index.min()), int(index.max()))
         self.array[tuple(indices)] = value
@@ -286,81 +290,88 @@ def _identity(kind: str, dtype: np.dtype[Any]) -> Array:
     return np.asarray(start).astype(dtype)
 
 
-# ---------------------------------------------------------------------- the general path
-def _evaluate_blocks(
-    nest: NestOp, domain: _Domain, inputs: Sequence[_Input], outputs: Sequence[_Output]
-) -> None:
-    views = [i.view(domain) for i in inputs]
-    points = BLOCK_BYTES // max([i.array.itemsize for i in inputs] + [4])
+# ---------------------------------------------------------------------- the body
+@dataclass(frozen=True)
+class _Body:
+    """A nest's body with its inputs, evaluated for a block of the domain."""
+
+    nest: NestOp
+    domain: _Domain
+    inputs: Sequence[_Input]
+    views: Sequence[Array | None]
+    """Per input its elements for the whole domain, where they are a view."""
+
+    @staticmethod
+    def of(nest: NestOp, domain: _Domain, inputs: Sequence[_Input]) -> _Body:
+        return _Body(nest, domain, inputs, [i.view(domain) for i in inputs])
+
+    def values(self, ranges: Ranges, wanted: Sequence[SSAValue]) -> list[Array]:
+        """Values of the body: one dim per axis, of size 1 where they do not depend on it."""
+        known: dict[str, Any] = {**self.domain.sizes, **self.domain.grid(ranges)}
+        arguments: list[Array] = []
+        rows = zip(self.nest.inputs, self.inputs, self.views, strict=True)
+        for k, (operand, input_, view) in enumerate(rows):
+            value = input_.gather(known) if view is None else _cut(view, ranges)
+            if value.dtype.kind in "iu":
+                known[f"in{k}"] = value.astype(np.int64)
+            arguments.append(value.view(dtype_of(scalar_type(operand))))
+
+        def index(op: Operation) -> Sequence[Array]:
+            if not isinstance(op, IndexOp):
+                raise KeyError(f"{op.name} cannot stand in the body of a nest")
+            return [np.asarray(op.expr.data.evaluate(known), np.int64)]
+
+        found = evaluate_values(self.nest.body.block, arguments, wanted, index)
+        return [v if v.ndim else v.reshape((1,) * len(ranges)) for v in found]
+
+    def axes_of(self, value: SSAValue) -> set[str]:
+        """The axes that a value may depend on."""
+        block = self.nest.body.block
+        ops = operations_behind(block, [value])
+        read = {value, *(o for op in ops for o in op.operands)}
+        found = {s for op in ops if isinstance(op, IndexOp) for s in op.expr.data.symbols}
+        for k in reversed(range(len(self.inputs))):
+            if block.args[k] in read or f"in{k}" in found:
+                found.update(s for e in self.inputs[k].map for s in e.symbols)
+        return found & self.domain.extents.keys()
+
+
+def _evaluate_blocks(body: _Body, outputs: Sequence[_Output]) -> None:
+    """The general path: all values of the body, then the combiners."""
+    domain = body.domain
+    widest = max([i.array.itemsize for i in body.inputs] + [o.array.itemsize for o in outputs])
     inner = math.prod(domain.extents[name] for name in domain.reduce)
-    for ranges in domain.blocks(domain.parallel, max(points // inner, 1)):
-        values = _evaluate_block(nest, domain, inputs, views, ranges)
+    for ranges in domain.blocks(domain.parallel, max(BLOCK_BYTES // widest // inner, 1)):
+        values = body.values(ranges, body.nest.yielded)
         for output, value in zip(outputs, values, strict=True):
             output.combine(ranges, value)
 
 
-def _evaluate_block(
-    nest: NestOp, domain: _Domain, inputs: Sequence[_Input], views: Sequence[Array | None],
-    ranges: Ranges,
-) -> list[Array]:
-    """What the body yields for a block."""
-    known: dict[str, Any] = {**domain.sizes, **domain.grid(ranges)}
-    arguments: list[Array] = []
-    for k, (operand, input_, view) in enumerate(zip(nest.inputs, inputs, views, strict=True)):
-        value = input_.gather(known) if view is None else _cut(view, ranges)
-        if value.dtype.kind in "iu":
-            known[f"in{k}"] = value.astype(np.int64)
-        arguments.append(value.view(dtype_of(scalar_type(operand))))
-
-    def index(op: Operation) -> Sequence[Array]:
-        if not isinstance(op, IndexOp):
-            raise KeyError(f"{op.name} cannot stand in the body of a nest")
-        return [np.asarray(op.expr.data.evaluate(known), np.int64)]
-
-    return evaluate_body(nest.body.block, arguments, index)
-
-
 # ---------------------------------------------------------------------- sums of products
-def _contract(
-    nest: NestOp, domain: _Domain, inputs: Sequence[_Input], outputs: Sequence[_Output]
-) -> bool:
-    """Evaluate a nest that sums products of its two inputs. False if it is no such nest."""
-    dtype = _product_dtype(nest)
-    if dtype is None or outputs[0].kind != "add":
+def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
+    """Evaluate a nest that sums products of two values of its body. False if it is no such nest."""
+    factors = _factors(body.nest)
+    if factors is None or outputs[0].kind != "add":
         return False
-    views = [i.view(domain) for i in inputs]
-    known = [v for v in views if v is not None]
-    if len(known) < 2:
-        return False
-    signed = [v.view(dtype_of(scalar_type(o))) for v, o in zip(known, nest.inputs, strict=True)]
-    larger = max(signed, key=lambda v: v.size)
-    split = [n for n, s in zip(domain.names, larger.shape, strict=True)
-             if s > 1 and n not in domain.reduce]
-    inner = math.prod(s for n, s in zip(domain.names, larger.shape, strict=True)
-                      if n in domain.reduce)
-    for ranges in domain.blocks(split, max(BLOCK_BYTES // dtype.itemsize // inner, 1)):
-        a, b = (_cut(v, ranges).astype(dtype, copy=False) for v in signed)
+    domain, item = body.domain, outputs[0].array.itemsize
+    larger = max((body.axes_of(f) for f in factors),
+                 key=lambda axes: math.prod(domain.extents[name] for name in axes))
+    inner = math.prod(domain.extents[name] for name in larger & domain.reduce)
+    split = [name for name in domain.parallel if name in larger]
+    for ranges in domain.blocks(split, max(BLOCK_BYTES // item // inner, 1)):
+        a, b = body.values(ranges, factors)
         outputs[0].write(ranges, _sum_of_products(a, b, domain, ranges))
     return True
 
 
-def _product_dtype(nest: NestOp) -> np.dtype[Any] | None:
-    """The dtype of the product, when that of two inputs, each widened perhaps, is all there is."""
-    if len(nest.inputs) != 2 or len(nest.yielded) != 1:
+def _factors(nest: NestOp) -> Sequence[SSAValue] | None:
+    """The two factors, when a product of f32, f64 or wide integers is all that is yielded."""
+    if len(nest.yielded) != 1 or not isinstance(nest.yielded[0].owner, Operation):
         return None
     product = nest.yielded[0].owner
-    if not isinstance(product, arith.MulfOp | arith.MuliOp):
-        return None
-    factors = [_unwidened(v) for v in product.operands]
-    dtype = dtype_of(product.result.type)
-    if set(factors) != set(nest.body.block.args) or dtype.itemsize < 4:
-        return None
-    return dtype
-
-
-def _unwidened(value: SSAValue) -> SSAValue:
-    owner = value.owner
-    return owner.operands[0] if isinstance(owner, arith.ExtFOp | arith.ExtSIOp) else value
+    is_product = isinstance(product, arith.MulfOp | arith.MuliOp)
+    wide = dtype_of(nest.yielded[0].type).itemsize >= 4
+    return product.operands if is_product and wide else None
 
 
 def _sum_of_products(a: Array, b: Array, domain: _Domain, ranges: Ranges) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from dialects.expr import Expr, is_at_most, maximum
 
@@ -18,9 +19,6 @@ ALIGNMENT = 256
 
 SYMBOL_HINT = 64
 """The value of all size symbols where sizes that no proof orders are compared."""
-
-TOLERANCE = 2
-"""A slot is not reused for a block that is so many times smaller or larger, by the hint."""
 
 
 @dataclass(eq=False)
@@ -114,37 +112,47 @@ def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 # ---------------------------------------------------------------------- sizes that do not compare
 @dataclass
 class _Slot:
-    """Memory for one block at a time."""
+    """Memory for one block at a time. `sizes`: what it must hold, none certainly the largest."""
 
-    size: Expr
-    free_after: int
     blocks: list[Block]
+    sizes: list[Expr]
+
+    def is_free(self, block: Block) -> bool:
+        return not any(b.overlaps(block) for b in self.blocks)
+
+    def holds(self, size: Expr) -> bool:
+        """Whether it is certainly large enough."""
+        return any(is_at_most(size, s) for s in self.sizes)
+
+    def add(self, block: Block) -> None:
+        self.blocks.append(block)
+        if not self.holds(block.size):
+            smaller = [s for s in self.sizes if is_at_most(s, block.size)]
+            self.sizes = [s for s in self.sizes if s not in smaller] + [block.size]
+
+    @property
+    def size(self) -> Expr:
+        """All of `sizes` fit, rounded up to the alignment."""
+        largest = reduce(maximum, self.sizes)
+        return (largest + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 def _place_in_slots(blocks: Sequence[Block], start: Expr) -> Expr:
+    """Place blocks of any sizes from `start` on; where they end.
+
+    Largest first by the hint, each in a slot that is free all its life: one that certainly holds
+    it, or else the one nearest in size, which grows if the hint was wrong.
+    """
     slots: list[_Slot] = []
-    for block in sorted(blocks, key=lambda b: b.first):
-        free = [s for s in slots if s.free_after < block.first]
-        slot = _fitting(free, block.size)
-        if slot is None:
-            slots.append(_Slot(block.size, block.last, [block]))
-            continue
-        if not is_at_most(block.size, slot.size):
-            slot.size = maximum(slot.size, block.size)
-        slot.free_after = block.last
-        slot.blocks.append(block)
+    for block in sorted(blocks, key=lambda b: (-hint(b.size), b.first)):
+        free = [s for s in slots if s.is_free(block)]
+        certain = [s for s in free if s.holds(block.size)]
+        if free:
+            min(certain or free, key=lambda s: hint(s.size)).add(block)
+        else:
+            slots.append(_Slot([block], [block.size]))
     for slot in slots:
         for block in slot.blocks:
             block.offset = start
-        start = start + (slot.size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+        start = start + slot.size
     return start
-
-
-def _fitting(slots: Sequence[_Slot], size: Expr) -> _Slot | None:
-    """The slot that is nearest in size: one that certainly holds it, else one about as large."""
-    wanted = hint(size)
-    certain = [s for s in slots if is_at_most(size, s.size)]
-    similar = [s for s in slots if wanted <= TOLERANCE * hint(s.size)
-               and hint(s.size) <= TOLERANCE * wanted]
-    candidates = certain or similar
-    return min(candidates, key=lambda s: abs(hint(s.size) - wanted), default=None)

@@ -27,7 +27,7 @@ from dialects.host import AllocOp, FuncOp, LaunchOp, ViewOp
 from dialects.loop import KernelOp
 from dialects.types import BufferType, ExprAttr
 from passes.base import StrataContext, StrataPass
-from passes.host.arena import Block, hint, plan
+from passes.host.arena import SYMBOL_HINT, Block, hint, plan
 from passes.host.in_place import can_share
 from passes.host.storage import kernels_of
 
@@ -85,10 +85,11 @@ def _total(sizes: Iterable[Expr]) -> Expr:
 
 
 def _report(arena: Expr, everything: Expr) -> str:
-    symbols = arena.symbols | everything.symbols
-    ratio = hint(arena) / max(hint(everything), 1)
-    sizes = f" (with {', '.join(sorted(symbols))} = 64)" if symbols else ""
-    return f"arena of {arena} bytes for {everything} bytes of buffers: {ratio:.0%}{sizes}"
+    """The bytes, at the hint where they are symbolic: the expressions are in the text."""
+    have, all_ = hint(arena), hint(everything)
+    symbols = ", ".join(sorted(arena.symbols | everything.symbols))
+    sizes = f" (with {symbols} = {SYMBOL_HINT})" if symbols else ""
+    return f"arena of {have} bytes for {all_} bytes of buffers: {have / max(all_, 1):.0%}{sizes}"
 
 
 # ---------------------------------------------------------------------- computing in place

@@ -17,8 +17,7 @@ from passes.loop.nests import gathered_inputs, has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
 from passes.loop.runs import common_rows, contiguous_axes, result_order
-from targets.base import TargetOptions
-from targets.cpu.machine import Machine, machine_of
+from targets.cpu.machine import Machine
 
 SPARE_REGISTERS = 4
 """Vector registers kept for operands and broadcasts beside the accumulators."""
@@ -30,9 +29,8 @@ CHUNK_ELEMENTS = 4096
 """Elements of a long elementwise axis that belong to one program."""
 
 
-def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
+def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
     """The schedule of a kernel."""
-    machine = machine_of(options.features)
     for nest in kernel.nests:
         if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
             return _contraction(kernel, nest, tiling)
@@ -42,11 +40,10 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
 
 
 def panels(
-    kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
+    nest: NestOp, constants: Collection[int], machine: Machine
 ) -> Mapping[int, Panel]:
-    """Which inputs of a contraction to pack, and how."""
-    del kernel
-    tiling = tiling_of(nest, machine_of(options.features))
+    """Which inputs of a contraction to pack, and how. `constants`: those known now."""
+    tiling = tiling_of(nest, machine)
     if tiling is None:
         return {}
     found: dict[int, Panel] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -10,8 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.block import KernelOp as BlockKernel
 from dialects.host import host_function
 from dialects.loop import KernelOp as LoopKernel
+from dialects.loop import NestOp
 from dialects.schedule import Schedule
 from dialects.weights import WeightStore
+from passes.loop.pack_operands import Panel
 from targets.base import Target, TargetOptions
 from targets.cpu import worker
 from targets.cpu.cache import ObjectCache
@@ -28,15 +31,18 @@ from targets.cpu.threads import thread_pool
 class CpuTarget(Target):
     """x86-64 with AVX2 or AVX-512 (and, without tuning, 64-bit ARM), threads through libgomp."""
 
-    def prepare(self, kernel: LoopKernel, options: TargetOptions) -> None:
-        from targets.cpu.rules import prepare_kernel
+    def panels(
+        self, kernel: LoopKernel, nest: NestOp, constants: Collection[int],
+        options: TargetOptions,
+    ) -> Mapping[int, Panel]:
+        from targets.cpu.rules import panels
 
-        prepare_kernel(kernel, machine_of(options.features), options)
+        return panels(nest, constants, machine_of(options.features))
 
     def schedule(self, kernel: LoopKernel, options: TargetOptions) -> Schedule:
         from targets.cpu.rules import schedule_kernel
 
-        return schedule_kernel(kernel, machine_of(options.features), options)
+        return schedule_kernel(kernel, machine_of(options.features))
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
         """One LLVM module of all kernels and the driver, as LLVM text or as assembly."""

@@ -55,7 +55,7 @@ def broken(tmp_path: Path) -> Path:
     (["lower", "SMALL", "--passes", "graph-dce{x=", "--to", "graph"], 2, "--passes: cannot read"),
     (["lower", "SMALL", "--passes", "graph-dce,after(a)=b"], 2, "--passes: cannot read"),
     (["lower", "SMALL", "--passes", "default,without(graph-to-loop)", "--to", "loop"], 1,
-     "the passes leave the module at graph level"),
+     "breaks the contract of loop level"),
     (["lower", "SMALL", "--dim", "batch=3"], 1, "batch"),
     (["lower", "SMALL", "--plugin", "nothing.py"], 1, "no plugin file nothing.py"),
     (["lower", "SMALL", "--to", "graph", "-o", "no/such/folder/x"], 1, "cannot write"),

@@ -33,3 +33,10 @@ def load_model(model: str, options: ImportOptions) -> ImportedModel:
     from compiler.frontend.onnx.importer import import_file
 
     return import_file(model, options)
+
+
+def operators() -> list[str]:
+    """The operators that are read. Those that ONNX defines by these are, too."""
+    from compiler.frontend.onnx.ops import importers
+
+    return sorted(f"{domain}.{name}" if domain else name for domain, name in importers())

@@ -207,13 +207,14 @@ def _carry(argument: SSAValue, value: SSAValue, context: Context) -> str:
 
 def _assign(names: Sequence[str], texts: Sequence[str], context: Context) -> None:
     """All variables at once: one that a later assignment still reads is saved first."""
-    for k, (name, text) in enumerate(zip(names, texts, strict=True)):
+    saved: dict[str, str] = {}
+    for k, name in enumerate(names):
         if name in texts[k + 1:]:
-            saved = context.writer.fresh(f"last_{name}")
-            context.writer.line(f"{saved} = {name}")
-            texts = [saved if x == name and j > k else x for j, x in enumerate(texts)]
+            saved[name] = context.writer.fresh(f"last_{name}")
+            context.writer.line(f"{saved[name]} = {name}")
+    for k, (name, text) in enumerate(zip(names, texts, strict=True)):
         if name != text:
-            context.writer.line(f"{name} = {text}")
+            context.writer.line(f"{name} = {saved[text] if text in names[:k] else text}")
 
 
 def _last(lower: Value, upper: Value, step: int) -> Expr | None:

@@ -35,7 +35,7 @@ def test_no_overlap(names: list[str]) -> None:
         spans = [(b.offset.evaluate(SIZES), b.size.evaluate(SIZES)) for b in found]
         for k, (block, (start, size)) in enumerate(zip(found, spans, strict=True)):
             assert start % ALIGNMENT == 0
-            assert 0 <= start and start + size <= arena
+            assert start >= 0 and start + size <= arena
             for other, (begin, length) in zip(found[:k], spans, strict=False):
                 apart = start + size <= begin or begin + length <= start
                 assert apart or not block.overlaps(other)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strata_example.dialect import SquareOp
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.graph.elementwise import MulOp
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import Rewriter, rewrite
+from strata_example.dialect import SquareOp
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.arith import Arith
-from xdsl.dialects.builtin import Builtin
+from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.dialects.math import Math
 from xdsl.parser import Parser
 
 from dialects.block import Block, KernelOp
 from dialects.block.interpret import interpret_kernel
+from dialects.host import Host
 from dialects.types import Array, Strata
 from targets.cpu.cache import ObjectCache
 from targets.cpu.emit import emit_kernel
@@ -43,13 +44,23 @@ each_machine = pytest.mark.parametrize("features", available_features())
 
 
 def parse(text: str) -> KernelOp:
-    context = Context()
-    for dialect in (Builtin, Arith, Math, Strata, Block):
-        context.load_dialect(dialect)
-    kernel = Parser(context, text).parse_op()
+    kernel = _parser(text).parse_op()
     kernel.verify()
     assert isinstance(kernel, KernelOp)
     return kernel
+
+
+def parse_module(text: str) -> ModuleOp:
+    module = _parser(text).parse_module()
+    module.verify()
+    return module
+
+
+def _parser(text: str) -> Parser:
+    context = Context()
+    for dialect in (Builtin, Arith, Math, Strata, Block, Host):
+        context.load_dialect(dialect)
+    return Parser(context, text)
 
 
 def randoms(*shape: int, dtype: Any = np.float32) -> Array:
@@ -139,7 +150,7 @@ def check(
 
 
 def assert_same(actual: Array, expected: Array, tolerance: float) -> None:
-    if not tolerance or actual.dtype.kind in "iub":
+    if actual.dtype.kind in "iub":
         np.testing.assert_array_equal(actual, expected)
         return
     wide = [a.astype(np.float64) for a in (actual, expected)]

@@ -397,8 +397,8 @@ block.kernel @reductions(%x: f32[8, 64], %i: i64[8, 64], %b: i1[8, 64], %p: f32[
 UPSAMPLE = """
 block.kernel @upsample(%x: f32[b, 7], %y: f32[b, 16]) grid(%p: b) sizes(b)
     schedule<grid i0 tile 1 | warps = 1> {
-  %v = block.load %x[%p, (t0 - 2) floordiv 2] check [1] pad 1.5 : tile<16xf32>
-  %w = block.load %x[%p, (t0 - 3) mod 7] : tile<16xf32>
+  %v = block.load %x[%p, (3 - t0) floordiv 2] check [1] pad 1.5 : tile<16xf32>
+  %w = block.load %x[%p, (3 - t0) mod 7] : tile<16xf32>
   %u = block.load %x[%p, min(t0, 6)] : tile<16xf32>
   %s = block.map (%v[0], %w[0], %u[0]) : tile<16xf32> {
   ^bb0(%a: f32, %c: f32, %d: f32):

@@ -97,6 +97,8 @@ def _transposed_pads(
     sizes = x.shape[2:]
     wanted = [Expr.of(s) for s in n.ints("output_shape")[-len(sizes):]]
     wanted = wanted or [size * s for size, s in zip(sizes, strides, strict=True)]
+    if not len(wanted) == len(extra) == len(sizes):
+        raise Fault(f"output_shape and output_padding need {len(sizes)} entries each")
     totals: list[int] = []
     for k, size in enumerate(sizes):
         full = (size - 1) * strides[k] + (kernel[k] - 1) * dilations[k] + 1 + extra[k]

@@ -1,0 +1,149 @@
+"""The graph passes on all samples of operations, and what their text tests cannot show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.func import FuncOp, main_function
+from dialects.graph import BroadcastOp, ConstantOp, TransposeOp
+from dialects.graph.base import EvaluationContext
+from dialects.graph.interpret import evaluate_func
+from dialects.syntax import location
+from dialects.types import Array, f32, tensor
+from passes.base import Limits, PassError, StrataContext
+from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
+from tests.passes.harness import assert_same, check_locations, parse, run_passes
+
+GRAPH_PASSES = ("graph-fold-sizes,graph-fold-constants,graph-simplify,graph-decompose,"
+                "graph-fold-constants,graph-simplify,graph-cse,graph-dce")
+
+
+CASES = [pytest.param(s, symbolic, id=f"{k}-{s.label}-{'symbolic' if symbolic else 'static'}")
+         for k, s in enumerate(SAMPLES) for symbolic in (False, True) if s.dims or not symbolic]
+
+
+@pytest.mark.parametrize(("sample", "symbolic"), CASES)
+def test_meaning_is_kept(sample: Sample, symbolic: bool) -> None:
+    module, inputs, evaluation = build_module(sample, symbolic)
+    for number, op in enumerate(module.walk()):
+        op.location = location(f"n{number}")
+    expected = evaluate_func(main_function(module), inputs, evaluation)
+    context = StrataContext.with_dialects(evaluation.weights)
+    run_passes(module, GRAPH_PASSES, context)
+    check_locations(module)
+    actual = evaluate_func(main_function(module), inputs, evaluation)
+    for a, b in zip(actual, expected, strict=True):
+        assert_same(a, b, max(sample.allowed(b.dtype), 1e-6) if b.dtype.kind not in "biu" else 0)
+
+
+# ---------------------------------------------------------------------- decompose
+@dataclass(frozen=True)
+class Claims:
+    """A target that has its own lowering of some operations."""
+
+    names: tuple[str, ...]
+    name: str = "claims"
+
+    def claims(self, op_name: str) -> bool:
+        return op_name in self.names
+
+
+def test_a_claimed_composite_stays() -> None:
+    text = """builtin.module {
+      strata.func @main(%x: f32[n]) -> (f32[n]) inputs ["x"] outputs ["y"] {
+        %a = graph.softmax %x {axis = 0} : f32[n]
+        %y = graph.relu %a : f32[n]
+        strata.return %y
+      }
+    }"""
+    context = StrataContext.with_dialects(target=Claims(("graph.softmax",)))  # type: ignore[arg-type]
+    after = run_passes(parse(text, context), "graph-decompose", context)
+    assert "graph.softmax" in after
+    assert "graph.relu" not in after
+
+
+def test_what_cannot_be_decomposed_is_named() -> None:
+    text = """builtin.module {
+      strata.func @main(%x: f32[n, 1, 2], %w: f32[1, 4, 2], %r: f32[1, 4, 1])
+          -> (f32[n, 1, 1, 1]) inputs ["x", "w", "r"] outputs ["y"] {
+        %y, %h, %c = graph.lstm %x, %w, %r {hidden_size = 1, direction = "forward"}
+          : f32[n, 1, 1, 1], f32[1, 1, 1], f32[1, 1, 1]
+        strata.return %y
+      }
+    }"""
+    context = StrataContext.with_dialects()
+    with pytest.raises(PassError, match=r"graph-decompose: graph.lstm: .* \(node 'n2'\)"):
+        run_passes(parse(text, context), "graph-decompose", context)
+
+
+# ---------------------------------------------------------------------- constants
+def make_module(array: Array, *ops: tuple[type, dict[str, object]]) -> tuple[
+        ModuleOp, StrataContext]:
+    """A function that returns the last of unary operations on a constant."""
+    context = StrataContext.with_dialects()
+    func = FuncOp.of("main", [], [])
+    value = ConstantOp.of_array(array, context.weights, "w")
+    value.location = location("weights")
+    func.body.block.add_op(value)
+    for k, (op_type, attributes) in enumerate(ops):
+        value = op_type.of(value, **attributes)
+        value.location = location(f"step{k}")
+        func.body.block.add_op(value)
+    func.finish(["y"], value.results)
+    return ModuleOp([func]), context
+
+
+def result_of(module: ModuleOp, context: StrataContext) -> Array:
+    return evaluate_func(main_function(module), [], EvaluationContext({}, context.weights))[0]
+
+
+def test_weights_are_folded_into_the_store() -> None:
+    array = np.arange(48, dtype=np.float32).reshape(6, 8)
+    module, context = make_module(array, (TransposeOp, {"perm": [1, 0]}),
+                                  (TransposeOp, {"perm": [1, 0]}), (TransposeOp, {"perm": [1, 0]}))
+    run_passes(module, "graph-fold-constants", context)
+    constant = main_function(module).body.block.first_op
+    assert isinstance(constant, ConstantOp)
+    assert constant.label == "step2"
+    assert len(context.weights.arrays) == 2  # the model's own, and the result
+    folded = constant.array(context.weights)
+    assert folded.flags.c_contiguous
+    assert_same(folded, array.T)
+
+
+def test_the_memory_budget_holds() -> None:
+    array = np.zeros((6, 8), np.float32)
+    module, context = make_module(array, (TransposeOp, {"perm": [1, 0]}))
+    context.limits = replace(Limits(), folding_bytes=191)
+    assert "graph.transpose" in run_passes(module, "graph-fold-constants", context)
+    assert [r.node for r in context.remarks] == ["step0"]
+    assert "192 bytes" in context.remarks[0].text
+
+
+def test_large_broadcasts_stay() -> None:
+    module, context = make_module(np.zeros(1, np.float32), (BroadcastOp, {"shape": [1 << 20]}))
+    assert "graph.broadcast" in run_passes(module, "graph-fold-constants", context)
+    assert not context.remarks
+
+
+def test_a_missing_weight_is_no_error() -> None:
+    module, context = make_module(np.zeros(17, np.float32), (TransposeOp, {"perm": [0]}))
+    context.weights.arrays.clear()
+    assert "graph.transpose" in run_passes(module, "graph-fold-constants", context)
+    assert "not in the weight store" in context.remarks[0].text
+    assert tensor(f32, [17]).short in run_passes(module, "graph-simplify", context)
+
+
+def test_equal_weights_of_two_names_become_one() -> None:
+    module, context = make_module(np.ones(17, np.float32))
+    func = main_function(module)
+    twin = ConstantOp.of_array(np.ones(17, np.float32), context.weights, "other")
+    twin.location = location("other")
+    func.body.block.insert_op_before(twin, func.return_op)
+    func.return_op.operands = [twin.result]
+    assert 'weight<"w"' in run_passes(module, "graph-cse", context)
+    assert_same(result_of(module, context), np.ones(17, np.float32))

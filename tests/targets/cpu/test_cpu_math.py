@@ -1,0 +1,165 @@
+"""The accuracy of the inline f32 functions, over a dense sample of all f32, in ULP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from cpu_kernels import each_machine, parse_module
+
+from dialects.types import Array
+from dialects.weights import WeightStore
+from targets.base import Executable, TargetOptions
+from targets.cpu import TARGET
+from targets.cpu.emit.math import MAX_ULP
+
+STEP = 1511
+"""Every so manieth of the 2^32 bit patterns is tested: 2.8 million."""
+
+TINY = float(np.finfo(np.float32).tiny)
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, TINY, -TINY,
+                    3.4e38, -3.4e38, 88.72283, 88.72284, -87.33654, -103.97, 127.99999, -126.0,
+                    0.99999994, 1.0000001, 50000.0, 50001.0, 1e10, 1e30], np.float32)
+
+REFERENCE: dict[str, Callable[..., Any]] = {
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
+    "log1p": np.log1p, "tanh": np.tanh, "erf": np.vectorize(math.erf, [np.float64]),
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "powf": np.power,
+}
+
+
+@cache
+def program(op: str, inputs: int, features: str) -> Executable:
+    """A model that applies one operation to vectors of any length."""
+    names = [f"x{k}" for k in range(inputs)]
+    buffers = ", ".join(f"%{n}: f32[n]" for n in [*names, "y"])
+    loads = "\n".join(f"%{n}v = block.load %{n}[64*%p + t0] check [0] pad 1.0 : tile<[64]xf32>"
+                      for n in names)
+    values = ", ".join(f"%{n}v[0]" for n in names)
+    arguments = ", ".join(f"%{n}a: f32" for n in names)
+    scalars = ", ".join(f"%{n}a" for n in names)
+    quoted = ", ".join(f'"{n}"' for n in names)
+    module = parse_module(f"""
+    block.kernel @apply({buffers}) grid(%p: n ceildiv 64) sizes(n) {{
+      {loads}
+      %r = block.map ({values}) : tile<[64]xf32> {{
+      ^bb0({arguments}):
+        %s = math.{op} {scalars} : f32
+        block.yield %s
+      }}
+      block.store %r, %y[64*%p + t0] check [0]
+      block.yield
+    }}
+    host.func @main({buffers}) inputs [{quoted}] outputs ["y"] sizes(n) {{
+      host.launch @apply({", ".join(f"%{n}" for n in [*names, "y"])}) sizes(n)
+      host.return
+    }}""")
+    return TARGET.load(module, WeightStore(), TargetOptions(features=features, threads=1))
+
+
+def flushed(x: Array) -> Array:
+    """Denormals as zeros."""
+    return np.where(np.abs(x) < TINY, np.copysign(0, x), x).astype(x.dtype)
+
+
+def errors_in_ulp(actual: Array, expected: Array) -> Array:
+    """Distances in units in the last place of f32; infinite where one is NaN or infinite alone.
+
+    Beyond the largest f32 comes infinity; where denormals are flushed, anything below the least
+    normal number counts as zero.
+    """
+    rounded = expected.astype(np.float32)
+    ulp = np.spacing(np.maximum(np.abs(rounded), TINY)).astype(np.float64)
+    error = np.abs(actual.astype(np.float64) - expected) / ulp
+    small = (np.abs(expected) <= TINY) & (np.abs(actual) <= TINY)
+    same = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded)) | small
+    edge = np.isinf(actual) ^ np.isinf(rounded)
+    largest = np.finfo(np.float32).max
+    close = edge & (np.minimum(np.abs(actual), np.abs(rounded)) > largest * (1 - 1e-6))
+    error[~np.isfinite(error)] = np.inf
+    error[same] = 0
+    error[close] = 1
+    return error
+
+
+def report(op: str, error: Array, *inputs: Array) -> str:
+    worst = int(np.argmax(error))
+    return f"{op}{tuple(float(x[worst]) for x in inputs)}: {error[worst]:.2f} ULP"
+
+
+def sample() -> Array:
+    bits = np.arange(0, 2**32, STEP, dtype=np.uint64).astype(np.uint32)
+    return np.concatenate([SPECIAL, bits.view(np.float32)])
+
+
+@each_machine
+@pytest.mark.parametrize("op", sorted(set(REFERENCE) - {"powf"}))
+def test_accuracy_over_all_numbers(features: str, op: str) -> None:
+    x = sample()
+    if op in ("sin", "cos", "tan"):  # large ones go to the C library, one by one
+        x = x[(np.abs(x) < 1e5) | ~np.isfinite(x)]
+    actual = program(op, 1, features).run([x])[0]
+    with np.errstate(all="ignore"):
+        error = errors_in_ulp(actual, REFERENCE[op](flushed(x).astype(np.float64)))
+    assert error.max() <= MAX_ULP[op], report(op, error, x)
+
+
+@each_machine
+@pytest.mark.parametrize("op", ["sin", "cos", "tan"])
+def test_large_angles(features: str, op: str) -> None:
+    x = np.float32(10) ** np.linspace(3, 38, 5000, dtype=np.float32)
+    actual = program(op, 1, features).run([x])[0]
+    error = errors_in_ulp(actual, REFERENCE[op](x.astype(np.float64)))
+    assert error.max() <= MAX_ULP[op], report(op, error, x)
+
+
+@each_machine
+def test_accuracy_of_powers(features: str) -> None:
+    """Random powers of all sizes that do not overflow, and every pair of special values."""
+    random = np.random.default_rng(1)
+    x = np.exp2(random.uniform(-120, 120, 1 << 19)).astype(np.float32)
+    y = (random.uniform(-126, 126, x.size) / np.log2(x)).astype(np.float32)
+    near = random.uniform(0.9, 1.1, x.size).astype(np.float32)
+    far = (random.uniform(-120, 120, x.size) / np.log2(near)).astype(np.float32)
+    special = np.concatenate([SPECIAL, np.float32([2, 3, -2, -3, 0.5, -0.5, 1.5, 1e7, -1e7])])
+    pairs = [a.reshape(-1) for a in np.meshgrid(special, special)]
+    x, y = np.concatenate([x, near, pairs[0]]), np.concatenate([y, far, pairs[1]])
+    actual = program("powf", 2, features).run([x, y])[0]
+    with np.errstate(all="ignore"):
+        expected = np.power(flushed(x).astype(np.float64), flushed(y).astype(np.float64))
+    error = errors_in_ulp(actual, expected)
+    assert error.max() <= MAX_ULP["powf"], report("powf", error, x, y)
+
+
+@each_machine
+@pytest.mark.parametrize(("power", "expected"), [
+    (1.0, lambda x: x), (2.0, lambda x: x * x), (3.0, lambda x: x * x * x),
+    (4.0, lambda x: (x * x) * (x * x)), (-1.0, lambda x: 1 / x),
+])
+def test_constant_powers_multiply(
+    features: str, power: float, expected: Callable[[Array], Array]
+) -> None:
+    module = parse_module(f"""
+    block.kernel @apply(%x: f32[20], %y: f32[20]) grid() sizes() {{
+      %v = block.load %x[t0] : tile<[20]xf32>
+      %r = block.map (%v[0]) : tile<[20]xf32> {{
+      ^bb0(%a: f32):
+        %c = arith.constant {power} : f32
+        %s = math.powf %a, %c : f32
+        block.yield %s
+      }}
+      block.store %r, %y[t0]
+      block.yield
+    }}
+    host.func @main(%x: f32[20], %y: f32[20]) inputs ["x"] outputs ["y"] sizes() {{
+      host.launch @apply(%x, %y) sizes()
+      host.return
+    }}""")
+    x = np.linspace(-3, 3, 20, dtype=np.float32)
+    model = TARGET.load(module, WeightStore(), TargetOptions(features=features, threads=1))
+    np.testing.assert_array_equal(model.run([x])[0], expected(x))
