@@ -26,6 +26,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.graph.numerics import highest, lowest
+from dialects.loop.contraction import sum_of_products
 from dialects.loop.ops import IndexOp, KernelOp, NestOp, YieldOp, scalar_type
 from dialects.scalar import evaluate_values, operations_behind
 from dialects.types import Array, TensorType, dtype_of
@@ -63,8 +64,9 @@ def evaluate_nest(
             output.write(domain.whole, _identity(output.kind, output.array.dtype))
         return [o.array for o in outputs]
     body = _Body.of(nest, domain, inputs)
-    if not _contract(body, outputs):
-        _evaluate_blocks(body, outputs)
+    with np.errstate(all="ignore"):
+        if not _contract(body, outputs):
+            _evaluate_blocks(body, outputs)
     return [o.array for o in outputs]
 
 
@@ -98,6 +100,11 @@ class _Domain:
     @property
     def names(self) -> list[str]:
         return list(self.extents)
+
+    @property
+    def reduce_dims(self) -> tuple[int, ...]:
+        """The positions of the reduce axes."""
+        return tuple(k for k, name in enumerate(self.extents) if name in self.reduce)
 
     @property
     def parallel(self) -> list[str]:
@@ -248,8 +255,7 @@ class _Output:
 
     def combine(self, ranges: Ranges, value: Array) -> None:
         """Reduce a block's values, one dim per axis, and write them."""
-        names = self.domain.names
-        axes = tuple(k for k, name in enumerate(names) if name in self.domain.reduce)
+        axes = self.domain.reduce_dims
         value = value.view(self.array.dtype)
         if axes:
             full = np.broadcast_to(value, [len(r) for r in ranges.values()])
@@ -360,7 +366,8 @@ def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
     split = [name for name in domain.parallel if name in larger]
     for ranges in domain.blocks(split, max(BLOCK_BYTES // item // inner, 1)):
         a, b = body.values(ranges, factors)
-        outputs[0].write(ranges, _sum_of_products(a, b, domain, ranges))
+        extents = [len(r) for r in ranges.values()]
+        outputs[0].write(ranges, sum_of_products(a, b, extents, domain.reduce_dims))
     return True
 
 
@@ -372,36 +379,3 @@ def _factors(nest: NestOp) -> Sequence[SSAValue] | None:
     is_product = isinstance(product, arith.MulfOp | arith.MuliOp)
     wide = dtype_of(nest.yielded[0].type).itemsize >= 4
     return product.operands if is_product and wide else None
-
-
-def _sum_of_products(a: Array, b: Array, domain: _Domain, ranges: Ranges) -> Array:
-    """Sum a*b over the reduce axes, by matmul; both have one dim per axis, of size 1 if unused."""
-    dims = range(len(ranges))
-    inner = [k for k, name in enumerate(ranges) if name in domain.reduce]
-    outer = [k for k in dims if k not in inner]
-    idle = math.prod(len(r) for k, r in enumerate(ranges.values())
-                     if k in inner and a.shape[k] == b.shape[k] == 1)
-    a, b = _sum_alone(a, b, inner), _sum_alone(b, a, inner)
-    both = [k for k in outer if a.shape[k] > 1 and b.shape[k] > 1]
-    rows = [k for k in outer if a.shape[k] > 1 and k not in both]
-    columns = [k for k in outer if b.shape[k] > 1 and k not in both]
-    shared = [k for k in inner if a.shape[k] > 1]
-    product = np.matmul(_matrices(a, both, rows, shared), _matrices(b, both, shared, columns))
-    order = both + rows + columns
-    product = product.reshape([max(a.shape[k], b.shape[k]) for k in order])
-    product = product.transpose(np.argsort(order)) * product.dtype.type(idle)
-    return product.reshape([max(a.shape[k], b.shape[k]) for k in outer])
-
-
-def _sum_alone(a: Array, b: Array, inner: Sequence[int]) -> Array:
-    """Sum `a` over the reduce axes that `b` does not depend on."""
-    alone = tuple(k for k in inner if a.shape[k] > 1 and b.shape[k] == 1)
-    return a.sum(alone, a.dtype, keepdims=True) if alone else a
-
-
-def _matrices(x: Array, *groups: Sequence[int]) -> Array:
-    """x with each group of dims collapsed into one; all other dims have size 1."""
-    order = [k for group in groups for k in group]
-    rest = [k for k in range(x.ndim) if k not in order]
-    sizes = [math.prod(x.shape[k] for k in group) for group in groups]
-    return x.transpose([*order, *rest]).reshape(sizes)

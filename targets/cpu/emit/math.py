@@ -82,11 +82,10 @@ def tanh(b: Builder, x: Reg) -> Reg:
     """An odd rational function on |x| <= 7.9, the sign of x beyond."""
     y = b.clamp(x, -7.90531110763549805, 7.90531110763549805)
     s = b.mul(y, y)
-    p = b.polynomial(s, [-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
-                         5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04,
-                         4.89352455891786e-03])
-    q = b.polynomial(s, [1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03,
-                         4.89352518554385e-03])
+    p = b.polynomial(s, [-5.641676241e-14, 4.087417207e-11, -1.758378918e-08,
+                         1.046749919e-05, 3.036098315e-03, 1.302255337e-01,
+                         9.999998719e-01])
+    q = b.polynomial(s, [2.448660933e-04, 2.422276400e-02, 4.635583851e-01, 1.0])
     small = b.compare("fcmp olt", b.intrinsic("fabs", x), b.constant(0.0004, x))
     return b.select(small, x, b.div(b.mul(y, p), q))
 
@@ -95,11 +94,11 @@ def erf(b: Builder, x: Reg) -> Reg:
     """An odd rational function on |x| <= 4, the sign of x beyond."""
     y = b.clamp(x, -4.0, 4.0)
     s = b.mul(y, y)
-    p = b.polynomial(s, [-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06,
-                         -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03,
-                         -1.60960333262415e-02])
-    q = b.polynomial(s, [-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03,
-                         -7.37332916720468e-03, -1.42647390514189e-02])
+    p = b.polynomial(s, [1.911105593e-08, -1.942328854e-06, 1.472879394e-04,
+                         3.990613760e-03, 5.152499654e-02, 2.071261029e-01,
+                         1.128379094e+00])
+    q = b.polynomial(s, [1.021124312e-03, 1.495814641e-02, 1.179711012e-01,
+                         5.168919768e-01, 1.0])
     return b.clamp(b.div(b.mul(y, p), q), -1.0, 1.0)
 
 
@@ -264,7 +263,7 @@ def _log2_wide(b: Builder, x: Reg) -> Reg:
     value = b.fma(ratio, b.polynomial(b.mul(ratio, ratio), series), e)
     value = b.select(b.compare("fcmp oeq", x, b.constant(0.0, x)),
                      b.constant(-math.inf, x), value)
-    return b.select(b.compare("fcmp ult", x, b.constant(math.inf, x)), value, x)
+    return b.select(b.compare("fcmp olt", x, b.constant(math.inf, x)), value, x)
 
 
 def _exp2_wide(b: Builder, x: Reg) -> Reg:

@@ -344,7 +344,8 @@ TRANSPOSE = """
 block.kernel @transpose(%x: f32[m, n], %y: f32[n, m]) grid(%p: m ceildiv 32, %q: n ceildiv 64)
     sizes(m, n) schedule<grid i0 tile 32, grid i1 tile 64 | warps = 4> {
   %v = block.load %x[32*%p + t1, 64*%q + t0] check [0, 1] pad 0.0 : tile<64x32xf32>
-  block.store %v, %y[64*%q + t0, 32*%p + t1] check [0, 1]
+  %w = block.convert %v : tile<64x32xf32>
+  block.store %w, %y[64*%q + t0, 32*%p + t1] check [0, 1]
   block.yield
 }
 """

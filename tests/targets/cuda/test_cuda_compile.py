@@ -1,0 +1,128 @@
+"""Kernels compiled to PTX and cubins, which needs neither a GPU nor torch."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from targets.base import TargetOptions
+from targets.cuda import TARGET
+from targets.cuda.compile import (
+    Binary,
+    CompileOptions,
+    Job,
+    compile_kernels,
+    parameter_widths,
+    resources,
+)
+from targets.cuda.emit import EmitOptions, emit_kernel
+from targets.cuda.errors import CudaError
+from tests.targets.cuda import samples
+from tests.targets.cuda.samples import SAMPLES, Sample, kernel_of, parse
+from tests.targets.cuda.scalar_kernels import float_kernel, integer_kernel
+
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+
+
+def job(text: str, options: EmitOptions | None = None) -> Job:
+    kernel = kernel_of(text)
+    return Job(emit_kernel(kernel, options), tuple(range(len(kernel.buffers))))
+
+
+@pytest.fixture(scope="module")
+def binaries() -> dict[str, Binary]:
+    """The samples that show most of the target, compiled at once."""
+    texts = [samples.SOFTMAX, samples.matmul("f16", 64, 64, 32), samples.TRANSPOSE]
+    return {b.entry: b for b in compile_kernels([job(x) for x in texts], CompileOptions())}
+
+
+def test_softmax_reads_memory_in_wide_pieces(binaries: dict[str, Binary]) -> None:
+    binary = binaries["softmax"]
+    assert binary.cubin[:4] == b"\x7fELF"
+    assert ".target sm_90" in binary.ptx and "ld.global.v4" in binary.ptx
+    assert "max.NaN.f32" in binary.ptx and "div.rn.f32" in binary.ptx
+    assert binary.warps == 4
+
+
+def test_matmul_uses_tensor_cores_and_asynchronous_copies(binaries: dict[str, Binary]) -> None:
+    binary = binaries["matmul_f16"]
+    assert "wgmma" in binary.ptx or "mma.sync" in binary.ptx
+    assert binary.shared > 0
+
+
+def test_parameters_are_ours_and_then_pointers_to_scratch(binaries: dict[str, Binary]) -> None:
+    widths = binaries["transpose"].parameters
+    assert widths[:4] == (8, 8, 4, 4)
+    assert set(widths[4:]) <= {8}
+
+
+def test_the_cubin_says_what_it_needs(binaries: dict[str, Binary]) -> None:
+    needed = resources(binaries["softmax"])
+    assert needed is not None and 8 <= needed.registers <= 255 and needed.local == 0
+
+
+def test_a_fact_about_sizes_lets_memory_be_read_asynchronously() -> None:
+    text = samples.matmul("f16", 64, 64, 32)
+    plain = job(text)
+    known = Job(plain.source, (*plain.divisible, len(plain.divisible) + 1))  # 16 divides k
+    a, b = compile_kernels([plain, known], CompileOptions())
+    assert a.ptx.count("cp.async.cg") < b.ptx.count("cp.async.cg")
+
+
+def test_equal_kernels_compile_once_and_are_cached(tmp_path: Path) -> None:
+    options = CompileOptions(cache=tmp_path)
+    renamed = samples.SWAP.replace("@fibonacci", "@again")
+    first, second = compile_kernels([job(samples.SWAP), job(renamed)], options)
+    assert first == second
+    files = sorted(p.suffix for p in tmp_path.iterdir())
+    assert files == [".cubin", ".json", ".ptx"]
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))
+    assert compile_kernels([job(samples.SWAP)], options) == [first]
+    assert all(p.stat().st_mtime == 0 for p in tmp_path.iterdir())  # nothing was written again
+
+
+def test_what_triton_refuses_is_an_error_that_names_the_kernel() -> None:
+    good = job(samples.SWAP).source
+    bad = Job(type(good)("bad", (), "@triton.jit\ndef bad(x):\n    tl.no_such(x)\n",
+                         (("x", "*fp32"),), 1, 1), (0,))
+    with pytest.raises(CudaError, match=r"kernel @bad[\s\S]*no_such"):
+        compile_kernels([bad], CompileOptions())
+
+
+def test_ptx_level_and_unknown_architecture() -> None:
+    module = parse(samples.SWAP)
+    text = TARGET.emit(module, "ptx", TargetOptions(features="sm_80"))
+    assert ".target sm_80" in text and ".entry fibonacci" in text
+    with pytest.raises(CudaError, match="no CUDA architecture 'sm_1'; there are: sm_80"):
+        TARGET.emit(module, "ptx", TargetOptions(features="sm_1"))
+
+
+def test_parameter_widths_of_ptx() -> None:
+    ptx = """.visible .entry k(
+\t.param .u64 .ptr .global .align 1 k_param_0,
+\t.param .u32 k_param_1,
+\t.param .b64 k_param_2
+)"""
+    assert parameter_widths(ptx) == (8, 4, 8)
+
+
+@pytest.mark.slow
+def test_every_sample_and_operation_compiles() -> None:
+    wide = EmitOptions(wide=True)
+    jobs = [*(job(s.text) for s in SAMPLES), job(samples.TRANSPOSE, wide), job(samples.GELU, wide),
+            *(job(float_kernel(e)) for e in ("f32", "f64", "f16", "bf16")),
+            *(job(integer_kernel(e)) for e in ("i8", "i16", "i32", "i64"))]
+    binaries = compile_kernels(jobs, CompileOptions())
+    assert all(b.cubin[:4] == b"\x7fELF" for b in binaries)
+
+
+def test_samples_cover_every_block_operation() -> None:
+    used = {op.name for s in [*SAMPLES, Sample(samples.SWAP)] for op in s.kernel.walk()
+            if op.name.startswith("block.")}
+    assert used == {"block.kernel", "block.for", "block.yield", "block.load", "block.store",
+                    "block.full", "block.map", "block.dot", "block.reduce", "block.index",
+                    "block.valid", "block.convert"}
