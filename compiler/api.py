@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler.arrays import kind_of, to_numpy
+from compiler.arrays import is_on_gpu, kind_of, to_numpy
 from compiler.driver import Compiler
 from compiler.instrument import Instrument
 from compiler.instrument.dump import Dump
@@ -55,7 +55,9 @@ class Executable:
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
         values = self._in_order(inputs, named) if named else inputs
-        outputs = self.loaded.run([to_numpy(value) for value in values])
+        stay = self.loaded.takes_gpu_tensors
+        arrays = [v if stay and is_on_gpu(v) else to_numpy(v) for v in values]
+        outputs = self.loaded.run(arrays)
         back = next((kind for kind in map(kind_of, values) if kind is not None), None)
         return outputs if back is None else [back(array) for array in outputs]
 
@@ -118,6 +120,8 @@ def compile_with(
     compilation = Compiler(model, options, watching, command)
     state = compilation.prepare()
     signature = signature_of(state.module)
+    if options.dump_dir and compilation.target.lowers:
+        compilation.emit(state, compilation.target.levels[0])
     loaded = compilation.load(state)
     return Executable(model, signature, loaded, replace(options, dump_dir=None))
 

@@ -16,8 +16,8 @@ import numpy as np
 from dialects.types import Array
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-Back = Callable[[Array], Any]
-"""Makes an array of the caller's kind."""
+Back = Callable[[Any], Any]
+"""Makes an array of the caller's kind; what is of it already stays."""
 
 
 def to_numpy(value: Any) -> Array:
@@ -53,6 +53,11 @@ def kind_of(value: Any) -> Back | None:
     return None
 
 
+def is_on_gpu(value: Any) -> bool:
+    """Whether it is a torch tensor in the memory of a GPU."""
+    return bool(getattr(value, "is_cuda", False))
+
+
 def _is_torch(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
 
@@ -70,7 +75,9 @@ def _torch_like(tensor: Any) -> Back:
     torch: Any = importlib.import_module("torch")
     device = tensor.device
 
-    def back(array: Array) -> Any:
+    def back(array: Any) -> Any:
+        if _is_torch(array):
+            return array
         if array.dtype == BFLOAT16:
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(device)
         return torch.from_numpy(array).to(device)

@@ -101,7 +101,6 @@ class Compiler:
         self.tell(f"reading {self.model}")
         with self.guard(IMPORT):
             source = read_model(self.model, self.options, self.plugins)
-            source.module.verify()
         return State(source.module, self.make_context(source), source.name, source.level,
                      source.after)
 

@@ -41,12 +41,13 @@ def is_text(model: str) -> bool:
 
 
 def read_model(model: str, options: CompileOptions, plugins: Plugins) -> Source:
-    """Read a MODEL. Raises StrataError for every fault of the file or the options."""
+    """Read a MODEL and verify it. Raises StrataError for every fault of the file or the options."""
     if is_text(model):
         return _read_text(Path(model), options, plugins)
     from compiler.frontend import ImportOptions, load_model
 
     found = load_model(model, ImportOptions(options.shapes, options.dims))
+    found.module.verify()
     return Source(found.module, found.weights, found.name, "graph")
 
 

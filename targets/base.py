@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -50,6 +51,8 @@ class Executable(ABC):
 
     input_names: list[str]
     output_names: list[str]
+    takes_gpu_tensors: ClassVar[bool] = False
+    """Whether `run` takes torch tensors on the GPU as they are, and then returns such."""
 
     @abstractmethod
     def run(self, inputs: Sequence[Array]) -> list[Array]:

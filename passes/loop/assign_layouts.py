@@ -108,21 +108,20 @@ def _aligned(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
 
 
 def _makes_channels(nest: NestOp) -> bool:
-    """Whether dim 1 of the result comes from the weights and the last dim from the data.
+    """Whether dim 1 of the result counts channels: the weights index it, but no later dim.
 
-    The data is the operand of the result's rank that shares the last axis.
+    The data is the operand of the result's rank that the later dims (the positions) index.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:
         return False
-    reads = [m for m in nest.input_maps if len(m) == len(map_)]
-    positions = map_[-1].symbols or map_[-2].symbols or {a.name for a in nest.axes}
-    data = [m for m in reads if any(positions & e.symbols for e in m[2:])]
-    others = [m for m in nest.input_maps if m not in data]
-    channel = map_[1].symbols
-    return bool(data) and any(
-        channel & e.symbols for m in others for e in m) and not any(
-        positions & e.symbols for m in others for e in m)
+    positions = set[str]().union(*(e.symbols for e in map_[2:]))
+    data = [m for m in nest.input_maps if len(m) == len(map_) and all(
+        p in {s for e in m[2:] for s in e.symbols} for p in positions)]
+    weights = [m for m in nest.input_maps if m not in data]
+    return len(data) == 1 and any(
+        map_[1].symbols & e.symbols for m in weights for e in m) and not any(
+        positions & e.symbols for m in weights for e in m)
 
 
 def _moved(items: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -22,7 +22,7 @@ from dialects.expr import Expr, lower_bound, upper_bound
 from dialects.func import main_function
 from dialects.graph import ConstantOp
 from dialects.graph.base import EvaluationContext
-from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
+from dialects.loop import Axis, CallOp, KernelOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.syntax import set_location
 from dialects.types import TensorType, WeightAttr, tensor
 from passes.base import StrataContext, StrataPass
@@ -72,8 +72,8 @@ class _Packer:
     def constants(self) -> set[int]:
         """The inputs of the nest that are constants in the caller."""
         arguments = list(self.kernel.body.block.args)
-        return {k for k, v in enumerate(self.nest.inputs) if v in arguments and isinstance(
-            self.call.inputs[arguments.index(v)].owner, ConstantOp)}  # type: ignore[arg-type]
+        return {k for k, v in enumerate(self.nest.inputs) if v in arguments and _constant_behind(
+            self.call.inputs[arguments.index(v)]) is not None}  # type: ignore[arg-type]
 
     def run(self, panels: Mapping[int, Panel]) -> None:
         for position in range(len(self.nest.inputs)):
@@ -158,15 +158,17 @@ class _Packer:
 
     def made(self, copy: NestOp, source: SSAValue) -> SSAValue:
         """The copy's value in the calling function: a constant, or the call of a copy kernel."""
-        owner = source.owner
-        if isinstance(owner, ConstantOp) and not _symbols(copy):
-            return self._packed_constant(owner, copy)
+        constant = _constant_behind(source)
+        if constant is not None and not _symbols(copy):
+            return self._packed_constant(constant, copy)
         return self._copy_call(copy, source)
 
     def _packed_constant(self, constant: ConstantOp, copy: NestOp) -> SSAValue:
         context = EvaluationContext({}, self.context.weights)
-        array = np.ascontiguousarray(
-            copy.evaluate(context, constant.array(self.context.weights))[0])
+        source = copy.inputs[0].type
+        assert isinstance(source, TensorType)
+        values = constant.array(self.context.weights).reshape(context.shape(source))
+        array = np.ascontiguousarray(copy.evaluate(context, values)[0])
         label = f"{_label(constant)}.packed"
         new = ConstantOp.of_array(array, self.context.weights, label)
         copy.erase()
@@ -196,6 +198,14 @@ class _Packer:
         copy.erase()
         return self._before_call(CallOp.of(
             name, [source], [Expr.symbol(s) for s in sizes], [type_]))
+
+
+def _constant_behind(value: SSAValue) -> ConstantOp | None:
+    """The constant that a value is, or is a view of."""
+    owner = value.owner
+    while isinstance(owner, ViewOp):
+        owner = owner.source.owner
+    return owner if isinstance(owner, ConstantOp) else None
 
 
 def _copy(

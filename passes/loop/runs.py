@@ -37,11 +37,14 @@ def result_order(nest: NestOp) -> list[str]:
 def contiguous_axes(kernel: KernelOp) -> list[str]:
     """Axes that run along memory in some reference, the most useful first.
 
-    Long ones come first, then those of more references; results count twice.
+    Long ones come first, then those of more references. A result counts twice as much as an
+    input, but less in a reduction, which reads more than it stores.
     """
     score: dict[str, int] = {}
     for nest in kernel.nests:
-        weighted = [*((m, 1) for m in nest.input_maps), *((m, 2) for m in nest.output_maps)]
+        read, stored = (4, 1) if nest.reduce_axes else (1, 2)
+        weighted = [*((m, read) for m in nest.input_maps),
+                    *((m, stored) for m in nest.output_maps)]
         for map_, weight in weighted:
             for name in running_axis(map_, nest.axes):
                 score[name] = score.get(name, 0) + weight

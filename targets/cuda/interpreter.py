@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from dialects import types as t
 from dialects.block import KernelOp, StoreOp
@@ -34,8 +34,10 @@ from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
 
 _WORKER = Path(__file__).parent / "workers" / "interpret_kernels.py"
-_ELEMENTS = {t.f16: "float16", t.bf16: "bfloat16", t.f32: "float32", t.f64: "float64",
-             t.i1: "int8", t.i8: "int8", t.i16: "int16", t.i32: "int32", t.i64: "int64"}
+_ELEMENTS: dict[Attribute, str] = {
+    t.f16: "float16", t.bf16: "bfloat16", t.f32: "float32", t.f64: "float64",
+    t.i1: "int8", t.i8: "int8", t.i16: "int16", t.i32: "int32", t.i64: "int64",
+}
 
 
 class Interpreter:

@@ -168,6 +168,8 @@ class _PackedCopy:
 class CudaExecutable(Executable):
     """A model on the GPU. Takes and returns NumPy arrays, or torch tensors on the device."""
 
+    takes_gpu_tensors = True
+
     def __init__(self, module: ModuleOp, weights: WeightStore, options: CompileOptions) -> None:
         """Compile, and upload the constants. Raises CudaError without a suitable device."""
         driver.use_device()

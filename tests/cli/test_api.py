@@ -132,3 +132,15 @@ def test_torch_bfloat16() -> None:
     back = kind_of(tensor)
     assert back is not None
     assert torch.equal(back(array), tensor)
+
+
+@pytest.mark.gpu
+def test_tensors_on_the_gpu_stay_there(small_model: Path) -> None:
+    torch = pytest.importorskip("torch")
+    on_gpu = compiler.compile(small_model, target="cuda", cache="off")
+    (y,) = on_gpu(torch.from_numpy(X).cuda(), torch.from_numpy(ROWS).cuda())
+    assert y.is_cuda
+    (expected,) = compiler.compile(small_model, target="reference")(X, ROWS)
+    np.testing.assert_allclose(y.cpu().numpy(), expected, rtol=1e-4, atol=1e-6)
+    (array,) = on_gpu(X, ROWS)
+    assert isinstance(array, np.ndarray)

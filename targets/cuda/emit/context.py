@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from dialects.block import KernelOp
 from dialects.expr import Expr, product
 from dialects.types import BufferType, SizesAttr, TileType
-from targets.cuda.emit.helpers import HELPER_NAMES
+from targets.cuda.emit.helpers import HELPER_NAMES, Helper
 from targets.cuda.emit.index import index_value, scaled, size_value
 from targets.cuda.emit.values import Shape, Value, broadcast, place
 from targets.cuda.emit.writer import Writer
@@ -43,7 +43,7 @@ class Context:
     values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
     sizes: dict[str, Value] = field(default_factory=dict[str, Value])
     ranges: dict[int, str] = field(default_factory=dict[int, str])
-    helpers: set[str] = field(default_factory=set[str])
+    helpers: set[Helper] = field(default_factory=set[Helper])
     stages: int = 1
 
     def bind(self, result: SSAValue, value: Value, hint: str = "v") -> None:

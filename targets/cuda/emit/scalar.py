@@ -17,7 +17,6 @@ from xdsl.dialects.arith import (
     CmpfOp,
     CmpiOp,
 )
-from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation
 
 from dialects import types as t
@@ -51,8 +50,8 @@ class Row:
         return narrow and not self.is_select
 
 
-def _infix(operator: str, **options: bool) -> Row:
-    return Row(f"{{0}} {operator} {{1}}", weak=not options.get("unsigned", False), **options)
+def _infix(operator: str, unsigned: bool = False) -> Row:
+    return Row(f"{{0}} {operator} {{1}}", unsigned=unsigned, weak=not unsigned)
 
 
 def _function(name: str) -> Row:
@@ -198,8 +197,7 @@ def _to(text: str, element: Attribute) -> str:
 
 def unsigned_text(element: Attribute) -> str:
     """`tl.uint32` for i32; truth values count as bytes."""
-    width = 32 if not isinstance(element, IntegerType) else element.width.data
-    return f"tl.uint{max(width, 8)}"
+    return f"tl.uint{32 if element == t.index else 8 * t.byte_width(element)}"
 
 
 def _is_narrow(element: Attribute) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 _INDENT = "    "
@@ -23,7 +23,7 @@ class Writer:
         self.lines.append(f"{_INDENT * self.depth}{text}" if text else "")
 
     @contextmanager
-    def indented(self) -> Iterator[None]:
+    def indented(self) -> Generator[None]:
         self.depth += 1
         yield
         self.depth -= 1

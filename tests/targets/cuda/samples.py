@@ -15,6 +15,8 @@ from xdsl.parser import Parser
 from dialects import types as t
 from dialects.block import KernelOp, StoreOp
 from dialects.context import make_context
+from dialects.expr import Expr
+from dialects.host import FuncOp, LaunchOp, ReturnOp
 from dialects.types import Array, BufferType
 
 
@@ -54,6 +56,23 @@ class Sample:
         if type_.element == t.i1:
             return rng.random(shape) < 0.5
         return rng.integers(*self.limits.get(name, (-9, 9)), shape).astype(type_.dtype)
+
+
+def as_model(kernel: KernelOp) -> ModuleOp:
+    """A model of one launch: what the kernel stores to are its outputs, the rest its inputs."""
+    stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
+    inputs = [b for b in kernel.buffers if b not in stored]
+    arguments = [*inputs, *(b for b in kernel.buffers if b in stored)]
+    names = [b.name_hint or "" for b in arguments]
+    types = [b.type for b in arguments if isinstance(b.type, BufferType)]
+    main = FuncOp.of("main", names[: len(inputs)], names[len(inputs):], types, kernel.size_names)
+    values = dict(zip(arguments, main.body.block.args, strict=True))
+    launch = LaunchOp.of(kernel.sym_name.data, [values[b] for b in kernel.buffers],
+                         [Expr.symbol(s) for s in kernel.size_names])
+    main.body.block.add_ops([launch, ReturnOp.create()])
+    module = ModuleOp([kernel.clone(), main])
+    module.verify()
+    return module
 
 
 def parse(text: str) -> ModuleOp:
@@ -211,13 +230,17 @@ block.kernel @layer_norm(%x: f16[n, 768], %g: f16[768], %b: f16[768], %y: f16[n,
 """
 
 
-def matmul(element: str, m: int, n: int, k: int, precision: str = "ieee") -> str:
+def matmul(
+    element: str, m: int, n: int, k: int, precision: str = "ieee", columns: int = 96,
+    warps: int = 4,
+) -> str:
     """A matrix product of symbolic m and k, with bias and tanh, in tiles of m x n x k."""
     narrow = "" if element == "f32" else f"%h = arith.truncf %g : f32 to {element}"
     return f"""
-block.kernel @matmul_{element}(%A: {element}[m, k], %B: {element}[k, 96], %bias: f32[96],
-    %Y: {element}[m, 96]) grid(%pm: m ceildiv {m}, %pn: 96 ceildiv {n}) sizes(m, k)
-    schedule<grid i0 tile {m}, grid i1 tile {n}, loop i2 tile {k} | warps = 4, stages = 3> {{
+block.kernel @matmul_{element}(%A: {element}[m, k], %B: {element}[k, {columns}],
+    %bias: f32[{columns}], %Y: {element}[m, {columns}])
+    grid(%pm: m ceildiv {m}, %pn: {columns} ceildiv {n}) sizes(m, k)
+    schedule<grid i0 tile {m}, grid i1 tile {n}, loop i2 tile {k} | warps = {warps}, stages = 3> {{
   %z = block.full 0.0 : tile<{m}x{n}xf32>
   %acc = block.for %i = 0 to k step {k} (%c = %z) {{
     %a = block.load %A[{m}*%pm + t0, %i + t1] check [0, 1] pad 0.0 : tile<{m}x{k}x{element}>

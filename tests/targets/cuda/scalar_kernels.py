@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_UNARY = ("absf exp exp2 expm1 log log2 log10 log1p cbrt sqrt rsqrt tanh erf sin cos tan asin acos "
-          "atan sinh cosh asinh acosh atanh floor ceil roundeven round trunc").split()
-_BINARY = ("arith.addf arith.subf arith.mulf arith.divf arith.maximumf arith.minimumf math.powf "
-           "math.copysign math.atan2").split()
-_INTEGER = ("addi subi muli divsi divui remsi remui floordivsi ceildivsi maxsi maxui minsi minui "
-            "andi ori xori shrsi shrui shli").split()
-_INTEGER_PREDICATES = "eq ne slt sle sgt sge ult ule ugt uge".split()
-_FLOAT_PREDICATES = "oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno".split()
+_UNARY = (
+    "absf", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "sqrt", "rsqrt",
+    "tanh", "erf", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
+    "atanh", "floor", "ceil", "roundeven", "round", "trunc")
+_BINARY = (
+    "arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.maximumf", "arith.minimumf",
+    "math.powf", "math.copysign", "math.atan2")
+_INTEGER = (
+    "addi", "subi", "muli", "divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "maxsi",
+    "maxui", "minsi", "minui", "andi", "ori", "xori", "shrsi", "shrui", "shli")
+_INTEGER_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+_FLOAT_PREDICATES = (
+    "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une",
+    "uno")
 
 FLOAT_OPS = [*(f"math.{name}" for name in _UNARY), *_BINARY, "arith.negf",
              *(f"arith.cmpf {p}" for p in _FLOAT_PREDICATES)]
@@ -55,5 +61,5 @@ def _line(k: int, op: str, element: str, one: str, zero: str) -> str:
                 f"%z{k} = arith.constant {zero} : {element}\n"
                 f"%v{k} = arith.select %c{k}, %o{k}, %z{k} : {element}")
     name = op.partition(".")[2]
-    unary = op.startswith("math.") and name not in ("powf", "copysign", "atan2") or name == "negf"
+    unary = name in (*_UNARY, "negf", "absi")
     return f"%v{k} = {op} {'%a' if unary else '%a, %b'} : {element}"

@@ -17,8 +17,8 @@ from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.interpreter import Interpreter
 from tests.targets.cuda import samples
-from tests.targets.cuda.scalar_kernels import FLOAT_OPS, INTEGER_OPS, float_kernel, integer_kernel
 from tests.targets.cuda.samples import SAMPLES, Sample, kernel_of, parse
+from tests.targets.cuda.scalar_kernels import FLOAT_OPS, INTEGER_OPS, float_kernel, integer_kernel
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 RANDOM = np.random.default_rng(0)

@@ -1,0 +1,141 @@
+"""Where the time of a model goes on the CPU, kernel by kernel.
+
+    python benchmarks/cpu/profile_model.py MODEL.onnx [--top 20] [--rounds 5] [--dim name=8]
+
+Every launch is run alone, on one thread, on the values it has in the model; the median of some
+rounds counts. For contractions the share of multiply-adds per second is shown too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from compiler.frontend import ImportOptions, load_model
+from compiler.pipeline import PIPELINE
+from dialects.block import KernelOp
+from dialects.host import host_function
+from dialects.host.interpret import interpret_host
+from dialects.loop import KernelOp as LoopKernelOp
+from dialects.types import Array
+from passes.base import StrataContext
+from passes.loop.outline import is_contraction
+from passes.registry import parse_passes
+from targets.base import TargetOptions, find_target
+from targets.cpu.cache import ObjectCache
+from targets.cpu.emit import emit_kernel_text
+from targets.cpu.jit import compile_texts, link
+from targets.cpu.machine import machine_of
+
+
+@dataclass
+class Timing:
+    """All launches of one kernel."""
+
+    seconds: float = 0.0
+    products: float = 0.0
+    launches: int = 0
+    schedule: str = ""
+
+
+@dataclass
+class Profile:
+    """Runs launches natively and notes their times."""
+
+    rounds: int
+    kernels: dict[str, Any] = field(default_factory=dict[str, Any])
+    timings: dict[str, Timing] = field(default_factory=dict[str, Timing])
+    products: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def compile(self, ops: Sequence[KernelOp]) -> None:
+        machine = machine_of()
+        texts = [emit_kernel_text(op, machine, f"k{n}") for n, op in enumerate(ops)]
+        codes = compile_texts([t.module for t in texts], machine, ObjectCache(None))
+        for op, text, code in zip(ops, texts, codes, strict=True):
+            self.kernels[op.sym_name.data] = link([code], text.name)
+
+    def run(self, op: KernelOp, buffers: Sequence[Array], sizes: dict[str, int]) -> None:
+        name = op.sym_name.data
+        function = ctypes.CFUNCTYPE(None)(self.kernels[name].address)
+        programs = int(np.prod([e.evaluate(sizes) for e in op.grid.data], dtype=np.int64))
+        numbers = [*(sizes[s] for s in op.size_names), 0, programs]
+        arguments = [*(ctypes.c_void_p(b.ctypes.data) for b in buffers),
+                     *(ctypes.c_int64(n) for n in numbers)]
+        times: list[float] = []
+        for _ in range(self.rounds):
+            start = time.perf_counter()
+            function(*arguments)
+            times.append(time.perf_counter() - start)
+        timing = self.timings.setdefault(name, Timing())
+        timing.seconds += median(times)
+        timing.launches += 1
+        timing.schedule = op.schedule.text if op.schedule is not None else ""
+        if name in self.products:
+            timing.products += float(self.products[name].evaluate(sizes))
+
+
+def count_products(ops: Sequence[LoopKernelOp]) -> dict[str, Any]:
+    """Multiply-adds of each contraction kernel, over its sizes."""
+    from dialects.expr import product
+
+    return {op.sym_name.data: product(a.extent for a in nest.axes)
+            for op in ops for nest in op.nests if is_contraction(nest)}
+
+
+def profile(path: Path, rounds: int, dims: dict[str, int], inputs: dict[str, Array]) -> Profile:
+    """Compile a model, run it launch by launch."""
+    model = load_model(path, ImportOptions(dims=dims))
+    context = StrataContext.with_dialects(model.weights, find_target("cpu"), TargetOptions())
+    found = Profile(rounds)
+    for step in PIPELINE:
+        if step.name == "loop-to-block":
+            found.products = count_products(
+                [op for op in model.module.body.block.ops if isinstance(op, LoopKernelOp)])
+        for pass_ in parse_passes(step.spec):
+            pass_.apply(context, model.module)
+    found.compile([op for op in model.module.body.block.ops if isinstance(op, KernelOp)])
+    func = host_function(model.module)
+    arrays = [inputs[n] if n in inputs else _random(a.type) for n, a in
+              zip(func.input_names, func.input_arguments, strict=True)]
+    interpret_host(model.module, arrays, model.weights, found.run)
+    return found
+
+
+def _random(type_: Any) -> Array:
+    shape = [s.constant or 1 for s in type_.shape]
+    generator = np.random.default_rng(0)
+    if np.issubdtype(type_.dtype, np.floating):
+        return generator.standard_normal(shape).astype(type_.dtype)
+    return generator.integers(0, 2, shape).astype(type_.dtype)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--top", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dim", action="append", default=[])
+    parser.add_argument("--inputs", type=Path)
+    options = parser.parse_args()
+    dims = {k: int(v) for k, v in (d.split("=") for d in options.dim)}
+    inputs = dict(np.load(options.inputs, allow_pickle=False)) if options.inputs else {}
+    found = profile(options.model, options.rounds, dims, inputs)
+    rows = sorted(found.timings.items(), key=lambda item: -item[1].seconds)
+    total = sum(t.seconds for _, t in rows)
+    print(f"{total * 1e3:.2f} ms in {sum(t.launches for _, t in rows)} launches")
+    for name, timing in rows[: options.top]:
+        rate = 2 * timing.products / timing.seconds / 1e9
+        print(f"{timing.seconds * 1e3:9.3f} ms {timing.seconds / total:6.1%} x{timing.launches:<3d}"
+              f"{rate:8.1f} GFLOP/s  {name}  {timing.schedule}")
+
+
+if __name__ == "__main__":
+    main()
