@@ -45,6 +45,8 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     add_plugins(parser)
     parser.add_argument("--progress", action="store_true",
                         help="tell on stderr what is done, though it is no terminal")
+    parser.add_argument("--timing", action="store_true",
+                        help="tell on stderr how long each pass took")
 
 
 def add_plugins(parser: argparse.ArgumentParser) -> None:
@@ -69,8 +71,13 @@ def add_dump(parser: argparse.ArgumentParser) -> None:
                         help="write the weights into DIR too, however large")
 
 
-def options_from(arguments: argparse.Namespace) -> CompileOptions:
-    """The compile options of parsed arguments; what a command does not take has its default."""
+def options_from(
+    arguments: argparse.Namespace, threads: int | None = None
+) -> CompileOptions:
+    """The compile options of parsed arguments; what a command does not take has its default.
+
+    `threads`: the number where the arguments name none.
+    """
     given = vars(arguments)
     return CompileOptions(
         target=given.get("target", "cpu"), shapes=dict(given.get("shape", ())),
@@ -78,7 +85,7 @@ def options_from(arguments: argparse.Namespace) -> CompileOptions:
         passes=given.get("passes", "default"), plugins=tuple(given.get("plugin", ())),
         schedule=given.get("schedule"), weights=given.get("weights"),
         dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
-        threads=given.get("threads"), features=given.get("features"),
+        threads=given.get("threads") or threads, features=given.get("features"),
         precision=given.get("precision", "f32"), cache=given.get("cache", "default"),
         interpret=given.get("interpret", False))
 

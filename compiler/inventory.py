@@ -11,6 +11,15 @@ from compiler.plugins import Plugins
 Row = dict[str, Any]
 
 
+def table(found: list[Row]) -> str:
+    """The rows in columns."""
+    texts = [[str(value) for value in row.values()] for row in found]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines = ["  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
+             for row in texts]
+    return "\n".join(lines)
+
+
 def rows(kind: str, plugins: Plugins) -> list[Row]:
     """The rows of one kind; the first column is the name."""
     makers = {"ops": _ops, "passes": _passes, "targets": _targets, "levels": _levels,
@@ -47,11 +56,16 @@ def _passes(plugins: Plugins) -> list[Row]:
     found: list[Row] = []
     for name in plugins.pass_names():
         class_ = plugins.find_pass(name)
-        options = ", ".join(f"{f.name.replace('_', '-')}={f.default}"
-                            for f in dataclasses.fields(class_))
+        options = " ".join(_option(f) for f in dataclasses.fields(class_))
         found.append({"name": name, "default": "default" if name in default else "on request",
                       "options": f"{{{options}}}" if options else "", "summary": _summary(class_)})
     return found
+
+
+def _option(field: dataclasses.Field[Any]) -> str:
+    """`limit=1024`, or `file=...` for an option that must be given."""
+    default = "..." if field.default is dataclasses.MISSING else field.default
+    return f"{field.name.replace('_', '-')}={default}"
 
 
 def _targets(plugins: Plugins) -> list[Row]:

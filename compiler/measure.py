@@ -7,16 +7,12 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from compiler import arguments as shared
-from compiler.api import compile_with
 from compiler.comparison import worst
 from compiler.execution import input_arrays, run_loaded
-from compiler.faults import shell_command
-from compiler.instrument.progress import Progress
 from compiler.peers import load_peer
+from compiler.session import session
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -27,11 +23,9 @@ Run = Callable[[], Sequence["Array"]]
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """A row per runtime, ours first: name, median_ms, best_ms, load_s, difference from ours."""
     threads = arguments.threads or len(os.sched_getaffinity(0))
-    options = replace(shared.options_from(arguments), threads=threads)
-    with Progress(arguments.progress or None) as progress:
+    with session(arguments, threads) as current:
         started = time.perf_counter()
-        exe = compile_with(arguments.model, options, [progress],
-                           shell_command(arguments.command_words))
+        exe = current.compile(arguments.model)
         loads = [time.perf_counter() - started]
         inputs = input_arrays(arguments, exe.signature)
         runs: dict[str, Run] = {"strata": lambda: run_loaded(exe, inputs)}
@@ -41,7 +35,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             peer = load_peer(name, arguments.model, threads)
             loads.append(time.perf_counter() - started)
             runs[name] = lambda peer=peer: peer.run(named)
-        progress.tell(f"timing {arguments.model}")
+        current.progress.tell(f"timing {arguments.model}")
         return _rows(runs, loads, arguments.rounds)
 
 

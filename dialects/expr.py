@@ -13,7 +13,7 @@ Python's `//` and `%`). Text form: `2*h + w - 1`, `(h - 1) floordiv 2 + 1`, `max
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeAlias
@@ -75,11 +75,9 @@ class Expr:
     @staticmethod
     def parse(text: str) -> Expr:
         """Read the text form. Raises ValueError on malformed text."""
-        tokens = _Tokens(text)
-        expr = parse_expr(tokens)
-        if tokens.peek() is not None:
-            raise ValueError(f"unexpected {tokens.peek()!r} in size expression {text!r}")
-        return expr
+        from dialects.expr_syntax import parse
+
+        return parse(text)
 
     # ------------------------------------------------------------------ inspection
     @cached_property
@@ -123,7 +121,7 @@ class Expr:
         coefficients: dict[str, Expr] = {}
         rest: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
-            inside = [a for a in monomial if _atom_symbols(a) & wanted]
+            inside = [a for a in monomial if atom_symbols(a) & wanted]
             if not inside:
                 rest[monomial] = factor
                 continue
@@ -365,112 +363,6 @@ def product(sizes: Iterable[Size]) -> Expr:
     return total
 
 
-# ---------------------------------------------------------------------- facts about ranges
-def is_at_most(low: Expr, high: Expr) -> bool:
-    """Whether low <= high is certain when every size symbol is at least 1."""
-    return is_nonnegative(high - low)
-
-
-@cache
-def is_nonnegative(expr: Expr) -> bool:
-    """Whether expr >= 0 is certain when every symbol is at least 1."""
-    if expr.constant is not None:
-        return expr.constant >= 0
-    shifted = expr.substitute({name: _symbol(name) + 1 for name in _plain_symbols(expr)})
-    return all(factor >= 0 and all(_is_nonnegative_atom(a) for a in monomial)
-               for monomial, factor in shifted.terms)
-
-
-def _is_nonnegative_atom(atom: Atom) -> bool:
-    """As `is_nonnegative`, for a symbol (shifted to start at 0) or a call."""
-    if isinstance(atom, str):
-        return True
-    left, right = map(is_nonnegative, atom.args)
-    if atom.op == "floordiv":
-        return left and right
-    if atom.op == "mod":
-        return right
-    return left or right if atom.op == "max" else left and right
-
-
-def _plain_symbols(expr: Expr) -> set[str]:
-    return {a for m, _ in expr.terms for a in m if isinstance(a, str)}
-
-
-def upper_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
-    """The largest value of expr with each axis in 0 <= axis < extent; None if unknown.
-
-    Divisions by positive integers and remainders are bounded each by itself.
-    """
-    total = _constant(0)
-    for monomial, factor in expr.terms:
-        moving = [a for a in monomial if _atom_symbols(a) & extents.keys()]
-        rest = Expr(((tuple(a for a in monomial if a not in moving), factor),))
-        if not moving:
-            total = total + rest
-            continue
-        rising = is_nonnegative(rest)
-        if len(moving) > 1 or not (rising or is_nonnegative(-rest)):
-            return None
-        bound = _atom_bound(moving[0], extents, rising)
-        if bound is None:
-            return None
-        total = total + rest * bound
-    return total
-
-
-def _atom_bound(atom: Atom, extents: Mapping[str, Expr], upper: bool) -> Expr | None:
-    """The largest (or smallest) value of an axis or a call."""
-    if isinstance(atom, str):
-        return extents[atom] - 1 if upper else _constant(0)
-    left, right = atom.args
-    if right.symbols & extents.keys():
-        return None
-    if atom.op == "mod":
-        return right - 1 if upper else _constant(0)
-    if atom.op != "floordiv" or not is_nonnegative(right - 1):
-        return None
-    inner = upper_bound(left, extents) if upper else lower_bound(left, extents)
-    return None if inner is None else inner // right
-
-
-def lower_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
-    """The smallest value of expr with each axis in 0 <= axis < extent; None if unknown."""
-    bound = upper_bound(-expr, extents)
-    return None if bound is None else -bound
-
-
-def simplify(expr: Expr, extents: Mapping[str, Expr]) -> Expr:
-    """Remove divisions that the ranges of the axes decide.
-
-    (64*i + j) floordiv 64 == i and (64*i + j) mod 64 == j when 0 <= j < 64.
-    """
-    if not any(isinstance(a, Call) for m, _ in expr.terms for a in m):
-        return expr
-    total = _constant(0)
-    for monomial, factor in expr.terms:
-        product_ = _constant(factor)
-        for atom in monomial:
-            product_ = product_ * _simplify_atom(atom, extents)
-        total = total + product_
-    return total
-
-
-def _simplify_atom(atom: Atom, extents: Mapping[str, Expr]) -> Expr:
-    if isinstance(atom, str):
-        return _symbol(atom)
-    left, right = (simplify(a, extents) for a in atom.args)
-    if atom.op not in ("floordiv", "mod"):
-        return apply_call(atom.op, [left, right])
-    quotient, rest = left.divide(right)
-    low, high = lower_bound(rest, extents), upper_bound(rest, extents)
-    inside = (low is not None and high is not None and is_nonnegative(low)
-              and is_at_most(high, right - 1))
-    if inside:
-        return quotient if atom.op == "floordiv" else rest
-    return apply_call(atom.op, [left, right])
-
-
 # ---------------------------------------------------------------------- building blocks
 @cache
 def _constant(value: int) -> Expr:
@@ -493,7 +385,8 @@ def _from_dict(terms: dict[Monomial, int]) -> Expr:
     return Expr(tuple(kept))
 
 
-def _atom_symbols(atom: Atom) -> frozenset[str]:
+def atom_symbols(atom: Atom) -> frozenset[str]:
+    """The symbols of an atom, also those inside a call."""
     if isinstance(atom, str):
         return frozenset((atom,))
     return frozenset().union(*(a.symbols for a in atom.args))
@@ -507,72 +400,3 @@ def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
             return None
         left.remove(atom)
     return tuple(left)
-
-
-# ---------------------------------------------------------------------- text
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.$]*)|(%[\w.$]+)|(\S))")
-
-
-class _Tokens:
-    """The tokens of a standalone text, with the two calls that `parse_expr` needs."""
-
-    def __init__(self, text: str):
-        self.tokens = [m.group(0).strip() for m in _TOKEN.finditer(text)]
-        self.position = 0
-
-    def peek(self) -> str | None:
-        return self.tokens[self.position] if self.position < len(self.tokens) else None
-
-    def take(self) -> str:
-        token = self.peek()
-        if token is None:
-            raise ValueError("a size expression ends too early")
-        self.position += 1
-        return token
-
-
-_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "floordiv": 2, "ceildiv": 2, "mod": 2}
-_BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b, "ceildiv": lambda a, b: a.ceildiv(b),
-    "mod": lambda a, b: a % b,
-}
-
-
-def parse_expr(tokens: Any, precedence: int = 1) -> Expr:
-    """Parse from a token source with `peek() -> str | None` and `take() -> str`.
-
-    A token that starts with `%` becomes a symbol of that name. Raises ValueError.
-    """
-    left = _parse_primary(tokens)
-    while (operator := tokens.peek()) in _PRECEDENCE and _PRECEDENCE[operator] >= precedence:
-        tokens.take()
-        left = _BINARY[operator](left, parse_expr(tokens, _PRECEDENCE[operator] + 1))
-    return left
-
-
-def _parse_primary(tokens: Any) -> Expr:
-    token = tokens.take()
-    if token == "-":
-        return -_parse_primary(tokens)
-    if token == "(":
-        inner = parse_expr(tokens)
-        _expect(tokens, ")")
-        return inner
-    if token.isdigit():
-        return _constant(int(token))
-    if token in ("max", "min") and tokens.peek() == "(":
-        tokens.take()
-        left = parse_expr(tokens)
-        _expect(tokens, ",")
-        right = parse_expr(tokens)
-        _expect(tokens, ")")
-        return _extremum(token, left, right)
-    if not re.match(r"[%A-Za-z_]", token):
-        raise ValueError(f"unexpected {token!r} in a size expression")
-    return _symbol(token)
-
-
-def _expect(tokens: Any, token: str) -> None:
-    if tokens.take() != token:
-        raise ValueError(f"expected {token!r} in a size expression")

@@ -32,7 +32,8 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from dialects.expr import Expr, Size, parse_expr, product
+from dialects.expr import Expr, Size, product
+from dialects.expr_syntax import parse_expr
 from dialects.schedule import ScheduleAttr
 
 Array = NDArray[Any]

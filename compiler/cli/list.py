@@ -29,7 +29,5 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(json.dumps(rows, indent=2))
         return 0
-    for row in rows:
-        name, *rest = row.values()
-        print(f"{name:30} {'  '.join(map(str, rest))}".rstrip())
+    print(inventory.table(rows))
     return 0

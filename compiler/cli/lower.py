@@ -31,22 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from compiler.api import dumps_of, lower_to_text
+    from compiler.api import lower_to_text
     from compiler.diagnostics import StrataError
-    from compiler.driver import Compiler
-    from compiler.faults import shell_command
-    from compiler.instrument.progress import Progress
     from compiler.levels import LEVEL_NAMES
     from compiler.output import write_text
+    from compiler.session import session
     from compiler.source import is_text
 
-    options = shared.options_from(arguments)
     if is_text(arguments.model) and (arguments.shape or arguments.dim):
         raise StrataError(f"--shape and --dim fix sizes when a model is imported, and "
                           f"{arguments.model} is imported already", exit_status=2)
-    with Progress(arguments.progress or None) as progress:
-        compilation = Compiler(arguments.model, options, [progress, *dumps_of(options)],
-                               shell_command(arguments.command_words))
+    with session(arguments) as started:
+        compilation = started.compiler(arguments.model)
         levels = compilation.target.levels
         level = arguments.to or (levels[0] if levels else LEVEL_NAMES[-1])
         text = lower_to_text(compilation, level, arguments.print_locations)

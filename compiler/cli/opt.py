@@ -27,22 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from compiler.api import dumps_of
     from compiler.diagnostics import StrataError
-    from compiler.driver import Compiler
-    from compiler.faults import shell_command
-    from compiler.instrument.progress import Progress
     from compiler.output import write_text
+    from compiler.session import session
     from compiler.source import is_text
     from compiler.text import format_module
 
     if not is_text(arguments.model):
         raise StrataError(f"opt takes a .mlir text, not {arguments.model}; "
                           "`lower MODEL --to graph` makes one", exit_status=2)
-    options = shared.options_from(arguments)
-    with Progress(arguments.progress or None) as progress:
-        compilation = Compiler(arguments.model, options, [progress, *dumps_of(options)],
-                               shell_command(arguments.command_words))
-        state = compilation.lower()
+    with session(arguments) as started:
+        state = started.compiler(arguments.model).lower()
     write_text(format_module(state.module, arguments.print_locations), arguments.output)
     return 0

@@ -26,18 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from compiler.api import compile_with
     from compiler.execution import input_arrays, run_loaded
-    from compiler.faults import shell_command
-    from compiler.instrument.progress import Progress
     from compiler.output import npz_bytes, write_bytes
+    from compiler.session import session
 
-    options = shared.options_from(arguments)
-    with Progress(arguments.progress or None) as progress:
-        exe = compile_with(arguments.model, options, [progress],
-                           shell_command(arguments.command_words))
+    with session(arguments) as started:
+        exe = started.compile(arguments.model)
         inputs = input_arrays(arguments, exe.signature)
-        progress.tell(f"running {arguments.model}")
+        started.progress.tell(f"running {arguments.model}")
         outputs = run_loaded(exe, inputs)
     for name, array in zip(exe.output_names, outputs, strict=True):
         print(describe(name, array))

@@ -28,24 +28,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from compiler.api import dumps_of
-    from compiler.driver import FINAL_LEVEL, Compiler
+    from compiler.driver import FINAL_LEVEL
     from compiler.execution import input_arrays
-    from compiler.faults import shell_command
-    from compiler.instrument.progress import Progress
     from compiler.instrument.verify import Check, Verify
+    from compiler.session import session
 
     def tell_row(row: Check) -> None:
         print(COLUMNS.format(row.made_by, row.level, row.operations or "", f"{row.error:.1e}",
                              f"{row.seconds:.2f} s"), row.wrong, flush=True)
 
-    options = shared.options_from(arguments)
     verify = Verify(lambda s: input_arrays(arguments, s), tell_row, arguments.tolerance,
                     arguments.levels_only)
     print(COLUMNS.format("after", "level", "ops", "error", "time"))
-    with Progress(arguments.progress or None) as progress:
-        compilation = Compiler(arguments.model, options, [progress, verify, *dumps_of(options)],
-                               shell_command(arguments.command_words))
+    with session(arguments) as started:
+        compilation = started.compiler(arguments.model, verify)
         state = compilation.lower()
         if compilation.target.lowers and state.level == FINAL_LEVEL:
             loaded = compilation.load(state)

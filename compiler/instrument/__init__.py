@@ -3,8 +3,8 @@
     dump         writes the text after every pass that changed something
     timing       measures the passes
     verify       executes the module after every pass and compares the numbers
-    provenance   counts the operations that have lost their model node
     progress     tells on the terminal what is being done
+    provenance   (for these) which operations have lost their model node
 """
 
 from __future__ import annotations

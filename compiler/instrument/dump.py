@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from compiler.diagnostics import StrataError
 from compiler.faults import WEIGHTS_LIMIT, byte_size
 from compiler.instrument import Instrument
+from compiler.instrument.provenance import without_node
 from compiler.instrument.timing import count_operations
 from compiler.source import WEIGHTS_FILE
 
@@ -51,6 +52,8 @@ class Dump(Instrument):
     all_weights: bool = False
     rows: list[Row] = field(default_factory=list[Row])
     idle: list[str] = field(default_factory=list[str])
+    head: str = ""
+    tail: str = ""
     wants_changes = True
 
     def start(self, state: State) -> None:
@@ -76,8 +79,7 @@ class Dump(Instrument):
             note = (f"The weights ({size / 1e6:.0f} MB) were not written. To start from one of "
                     "these files give `--weights MODEL` with the model that they come from, or "
                     "write them with `--dump-weights`.")
-        reasons = [f"- {remark}" for remark in state.context.remarks]
-        self._finish_index(state, note, reasons)
+        self._finish_index(state, note)
 
     def emitted(self, level: str, text: str, seconds: float) -> None:
         self._write(level, SUFFIXES.get(level, f".{level}"), text)
@@ -107,15 +109,16 @@ class Dump(Instrument):
                 path.unlink()
 
     # ------------------------------------------------------------------ the index
-    head: str = ""
-    tail: str = ""
-
-    def _finish_index(self, state: State, note: str, reasons: list[str]) -> None:
+    def _finish_index(self, state: State, note: str) -> None:
         self.head = f"# {state.name}\n\n{note}\n"
-        idle = ", ".join(dict.fromkeys(self.idle))
-        self.tail = f"\nPasses that changed nothing: {idle}\n" if idle else ""
+        if self.idle:
+            self.tail = f"\nPasses that changed nothing: {', '.join(self.idle)}\n"
+        lost = ", ".join(f"{name} ({n})" for name, n in without_node(state.module).items())
+        if lost:
+            self.tail += f"\nOperations that name no node of the model: {lost}\n"
+        reasons = "\n".join(f"- {remark}" for remark in state.context.remarks)
         if reasons:
-            self.tail += "\n## What was not done, and why\n\n" + "\n".join(reasons) + "\n"
+            self.tail += f"\n## What was not done, and why\n\n{reasons}\n"
         self._write_index()
 
     def _write_index(self) -> None:

@@ -52,7 +52,7 @@ def interpret_host(
     if function.arena_bytes is not None:
         state.arena = np.full(state.size(function.arena_bytes), 0xFF, np.uint8)
     for argument, array in zip(function.input_arguments, inputs, strict=True):
-        state.values[argument] = np.ascontiguousarray(array)
+        state.values[argument] = np.asarray(array, order="C")  # keeps rank 0
     for argument in function.output_arguments:
         state.values[argument] = state.fresh(argument)
     for op in function.body.block.ops:

@@ -39,8 +39,14 @@ from xdsl.utils.exceptions import VerifyException
 from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.func import parse_names, print_names
-from dialects.syntax import attribute_of, format_attribute, parse_attribute, parse_value
-from dialects.syntax import parse_values, print_values
+from dialects.syntax import (
+    attribute_of,
+    format_attribute,
+    parse_attribute,
+    parse_value,
+    parse_values,
+    print_values,
+)
 from dialects.types import Array, BufferType, ExprAttr, LiteralAttr, SizesAttr, WeightAttr
 from dialects.weights import WeightStore
 

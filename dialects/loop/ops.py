@@ -31,9 +31,10 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
-from dialects.expr import Expr, Size, is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.expr import Expr, Size
 from dialects.graph.base import EvaluationContext
 from dialects.loop.axes import AxesAttr, Axis, extents_of
+from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
 from dialects.schedule import ScheduleAttr
 from dialects.syntax import parse_value, parse_values, print_values
 from dialects.types import Array, ExprAttr, LiteralAttr, SizesAttr, TensorType, signless

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from dialects.expr import Expr, is_at_most, maximum
+from dialects.expr import Expr, maximum
+from dialects.ranges import is_at_most
 
 ALIGNMENT = 256
 """Offsets are multiples of this: a cache line of any CPU, a transaction of any GPU."""

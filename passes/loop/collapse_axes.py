@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 
 from dialects.expr import Expr, product
 from dialects.func import main_function
-from dialects.loop import Axis, CallOp, EmptyOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
+from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import carry

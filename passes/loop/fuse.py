@@ -24,8 +24,9 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr, is_at_most
+from dialects.expr import Expr
 from dialects.loop import NestOp, ViewOp, YieldOp, extents_of
+from dialects.ranges import is_at_most
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import (

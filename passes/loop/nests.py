@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from dialects.expr import Call, Expr, Size, product, simplify
+from dialects.expr import Call, Expr, Size, product
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
+from dialects.ranges import simplify
 from dialects.types import TensorType
 
 
@@ -252,7 +253,7 @@ def _matching_runs(
     while i < len(target) or j < len(source):
         left, right = [], []
         a, b = Expr.of(1), Expr.of(1)
-        while not left and not right or a != b:
+        while (not left and not right) or a != b:
             smaller = (a.constant or 0) <= (b.constant or 0) if a.constant and b.constant else None
             take_left = i < len(target) and (j >= len(source) or _should_grow(a, b, smaller))
             if take_left:

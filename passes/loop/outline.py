@@ -205,7 +205,7 @@ def _match(
     for at, expr in zip(map_, stored, strict=True):
         mine, theirs = at.as_symbol, expr.as_symbol
         if theirs is None or mine is None:
-            if at.constant is None or at != expr and not _is_unit(expr, group_extents):
+            if at.constant is None or (at != expr and not _is_unit(expr, group_extents)):
                 return False
             continue
         if mine not in extents or extents[mine] != group_extents[theirs]:

@@ -18,11 +18,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr, lower_bound, upper_bound
+from dialects.expr import Expr
 from dialects.func import main_function
 from dialects.graph import ConstantOp
 from dialects.graph.base import EvaluationContext
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, ViewOp, YieldOp, extents_of
+from dialects.ranges import lower_bound, upper_bound
 from dialects.syntax import set_location
 from dialects.types import TensorType, WeightAttr, tensor
 from passes.base import StrataContext, StrataPass

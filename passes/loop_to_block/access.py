@@ -14,7 +14,8 @@ from xdsl.ir import SSAValue
 
 from dialects import types as t
 from dialects.block import LoadOp, StoreOp
-from dialects.expr import Expr, simplify
+from dialects.expr import Expr
+from dialects.ranges import simplify
 from dialects.types import BufferType, TileType
 from passes.loop.nests import Read
 from passes.loop_to_block.state import AxisState, Symbols, Tile

@@ -31,7 +31,6 @@ from dialects.block import (
     ReduceOp,
     ValidOp,
     YieldOp,
-    element_type,
 )
 from dialects.expr import Expr, minimum
 from dialects.loop import KernelOp as LoopKernelOp
@@ -309,7 +308,7 @@ class _Lowering:
 
     def _without_symbols(self, expr: Expr) -> Expr:
         """An upper bound of an expression, free of loop counters and program ids."""
-        from dialects.expr import upper_bound
+        from dialects.ranges import upper_bound
 
         for monomial, _ in expr.terms:
             for atom in monomial:

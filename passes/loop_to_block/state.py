@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr, is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.expr import Expr
+from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
 
 
 @dataclass(frozen=True)

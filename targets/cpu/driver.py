@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
-from dialects import host
 from dialects import block as bl
+from dialects import host
 from dialects.expr import Expr, product
 from dialects.types import BufferType
 from targets.cpu.cost import PARALLEL_PAYS, program_cost

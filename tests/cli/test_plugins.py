@@ -39,11 +39,11 @@ def test_the_readme_shows_the_plugin_file() -> None:
     assert shown == (PLUGINS / "my_pass.py").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command where the example package is installed, as far as Python can tell."""
-    project = tomllib.loads((PLUGINS / "pyproject.toml").read_text())["project"]
-    info = tmp_path / "site" / f"strata_example-{project['version']}.dist-info"
+def install(site: Path, folder: Path) -> None:
+    """Let Python believe that the project in a folder is installed: write what names it."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    name = project["name"].replace("-", "_")
+    info = site / f"{name}-{project['version']}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
@@ -51,13 +51,31 @@ def installed(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]
     for group, entries in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()), ""]
     (info / "entry_points.txt").write_text("\n".join(lines))
-    path = os.pathsep.join(map(str, (tmp_path / "site", PLUGINS, ROOT)))
 
-    def run(*words: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "compiler", *map(str, words)], text=True,
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a module with arguments where Strata and the example package are installed."""
+    site = tmp_path / "site"
+    install(site, PLUGINS)
+    install(site, ROOT)
+    path = os.pathsep.join(map(str, (site, PLUGINS, ROOT)))
+
+    def run(*words: object, module: str = "compiler") -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", module, *map(str, words)], text=True,
                               cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
                               capture_output=True, check=False)
     return run
+
+
+def test_xdsl_opt_sees_our_dialects_and_passes(
+    installed: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "squares.mlir").write_text(SQUARES)
+    done = installed("squares.mlir", "-p", "example-expand,graph-to-loop",
+                     module="xdsl.tools.xdsl_opt")
+    assert done.returncode == 0, done.stderr
+    assert "loop.nest" in done.stdout
 
 
 def test_an_installed_package_is_found(

@@ -1,21 +1,18 @@
-"""Operations on tiles in registers: full, map, reduce, dot, index, valid and convert."""
+"""Operations on tiles in registers: full, reduce, dot, index, valid and convert."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from xdsl.ir import SSAValue
-
-from dialects import block as bl
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.types import TileType
 from targets.cpu.emit.access import Access, lanes_below
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.halves import narrow, widen
-from targets.cpu.emit.index import Indices, iota, splat
-from targets.cpu.emit.scalar import emit_scalar, extremum
+from targets.cpu.emit.index import Indices, iota
+from targets.cpu.emit.scalar import extremum
 from targets.cpu.emit.transpose import transpose
 from targets.cpu.emit.values import (
     Chunk,
@@ -46,50 +43,6 @@ class Compute:
         parts = tile_chunks(type_, self.lanes)
         row = [literal(value, type_.element, chunk.width) for chunk in parts]
         return Tile(type_, tuple(row * len(list(positions(type_)))), parts)
-
-    # ------------------------------------------------------------------ map
-    def map(self, op: bl.MapOp, inputs: Sequence[Tile | Reg]) -> list[Tile]:
-        """The body at every position and chunk; what positions share is computed once."""
-        type_ = op.result_type
-        laid_out = [self._fit(value, dims, type_)
-                    for value, dims in zip(inputs, op.dim_lists, strict=True)]
-        columns: list[list[str]] = [[] for _ in op.results]
-        parts = tile_chunks(type_, self.lanes)
-        for position in positions(type_):
-            place = dict(zip(unrolled_dims(type_), position, strict=True))
-            for number, chunk in enumerate(parts):
-                operands = [self._operand(value, dims, place, number)
-                            for value, dims in zip(laid_out, op.dim_lists, strict=True)]
-                for column, reg in zip(columns, self._body(op, operands), strict=True):
-                    column.append(splat(self.writer, reg, chunk.width).name)
-        types = [r.type for r in op.results if isinstance(r.type, TileType)]
-        return [Tile(kind, tuple(column), parts)
-                for kind, column in zip(types, columns, strict=True)]
-
-    def _fit(self, value: Tile | Reg, dims: Sequence[int], type_: TileType) -> Tile | Reg:
-        """A tile with its lanes in the dim that has the result's, or with none."""
-        if isinstance(value, Reg):
-            return value
-        wanted = dims.index(type_.lanes) if type_.lanes in dims else None
-        return value if value.type.lanes == wanted else self.convert(value, wanted)
-
-    def _operand(
-        self, value: Tile | Reg, dims: Sequence[int], place: Mapping[int, int], number: int
-    ) -> Reg:
-        if isinstance(value, Reg):
-            return value
-        position = tuple(place[d] for d in dims if d in place)
-        return value.reg(position, 0 if value.type.lanes is None else number)
-
-    def _body(self, op: bl.MapOp, operands: Sequence[Reg]) -> list[Reg]:
-        """The scalar body on one register of each operand."""
-        known: dict[SSAValue, Reg] = dict(zip(op.body.block.args, operands, strict=True))
-        for inner in op.body.block.ops:
-            if isinstance(inner, bl.YieldOp):
-                break
-            regs = [known[v] for v in inner.operands]
-            known[inner.results[0]] = emit_scalar(self.builder, inner, regs)
-        return [known[v] for v in op.yielded]
 
     # ------------------------------------------------------------------ reduce
     def reduce(self, combiner: str, tile: Tile, axis: int, result: TileType) -> Tile:

@@ -23,6 +23,8 @@ from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import Indices
+from targets.cpu.emit.loops import Loops
+from targets.cpu.emit.maps import Maps
 from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.values import Reg, Tile, memory_type
 from targets.cpu.emit.writer import Writer
@@ -75,7 +77,9 @@ class _KernelEmitter:
         self.indices = Indices(self.writer)
         self.builder = Builder(self.writer, machine.features)
         self.memory = Memory(self.writer, machine.lanes)
+        self.loops = Loops(self.writer, self.indices)
         self.compute = Compute(self.writer, self.indices, self.builder, machine.lanes)
+        self.maps = Maps(self.compute, self.loops)
         self.sizes = {s: self.indices.symbol(self.writer.argument(f"%size.{s}"), 0)
                       for s in kernel.size_names}
         self.tiles: dict[SSAValue, Tile] = {}
@@ -87,7 +91,7 @@ class _KernelEmitter:
         extents = [e.substitute(self.sizes) for e in self.kernel.grid.data]
         lo, hi = (self.writer.argument(n) for n in ("%lo", "%hi"))
         bounds = (self.indices.symbol(lo, 0), self.indices.symbol(hi, 0))
-        self._loop(*bounds, 1, product(extents) - 1, [], lambda program, _: self._program(
+        self.loops.emit(*bounds, 1, product(extents) - 1, [], lambda program, _: self._program(
             program, extents))
         self.writer.emit("ret void")
         return self._text()
@@ -164,7 +168,7 @@ class _KernelEmitter:
     def _map(self, op: bl.MapOp) -> None:
         inputs = [self.tiles[v] if v in self.tiles else self._index_operand(v)
                   for v in op.inputs]
-        for result, tile in zip(op.results, self.compute.map(op, inputs), strict=True):
+        for result, tile in zip(op.results, self.maps.emit(op, inputs), strict=True):
             self.tiles[result] = tile
 
     def _index_operand(self, value: SSAValue) -> Reg:
@@ -224,13 +228,13 @@ class _KernelEmitter:
         groups, rest = divmod(trips, unroll)
         middle = lower + groups * unroll * step
         if groups > 1:
-            tiles = self._loop(lower, middle, unroll * step, middle - unroll * step, tiles,
+            tiles = self.loops.emit(lower, middle, unroll * step, middle - unroll * step, tiles,
                                self._copies(op, step, unroll))
         elif groups == 1:
             tiles = self._copies(op, step, unroll)(lower, tiles)
         if rest > 1 and groups:
             end = middle + rest * step
-            return self._loop(middle, end, step, end - step, tiles, self._copies(op, step, 1))
+            return self.loops.emit(middle, end, step, end - step, tiles, self._copies(op, step, 1))
         return self._copies(op, step, rest)(middle, tiles)
 
     def _symbolic_loop(
@@ -243,10 +247,10 @@ class _KernelEmitter:
                 span = maximum(span, 0)
             groups = span.ceildiv(step) // unroll
             middle = lower + groups * (unroll * step)
-            tiles = self._loop(lower, middle, unroll * step, middle - unroll * step, tiles,
+            tiles = self.loops.emit(lower, middle, unroll * step, middle - unroll * step, tiles,
                                self._copies(op, step, unroll))
             lower = middle
-        return self._loop(lower, upper, step, upper - 1, tiles, self._copies(op, step, 1))
+        return self.loops.emit(lower, upper, step, upper - 1, tiles, self._copies(op, step, 1))
 
     def _copies(
         self, op: bl.ForOp, step: int, count: int
@@ -260,69 +264,6 @@ class _KernelEmitter:
                 tiles = [self.tiles[v] for v in op.yielded]
             return tiles
         return emit
-
-    def _loop(
-        self, start: Expr, end: Expr, step: int, last: Expr, tiles: list[Tile],
-        body: Callable[[Expr, list[Tile]], list[Tile]],
-    ) -> list[Tile]:
-        """`counter = start; do body while ((counter += step) < end)`, behind a test if needed.
-
-        `last` is the greatest value that the counter can have.
-        """
-        w = self.writer
-        first, stop, before = self.indices.scalar(start), self.indices.scalar(end), w.label
-        label, done = w.fresh("body"), w.fresh("done")
-        w.push(label)
-        counter = w.define("k", w.depth)
-        phis = [_with_regs(tile, [w.define("c", w.depth) for _ in tile.regs]) for tile in tiles]
-        finals = body(self.indices.symbol(counter, start, last), phis)
-        following = w.assign(f"add i64 {counter}, {step}")
-        again = w.assign(f"icmp slt i64 {following}, {stop}")
-        latch, inner = w.label, w.pop()
-        guarded = not self.indices.is_nonnegative(end - start - 1)
-        if guarded:
-            test = w.assign(f"icmp slt i64 {first}, {stop}")
-            w.emit(f"br i1 {test}, label %{label}, label %{done}")
-        else:
-            w.emit(f"br label %{label}")
-        w.start_block(label)
-        w.emit(f"{counter} = phi i64 [{first}, %{before}], [{following}, %{latch}]")
-        for name, type_, initial, final in _columns(phis, tiles, finals):
-            w.emit(f"{name} = phi {type_} [{initial}, %{before}], [{final}, %{latch}]")
-        w.scopes[-1].lines += inner.lines
-        w.emit(f"br i1 {again}, label %{label}, label %{done}")
-        w.start_block(done)
-        return self._results(tiles, finals, before if guarded else None, latch)
-
-    def _results(
-        self, initial: list[Tile], final: list[Tile], before: str | None, latch: str
-    ) -> list[Tile]:
-        """The loop's results: the last trip's, or the initial ones if there was no trip."""
-        results: list[Tile] = []
-        for first, last in zip(initial, final, strict=True):
-            names: list[str] = []
-            for _, type_, a, b in _columns([last], [first], [last]):
-                skipped = "" if before is None else f"[{a}, %{before}], "
-                names.append(self.writer.assign(f"phi {type_} {skipped}[{b}, %{latch}]"))
-            results.append(_with_regs(first, names))
-        return results
-
-
-def _with_regs(tile: Tile, names: list[str]) -> Tile:
-    return Tile(tile.type, tuple(names), tile.chunks)
-
-
-def _columns(
-    names: Sequence[Tile], initial: Sequence[Tile], final: Sequence[Tile]
-) -> list[tuple[str, str, str, str]]:
-    """Per register of carried tiles: its name, type, initial and final value."""
-    rows: list[tuple[str, str, str, str]] = []
-    for tile, a, b in zip(names, initial, final, strict=True):
-        for k, name in enumerate(tile.regs):
-            width = tile.chunks[k % len(tile.chunks)].width
-            type_ = Reg("", tile.type.element, width).type
-            rows.append((name, type_, a.regs[k], b.regs[k]))
-    return rows
 
 
 _EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {

@@ -15,8 +15,14 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type
-from xdsl.dialects.builtin import IndexType, IntegerType
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IndexType,
+    IntegerType,
+)
 from xdsl.ir import Attribute
 
 from dialects import types as t

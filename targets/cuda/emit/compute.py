@@ -77,6 +77,9 @@ def _emit_result(
         text = typed_number(scalar.literal, value.type, shape)
         context.bind(result, Value(text, shape), "y")
         return
+    if scalar.value.text.isidentifier() and scalar.value.shape == shape:
+        context.values[result] = scalar.value
+        return
     context.bind(result, Value(widen(scalar.value, shape), shape), "y")
 
 
@@ -87,7 +90,8 @@ def _emit_scalar(op: Operation, scalars: dict[SSAValue, Scalar], context: Contex
         scalars[result] = Scalar(Value(typed_number(number, result.type)), number)
         return
     text, shape = _expression(op, [scalars[v] for v in op.operands], context)
-    if len(list(result.uses)) == 1 and len(text) <= _INLINE:
+    users = [use.operation for use in result.uses]
+    if len(users) == 1 and (len(text) <= _INLINE or isinstance(users[0], YieldOp)):
         scalars[result] = Scalar(Value(text, shape))
         return
     name = context.writer.fresh(result.name_hint or "v")
@@ -125,8 +129,8 @@ def _operand_texts(row: Row, operands: list[Scalar], element: Attribute) -> list
     Literals stay bare beside a typed operand (of a select: another branch).
     """
     decisive = operands[1:] if row.is_select else operands
-    bare = row.weak and any(s.literal is None for s in decisive)
     wide = row.widens(element)
+    bare = row.takes_literals(element) and any(s.literal is None for s in decisive)
     return [_literal_text(s.literal, element, wide, bare) if s.literal is not None
             else f"{s.value.atom}.to(tl.float32)" if wide else s.value.text for s in operands]
 

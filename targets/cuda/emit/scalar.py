@@ -29,8 +29,8 @@ class Row:
     """How one operation prints.
 
     `f64`: another template for f64. `helper`: the function that the template calls. `unsigned`:
-    operands are taken without their sign. `weak`: operands may be bare literals, whose type then
-    is the other operand's.
+    operands are taken without their sign. `literals`: where a bare literal may stand beside another
+    operand: "any" type, "plain" for those that Python's numbers become by themselves, "none".
     """
 
     text: str
@@ -38,11 +38,16 @@ class Row:
     helper: str | None = None
     narrow: str = "keep"
     unsigned: bool = False
-    weak: bool = False
+    literals: str = "none"
 
     @property
     def is_select(self) -> bool:
         return self is ROWS["arith.select"]
+
+    def takes_literals(self, element: Attribute) -> bool:
+        """Whether a bare literal beside an operand of this type stays of the type."""
+        plain = self.widens(element) or element in (t.f32, t.i32, t.i64)
+        return self.literals == "any" or (self.literals == "plain" and plain)
 
     def widens(self, element: Attribute) -> bool:
         """Whether the operation computes in f32 on operands of this narrower type."""
@@ -51,7 +56,7 @@ class Row:
 
 
 def _infix(operator: str, unsigned: bool = False) -> Row:
-    return Row(f"{{0}} {operator} {{1}}", unsigned=unsigned, weak=not unsigned)
+    return Row(f"{{0}} {operator} {{1}}", unsigned=unsigned, literals="none" if unsigned else "any")
 
 
 def _function(name: str) -> Row:
@@ -66,7 +71,7 @@ def _helper(name: str, operands: int = 1) -> Row:
 
 def _extremum(name: str, propagate: str) -> Row:
     nan = f"propagate_nan=tl.PropagateNan.{propagate}"
-    return Row(f"tl.{name}({{0}}, {{1}}, {nan})", narrow="widen")
+    return Row(f"tl.{name}({{0}}, {{1}}, {nan})", narrow="widen", literals="plain")
 
 
 ROWS: dict[str, Row] = {
@@ -74,8 +79,8 @@ ROWS: dict[str, Row] = {
     "arith.addf": _infix("+"),
     "arith.subf": _infix("-"),
     "arith.mulf": _infix("*"),
-    "arith.divf": Row("tl.div_rn({0}, {1})", f64="{0} / {1}", narrow="widen"),  # IEEE division
-    "arith.remf": Row("{0} % {1}", narrow="widen", weak=True),
+    "arith.divf": Row("tl.div_rn({0}, {1})", f64="{0} / {1}", narrow="widen", literals="plain"),
+    "arith.remf": Row("{0} % {1}", narrow="widen", literals="any"),
     "arith.negf": Row("-{0}"),
     "arith.maximumf": _extremum("maximum", "ALL"),
     "arith.minimumf": _extremum("minimum", "ALL"),
@@ -125,9 +130,9 @@ ROWS: dict[str, Row] = {
     "arith.remui": _infix("%", unsigned=True),
     "arith.floordivsi": Row("floordiv({0}, {1})", helper="floordiv"),
     "arith.ceildivsi": Row("ceildiv({0}, {1})", helper="ceildiv"),
-    "arith.maxsi": Row("tl.maximum({0}, {1})"),
+    "arith.maxsi": Row("tl.maximum({0}, {1})", literals="plain"),
     "arith.maxui": Row("tl.maximum({0}, {1})", unsigned=True),
-    "arith.minsi": Row("tl.minimum({0}, {1})"),
+    "arith.minsi": Row("tl.minimum({0}, {1})", literals="plain"),
     "arith.minui": Row("tl.minimum({0}, {1})", unsigned=True),
     "arith.andi": _infix("&"),
     "arith.ori": _infix("|"),
@@ -137,7 +142,7 @@ ROWS: dict[str, Row] = {
     "arith.shrui": _infix(">>", unsigned=True),
     "math.absi": Row("tl.abs({0})"),
     # both
-    "arith.select": Row("tl.where({0}, {1}, {2})", weak=True),
+    "arith.select": Row("tl.where({0}, {1}, {2})", literals="any"),
 }
 
 _ORDERED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -149,7 +154,7 @@ def row_of(op: Operation) -> Row:
     match op:
         case CmpfOp():
             name = CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
-            return Row(_float_comparison(name), narrow="widen", weak=True)
+            return Row(_float_comparison(name), narrow="widen", literals="any")
         case CmpiOp():
             return _integer_comparison(CMPI_COMPARISON_OPERATIONS[op.predicate.value.data])
         case _:
@@ -162,7 +167,7 @@ def row_of(op: Operation) -> Row:
 def _integer_comparison(name: str) -> Row:
     unsigned = name[0] == "u"
     operator = _ORDERED[name if name in ("eq", "ne") else name[1:]]
-    return Row(f"{{0}} {operator} {{1}}", unsigned=unsigned, weak=not unsigned)
+    return Row(f"{{0}} {operator} {{1}}", unsigned=unsigned, literals="none" if unsigned else "any")
 
 
 def _float_comparison(name: str) -> str:

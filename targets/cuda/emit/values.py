@@ -101,8 +101,9 @@ def _short_f32(number: float) -> str:
     import numpy as np
 
     rounded = np.float32(number)
-    short = np.format_float_positional(rounded, unique=True, trim="0")
-    return short if len(short) <= 14 else np.format_float_scientific(rounded, unique=True)
+    plain = np.format_float_positional(rounded, unique=True, trim="0")
+    return plain if 1e-4 <= abs(number) < 1e6 or number == 0 else np.format_float_scientific(
+        rounded, unique=True, trim="0")
 
 
 def typed_number(value: float | bool, element: Attribute, shape: Shape = ()) -> str:

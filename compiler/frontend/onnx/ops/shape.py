@@ -11,12 +11,13 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.values import Value
 from dialects import types as t
-from dialects.expr import Expr, is_nonnegative, maximum, product
+from dialects.expr import Expr, maximum, product
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp
 from dialects.graph.inference import broadcast_size
 from dialects.graph.logic import GreaterEqualOp, LessEqualOp, WhereOp
 from dialects.graph.shape import BroadcastOp, ConcatOp
+from dialects.ranges import is_nonnegative
 from dialects.types import format_sizes
 
 

@@ -9,8 +9,9 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.shape import at_least_zero, broadcast
 from compiler.frontend.onnx.values import Value
-from dialects.expr import Expr, is_at_most, is_nonnegative, maximum, minimum
+from dialects.expr import Expr, maximum, minimum
 from dialects.graph.shape import ConcatOp, PadOp, SliceOp
+from dialects.ranges import is_at_most, is_nonnegative
 
 _FAR = 2**31 - 1
 """Bounds from here on mean the end of the dim, as exporters write it."""

@@ -1,0 +1,48 @@
+"""What the commands share when they compile: the instruments that the options ask for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from compiler import arguments as shared
+from compiler.api import Executable, compile_with, dumps_of
+from compiler.driver import Compiler
+from compiler.faults import shell_command
+from compiler.instrument import Instrument
+from compiler.instrument.progress import Progress
+from compiler.instrument.timing import Timing
+from compiler.options import CompileOptions
+
+
+@dataclass
+class Session:
+    """One command: its options and what watches."""
+
+    options: CompileOptions
+    command: str
+    progress: Progress
+    instruments: list[Instrument]
+
+    def compiler(self, model: str, *more: Instrument) -> Compiler:
+        """The compiler of a model, with dumps where they are asked for."""
+        watching = [*self.instruments, *more, *dumps_of(self.options)]
+        return Compiler(model, self.options, watching, self.command)
+
+    def compile(self, model: str) -> Executable:
+        return compile_with(model, self.options, self.instruments, self.command)
+
+
+@contextmanager
+def session(arguments: argparse.Namespace, threads: int | None = None) -> Generator[Session]:
+    """A session for parsed arguments; pass times are printed at its end, if asked for."""
+    options = shared.options_from(arguments, threads)
+    timing = Timing()
+    with Progress(arguments.progress or None) as progress:
+        watching: list[Instrument] = [progress, timing] if arguments.timing else [progress]
+        yield Session(options, shell_command(arguments.command_words), progress, watching)
+    if arguments.timing:
+        print(timing.table(), file=sys.stderr)

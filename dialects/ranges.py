@@ -1,0 +1,117 @@
+"""What the ranges of axes and sizes say about expressions: signs, bounds, and simplification.
+
+Every size symbol is at least 1 and every axis is in 0 <= axis < extent; where a size is 0 at run
+time no point of the domain exists, and what is said about points holds for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from dialects.expr import Atom, Call, Expr, apply_call, atom_symbols
+
+
+def is_at_most(low: Expr, high: Expr) -> bool:
+    """Whether low <= high is certain when every size symbol is at least 1."""
+    return is_nonnegative(high - low)
+
+
+@cache
+def is_nonnegative(expr: Expr) -> bool:
+    """Whether expr >= 0 is certain when every symbol is at least 1."""
+    if expr.constant is not None:
+        return expr.constant >= 0
+    shifted = expr.substitute({name: Expr.symbol(name) + 1 for name in _plain_symbols(expr)})
+    return all(factor >= 0 and all(_is_nonnegative_atom(a) for a in monomial)
+               for monomial, factor in shifted.terms)
+
+
+def _is_nonnegative_atom(atom: Atom) -> bool:
+    """As `is_nonnegative`, for a symbol (shifted to start at 0) or a call."""
+    if isinstance(atom, str):
+        return True
+    left, right = map(is_nonnegative, atom.args)
+    if atom.op == "floordiv":
+        return left and right
+    if atom.op == "mod":
+        return right
+    return left or right if atom.op == "max" else left and right
+
+
+def _plain_symbols(expr: Expr) -> set[str]:
+    return {a for m, _ in expr.terms for a in m if isinstance(a, str)}
+
+
+def upper_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
+    """The largest value of expr with each axis in 0 <= axis < extent; None if unknown.
+
+    Divisions by positive integers and remainders are bounded each by itself.
+    """
+    total = Expr.of(0)
+    for monomial, factor in expr.terms:
+        moving = [a for a in monomial if atom_symbols(a) & extents.keys()]
+        rest = Expr(((tuple(a for a in monomial if a not in moving), factor),))
+        if not moving:
+            total = total + rest
+            continue
+        rising = is_nonnegative(rest)
+        if len(moving) > 1 or not (rising or is_nonnegative(-rest)):
+            return None
+        bound = _atom_bound(moving[0], extents, rising)
+        if bound is None:
+            return None
+        total = total + rest * bound
+    return total
+
+
+def _atom_bound(atom: Atom, extents: Mapping[str, Expr], upper: bool) -> Expr | None:
+    """The largest (or smallest) value of an axis or a call."""
+    if isinstance(atom, str):
+        return extents[atom] - 1 if upper else Expr.of(0)
+    left, right = atom.args
+    if right.symbols & extents.keys():
+        return None
+    if atom.op == "mod":
+        return right - 1 if upper else Expr.of(0)
+    if atom.op != "floordiv" or not is_nonnegative(right - 1):
+        return None
+    inner = upper_bound(left, extents) if upper else lower_bound(left, extents)
+    return None if inner is None else inner // right
+
+
+def lower_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
+    """The smallest value of expr with each axis in 0 <= axis < extent; None if unknown."""
+    bound = upper_bound(-expr, extents)
+    return None if bound is None else -bound
+
+
+def simplify(expr: Expr, extents: Mapping[str, Expr]) -> Expr:
+    """Remove divisions that the ranges of the axes decide.
+
+    (64*i + j) floordiv 64 == i and (64*i + j) mod 64 == j when 0 <= j < 64.
+    """
+    if not any(isinstance(a, Call) for m, _ in expr.terms for a in m):
+        return expr
+    total = Expr.of(0)
+    for monomial, factor in expr.terms:
+        product_ = Expr.of(factor)
+        for atom in monomial:
+            product_ = product_ * _simplify_atom(atom, extents)
+        total = total + product_
+    return total
+
+
+def _simplify_atom(atom: Atom, extents: Mapping[str, Expr]) -> Expr:
+    if isinstance(atom, str):
+        return Expr.symbol(atom)
+    left, right = (simplify(a, extents) for a in atom.args)
+    if atom.op not in ("floordiv", "mod"):
+        return apply_call(atom.op, [left, right])
+    quotient, rest = left.divide(right)
+    low, high = lower_bound(rest, extents), upper_bound(rest, extents)
+    inside = (low is not None and high is not None and is_nonnegative(low)
+              and is_at_most(high, right - 1))
+    if inside:
+        return quotient if atom.op == "floordiv" else rest
+    return apply_call(atom.op, [left, right])
