@@ -43,7 +43,8 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
     try:
         return exe.run(inputs)
     except ValueError as error:
-        raise StrataError("the model cannot run on these inputs", [Problem(str(error))]) from error
+        raise StrataError("the model cannot run on these inputs", [Problem(
+            str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays")]) from error
 
 
 def read_npz(path: Path) -> dict[str, Array]:

@@ -1,6 +1,6 @@
 """Schedules: how a kernel's axes become grid, loops and tiles. Attributes, visible in every dump.
 
-    schedule<grid i0 tile 1, grid i1 tile 64 lanes, loop i2 tile 1 unroll 4, whole i3 tile 8 | warps = 4>
+    schedule<grid i0 tile 1, grid i1 tile 64 lanes, loop i2 tile 1 unroll 4 | warps = 4>
 
 Levels are nested in the order written. `grid`: one program per tile, all in parallel. `loop`: the
 program walks the tiles. `whole`: one tile holds the whole axis (its tile size may exceed the

@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from compiler.comparison import worst
+from compiler.diagnostics import Problem, StrataError
 from compiler.instrument import Instrument
 from compiler.instrument.timing import count_operations
 from compiler.signature import Signature, signature_of
@@ -58,7 +59,12 @@ class Verify(Instrument):
         self.inputs = self.make_inputs(self.signature)
         self.skipped = False
         started = time.perf_counter()
-        self.expected = self._interpret(state)
+        try:
+            self.expected = self._interpret(state)
+        except EvaluationError as error:
+            raise StrataError("the model cannot run on these inputs", [Problem(
+                str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays"
+            )]) from error
         self._add(Check(f"{state.position[-1]}", state.level, count_operations(state.module), 0.0,
                         time.perf_counter() - started))
 

@@ -1,26 +1,37 @@
-"""The `block` dialect: one program of a kernel, on tiles. Both targets read it."""
+"""The operations of the `block` level: one program of a kernel, on tiles.
 
-from dialects.block.ops import (
-    BLOCK_OPS,
+Indices are written as expressions (see `dialects.expr`) over
+- `%name`: an index value (a program id, a loop counter) or a tile of indices,
+- size symbols (`batch`), which the kernel receives as integers,
+- `t0`, `t1` ...: the position inside dim 0, 1 ... of the tile that the operation makes or stores.
+
+    %x = block.load %X[%r, %c + t0] check [1] pad 0.0 : tile<[64]xf32>
+
+reads element (%r, %c + t0) for t0 in 0..63; dim 1 is checked against the buffer's size, and lanes
+outside read 0.0. Checks are on buffer dims, so padding of convolutions needs nothing more.
+"""
+
+from xdsl.ir import Dialect, Operation
+
+from dialects.block.kernel_ops import ForOp, KernelOp, YieldOp
+from dialects.block.memory_ops import LoadOp, ScratchOp, StoreOp
+from dialects.block.tile_ops import (
     COMBINERS,
-    BlockDialect,
     ConvertOp,
     DotOp,
-    ForOp,
     FullOp,
     IndexOp,
-    KernelOp,
-    LoadOp,
     MapOp,
     ReduceOp,
-    ScratchOp,
-    StoreOp,
     ValidOp,
-    YieldOp,
     element_type,
 )
 
-Block = BlockDialect
+BLOCK_OPS: list[type[Operation]] = [
+    KernelOp, ForOp, YieldOp, LoadOp, StoreOp, FullOp, MapOp, ReduceOp, DotOp, IndexOp, ValidOp,
+    ConvertOp, ScratchOp,
+]
+Block = Dialect("block", BLOCK_OPS)
 
 __all__ = [
     "BLOCK_OPS", "COMBINERS", "Block", "ConvertOp", "DotOp", "ForOp", "FullOp", "IndexOp",

@@ -21,7 +21,7 @@ import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from dialects.block import ops
+from dialects import block as ops
 from dialects.scalar import evaluate_values
 from dialects.types import Array, TileType, dtype_of
 

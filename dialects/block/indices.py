@@ -61,7 +61,7 @@ class Box:
     def array(self, index: Index) -> Array:
         """The numbers, with one dim per axis, of size 1 where they do not vary."""
         rank = len(self.extents)
-        if isinstance(index, np.ndarray):
+        if not isinstance(index, Linear):
             return index.reshape(index.shape + (1,) * (rank - index.ndim))
         total: Any = np.full((1,) * rank, index.base, DTYPE)
         for axis, stride in enumerate(index.strides):
@@ -72,7 +72,7 @@ class Box:
 
     def bounds(self, index: Index) -> tuple[int, int]:
         """The smallest and the largest number."""
-        if isinstance(index, np.ndarray):
+        if not isinstance(index, Linear):
             return int(index.min()), int(index.max())
         low = high = index.base
         for stride, extent in zip(index.strides, self.extents, strict=False):

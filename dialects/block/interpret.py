@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from dialects.block import ops
+from dialects import block as ops
 from dialects.block.contract import Contraction, dot_depth, dot_factors, multiply_and_sum
 from dialects.block.indices import Index, Linear, add, scale, unit
 from dialects.block.programs import Programs, Run, dim_lists, tile_type

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from dialects.block import ops
+from dialects import block as ops
 from dialects.block.contract import Contraction, find_contraction
 from dialects.block.indices import Box, Index, Linear, unit
 from dialects.block.memory import Access

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from dialects.block import ops as block
+from dialects import block, loop
 from dialects.block.interpret import interpret_kernel
 from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
@@ -28,7 +28,6 @@ from dialects.host.ops import (
     ViewOp,
     host_function,
 )
-from dialects.loop import ops as loop
 from dialects.syntax import location_name
 from dialects.types import Array, BufferType, tensor_of
 from dialects.weights import WeightStore

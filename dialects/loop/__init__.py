@@ -1,19 +1,21 @@
-"""The `loop` dialect: nests over tensors, and the kernels that group them."""
+"""The operations of the `loop` level: nests over tensors, and kernels that group them.
+
+A nest says what is computed for each point of an iteration domain; in which order, in which tiles
+and on how many threads stays open until a schedule decides. Index expressions (see
+`dialects.expr`) range over the nest's axes, size symbols, and `in0`, `in1` ...: the value of an
+earlier integer input at this point (a gather).
+"""
+
+from xdsl.ir import Dialect, Operation
 
 from dialects.loop.axes import AxesAttr, Axis, extents_of
-from dialects.loop.ops import (
-    COMBINERS,
-    LOOP_OPS,
-    CallOp,
-    EmptyOp,
-    IndexOp,
-    KernelOp,
-    Loop,
-    NestOp,
-    ViewOp,
-    YieldOp,
-    scalar_type,
-)
+from dialects.loop.kernel import CallOp, EmptyOp, KernelOp, ViewOp
+from dialects.loop.nest import COMBINERS, IndexOp, NestOp, YieldOp, scalar_type
+
+LOOP_OPS: list[type[Operation]] = [
+    NestOp, IndexOp, YieldOp, EmptyOp, ViewOp, KernelOp, CallOp,
+]
+Loop = Dialect("loop", LOOP_OPS, [AxesAttr])
 
 __all__ = [
     "COMBINERS", "LOOP_OPS", "AxesAttr", "Axis", "CallOp", "EmptyOp", "IndexOp", "KernelOp",

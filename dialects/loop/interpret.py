@@ -27,7 +27,8 @@ from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.graph.numerics import highest, lowest
 from dialects.loop.contraction import sum_of_products
-from dialects.loop.ops import IndexOp, KernelOp, NestOp, YieldOp, scalar_type
+from dialects.loop.kernel import KernelOp
+from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
 from dialects.scalar import evaluate_values, operations_behind
 from dialects.types import Array, TensorType, dtype_of
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -68,7 +69,7 @@ class _Layouts:
         maps = [*nest.input_maps, *nest.output_maps]
         values = [*nest.inputs, *nest.results]
         known = [(v, m) for v, m in zip(values, maps, strict=True) if v in self.parent]
-        for (a, map_a), (b, map_b) in zip(known, known[1:], strict=False):
+        for (a, map_a), (b, map_b) in pairwise(known):
             if _aligned(map_a, map_b):
                 self.unite(a, b)
         for target in nest.into:

@@ -56,9 +56,7 @@ class LoopFuse(StrataPass):
     name = "loop-fuse"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        rules = {NestOp: [drop_unit_axes, merge_equal_reads, compose_views, forward_copy, inline_producers],
-                 ViewOp: [merge_views]}
-        rewrite(module, rules, context)
+        rewrite(module, {NestOp: NEST_RULES, ViewOp: [merge_views]}, context)
 
 
 # ---------------------------------------------------------------------- views
@@ -249,3 +247,8 @@ def merge_equal_reads(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     if len(set(keys)) == len(keys):
         return None
     return list(at.insert(without_equal_reads(nest)).results)
+
+
+NEST_RULES = [
+    drop_unit_axes, merge_equal_reads, compose_views, forward_copy, inline_producers,
+]

@@ -29,17 +29,16 @@ class ThreadPool:
 
 def thread_pool() -> ThreadPool:
     """PyTorch's libgomp if it is loaded in this process, else the system's, else none."""
-    loaded = _loaded_libgomp()
-    return _pool(loaded or "libgomp.so.1")
-
-
-def _loaded_libgomp() -> str | None:
-    """The path of a libgomp that this process has loaded already."""
     try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
+        maps = Path("/proc/self/maps").read_text()
     except OSError:
-        return None
-    paths = {line.split(maxsplit=5)[5] for line in lines if "libgomp" in line}
+        maps = ""
+    return _pool(loaded_libgomp(maps) or "libgomp.so.1")
+
+
+def loaded_libgomp(maps: str) -> str | None:
+    """The path of a libgomp in a process's memory map; PyTorch's own before any other."""
+    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "libgomp" in line}
     return min(paths, key=lambda path: ("torch" not in path, path), default=None)
 
 

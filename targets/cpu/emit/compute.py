@@ -135,8 +135,8 @@ class Compute:
     # ------------------------------------------------------------------ dot
     def dot(self, a: Tile, b: Tile, c: Tile) -> Tile:
         """c + a @ b as chains of fused multiply-adds in c's element type."""
-        a = self._laid_out(a, t.tile(a.type.element, a.type.shape, 0 if c.type.lanes == 0 else None))
-        b = self._laid_out(b, t.tile(b.type.element, b.type.shape, 1 if c.type.lanes == 1 else None))
+        a = self.convert(a, 0 if c.type.lanes == 0 else None)
+        b = self.convert(b, 1 if c.type.lanes == 1 else None)
         regs: list[str] = []
         for position in positions(c.type):
             place = dict(zip(unrolled_dims(c.type), position, strict=True))

@@ -237,13 +237,20 @@ def powf(b: Builder, x: Reg, y: Reg) -> Reg:
 
 def _simple_power(b: Builder, x: Reg, y: Reg) -> Reg | None:
     """x^1, x^2, x^3, x^4 and x^-1 if y is that constant, else None."""
-    for exponent in (1, 2, 3, 4, -1):
-        if y.name == b.constant(float(exponent), y).name:
-            square = b.mul(x, x)
-            return {1: lambda: x, 2: lambda: square, 3: lambda: b.mul(square, x),
-                    4: lambda: b.mul(square, square),
-                    -1: lambda: b.div(b.constant(1.0, x), x)}[exponent]()
-    return None
+    known = {b.constant(float(k), y).name: k for k in (1, 2, 3, 4, -1)}
+    match known.get(y.name):
+        case 1:
+            return x
+        case 2:
+            return b.mul(x, x)
+        case 3:
+            return b.mul(b.mul(x, x), x)
+        case 4:
+            return b.mul(b.mul(x, x), b.mul(x, x))
+        case -1:
+            return b.div(b.constant(1.0, x), x)
+        case _:
+            return None
 
 
 def _log2_wide(b: Builder, x: Reg) -> Reg:

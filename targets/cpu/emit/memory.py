@@ -116,7 +116,7 @@ class Memory:
     def _chunk_mask(self, access: Access, chunk: Chunk, mask: Mask) -> str:
         valid = None if chunk.is_full else mask_literal(chunk)
         lanes = access.both(valid, mask, chunk.width)
-        return "splat (i1 true)" if not lanes else lanes
+        return lanes or "splat (i1 true)"
 
     def _shuffled(self, access: Access, address: str, width: int, step: int) -> str:
         """Every `step`-th element from loads that cover exactly the span of the lanes."""

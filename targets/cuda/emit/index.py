@@ -33,7 +33,7 @@ def is_nonnegative(expr: Expr) -> bool:
 
 def index_value(expr: Expr, names: Names) -> Value:
     """The expression as a value; scalar terms come first, so that tiles are added once."""
-    terms = [(c, _monomial(m, abs(c), names)) for m, c in expr.terms]
+    terms = [_term(m, c, names) for m, c in expr.terms]
     if not terms:
         return Value("0", (), _ZERO, _ZERO)
     terms.sort(key=lambda term: (bool(term[1].shape), term[0] < 0))
@@ -62,9 +62,19 @@ def _minus(expr: Expr | None) -> Expr | None:
     return None if expr is None else -expr
 
 
-def _monomial(monomial: Monomial, factor: int, names: Names) -> Value:
+def _term(monomial: Monomial, factor: int, names: Names) -> tuple[int, Value]:
+    """A term as its sign and the rest; `-((-n) floordiv 64)` is plus `(n + 63) // 64`."""
+    sign = 1 if factor > 0 else -1
+    atoms: list[Value] = []
+    for atom in monomial:
+        ceiling = None if isinstance(atom, str) else _ceiling(atom, names)
+        sign = sign if ceiling is None else -sign
+        atoms.append(ceiling or (names[atom] if isinstance(atom, str) else _call(atom, names)))
+    return sign, _product(atoms, abs(factor))
+
+
+def _product(atoms: list[Value], factor: int) -> Value:
     """`factor * atom * atom ...` for a factor >= 0; bounds hold when all atoms are >= 0."""
-    atoms = [names[a] if isinstance(a, str) else _call(a, names) for a in monomial]
     atoms.sort(key=lambda v: bool(v.shape))
     texts = [a.atom for a in atoms]
     if factor != 1 or not texts:
@@ -81,6 +91,19 @@ def _monomial(monomial: Monomial, factor: int, names: Names) -> Value:
         low = None if atoms[0].low is None else atoms[0].low * factor
         high = None if atoms[0].high is None else atoms[0].high * factor
     return Value("*".join(texts), broadcast([a.shape for a in atoms]), low, high)
+
+
+def _ceiling(call: Call, names: Names) -> Value | None:
+    """-(a floordiv b) for a numerator a <= 0: the quotient of -a by b, rounded up."""
+    if call.op != "floordiv":
+        return None
+    left, right = (index_value(a, names) for a in call.args)
+    if left.high is None or not is_nonnegative(-left.high):
+        return None
+    low, high = _division_bounds("floordiv", left, right)
+    numerator = index_value(-call.args[0] + call.args[1] - 1, names)
+    text = _division("floordiv", numerator.atom, right.atom, plain=True)
+    return Value(text, numerator.shape, _minus(high), _minus(low))
 
 
 def _call(call: Call, names: Names) -> Value:

@@ -1,0 +1,282 @@
+"""Operations of the `block` level that give a program its shape: kernel, loop, yield."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from dialects import types as t
+from dialects.block.syntax import (
+    IndexReader,
+    print_index,
+)
+from dialects.expr import Expr, Size
+from dialects.schedule import ScheduleAttr
+from dialects.syntax import parse_value, parse_values, print_values
+from dialects.types import BufferType, ExprAttr, SizesAttr
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """End a region: the next iteration's values in `block.for`, the result in `block.map`."""
+
+    name = "block.yield"
+    values = var_operand_def()
+    traits = traits_def(IsTerminator(), Pure())
+
+    @staticmethod
+    def of(*values: SSAValue) -> YieldOp:
+        return YieldOp.create(operands=values)
+
+    def print(self, printer: Printer) -> None:
+        if self.values:
+            printer.print_string(" ")
+            print_values(printer, self.values)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> YieldOp:
+        return YieldOp.create(operands=parse_values(parser))
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """A kernel: the body is run once per program of the grid, in any order or in parallel.
+
+        block.kernel @copy(%x: f32[n], %y: f32[n]) grid(%p: n ceildiv 64) sizes(n) { ... }
+
+    Arguments: buffers, then one program id (index) per grid axis, 0 <= id < extent. `sizes` names
+    the size symbols, passed as 64-bit integers in that order. `schedule` is how the kernel was
+    made; targets read warps and stages from it. Programs must not write what others read.
+    Constraints: (C1) grid has one extent per index argument; (C2) every symbol in an expression is
+    in `sizes`.
+    """
+
+    name = "block.kernel"
+    sym_name = prop_def(StringAttr)
+    grid = prop_def(SizesAttr)
+    sizes = prop_def(ArrayAttr[StringAttr])
+    schedule = opt_prop_def(ScheduleAttr)
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
+
+    @staticmethod
+    def of(
+        name: str, buffers: Sequence[BufferType], grid: Sequence[Size], sizes: Sequence[str],
+        schedule: ScheduleAttr | None = None,
+    ) -> KernelOp:
+        """A kernel with an empty body."""
+        properties: dict[str, Attribute] = {
+            "sym_name": StringAttr(name), "grid": SizesAttr.of(grid),
+            "sizes": ArrayAttr([StringAttr(s) for s in sizes]),
+        }
+        if schedule is not None:
+            properties["schedule"] = schedule
+        block = Block(arg_types=[*buffers, *[t.index] * len(grid)])
+        return KernelOp.create(properties=properties, regions=[Region(block)])
+
+    @property
+    def buffers(self) -> tuple[BlockArgument, ...]:
+        return tuple(a for a in self.body.block.args if isinstance(a.type, BufferType))
+
+    @property
+    def program_ids(self) -> tuple[BlockArgument, ...]:
+        return tuple(a for a in self.body.block.args if a.type == t.index)
+
+    @property
+    def size_names(self) -> list[str]:
+        return [s.data for s in self.sizes.data]
+
+    def verify_(self) -> None:
+        if len(self.program_ids) != len(self.grid.data):
+            raise VerifyException("C1: block.kernel needs one program id per grid extent")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(self.buffers, lambda a: _print_buffer_argument(printer, a))
+        printer.print_string(" grid(")
+        for k, (argument, extent) in enumerate(
+            zip(self.program_ids, self.grid.data, strict=True)
+        ):
+            printer.print_string(", " if k else "")
+            printer.print_ssa_value(argument)
+            printer.print_string(f": {extent}")
+        printer.print_string(f") sizes({', '.join(self.size_names)}) ")
+        if self.schedule is not None:
+            printer.print_string(f"schedule{self.schedule.text} ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> KernelOp:
+        name = parser.parse_symbol_name()
+        paren = parser.Delimiter.PAREN
+        arguments = parser.parse_comma_separated_list(
+            paren, lambda: _parse_buffer_argument(parser))
+        parser.parse_keyword("grid")
+        grid = parser.parse_comma_separated_list(paren, lambda: _parse_program_id(parser))
+        parser.parse_keyword("sizes")
+        sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
+        properties: dict[str, Attribute] = {
+            "sym_name": name, "grid": SizesAttr.of([e for _, e in grid]),
+            "sizes": ArrayAttr([StringAttr(s) for s in sizes]),
+        }
+        if parser.parse_optional_keyword("schedule"):
+            properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))
+        body = parser.parse_region([*arguments, *(a for a, _ in grid)])
+        return KernelOp.create(properties=properties, regions=[body])
+
+
+def _print_buffer_argument(printer: Printer, argument: BlockArgument) -> None:
+    assert isinstance(argument.type, BufferType)
+    printer.print_ssa_value(argument)
+    printer.print_string(f": {argument.type.short}")
+
+
+def _parse_buffer_argument(parser: Parser) -> Parser.Argument:
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation(":")
+    return argument.resolve(t.parse_buffer_type(parser))
+
+
+def _parse_program_id(parser: Parser) -> tuple[Parser.Argument, Expr]:
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation(":")
+    return argument.resolve(t.index), t.parse_size(parser)
+
+
+@irdl_op_definition
+class ForOp(IRDLOperation):
+    """A loop with carried tiles.
+
+        %acc = block.for %k = 0 to 768 step 4 unroll 4 (%a = %zero) { ... block.yield %next }
+
+    `lower` and `upper` are expressions over `%` index values and sizes; the counter runs
+    lower, lower + step, ... while below upper. `unroll` is a hint: so many bodies per trip.
+    A loop marked `parallel` carries nothing and its trips are independent.
+    Constraints: (C1) carried values, region arguments after the counter, yields and results have
+    equal types; (C2) step >= 1; (C3) a parallel loop carries nothing.
+    """
+
+    name = "block.for"
+    indices = var_operand_def()
+    carried = var_operand_def()
+    lower = prop_def(ExprAttr)
+    upper = prop_def(ExprAttr)
+    step = prop_def(ExprAttr)
+    unroll = prop_def(ExprAttr)
+    kind = prop_def(StringAttr)
+    results_ = var_result_def()
+    body = region_def("single_block")
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    @staticmethod
+    def of(
+        lower: Size, upper: Size, step: int, indices: Sequence[SSAValue] = (),
+        carried: Sequence[SSAValue] = (), *, unroll: int = 1, parallel: bool = False,
+        body: Region | None = None,
+    ) -> ForOp:
+        """A loop, its body empty unless given; `%0`, `%1` of the bounds stand for `indices`."""
+        types = [c.type for c in carried]
+        properties: dict[str, Attribute] = {
+            "lower": ExprAttr(Expr.of(lower)), "upper": ExprAttr(Expr.of(upper)),
+            "step": ExprAttr(Expr.of(step)), "unroll": ExprAttr(Expr.of(unroll)),
+            "kind": StringAttr("parallel" if parallel else "serial"),
+        }
+        return ForOp.build(
+            operands=[list(indices), list(carried)], result_types=[types], properties=properties,
+            regions=[body or Region(Block(arg_types=[t.index, *types]))],
+        )
+
+    @property
+    def counter(self) -> BlockArgument:
+        return self.body.block.args[0]
+
+    @property
+    def is_parallel(self) -> bool:
+        return self.kind.data == "parallel"
+
+    @property
+    def yielded(self) -> Sequence[SSAValue]:
+        last = self.body.block.last_op
+        assert last is not None
+        return last.operands
+
+    def verify_(self) -> None:
+        types = [c.type for c in self.carried]
+        same = (types == [a.type for a in self.body.block.args[1:]]
+                == [v.type for v in self.yielded] == [r.type for r in self.results])
+        if not same:
+            raise VerifyException("C1: block.for carries, yields and returns other types")
+        if (self.step.data.constant or 0) < 1:
+            raise VerifyException("C2: the step of block.for must be at least 1")
+        if self.is_parallel and types:
+            raise VerifyException("C3: a parallel block.for carries nothing")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.counter)
+        printer.print_string(" = ")
+        print_index(printer, self.lower.data, self.indices)
+        printer.print_string(" to ")
+        print_index(printer, self.upper.data, self.indices)
+        printer.print_string(f" step {self.step.data}")
+        if self.unroll.data.constant != 1:
+            printer.print_string(f" unroll {self.unroll.data}")
+        if self.is_parallel:
+            printer.print_string(" parallel")
+        if self.carried:
+            printer.print_string(" (")
+            pairs = zip(self.body.block.args[1:], self.carried, strict=True)
+            printer.print_list(list(pairs), lambda pair: _print_carried(printer, *pair))
+            printer.print_string(")")
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ForOp:
+        counter = parser.parse_argument(expect_type=False).resolve(t.index)
+        parser.parse_punctuation("=")
+        reader = IndexReader(parser)
+        lower = reader.parse()
+        parser.parse_keyword("to")
+        upper = reader.parse()
+        parser.parse_keyword("step")
+        step = parser.parse_integer()
+        unroll = parser.parse_integer() if parser.parse_optional_keyword("unroll") else 1
+        parallel = parser.parse_optional_keyword("parallel") is not None
+        carried = parser.parse_optional_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: _parse_carried(parser)) or []
+        body = parser.parse_region([counter, *(a for a, _ in carried)])
+        return ForOp.of(lower, upper, step, reader.values, [v for _, v in carried],
+                        unroll=unroll, parallel=parallel, body=body)
+
+
+def _print_carried(printer: Printer, argument: SSAValue, value: SSAValue) -> None:
+    printer.print_ssa_value(argument)
+    printer.print_string(" = ")
+    printer.print_ssa_value(value)
+
+
+def _parse_carried(parser: Parser) -> tuple[Parser.Argument, SSAValue]:
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation("=")
+    value = parse_value(parser)
+    return argument.resolve(value.type), value

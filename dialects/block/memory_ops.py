@@ -1,0 +1,222 @@
+"""Operations of the `block` level on memory: loads, stores, and scratch buffers of tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from dialects import types as t
+from dialects.block.syntax import (
+    IndexReader,
+    parse_mapped_values,
+    print_indices,
+    print_mapped_values,
+)
+from dialects.expr import Expr, Size
+from dialects.syntax import parse_value
+from dialects.types import BufferType, LiteralAttr, SizesAttr, TileType
+
+
+class _AccessOp(IRDLOperation):
+    """What load and store share: a buffer, one index expression per buffer dim, checks."""
+
+    @staticmethod
+    def access(where: Sequence[Size], checks: Sequence[int]) -> dict[str, Attribute]:
+        return {"where": SizesAttr.of(where), "checks": SizesAttr.of(checks)}
+
+    @property
+    def checked_dims(self) -> tuple[int, ...]:
+        """The buffer dims whose index must be compared with 0 and the size."""
+        checks = self.properties["checks"]
+        assert isinstance(checks, SizesAttr)
+        return tuple(c.constant or 0 for c in checks.data)
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """One index expression per buffer dim."""
+        where = self.properties["where"]
+        assert isinstance(where, SizesAttr)
+        return where.data
+
+
+@irdl_op_definition
+class LoadOp(_AccessOp):
+    """Read a tile from a buffer: result[t0, t1 ...] = buffer[where].
+
+    Symbols of `where`: `%0`, `%1` ... for `indices` (printed by name), `t0` ... for tile dims, and
+    sizes. An index operand may be a tile of integers (a gather): dim d of it stands for tile dim
+    `index_dims[k][d]`. Checked dims outside the buffer read `pad`.
+    Constraints: (C1) one expression per buffer dim; (C2) unchecked indices are in range.
+    The tile's element type is the buffer's, without its sign.
+    Source: vector.transfer_read, tl.load.
+    """
+
+    name = "block.load"
+    buffer = operand_def(BufferType)
+    indices = var_operand_def()
+    where = prop_def(SizesAttr)
+    index_dims = prop_def(ArrayAttr[SizesAttr])
+    checks = prop_def(SizesAttr)
+    pad = prop_def(LiteralAttr)
+    result = result_def(TileType)
+    traits = traits_def()
+
+    @staticmethod
+    def of(
+        buffer: SSAValue, where: Sequence[Size], indices: Sequence[SSAValue], type_: TileType, *,
+        checks: Sequence[int] = (), pad: float | bool = 0,
+        index_dims: Sequence[Sequence[int]] | None = None,
+    ) -> LoadOp:
+        dims = index_dims if index_dims is not None else [()] * len(indices)
+        properties = _AccessOp.access(where, checks) | {
+            "pad": LiteralAttr((pad,)), "index_dims": ArrayAttr([SizesAttr.of(d) for d in dims])}
+        return LoadOp.build(operands=[buffer, list(indices)], result_types=[type_],
+                            properties=properties)
+
+    @property
+    def pad_value(self) -> float | bool:
+        return self.pad.data[0]
+
+    def verify_(self) -> None:
+        _verify_access(self, self.buffer, self.index_dims)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        _print_access(printer, self, self.buffer, self.indices, self.index_dims)
+        if self.checks.data:
+            printer.print_string(f" pad {t.format_number(self.pad_value)}")
+        assert isinstance(self.result.type, TileType)
+        printer.print_string(f" : {self.result.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LoadOp:
+        buffer, reader, where, checks, dims = _parse_access(parser)
+        pad = t.parse_number(parser) if parser.parse_optional_keyword("pad") else 0
+        parser.parse_punctuation(":")
+        return LoadOp.of(buffer, where, reader.values, t.parse_tile_type(parser),
+                         checks=checks, pad=pad, index_dims=dims)
+
+
+@irdl_op_definition
+class StoreOp(_AccessOp):
+    """Write a tile to a buffer: buffer[where] = value[t0, t1 ...]; outside nothing is written.
+
+    Symbols and constraints as in `block.load`. Positions written by one store are distinct.
+    Source: vector.transfer_write, tl.store.
+    """
+
+    name = "block.store"
+    value = operand_def(TileType)
+    buffer = operand_def(BufferType)
+    indices = var_operand_def()
+    where = prop_def(SizesAttr)
+    index_dims = prop_def(ArrayAttr[SizesAttr])
+    checks = prop_def(SizesAttr)
+
+    @staticmethod
+    def of(
+        value: SSAValue, buffer: SSAValue, where: Sequence[Size], indices: Sequence[SSAValue], *,
+        checks: Sequence[int] = (), index_dims: Sequence[Sequence[int]] | None = None,
+    ) -> StoreOp:
+        dims = index_dims if index_dims is not None else [()] * len(indices)
+        properties = _AccessOp.access(where, checks) | {
+            "index_dims": ArrayAttr([SizesAttr.of(d) for d in dims])}
+        return StoreOp.build(operands=[value, buffer, list(indices)], properties=properties)
+
+    def verify_(self) -> None:
+        _verify_access(self, self.buffer, self.index_dims)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.value)
+        printer.print_string(", ")
+        _print_access(printer, self, self.buffer, self.indices, self.index_dims)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> StoreOp:
+        value = parse_value(parser)
+        parser.parse_punctuation(",")
+        buffer, reader, where, checks, dims = _parse_access(parser)
+        return StoreOp.of(value, buffer, where, reader.values, checks=checks, index_dims=dims)
+
+
+def _verify_access(op: _AccessOp, buffer: SSAValue, dims: ArrayAttr[SizesAttr]) -> None:
+    assert isinstance(buffer.type, BufferType)
+    if len(op.exprs) != buffer.type.rank:
+        raise VerifyException(f"C1: {op.name} needs {buffer.type.rank} index expressions")
+    count = len(dims.data)
+    for name in {s for e in op.exprs for s in e.symbols if s.startswith("%")}:
+        if int(name[1:]) >= count:
+            raise VerifyException(f"{op.name} uses index operand {name}, but has {count}")
+
+
+def _print_access(
+    printer: Printer, op: _AccessOp, buffer: SSAValue, indices: Sequence[SSAValue],
+    dims: ArrayAttr[SizesAttr],
+) -> None:
+    printer.print_ssa_value(buffer)
+    print_indices(printer, op.exprs, indices)
+    tiles = [(v, d) for v, d in zip(indices, dims.data, strict=True) if d.data]
+    if tiles:
+        printer.print_string(" with ")
+        print_mapped_values(printer, tiles)
+    if op.checked_dims:
+        printer.print_string(f" check {list(op.checked_dims)}")
+
+
+def _parse_access(
+    parser: Parser,
+) -> tuple[SSAValue, IndexReader, list[Expr], list[int], list[tuple[int, ...]]]:
+    buffer = parse_value(parser)
+    reader = IndexReader(parser)
+    where = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, reader.parse)
+    mapped: Mapping[SSAValue, tuple[int, ...]] = {}
+    if parser.parse_optional_keyword("with"):
+        mapped = dict(parse_mapped_values(parser))
+    checks: list[int] = []
+    if parser.parse_optional_keyword("check"):
+        checks = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+    return buffer, reader, where, checks, [mapped.get(v, ()) for v in reader.values]
+
+
+@irdl_op_definition
+class ScratchOp(IRDLOperation):
+    """Memory private to one program, undefined at first: `%s = block.scratch : f32[8, 1024]`.
+
+    Constraint (C1): the sizes are integers.
+    """
+
+    name = "block.scratch"
+    result = result_def(BufferType)
+
+    @staticmethod
+    def of(type_: BufferType) -> ScratchOp:
+        return ScratchOp.create(result_types=[type_])
+
+    def verify_(self) -> None:
+        assert isinstance(self.result.type, BufferType)
+        if self.result.type.static_shape is None:
+            raise VerifyException("C1: block.scratch needs constant sizes")
+
+    def print(self, printer: Printer) -> None:
+        assert isinstance(self.result.type, BufferType)
+        printer.print_string(f" : {self.result.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ScratchOp:
+        parser.parse_punctuation(":")
+        return ScratchOp.of(t.parse_buffer_type(parser))

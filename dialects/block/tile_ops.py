@@ -1,0 +1,377 @@
+"""Operations of the `block` level on tiles: maps, reductions, products, indices and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from dialects import types as t
+from dialects.block.syntax import (
+    IndexReader,
+    parse_mapped_values,
+    print_index,
+    print_mapped_values,
+)
+from dialects.expr import Expr, Size
+from dialects.syntax import parse_value, parse_values, print_values
+from dialects.types import ExprAttr, LiteralAttr, SizesAttr, TileType
+
+COMBINERS = ("add", "mul", "max", "min", "and", "or")
+"""How two values merge in a reduction. max and min propagate NaN."""
+
+
+def element_type(value: SSAValue) -> Attribute:
+    """The scalar type of a tile's elements; `index` for an index value."""
+    return value.type.element if isinstance(value.type, TileType) else value.type
+
+
+@irdl_op_definition
+class FullOp(IRDLOperation):
+    """A tile filled with one number: `%z = block.full 0.0 : tile<6x[64]xf32>`."""
+
+    name = "block.full"
+    value = prop_def(LiteralAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(value: float | bool, type_: TileType) -> FullOp:
+        return FullOp.create(properties={"value": LiteralAttr((value,))}, result_types=[type_])
+
+    @property
+    def number(self) -> float | bool:
+        return self.value.data[0]
+
+    def print(self, printer: Printer) -> None:
+        assert isinstance(self.result.type, TileType)
+        printer.print_string(f" {t.format_number(self.number)} : {self.result.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FullOp:
+        value = t.parse_number(parser)
+        parser.parse_punctuation(":")
+        return FullOp.of(value, t.parse_tile_type(parser))
+
+
+@irdl_op_definition
+class MapOp(IRDLOperation):
+    """Apply a scalar body to every position of tiles.
+
+        %y = block.map (%acc[0, 1], %bias[1]) : tile<6x[64]xf32> {
+        ^bb0(%a: f32, %b: f32):
+          %s = arith.addf %a, %b : f32
+          block.yield %s
+        }
+
+    The list behind an operand says which result dim each of its dims is: what is missing is
+    broadcast. An operand of type `index` is a scalar. The body is `arith` and `math` on scalars.
+    Several results have equal dims. Constraints: (C1) dims agree with the lists; (C2) the body
+    takes the operands' element types and yields the results'.
+    """
+
+    name = "block.map"
+    inputs = var_operand_def()
+    dims = prop_def(ArrayAttr[SizesAttr])
+    results_ = var_result_def(TileType)
+    body = region_def("single_block")
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(
+        inputs: Sequence[SSAValue], dims: Sequence[Sequence[int]], types: Sequence[TileType],
+        body: Region | None = None,
+    ) -> MapOp:
+        region = body or Region(Block(arg_types=[element_type(v) for v in inputs]))
+        return MapOp.create(
+            operands=inputs, result_types=types, regions=[region],
+            properties={"dims": ArrayAttr([SizesAttr.of(d) for d in dims])})
+
+    @property
+    def dim_lists(self) -> list[tuple[int, ...]]:
+        """Per input: which result dim each of its dims is."""
+        return [tuple(e.constant or 0 for e in d.data) for d in self.dims.data]
+
+    @property
+    def result_type(self) -> TileType:
+        type_ = self.results[0].type
+        assert isinstance(type_, TileType)
+        return type_
+
+    @property
+    def yielded(self) -> Sequence[SSAValue]:
+        last = self.body.block.last_op
+        assert last is not None
+        return last.operands
+
+    def verify_(self) -> None:
+        shape = self.result_type.shape
+        for value, dims in zip(self.inputs, self.dim_lists, strict=True):
+            found = value.type.shape if isinstance(value.type, TileType) else ()
+            if found != tuple(shape[d] for d in dims):
+                raise VerifyException(
+                    f"C1: block.map reads {found} as dims {dims} of {shape}")
+        if [a.type for a in self.body.block.args] != [element_type(v) for v in self.inputs]:
+            raise VerifyException("C2: the body of block.map takes other element types")
+        if [v.type for v in self.yielded] != [element_type(r) for r in self.results]:
+            raise VerifyException("C2: the body of block.map yields other element types")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" (")
+        print_mapped_values(printer, list(zip(self.inputs, self.dims.data, strict=True)))
+        types = [r.type.short for r in self.results if isinstance(r.type, TileType)]
+        printer.print_string(f") : {', '.join(types)} ")
+        printer.print_region(self.body)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> MapOp:
+        with parser.in_parens():
+            mapped = parse_mapped_values(parser)
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: t.parse_tile_type(parser))
+        body = parser.parse_region()
+        return MapOp.of([v for v, _ in mapped], [d for _, d in mapped], types, body)
+
+
+@irdl_op_definition
+class ReduceOp(IRDLOperation):
+    """Combine the values along one dim: `%m = block.reduce max %x dim 1 : tile<2xf32>`.
+
+    The order of combination is free (floating-point sums may differ in rounding).
+    Constraint (C1): the result has the operand's dims without `dim`.
+    """
+
+    name = "block.reduce"
+    value = operand_def(TileType)
+    combiner = prop_def(StringAttr)
+    dim = prop_def(ExprAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(combiner: str, value: SSAValue, dim: int) -> ReduceOp:
+        """Reduce; lanes stay where they are, or vanish with their dim."""
+        type_ = value.type
+        assert isinstance(type_, TileType)
+        shape = [s for k, s in enumerate(type_.shape) if k != dim]
+        lanes = type_.lanes
+        kept = None if lanes is None or lanes == dim else lanes - (lanes > dim)
+        return ReduceOp.create(
+            operands=[value], result_types=[t.tile(type_.element, shape, kept)],
+            properties={"combiner": StringAttr(combiner), "dim": ExprAttr(Expr.of(dim))})
+
+    @property
+    def axis(self) -> int:
+        return self.dim.data.constant or 0
+
+    def verify_(self) -> None:
+        if self.combiner.data not in COMBINERS:
+            raise VerifyException(f"block.reduce has no combiner {self.combiner.data!r}")
+        assert isinstance(self.value.type, TileType) and isinstance(self.result.type, TileType)
+        shape = self.value.type.shape
+        if self.result.type.shape != shape[: self.axis] + shape[self.axis + 1:]:
+            raise VerifyException("C1: block.reduce keeps all dims but one")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.combiner.data} ")
+        printer.print_ssa_value(self.value)
+        assert isinstance(self.result.type, TileType)
+        printer.print_string(f" dim {self.axis} : {self.result.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ReduceOp:
+        combiner = parser.parse_identifier()
+        value = parse_value(parser)
+        parser.parse_keyword("dim")
+        dim = parser.parse_integer()
+        parser.parse_punctuation(":")
+        type_ = t.parse_tile_type(parser)
+        return ReduceOp.create(
+            operands=[value], result_types=[type_],
+            properties={"combiner": StringAttr(combiner), "dim": ExprAttr(Expr.of(dim))})
+
+
+@irdl_op_definition
+class DotOp(IRDLOperation):
+    """Matrix product with accumulation: `%d = block.dot %a, %b, %c : tile<128x128xf32>`.
+
+    a is m x k, b is k x n, c and the result are m x n of the accumulation type.
+    `precision` is how f32 operands multiply: "ieee" or "tf32".
+    Source: tl.dot, vector.contract.
+    """
+
+    name = "block.dot"
+    a = operand_def(TileType)
+    b = operand_def(TileType)
+    c = operand_def(TileType)
+    precision = prop_def(StringAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(a: SSAValue, b: SSAValue, c: SSAValue, precision: str = "ieee") -> DotOp:
+        return DotOp.create(operands=[a, b, c], result_types=[c.type],
+                            properties={"precision": StringAttr(precision)})
+
+    def verify_(self) -> None:
+        a, b, c = (v.type for v in self.operands)
+        assert isinstance(a, TileType) and isinstance(b, TileType) and isinstance(c, TileType)
+        if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
+            raise VerifyException(f"block.dot of {a.short}, {b.short} into {c.short}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_values(printer, self.operands)
+        printer.print_string(f" {self.precision.data} : ")
+        assert isinstance(self.result.type, TileType)
+        printer.print_string(self.result.type.short)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> DotOp:
+        a, b, c = parse_values(parser)
+        precision = parser.parse_identifier()
+        parser.parse_punctuation(":")
+        return DotOp.create(operands=[a, b, c], result_types=[t.parse_tile_type(parser)],
+                            properties={"precision": StringAttr(precision)})
+
+
+@irdl_op_definition
+class IndexOp(IRDLOperation):
+    """A tile of index values: `%m = block.index %p*128 + t0 : tile<128xindex>`.
+
+    Of no dims it is a scalar tile. Symbols as in `block.load`.
+    """
+
+    name = "block.index"
+    indices = var_operand_def()
+    expr = prop_def(ExprAttr)
+    index_dims = prop_def(ArrayAttr[SizesAttr])
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(
+        expr: Size, indices: Sequence[SSAValue], shape: Sequence[int], lanes: int | None = None,
+        index_dims: Sequence[Sequence[int]] | None = None,
+    ) -> IndexOp:
+        dims = index_dims if index_dims is not None else [()] * len(indices)
+        return IndexOp.create(
+            operands=indices, result_types=[t.tile(t.index, shape, lanes)],
+            properties={"expr": ExprAttr(Expr.of(expr)),
+                        "index_dims": ArrayAttr([SizesAttr.of(d) for d in dims])})
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_index(printer, self.expr.data, self.indices)
+        tiles = [(v, d) for v, d in zip(self.indices, self.index_dims.data, strict=True)
+                 if d.data]
+        if tiles:
+            printer.print_string(" with ")
+            print_mapped_values(printer, tiles)
+        assert isinstance(self.result.type, TileType)
+        printer.print_string(f" : {self.result.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> IndexOp:
+        reader = IndexReader(parser)
+        expr = reader.parse()
+        mapped: Mapping[SSAValue, tuple[int, ...]] = {}
+        if parser.parse_optional_keyword("with"):
+            mapped = dict(parse_mapped_values(parser))
+        parser.parse_punctuation(":")
+        type_ = t.parse_tile_type(parser)
+        return IndexOp.of(expr, reader.values, type_.shape, type_.lanes,
+                          [mapped.get(v, ()) for v in reader.values])
+
+
+@irdl_op_definition
+class ValidOp(IRDLOperation):
+    """Which positions lie below a bound: `%v = block.valid %c + t0 < 1000 : tile<[64]xi1>`."""
+
+    name = "block.valid"
+    indices = var_operand_def()
+    expr = prop_def(ExprAttr)
+    bound = prop_def(ExprAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(
+        expr: Size, bound: Size, indices: Sequence[SSAValue], shape: Sequence[int],
+        lanes: int | None = None,
+    ) -> ValidOp:
+        return ValidOp.create(
+            operands=indices, result_types=[t.tile(t.i1, shape, lanes)],
+            properties={"expr": ExprAttr(Expr.of(expr)), "bound": ExprAttr(Expr.of(bound))})
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_index(printer, self.expr.data, self.indices)
+        printer.print_string(" < ")
+        print_index(printer, self.bound.data, self.indices)
+        assert isinstance(self.result.type, TileType)
+        printer.print_string(f" : {self.result.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ValidOp:
+        reader = IndexReader(parser)
+        expr = reader.parse()
+        parser.parse_punctuation("<")
+        bound = reader.parse()
+        parser.parse_punctuation(":")
+        type_ = t.parse_tile_type(parser)
+        return ValidOp.of(expr, bound, reader.values, type_.shape, type_.lanes)
+
+
+@irdl_op_definition
+class ConvertOp(IRDLOperation):
+    """The same values in another register layout: `block.convert %x : tile<[8]x4xf32>`.
+
+    Constraint (C1): dims and element type stay.
+    """
+
+    name = "block.convert"
+    value = operand_def(TileType)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(value: SSAValue, lanes: int | None) -> ConvertOp:
+        assert isinstance(value.type, TileType)
+        type_ = t.tile(value.type.element, value.type.shape, lanes)
+        return ConvertOp.create(operands=[value], result_types=[type_])
+
+    def verify_(self) -> None:
+        a, b = self.value.type, self.result.type
+        assert isinstance(a, TileType) and isinstance(b, TileType)
+        if a.shape != b.shape or a.element != b.element:
+            raise VerifyException("C1: block.convert changes only the layout")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.value)
+        assert isinstance(self.result.type, TileType)
+        printer.print_string(f" : {self.result.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ConvertOp:
+        value = parse_value(parser)
+        parser.parse_punctuation(":")
+        return ConvertOp.create(operands=[value], result_types=[t.parse_tile_type(parser)])

@@ -1,0 +1,255 @@
+"""`loop.kernel` and `loop.call`; and tensors that no nest computes: `loop.empty`, `loop.view`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from dialects import types as t
+from dialects.expr import Expr, Size
+from dialects.graph.base import EvaluationContext
+from dialects.loop.nest import NestOp, YieldOp, short_type
+from dialects.schedule import ScheduleAttr
+from dialects.syntax import parse_value, parse_values, print_values
+from dialects.types import Array, SizesAttr, TensorType
+
+
+@irdl_op_definition
+class EmptyOp(IRDLOperation):
+    """A tensor of undefined elements, to be filled by nests `into` it: `loop.empty : f32[8]`."""
+
+    name = "loop.empty"
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(type_: TensorType) -> EmptyOp:
+        return EmptyOp.create(result_types=[type_])
+
+    def evaluate(self, context: EvaluationContext) -> Array:
+        import numpy as np
+
+        assert isinstance(self.result.type, TensorType)
+        return np.zeros(context.shape(self.result.type), self.result.type.dtype)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" : {short_type(self.result)}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> EmptyOp:
+        parser.parse_punctuation(":")
+        return EmptyOp.of(t.parse_tensor_type(parser))
+
+
+@irdl_op_definition
+class ViewOp(IRDLOperation):
+    """The same elements in row-major order under another shape: `loop.view %x : f32[b, 768]`.
+
+    Fusion composes views into index expressions; one that stays costs nothing at run time.
+    """
+
+    name = "loop.view"
+    source = operand_def(TensorType)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(source: SSAValue, shape: Sequence[Size]) -> ViewOp:
+        assert isinstance(source.type, TensorType)
+        return ViewOp.create(operands=[source],
+                             result_types=[t.tensor(source.type.element, shape)])
+
+    def evaluate(self, context: EvaluationContext, x: Array) -> Array:
+        assert isinstance(self.result.type, TensorType)
+        return x.reshape(context.shape(self.result.type))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        printer.print_string(f" : {short_type(self.result)}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ViewOp:
+        source = parse_value(parser)
+        parser.parse_punctuation(":")
+        return ViewOp.of(source, t.parse_tensor_type(parser).shape)
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """A kernel: nests that one launch computes, over axes that they share by name.
+
+        loop.kernel @softmax(%x: f32[rows, 1000]) -> (f32[rows, 1000]) sizes(rows)
+            schedule<grid i0 tile 1, loop i1 tile 64 lanes> { ... loop.yield %y }
+
+    Two nests that use an axis of the same name iterate it together. Constraints: (C1) an axis has
+    the same extent in all nests; (C2) the body holds nests, views and empties, and yields the
+    results; (C3) `sizes` names every size symbol in it.
+    """
+
+    name = "loop.kernel"
+    sym_name = prop_def(StringAttr)
+    sizes = prop_def(ArrayAttr[StringAttr])
+    schedule = opt_prop_def(ScheduleAttr)
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
+
+    @staticmethod
+    def of(name: str, types: Sequence[Attribute], sizes: Sequence[str]) -> KernelOp:
+        """A kernel with an empty body."""
+        return KernelOp.create(
+            properties={"sym_name": StringAttr(name),
+                        "sizes": ArrayAttr([StringAttr(s) for s in sizes])},
+            regions=[Region(Block(arg_types=types))])
+
+    @property
+    def size_names(self) -> list[str]:
+        return [s.data for s in self.sizes.data]
+
+    @property
+    def nests(self) -> list[NestOp]:
+        return [op for op in self.body.block.ops if isinstance(op, NestOp)]
+
+    @property
+    def yielded(self) -> Sequence[SSAValue]:
+        last = self.body.block.last_op
+        assert last is not None
+        return last.operands
+
+    @property
+    def axes(self) -> dict[str, Expr]:
+        """All axes of the nests, in order of appearance, with their extents."""
+        return {a.name: a.extent for nest in self.nests for a in nest.axes}
+
+    def evaluate(self, context: EvaluationContext, *inputs: Array) -> Sequence[Array]:
+        """Run the body; `context.sizes` must hold the kernel's sizes."""
+        from dialects.loop.interpret import evaluate_kernel
+
+        return evaluate_kernel(self, context, inputs)
+
+    def verify_(self) -> None:
+        found: dict[str, Expr] = {}
+        for nest in self.nests:
+            for axis in nest.axes:
+                if found.setdefault(axis.name, axis.extent) != axis.extent:
+                    raise VerifyException(
+                        f"C1: axis {axis.name} has extents {found[axis.name]} and {axis.extent}")
+        if not isinstance(self.body.block.last_op, YieldOp):
+            raise VerifyException("C2: loop.kernel must end in loop.yield")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
+        results = ", ".join(short_type(v) for v in self.yielded)
+        printer.print_string(f" -> ({results}) sizes({', '.join(self.size_names)}) ")
+        if self.schedule is not None:
+            printer.print_string(f"schedule{self.schedule.text} ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> KernelOp:
+        name = parser.parse_symbol_name()
+        paren = parser.Delimiter.PAREN
+        arguments = parser.parse_comma_separated_list(paren, lambda: _parse_argument(parser))
+        parser.parse_punctuation("->")
+        parser.parse_comma_separated_list(paren, lambda: t.parse_tensor_type(parser))
+        parser.parse_keyword("sizes")
+        sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
+        properties: dict[str, Attribute] = {
+            "sym_name": name, "sizes": ArrayAttr([StringAttr(s) for s in sizes])}
+        if parser.parse_optional_keyword("schedule"):
+            properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))
+        return KernelOp.create(properties=properties, regions=[parser.parse_region(arguments)])
+
+
+def _print_argument(printer: Printer, argument: SSAValue) -> None:
+    printer.print_ssa_value(argument)
+    printer.print_string(f": {short_type(argument)}")
+
+
+def _parse_argument(parser: Parser) -> Parser.Argument:
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation(":")
+    return argument.resolve(t.parse_tensor_type(parser))
+
+
+@irdl_op_definition
+class CallOp(IRDLOperation):
+    """Compute tensors by a kernel: `%y = loop.call @k0(%x) sizes(batch) : f32[batch, 8]`.
+
+    `sizes` gives the kernel's size parameters as expressions of this function's sizes.
+    """
+
+    name = "loop.call"
+    kernel = prop_def(StringAttr)
+    sizes = prop_def(SizesAttr)
+    inputs = var_operand_def(TensorType)
+    results_ = var_result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(
+        kernel: str, inputs: Sequence[SSAValue], sizes: Sequence[Size],
+        types: Sequence[TensorType],
+    ) -> CallOp:
+        return CallOp.create(
+            operands=inputs, result_types=types,
+            properties={"kernel": StringAttr(kernel), "sizes": SizesAttr.of(sizes)})
+
+    def target(self) -> KernelOp:
+        """The kernel in this module. Raises ValueError when there is none of that name."""
+        module: Operation = self
+        while (parent := module.parent_op()) is not None:
+            module = parent
+        for op in module.regions[0].block.ops:
+            if isinstance(op, KernelOp) and op.sym_name.data == self.kernel.data:
+                return op
+        raise ValueError(f"the module has no loop.kernel @{self.kernel.data}")
+
+    def evaluate(self, context: EvaluationContext, *inputs: Array) -> Sequence[Array]:
+        kernel = self.target()
+        values = context.ints(self.sizes)
+        sizes = dict(zip(kernel.size_names, values, strict=True))
+        return kernel.evaluate(EvaluationContext(sizes, context.weights), *inputs)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.kernel.data)
+        with printer.in_parens():
+            print_values(printer, self.inputs)
+        sizes = ", ".join(map(str, self.sizes.data))
+        types = ", ".join(short_type(r) for r in self.results)
+        printer.print_string(f" sizes({sizes}) : {types}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CallOp:
+        kernel = parser.parse_symbol_name().data
+        with parser.in_parens():
+            inputs = parse_values(parser)
+        parser.parse_keyword("sizes")
+        sizes = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: t.parse_size(parser))
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: t.parse_tensor_type(parser))
+        return CallOp.of(kernel, inputs, sizes, types)
