@@ -209,6 +209,9 @@ class Expr:
             return quotient + rest.constant // b
         if not rest.terms:
             return quotient
+        if b is not None and b > 0 and (inner := _inner_division(rest)) is not None:
+            left, divisor, offset = inner  # (x floordiv a + c) floordiv b == (x + a*c) floordiv a*b
+            return quotient + (left + divisor * offset) // (divisor * b)
         return quotient + _call("floordiv", (rest, other))
 
     def __rfloordiv__(self, other: Size) -> Expr:
@@ -308,15 +311,15 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Size]) -> Expr:
 def _evaluate_atom(atom: Atom, values: Mapping[str, Any]) -> Any:
     if isinstance(atom, str):
         return values[atom]
+    left: Any
+    right: Any
     left, right = (a.evaluate(values) for a in atom.args)
     if atom.op == "floordiv":
         return left // right
     if atom.op == "mod":
         return left % right
-    arrays = isinstance(left, np.ndarray) or isinstance(right, np.ndarray)
-    if atom.op == "max":
-        return np.maximum(left, right) if arrays else max(left, right)
-    return np.minimum(left, right) if arrays else min(left, right)
+    chosen = np.maximum(left, right) if atom.op == "max" else np.minimum(left, right)
+    return chosen if chosen.ndim else int(chosen)
 
 
 def apply_call(op: str, args: list[Expr]) -> Expr:
@@ -389,7 +392,7 @@ def atom_symbols(atom: Atom) -> frozenset[str]:
     """The symbols of an atom, also those inside a call."""
     if isinstance(atom, str):
         return frozenset((atom,))
-    return frozenset().union(*(a.symbols for a in atom.args))
+    return frozenset[str]().union(*(a.symbols for a in atom.args))
 
 
 def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:

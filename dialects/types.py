@@ -50,6 +50,8 @@ _DTYPES: dict[Attribute, np.dtype[Any]] = {
     ui8: np.dtype(np.uint8), ui16: np.dtype(np.uint16), ui32: np.dtype(np.uint32),
     ui64: np.dtype(np.uint64), index: np.dtype(np.int64),
 }
+_SIGNLESS: dict[Attribute, Attribute] = {ui8: i8, ui16: i16, ui32: i32, ui64: i64}
+_UNSIGNED = frozenset((i1, *_SIGNLESS))
 _ELEMENTS = {dtype: element for element, dtype in _DTYPES.items() if element != index}
 
 
@@ -69,16 +71,12 @@ def is_float(element: Attribute) -> bool:
 
 def is_unsigned(element: Attribute) -> bool:
     """True for ui8 to ui64 and for i1 (a truth value widens without a sign)."""
-    if not isinstance(element, IntegerType):
-        return False
-    return element.width.data == 1 or element.signedness.data == Signedness.UNSIGNED
+    return element in _UNSIGNED
 
 
 def signless(element: Attribute) -> Attribute:
     """The type that scalar `arith` works on: ui8 becomes i8, the rest stays."""
-    if isinstance(element, IntegerType) and element.signedness.data != Signedness.SIGNLESS:
-        return IntegerType(element.width.data)
-    return element
+    return _SIGNLESS.get(element, element)
 
 
 def byte_width(element: Attribute) -> int:
@@ -411,7 +409,7 @@ def format_number(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
-        return str(int(value))
+        return str(int(value))  # pyright: ignore[reportUnknownArgumentType]
     text = repr(float(value))
     mantissa, e, exponent = text.partition("e")
     if e and "." not in mantissa:  # MLIR reads floats only with a point: 1e-05 -> 1.0e-05

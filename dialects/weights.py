@@ -65,5 +65,5 @@ class WeightStore:
 def content_key(array: Array) -> str:
     """A hash of dtype, shape and bytes."""
     digest = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
-    digest.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()[:24]

@@ -196,7 +196,7 @@ def _merge_reads(
         gathered = {f"in{j}": Expr.symbol(f"in{p}") for j, p in enumerate(places)}
         places.append(-1 if k == position else reads.add(read, gathered))
     block = Block(arg_types=[scalar_type(r.value) for r in reads.reads])
-    arguments = [block.args[p] if p >= 0 else None for p in places]
+    arguments: list[SSAValue | None] = [block.args[p] if p >= 0 else None for p in places]
     if position < len(own):
         operands = [block.args[k] for k in inner]
         gathers = {f"in{j}": Expr.symbol(f"in{p}") for j, p in enumerate(inner)}
@@ -251,7 +251,8 @@ def _matching_runs(
     runs: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(target) or j < len(source):
-        left, right = [], []
+        left: list[int] = []
+        right: list[int] = []
         a, b = Expr.of(1), Expr.of(1)
         while (not left and not right) or a != b:
             smaller = (a.constant or 0) <= (b.constant or 0) if a.constant and b.constant else None

@@ -7,18 +7,23 @@ The host function stays; it launches kernels by name. In this folder:
     state.py     what is known about each axis at a place in the program: origin, tile, mask
     access.py    index expressions of a nest -> loads and stores of tiles
     compute.py   bodies of nests -> maps, reductions, dots
+    tiles.py     the tiles at one place: what is loaded, computed and stored there
     kernel.py    the levels of a schedule -> grid, loops, and the order of everything
+    legality.py  what a schedule must keep
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
-from passes.base import StrataContext, StrataPass
+from dialects.syntax import location_name
+from passes.base import PassError, StrataContext, StrataPass
 from passes.loop_to_block.kernel import lower_kernel
+from passes.loop_to_block.legality import faults
 
 
 @dataclass(frozen=True)
@@ -28,9 +33,21 @@ class LoopToBlock(StrataPass):
     name = "loop-to-block"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        for op in list(module.body.block.ops):
-            if isinstance(op, KernelOp):
-                lowered = lower_kernel(op)
-                module.body.block.insert_op_before(lowered, op)
-                op.detach()
-                op.erase()
+        kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+        _check(kernels)
+        for op in kernels:
+            module.body.block.insert_op_before(lower_kernel(op), op)
+            op.detach()
+            op.erase()
+
+
+def _check(kernels: Sequence[KernelOp]) -> None:
+    """Raises PassError with all faults of all schedules."""
+    found: list[tuple[str, str]] = []
+    for kernel in kernels:
+        name = f"kernel @{kernel.sym_name.data}"
+        schedule = kernel.schedule.data if kernel.schedule else None
+        texts = ["it has none"] if schedule is None else faults(kernel, schedule)
+        found += [(location_name(kernel), f"the schedule of {name}: {x}") for x in texts]
+    if found:
+        raise PassError(LoopToBlock.name, found)

@@ -2,7 +2,8 @@
 
 An axis at origin o with tile T becomes `o + t<d>` when it is dim d of the tile, and `o` when its
 tile has one element. A buffer dim is checked when its index may leave the buffer: because the read
-is padded, or because a tile reaches beyond its axis.
+is padded, or because a tile reaches beyond its axis. Where that does not lead out of the buffer
+(but to what other axes or another kernel write), a store's index is moved out of it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from xdsl.ir import SSAValue
 
 from dialects import types as t
 from dialects.block import LoadOp, StoreOp
-from dialects.expr import Expr
-from dialects.ranges import simplify
+from dialects.expr import Expr, maximum, minimum
+from dialects.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
 from dialects.types import BufferType, TileType
-from passes.loop.nests import Read
+from passes.loop.nests import Read, gathered_inputs
 from passes.loop_to_block.state import AxisState, Symbols, Tile
 
 
@@ -69,9 +70,48 @@ def store(
 ) -> StoreOp:
     """Store a tile where a result map says."""
     assert isinstance(buffer.type, BufferType)
-    at = place(map_, buffer.type.shape, tile.axes, states, symbols, False)
+    shape = buffer.type.shape
+    at = place(_without_masked(map_, shape, states), shape, tile.axes, states, symbols, False)
     exprs, values, index_dims = symbols.refer(at.exprs, tile.axes)
     return StoreOp.of(tile.value, buffer, exprs, values, checks=at.checks, index_dims=index_dims)
+
+
+def leaves(
+    map_: Sequence[Expr], shape: Sequence[Expr], axis: str, states: Mapping[str, AxisState]
+) -> bool:
+    """Whether every position of an axis at its end and beyond lies outside of the tensor."""
+    ranges = {a: s.end + (s.tile if s.masked else 0) for a, s in states.items()}
+    ranges[axis] = Expr.of(states[axis].tile)
+    end = states[axis].end + Expr.symbol(axis)
+    known = states.keys() - {a for a, s in states.items() if _varies(s.end)}
+    return axis in known and any(
+        _is_outside(e.substitute({axis: end}), size, ranges)
+        for e, size in zip(map_, shape, strict=True)
+        if axis in e.symbols and not _varies(e) and e.symbols & states.keys() <= known)
+
+
+def _varies(expr: Expr) -> bool:
+    """Whether an expression uses index values or gathered inputs, of which no range is known."""
+    return any(s.startswith("@") for s in expr.symbols) or bool(gathered_inputs([expr]))
+
+
+def _is_outside(expr: Expr, size: Expr, ranges: Mapping[str, Expr]) -> bool:
+    low, high = lower_bound(expr, ranges), upper_bound(expr, ranges)
+    return (low is not None and is_at_most(size, low)) or (
+        high is not None and is_nonnegative(-high - 1))
+
+
+def _without_masked(
+    map_: Sequence[Expr], shape: Sequence[Expr], states: Mapping[str, AxisState]
+) -> list[Expr]:
+    """The map with every position beyond an axis's end moved out of the buffer."""
+    moved = list(map_)
+    for axis in sorted({s for e in map_ for s in e.symbols if s in states and states[s].masked}):
+        if not leaves(map_, shape, axis, states):
+            d = next(d for d, e in enumerate(map_) if axis in e.symbols)
+            beyond = maximum(Expr.symbol(axis) - states[axis].end + 1, 0)
+            moved[d] = moved[d] + shape[d] * minimum(beyond, 1)
+    return moved
 
 
 def tile_type(

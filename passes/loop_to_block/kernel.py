@@ -9,95 +9,47 @@
                finished result of a reduction over it. A run without the axis -> gen(i + 1). Else
                open accumulators for its reductions, walk full tiles and then the tail, each as a
                block.for that carries the accumulators; finish the reductions
-
-Only reductions and results of the kernel are computed on their own account; other nests are
-computed where a tile of them is asked for, once per scope (and again where the scope has ended).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import SSAValue
 
-from dialects import types as t
 from dialects.block import (
-    DotOp,
     ForOp,
-    FullOp,
-    IndexOp,
     KernelOp,
-    ReduceOp,
-    ValidOp,
     YieldOp,
 )
 from dialects.expr import Expr, minimum
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
+from dialects.ranges import upper_bound
 from dialects.schedule import Level, Schedule
-from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
-from passes.loop.nests import Read, gathered_inputs, reads_of
-from passes.loop_to_block.access import load, store, tile_type
-from passes.loop_to_block.compute import (
-    append_body,
-    combine,
-    identity,
-    index_ops,
-    map_tiles,
-    product_operands,
-    select_identity,
-)
-from passes.loop_to_block.state import AxisState, Symbols, Tile, tiled
-
-
-class ScheduleError(Exception):
-    """A schedule that does not fit its kernel."""
-
-
-@dataclass
-class Scope:
-    """Tiles computed inside one loop body; gone at its end."""
-
-    loads: dict[object, Tile] = field(default_factory=dict[object, Tile])
-    results: dict[SSAValue, Tile] = field(default_factory=dict[SSAValue, Tile])
+from passes.loop_to_block.state import AxisState, Tile
+from passes.loop_to_block.tiles import Scope, Tiles
 
 
 def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
-    """The block kernel of a loop kernel that has a schedule. Raises ScheduleError."""
-    if kernel.schedule is None:
-        raise ScheduleError(f"kernel @{kernel.sym_name.data} has no schedule")
+    """The block kernel of a loop kernel whose schedule fits it (see `legality.faults`)."""
+    assert kernel.schedule is not None
     return _Lowering(kernel, kernel.schedule.data).run()
 
 
 class _Lowering:
     def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
         self.kernel, self.schedule = kernel, schedule
-        self.lanes = schedule.lanes
-        self.peel = schedule.option("tails", "peel" if self.lanes else "mask") == "peel"
-        self.states = {name: AxisState(Expr.of(0), extent)
-                       for name, extent in kernel.axes.items()}
-        self.symbols = Symbols()
-        self.scopes = [Scope()]
-        self.open: dict[NestOp, Tile] = {}
+        self.peel = schedule.option("tails", "peel" if schedule.lanes else "mask") == "peel"
+        self.tiles = Tiles(kernel, schedule)
+        self.states = self.tiles.states
         self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)]
-        last = {x.axis: k for k, x in enumerate(schedule.levels)}
-        self.order = sorted(self.states, key=lambda a: (a == self.lanes, last.get(a, 0)))
-        self._check_levels()
 
     def _is_result(self, nest: NestOp) -> bool:
         parts = {p for v in self.kernel.yielded for p in _parts(v)}
         return any(r in parts for r in nest.results)
-
-    def _check_levels(self) -> None:
-        missing = [a for a in self.states if self.schedule.level(a) is None]
-        unknown = [x.axis for x in self.schedule.levels if x.axis not in self.states]
-        if missing or unknown:
-            raise ScheduleError(
-                f"kernel @{self.kernel.sym_name.data}: the schedule {self.schedule} "
-                + (f"does not place axes {', '.join(missing)}" if missing
-                   else f"names unknown axes {', '.join(unknown)}"))
 
     # ------------------------------------------------------------------ the kernel
     def run(self) -> KernelOp:
@@ -110,35 +62,27 @@ class _Lowering:
         op = KernelOp.of(self.kernel.sym_name.data, [*inputs, *outputs], extents,
                          self.kernel.size_names, self.kernel.schedule)
         self._bind(op, len(inputs))
-        self.block = op.body.block
-        self.source: Operation = self.kernel
+        self.tiles.block = op.body.block
         self.program_ids = list(op.program_ids)
         self.generate(0, self.active)
-        self.block.add_op(YieldOp.of())
+        self.tiles.block.add_op(YieldOp.of())
         op.location = self.kernel.location
         return op
 
     def _bind(self, op: KernelOp, inputs: int) -> None:
         arguments = self.kernel.body.block.args
-        self.buffers: dict[SSAValue, SSAValue] = dict(
-            zip(arguments, op.buffers[:inputs], strict=True))
-        self.outputs: dict[SSAValue, list[BlockArgument]] = {}
+        self.tiles.buffers.update(zip(arguments, op.buffers[:inputs], strict=True))
         for value, buffer in zip(self.kernel.yielded, op.buffers[inputs:], strict=True):
             for part in _parts(value):
-                self.outputs.setdefault(part, []).append(buffer)
+                self.tiles.outputs.setdefault(part, []).append(buffer)
         for old, new in zip([*arguments, *self.kernel.yielded], op.buffers, strict=True):
             new.name_hint = old.name_hint
-
-    def add(self, op: Operation) -> Operation:
-        set_location(op, self.source)
-        self.block.add_op(op)
-        return op
 
     # ------------------------------------------------------------------ levels
     def generate(self, depth: int, nests: Sequence[NestOp]) -> None:
         if depth == len(self.schedule.levels):
             for nest in nests:
-                self.compute(nest)
+                self.tiles.compute(nest)
             return
         level = self.schedule.levels[depth]
         if level.kind == "loop":
@@ -155,13 +99,20 @@ class _Lowering:
         state = self.states[level.axis]
         argument = self.program_ids.pop(0)
         argument.name_hint = level.axis
-        program = self.symbols.index(argument, state.upper.ceildiv(level.tile))
+        program = self.tiles.symbols.index(argument, state.upper.ceildiv(level.tile))
         start = program * level.tile
         fits = not (state.upper % level.tile).terms
-        if any(x.axis == level.axis for x in self.schedule.levels[depth + 1:]):
-            end = start + level.tile
-            return AxisState(start, end if fits else minimum(end, state.upper))
-        return replace(state, origin=start, tile=level.tile, masked=not fits)
+        return self._at(depth, level.axis, start, level.tile, not fits)
+
+    def _at(self, depth: int, axis: str, start: Expr, tile: int, masked: bool) -> AxisState:
+        """An axis whose tile starts at `start`; what is left to walk, if further levels cut it."""
+        state = self.states[axis]
+        inner = [x.tile for x in self.schedule.levels[depth + 1:] if x.axis == axis]
+        if not inner:
+            return replace(state, origin=start, tile=tile, masked=masked)
+        upper = minimum(start + tile, state.upper) if masked else start + tile
+        fits = all(tile % x == 0 for x in inner)  # then no tile reaches into the next part
+        return AxisState(start, upper, state.end if fits else upper)
 
     def _whole_state(self, level: Level) -> AxisState:
         state = self.states[level.axis]
@@ -196,7 +147,7 @@ class _Lowering:
             if value in seen or not isinstance(producer, NestOp):
                 continue
             seen.add(value)
-            if producer in run and axis in {a.name for a in producer.reduce_axes}:
+            if producer in run and axis in _reduces_over(producer):
                 return True
             todo += producer.inputs
         return False
@@ -204,19 +155,19 @@ class _Lowering:
     # ------------------------------------------------------------------ one loop
     def walk(self, depth: int, level: Level, run: Sequence[NestOp]) -> None:
         axis = level.axis
-        fresh = [n for n in run if n not in self.open and axis in {a.name for a in n.reduce_axes}]
+        fresh = [n for n in run if n not in self.tiles.open and axis in _reduces_over(n)]
         self.hoist(run, axis)
-        self.scopes.append(Scope())
+        self.tiles.scopes.append(Scope())
         for nest in fresh:
-            self.open_accumulators(nest, depth, level)
+            self.tiles.open_accumulators(nest, depth, level)
         before = self.states[axis]
-        reduces = any(axis in {a.name for a in n.reduce_axes} for n in run)
+        reduces = any(axis in _reduces_over(n) for n in run)
         for lower, upper, tile, masked in self.segments(level, before, reduces):
             self.segment(depth, level, run, (lower, upper, tile, masked))
         self.states[axis] = before
-        self.scopes.pop()
+        self.tiles.scopes.pop()
         for nest in fresh:
-            self.finish(nest)
+            self.tiles.finish(nest)
 
     def hoist(self, nests: Sequence[NestOp], axis: str) -> None:
         """Compute what the loop over `axis` would compute again and again."""
@@ -224,7 +175,7 @@ class _Lowering:
             producers = [v.owner for v in nest.inputs if isinstance(v.owner, NestOp)]
             for producer in producers:
                 if self._is_ready(producer, axis):
-                    self.tiles_of(producer)
+                    self.tiles.tiles_of(producer)
             self.hoist([p for p in producers if not p.reduce_axes], axis)
 
     def _is_ready(self, nest: NestOp, axis: str) -> bool:
@@ -233,7 +184,7 @@ class _Lowering:
                 a.name == axis or self.states[a.name].origin is None for a in nest.axes):
             return False
         sources = [v for v in nest.inputs if isinstance(v.owner, NestOp)]
-        return all(self.find(v) is not None or self._is_ready(v.owner, axis)  # type: ignore[arg-type]
+        return all(self.tiles.find(v) is not None or self._is_ready(v.owner, axis)  # type: ignore[arg-type]
                    for v in sources)
 
     def segments(
@@ -243,7 +194,7 @@ class _Lowering:
         lower, upper, tile = state.lower, state.upper, level.tile
         length = upper - lower
         if not (length % tile).terms:
-            return [(lower, upper, tile, False)]
+            return [(lower, upper, tile, False)] if length.terms else []
         if not self.peel:
             return [(lower, upper, tile, True)]
         whole = lower + (length // tile) * tile
@@ -263,11 +214,11 @@ class _Lowering:
         lower, upper, tile, masked = bounds
         state = self.states[level.axis]
         if (trips := (upper - lower).constant) is not None and trips <= tile:
-            self.states[level.axis] = replace(
-                state, origin=lower, tile=tile, masked=masked)
-            self.scopes.append(Scope())
+            self.states[level.axis] = self._at(depth, level.axis, lower, tile, masked)
+            self.tiles.scopes.append(Scope())
             self.generate(depth + 1, run)
-            self.scopes.pop()
+            self.tiles.scopes.pop()
+            self.states[level.axis] = state
             return
         self._loop(depth, level, run, bounds)
 
@@ -276,26 +227,26 @@ class _Lowering:
         bounds: tuple[Expr, Expr, int, bool],
     ) -> None:
         lower, upper, tile, masked = bounds
-        carried = [n for n in self.open if n in run]
-        exprs, indices, _ = self.symbols.refer([lower, upper], [])
+        carried = [n for n in self.tiles.open if n in run]
+        exprs, indices, _ = self.tiles.symbols.refer([lower, upper], [])
         loop = ForOp.of(exprs[0], exprs[1], tile, indices,
-                        [self.open[n].value for n in carried], unroll=level.unroll,
+                        [self.tiles.open[n].value for n in carried], unroll=level.unroll,
                         parallel=not carried)
         loop.counter.name_hint = level.axis
-        counter = self.symbols.index(loop.counter, self._counter_extent(bounds))
+        counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds))
         state = self.states[level.axis]
-        self.states[level.axis] = replace(state, origin=counter, tile=tile, masked=masked)
-        outer, self.block = self.block, loop.body.block
+        self.states[level.axis] = self._at(depth, level.axis, counter, tile, masked)
+        outer, self.tiles.block = self.tiles.block, loop.body.block
         for nest, argument in zip(carried, loop.body.block.args[1:], strict=True):
-            self.open[nest] = Tile(argument, self.open[nest].axes)
-        self.scopes.append(Scope())
+            self.tiles.open[nest] = Tile(argument, self.tiles.open[nest].axes)
+        self.tiles.scopes.append(Scope())
         self.generate(depth + 1, run)
-        self.scopes.pop()
-        self.block.add_op(YieldOp.of(*(self.open[n].value for n in carried)))
-        self.block = outer
-        self.add(loop)
+        self.tiles.scopes.pop()
+        self.tiles.block.add_op(YieldOp.of(*(self.tiles.open[n].value for n in carried)))
+        self.tiles.block = outer
+        self.tiles.add(loop)
         for nest, result in zip(carried, loop.results, strict=True):
-            self.open[nest] = Tile(result, self.open[nest].axes)
+            self.tiles.open[nest] = Tile(result, self.tiles.open[nest].axes)
         self.states[level.axis] = state
 
     def _counter_extent(self, bounds: tuple[Expr, Expr, int, bool]) -> Expr:
@@ -308,244 +259,17 @@ class _Lowering:
 
     def _without_symbols(self, expr: Expr) -> Expr:
         """An upper bound of an expression, free of loop counters and program ids."""
-        from dialects.ranges import upper_bound
-
         for monomial, _ in expr.terms:
             for atom in monomial:
                 if not isinstance(atom, str) and atom.op == "min" and len(expr.terms) == 1:
                     return self._without_symbols(atom.args[1] if any(
                         s.startswith("@") for s in atom.args[0].symbols) else atom.args[0])
-        bound = upper_bound(expr, self.symbols.extents)
+        bound = upper_bound(expr, self.tiles.symbols.extents)
         return expr if bound is None else bound
 
-    # ------------------------------------------------------------------ reductions
-    def open_accumulators(self, nest: NestOp, depth: int, level: Level) -> None:
-        """Start a reduction: a tile of identities over the nest's parallel and tiled axes."""
-        self.source = nest
-        sizes = dict(self.states)
-        for later in self.schedule.levels[depth:]:
-            if later.axis in {a.name for a in nest.reduce_axes}:
-                sizes[later.axis] = replace(sizes[later.axis], tile=later.tile)
-        if self._uses_dot(nest):
-            sizes = {a: replace(s, tile=1) if a in {x.name for x in nest.reduce_axes} else s
-                     for a, s in sizes.items()}
-        dims = tiled((a.name for a in nest.axes), sizes, self.order)
-        result = nest.results[0].type
-        assert isinstance(result, TensorType)
-        type_ = tile_type(result.element, dims, sizes, self.lanes)
-        neutral = identity(nest.combiner_names[0], type_.element)
-        self.open[nest] = Tile(self.add(FullOp.of(neutral, type_)).results[0], tuple(dims))
 
-    def finish(self, nest: NestOp) -> None:
-        """Combine what is left in the dims of reduce axes, and publish the result."""
-        self.source = nest
-        tile = self.open.pop(nest)
-        self.publish(nest, nest.results[0], self._reduce_dims(nest, tile))
-
-    def _reduce_dims(self, nest: NestOp, tile: Tile) -> Tile:
-        for axis in [a.name for a in nest.reduce_axes if a.name in tile.axes]:
-            op = ReduceOp.of(nest.combiner_names[0], tile.value, tile.axes.index(axis))
-            self.add(op)
-            tile = Tile(op.result, tuple(a for a in tile.axes if a != axis))
-        return tile
-
-    def publish(self, nest: NestOp, result: SSAValue, tile: Tile) -> None:
-        """Make a finished tile available to later nests, and store it if it is a result."""
-        tile.value.name_hint = result.name_hint
-        self.scopes[-1].results[result] = tile
-        map_ = nest.output_maps[list(nest.results).index(result)]  # type: ignore[arg-type]
-        for buffer in self.outputs.get(result, ()):
-            self.add(store(tile, buffer, map_, self.states, self.symbols))
-
-    # ------------------------------------------------------------------ tiles
-    def compute(self, nest: NestOp) -> None:
-        """One tile of a nest, on its own account."""
-        if not nest.reduce_axes:
-            self.tiles_of(nest)
-            for result in nest.results:
-                tile = self.find(result)
-                assert tile is not None
-                self.publish(nest, result, tile)
-        elif nest in self.open:
-            self.accumulate(nest)
-        else:
-            self.reduce_at_once(nest)
-
-    def find(self, value: SSAValue) -> Tile | None:
-        return next((s.results[value] for s in reversed(self.scopes) if value in s.results), None)
-
-    def tiles_of(self, nest: NestOp) -> None:
-        """Compute an elementwise nest here, unless a tile of it is at hand."""
-        if all(self.find(r) is not None for r in nest.results):
-            return
-        dims = tiled((a.name for a in nest.axes), self.states, self.order)
-        inputs, indices = self.inputs_of(nest, dims)
-        self.source = nest
-        types = [tile_type(r.type.element, dims, self.states, self.lanes)
-                 for r in nest.results if isinstance(r.type, TensorType)]
-
-        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-            return append_body(nest, block, arguments, dict(
-                zip(indices, arguments[len(nest.inputs):], strict=True)))
-
-        op = self.add(map_tiles(inputs, dims, types, build))
-        for result, value in zip(nest.results, op.results, strict=True):
-            self.scopes[-1].results[result] = Tile(value, tuple(dims))
-
-    def inputs_of(
-        self, nest: NestOp, dims: Sequence[str]
-    ) -> tuple[list[Tile], list[Operation]]:
-        """Tiles of the inputs, then of the index expressions that the body asks for."""
-        tiles: list[Tile] = []
-        for read in reads_of(nest):
-            tiles.append(self.read(nest, read, tiles))
-        self.source = nest
-        indices: list[Operation] = []
-        for op in index_ops(nest):
-            tiles.append(self.index_tile(op.expr.data, dims))
-            indices.append(op)
-        return tiles, indices
-
-    def read(self, nest: NestOp, read: Read, before: Sequence[Tile]) -> Tile:
-        """The tile that a read needs: of a nest in this kernel, or loaded."""
-        producer = read.value.owner
-        if isinstance(producer, NestOp):
-            if (found := self.find(read.value)) is None:
-                self.tiles_of(producer)
-                found = self.find(read.value)
-            assert found is not None
-            return found
-        key = (read.key(), tuple(gathered_inputs(read.map) and [id(b.value) for b in before]))
-        found = next((s.loads[key] for s in self.scopes[-1:] if key in s.loads), None)
-        if found is None:
-            found = self._load(nest, read, before)
-            self.scopes[-1].loads[key] = found
-        return found
-
-    def _load(self, nest: NestOp, read: Read, before: Sequence[Tile]) -> Tile:
-        self.source = nest
-        gathered = {f"in{k}": before[k] for k in gathered_inputs(read.map)}
-        axes = {s for e in read.map for s in e.symbols if s in self.states}
-        axes |= {a for tile in gathered.values() for a in tile.axes}
-        dims = tiled(axes, self.states, self.order)
-        symbols = {name: self.symbols.gathered(tile) for name, tile in gathered.items()}
-        moved = Read(read.value, tuple(e.substitute(symbols) for e in read.map), read.pad)
-        pad = 0
-        if nest.reduce_axes and not product_operands(nest) and t.is_float(element_type_of(read)):
-            pad = identity(nest.combiner_names[0], element_type_of(read))
-        op, tile = load(self.buffers[read.value], moved, dims, self.states, self.symbols,
-                        self.lanes, pad)
-        self.add(op)
-        return tile
-
-    def index_tile(self, expr: Expr, dims: Sequence[str]) -> Tile:
-        """A tile of an index expression over axes."""
-        own = tiled((s for s in expr.symbols if s in self.states), self.states, dims)
-        values = {a: s.origin + Expr.symbol(f"t{own.index(a)}") if a in own else s.origin
-                  for a, s in self.states.items() if s.origin is not None}
-        exprs, operands, places = self.symbols.refer([expr.substitute(values)], own)
-        lanes = own.index(self.lanes) if self.lanes in own else None
-        op = IndexOp.of(exprs[0], operands, [self.states[a].tile for a in own], lanes, places)
-        return Tile(self.add(op).results[0], tuple(own))
-
-    # ------------------------------------------------------------------ reduction bodies
-    def accumulate(self, nest: NestOp) -> None:
-        """Combine one tile into the open accumulator."""
-        if self._uses_dot(nest):
-            self._dot(nest)
-            return
-        tile = self.open[nest]
-        self.open[nest] = self._combined(nest, list(tile.axes), tile)
-
-    def reduce_at_once(self, nest: NestOp) -> None:
-        """A reduction whose axes all lie in one tile."""
-        dims = tiled((a.name for a in nest.axes), self.states, self.order)
-        if self._uses_dot(nest):
-            self.open_accumulators(nest, len(self.schedule.levels), self.schedule.levels[-1])
-            self._dot(nest)
-            self.finish(nest)
-            return
-        self.publish(nest, nest.results[0],
-                     self._reduce_dims(nest, self._combined(nest, dims, None)))
-
-    def _combined(self, nest: NestOp, dims: list[str], into: Tile | None) -> Tile:
-        """The body's values on a tile, masked ones neutral, combined into `into` if given."""
-        inputs, indices = self.inputs_of(nest, dims)
-        masks = self._masks(nest)
-        extra = [*masks, *([into] if into else [])]
-        kind = nest.combiner_names[0]
-        result = nest.results[0].type
-        assert isinstance(result, TensorType)
-
-        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-            own = len(nest.inputs)
-            value = append_body(nest, block, arguments, dict(
-                zip(indices, arguments[own:own + len(indices)], strict=True)))[0]
-            for valid in arguments[own + len(indices):len(arguments) - bool(into)]:
-                value = select_identity(block, valid, value, kind)
-            if into is None:
-                return [value]
-            op = combine(kind, value, arguments[-1])
-            block.add_op(op)
-            return [op.results[0]]
-
-        self.source = nest
-        type_ = tile_type(result.element, dims, self.states, self.lanes)
-        op = self.add(map_tiles([*inputs, *extra], dims, [type_], build))
-        return Tile(op.results[0], tuple(dims))
-
-    def _masks(self, nest: NestOp) -> list[Tile]:
-        """One tile of truth values per reduce axis whose tile reaches beyond its end.
-
-        None where loads outside give the neutral value already.
-        """
-        self.source = nest
-        masks: list[Tile] = []
-        for axis in nest.reduce_axes:
-            state = self.states[axis.name]
-            if state.masked and state.origin is not None and not _pads_neutral(nest, axis.name):
-                masks.append(self._mask(axis.name, axis.extent, state.origin))
-        return masks
-
-    def _mask(self, axis: str, extent: Expr, origin: Expr) -> Tile:
-        """Which positions of the axis's tile lie inside the axis."""
-        size = self.states[axis].tile
-        at = origin + (Expr.symbol("t0") if size > 1 else 0)
-        exprs, operands, _ = self.symbols.refer([at, extent], [])
-        shape = [size] if size > 1 else []
-        lanes = 0 if axis == self.lanes and shape else None
-        op = ValidOp.of(exprs[0], exprs[1], operands, shape, lanes)
-        return Tile(self.add(op).results[0], (axis,) if shape else ())
-
-    # ------------------------------------------------------------------ dots
-    def _uses_dot(self, nest: NestOp) -> bool:
-        return bool(self.schedule.option("dot", 0)) and product_operands(nest) is not None and (
-            nest.combiner_names[0] == "add" and len(nest.inputs) == 2)
-
-    def _dot(self, nest: NestOp) -> None:
-        """acc[m, n] += a[m, k] * b[k, n]: the operand that lacks n is a."""
-        tile = self.open[nest]
-        reduce = {a.name for a in nest.reduce_axes}
-        reads = [self._with_order(nest, r) for r in reads_of(nest)]
-        rows = next(i for i, (_, dims) in enumerate(reads) if tile.axes[1] not in dims)
-        (k,) = tiled(reduce, self.states, self.order)
-        a = self._operand(nest, reads[rows][0], (tile.axes[0], k))
-        b = self._operand(nest, reads[1 - rows][0], (k, tile.axes[1]))
-        precision = "tf32" if self.schedule.option("precision", "f32") == "tf32" else "ieee"
-        self.source = nest
-        op = DotOp.of(a.value, b.value, tile.value, precision)
-        self.open[nest] = Tile(self.add(op).results[0], tile.axes)
-
-    def _with_order(self, nest: NestOp, read: Read) -> tuple[Read, list[str]]:
-        axes = {s for e in read.map for s in e.symbols if s in self.states}
-        return read, tiled(axes, self.states, self.order)
-
-    def _operand(self, nest: NestOp, read: Read, dims: tuple[str, str]) -> Tile:
-        self.source = nest
-        op, tile = load(self.buffers[read.value], read, dims, self.states, self.symbols,
-                        self.lanes, 0)
-        self.add(op)
-        return tile
+def _reduces_over(nest: NestOp) -> set[str]:
+    return {a.name for a in nest.reduce_axes}
 
 
 def _parts(value: SSAValue) -> list[SSAValue]:
@@ -554,23 +278,3 @@ def _parts(value: SSAValue) -> list[SSAValue]:
     while isinstance(nest := parts[-1].owner, NestOp) and nest.into:
         parts.append(nest.into[0])
     return parts
-
-
-def _pads_neutral(nest: NestOp, axis: str) -> bool:
-    """Whether what loads give outside of an axis leaves the reduction unchanged.
-
-    A plain float sum or maximum reads the combiner's identity; both factors of a product read 0.
-    """
-    if any(isinstance(v.owner, NestOp) for v in nest.inputs):
-        return False
-    if any(p is not None for p in nest.pad_values):
-        return False
-    if product_operands(nest) is not None:
-        return all(any(axis in e.symbols for e in m) for m in nest.input_maps)
-    plain = len(nest.inputs) == 1 and nest.yielded[0] is nest.body.block.args[0]
-    return plain and t.is_float(nest.body.block.args[0].type)
-
-
-def element_type_of(read: Read) -> t.Attribute:
-    assert isinstance(read.value.type, TensorType)
-    return read.value.type.element

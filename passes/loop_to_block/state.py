@@ -19,11 +19,12 @@ from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
 @dataclass(frozen=True)
 class AxisState:
     """An axis inside one scope. `origin` is where the current tile starts, `tile` its length;
-    `masked` says that the tile may reach beyond the axis. While further levels of the axis are to
-    come, `origin` is None and lower <= axis < upper is what is left to walk."""
+    `masked` says that the tile may reach to `end` and beyond, where nothing counts. While further
+    levels of the axis are to come, `origin` is None and lower <= axis < upper is left to walk."""
 
     lower: Expr
     upper: Expr
+    end: Expr
     origin: Expr | None = None
     tile: int = 1
     masked: bool = False

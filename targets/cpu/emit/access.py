@@ -92,7 +92,7 @@ class Access:
 
     def lane_vectors(self, point: Point, number: int, chunk: Chunk) -> dict[str, Reg]:
         """The symbols that differ per lane, as vectors of i64, for one chunk."""
-        vectors = {self.lane_symbol: Reg(iota(chunk.width, chunk.offset), t.index, chunk.width)}
+        vectors = {self.lane_symbol: Reg.of(iota(chunk.width, chunk.offset), t.index, chunk.width)}
         for symbol, (tile, place) in point.vectors.items():
             vectors[symbol] = widen_index(self.writer, tile.reg(place, number))
         return vectors
@@ -117,6 +117,8 @@ class Access:
             distance = self.indices.scalar(part)
             name = self.writer.hoist(f"{kind} {element}, ptr {name}, i64 {distance}",
                                      name, distance)
+        if self.writer.depths.get(name) == self.writer.depth > 1:
+            name = self.writer.local(f'call ptr asm "", "=r,0"(ptr {name})')
         if offset.offset:
             name = self.writer.local(f"{kind} {element}, ptr {name}, i64 {offset.offset}")
         return name
@@ -216,8 +218,8 @@ def lanes_below(writer: Writer, indices: Indices, room: Expr, step: int, chunk: 
 def widen_index(writer: Writer, reg: Reg) -> Reg:
     """An index of any integer type, signed, as i64."""
     if reg.type in ("i64", f"<{reg.width} x i64>"):
-        return Reg(reg.name, t.index, reg.width)
+        return Reg.of(reg.name, t.index, reg.width)
     if not reg.name.startswith("%") and not reg.width:
-        return Reg(reg.name, t.index)
-    target = Reg("", t.index, reg.width).type
-    return Reg(writer.hoist(f"sext {reg.typed} to {target}", reg.name), t.index, reg.width)
+        return Reg.of(reg.name, t.index)
+    target = llvm_type(t.index, reg.width)
+    return Reg.of(writer.hoist(f"sext {reg.typed} to {target}", reg.name), t.index, reg.width)

@@ -33,33 +33,33 @@ class Builder:
     def constant(self, value: Any, like: Reg, element: Attribute | None = None) -> Reg:
         """A number as wide as `like`, of its element type unless another is given."""
         kind = element or like.element
-        return Reg(literal(value, kind, like.width), kind, like.width)
+        return Reg.of(literal(value, kind, like.width), kind, like.width)
 
     # ------------------------------------------------------------------ instructions
     def binary(self, operation: str, a: Reg, b: Reg) -> Reg:
         """`operation` is the instruction with its flags: `fadd contract`, `add`."""
         a, b = self.align(a, b)
-        return a._replace(name=self.writer.local(f"{operation} {a.typed}, {b.name}"))
+        return a.named(self.writer.local(f"{operation} {a.typed}, {b.name}"))
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
         """`predicate` with its kind: `fcmp olt`, `icmp eq`."""
         a, b = self.align(a, b)
-        return Reg(self.writer.local(f"{predicate} {a.typed}, {b.name}"), t.i1, a.width)
+        return Reg.of(self.writer.local(f"{predicate} {a.typed}, {b.name}"), t.i1, a.width)
 
     def select(self, test: Reg, a: Reg, b: Reg) -> Reg:
         width = max(test.width, a.width, b.width)
         a, b = (splat(self.writer, r, width) if width else r for r in (a, b))
-        return a._replace(name=self.writer.local(
+        return a.named(self.writer.local(
             f"select {test.typed}, {a.typed}, {b.typed}"))
 
     def convert(self, operation: str, a: Reg, element: Attribute) -> Reg:
         """`operation` is an LLVM cast, such as `sitofp`."""
-        target = Reg("", element, a.width)
-        return target._replace(name=self.writer.local(f"{operation} {a.typed} to {target.type}"))
+        target = Reg.of("", element, a.width)
+        return target.named(self.writer.local(f"{operation} {a.typed} to {target.type}"))
 
     def bits(self, a: Reg, element: Attribute) -> Reg:
         """The same bits as another type of equal width."""
-        return a._replace(element=element) if a.type == Reg("", element, a.width).type else (
+        return a.cast(element) if a.type == llvm_type(element, a.width) else (
             self.convert("bitcast", a, element))
 
     def intrinsic(self, name: str, *regs: Reg) -> Reg:
@@ -68,28 +68,28 @@ class Builder:
         type_ = operands[0].type
         text = self.writer.call(f"llvm.{name}.{suffix(type_)}", type_,
                                 [(type_, r.name) for r in operands])
-        return operands[0]._replace(name=self.writer.local(text))
+        return operands[0].named(self.writer.local(text))
 
     def integer_intrinsic(self, name: str, a: Reg) -> Reg:
         """One that takes a flag more (`abs`, `ctlz`): whether special values are undefined."""
         text = self.writer.call(f"llvm.{name}.{suffix(a.type)}", a.type,
                                 [(a.type, a.name), ("i1", "false")])
-        return a._replace(name=self.writer.local(text))
+        return a.named(self.writer.local(text))
 
     def library(self, name: str, *regs: Reg) -> Reg:
         """A call of the C mathematics library per lane, with f64 arguments."""
         operands = self.align(*regs)
         if not operands[0].width:
             text = self.writer.call(name, "double", [("double", r.name) for r in operands])
-            return operands[0]._replace(name=self.writer.local(text))
+            return operands[0].named(self.writer.local(text))
         total = "poison"
         for lane in range(operands[0].width):
-            scalars = [Reg(self.writer.local(f"extractelement {r.typed}, i64 {lane}"), t.f64)
+            scalars = [Reg.of(self.writer.local(f"extractelement {r.typed}, i64 {lane}"), t.f64)
                        for r in operands]
             value = self.library(name, *scalars)
             total = self.writer.local(f"insertelement {operands[0].type} {total}, "
                                       f"{value.typed}, i64 {lane}")
-        return operands[0]._replace(name=total)
+        return operands[0].named(total)
 
     # ------------------------------------------------------------------ shorthand for formulas
     def add(self, a: Reg, b: Reg) -> Reg:

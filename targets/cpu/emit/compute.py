@@ -98,7 +98,7 @@ class Compute:
             lanes = lane_literal([k if k < chunk.valid else 0 for k in range(chunk.width)], "i32")
         name = self.writer.local(f"shufflevector {reg.typed}, {neutral.typed}, "
                                  f"<{chunk.width} x i32> {lanes}")
-        return self._halve(combiner, reg._replace(name=name))
+        return self._halve(combiner, reg.named(name))
 
     def _halve(self, combiner: str, reg: Reg) -> Reg:
         """Combine the halves of a vector until one lane is left."""
@@ -107,11 +107,11 @@ class Compute:
             low, high = (self._slice(reg, k, half) for k in (0, half))
             reg = self.combine(combiner, low, high)
         name = self.writer.local(f"extractelement {reg.typed}, i64 0")
-        return Reg(name, reg.element)
+        return Reg.of(name, reg.element)
 
     def _slice(self, reg: Reg, start: int, width: int) -> Reg:
         lanes = iota(width, start, 1, "i32")
-        return Reg(self.writer.local(
+        return Reg.of(self.writer.local(
             f"shufflevector {reg.typed}, {reg.type} poison, <{width} x i32> {lanes}"),
             reg.element, width)
 
@@ -197,7 +197,7 @@ class Compute:
         split = room.linear([symbol])
         step = None if split is None else split[0].get(symbol, Expr.of(0)).constant
         if split is None or step is None:
-            vectors = {symbol: Reg(iota(chunk.width, chunk.offset), t.index, chunk.width)}
+            vectors = {symbol: Reg.of(iota(chunk.width, chunk.offset), t.index, chunk.width)}
             lanes = self.indices.vector(room, vectors, chunk.width)
             return self.writer.hoist(f"icmp sgt <{chunk.width} x i64> {lanes}, zeroinitializer",
                                      lanes)

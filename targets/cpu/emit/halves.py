@@ -20,7 +20,7 @@ def widen(b: Builder, value: Reg) -> Reg:
         bits = b.convert("zext", value, t.i32)
         return b.bits(b.binary("shl", bits, b.constant(16, bits)), t.f32)
     if value.element == t.f16:
-        return Reg(_through(b, "fpext", f"bitcast {value.typed} to", "half", value.width,
+        return Reg.of(_through(b, "fpext", f"bitcast {value.typed} to", "half", value.width,
                             "float"), t.f32, value.width)
     return value
 
@@ -28,10 +28,10 @@ def widen(b: Builder, value: Reg) -> Reg:
 def narrow(b: Builder, value: Reg, target: Attribute) -> Reg:
     """f32 as f16 or bf16, rounded to nearest even."""
     if target == t.f16:
-        return Reg(_through(b, "bitcast", f"fptrunc {value.typed} to", "half", value.width,
+        return Reg.of(_through(b, "bitcast", f"fptrunc {value.typed} to", "half", value.width,
                             "i16"), target, value.width)
     if "avx512bf16" in b.features:
-        return Reg(_through(b, "bitcast", f"fptrunc {value.typed} to", "bfloat", value.width,
+        return Reg.of(_through(b, "bitcast", f"fptrunc {value.typed} to", "bfloat", value.width,
                             "i16"), target, value.width)
     return _narrow_by_integers(b, value)
 
@@ -54,4 +54,4 @@ def _narrow_by_integers(b: Builder, value: Reg) -> Reg:
     quiet = b.binary("or", bits, b.constant(0x400000, bits))
     kept = b.select(b.compare("fcmp uno", value, value), quiet, rounded)
     cut = b.convert("trunc", b.binary("lshr", kept, b.constant(16, bits)), t.i16)
-    return cut._replace(element=t.bf16)
+    return cut.cast(t.bf16)

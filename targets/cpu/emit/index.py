@@ -195,10 +195,10 @@ class Indices:
         return self._lanewise("add", quotient, sign, width)
 
     def splat(self, value: str, width: int) -> str:
-        return splat(self.writer, Reg(value, t.index), width).name
+        return splat(self.writer, Reg.of(value, t.index), width).name
 
     def splat_i32(self, value: str, width: int) -> str:
-        return splat(self.writer, Reg(value, t.i32), width).name
+        return splat(self.writer, Reg.of(value, t.i32), width).name
 
     def _lanewise(self, operation: str, a: str, b: str, width: int) -> str:
         if operation == "add" and "splat (i64 0)" in (a, b):
@@ -232,12 +232,12 @@ def splat(writer: Writer, value: Reg, width: int) -> Reg:
     """A scalar in all lanes; a value that already has lanes stays."""
     if value.width == width:
         return value
-    scalar = Reg("", value.element).type
+    scalar = llvm_type(value.element)
     if not value.name.startswith("%"):
-        return Reg(f"splat ({scalar} {value.name})", value.element, width)
-    vector = Reg("", value.element, width).type
+        return Reg.of(f"splat ({scalar} {value.name})", value.element, width)
+    vector = llvm_type(value.element, width)
     first = writer.hoist(
         f"insertelement {vector} poison, {scalar} {value.name}, i64 0", value.name)
     zeros = f"<{width} x i32> zeroinitializer"
-    return Reg(writer.hoist(f"shufflevector {vector} {first}, {vector} poison, {zeros}", first),
+    return Reg.of(writer.hoist(f"shufflevector {vector} {first}, {vector} poison, {zeros}", first),
                value.element, width)

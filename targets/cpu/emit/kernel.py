@@ -172,7 +172,7 @@ class _KernelEmitter:
             self.tiles[result] = tile
 
     def _index_operand(self, value: SSAValue) -> Reg:
-        return Reg(self.indices.scalar(self.indices.values[value]), t.index)
+        return Reg.of(self.indices.scalar(self.indices.values[value]), t.index)
 
     def _reduce(self, op: bl.ReduceOp) -> None:
         assert isinstance(op.result.type, TileType)

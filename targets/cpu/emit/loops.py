@@ -76,6 +76,6 @@ def _columns(
     for tile, a, b in zip(names, initial, final, strict=True):
         for k, name in enumerate(tile.regs):
             width = tile.chunks[k % len(tile.chunks)].width
-            type_ = Reg("", tile.type.element, width).type
+            type_ = llvm_type(tile.type.element, width)
             rows.append((name, type_, a.regs[k], b.regs[k]))
     return rows

@@ -108,7 +108,7 @@ class Maps:
         """A loop over the positions; in it the chunks of one position are written out."""
         inputs = [[self._source([row[number][k] for row in rows])
                    for k in range(len(op.inputs))] for number in range(len(parts))]
-        kinds = [[Reg("", r.type.element, chunk.width) for chunk in parts] for r in op.results
+        kinds = [[Reg.of("", r.type.element, chunk.width) for chunk in parts] for r in op.results
                  if isinstance(r.type, TileType)]
         outputs = [self._space(kind, len(rows)) for kind in kinds]
 
@@ -143,7 +143,7 @@ class Maps:
     def _read(self, source: _Source, counter: Expr) -> Reg:
         if source.memory is None:
             return source.reg
-        return source.reg._replace(name=self._fetch(source.memory, counter, source.reg))
+        return source.reg.named(self._fetch(source.memory, counter, source.reg))
 
     def _fetch(self, space: str, counter: Expr, kind: Reg) -> str:
         return self.writer.assign(f"load {kind.type}, ptr {self._slot(space, counter, kind)}")

@@ -218,7 +218,7 @@ def _with_library(b: Builder, name: str, x: Reg, fast: Callable[[Reg], Reg]) -> 
     exact = w.assign(w.call(f"llvm.{name}.{suffix(x.type)}", x.type, [(x.type, x.name)]))
     w.emit(f"br label %{join}")
     w.start_block(join)
-    return x._replace(name=w.assign(
+    return x.named(w.assign(
         f"phi {x.type} [{value.name}, %{before}], [{exact}, %{slow}]"))
 
 

@@ -73,7 +73,7 @@ class Memory:
         """Read lanes at a constant distance, given the lowest address."""
         if step == 0:
             scalar = self._from_memory(access, self._plain(access, address, 0), 0)
-            reg = Reg(scalar, t.signless(access.buffer.element))
+            reg = Reg.of(scalar, t.signless(access.buffer.element))
             return splat(self.writer, reg, chunk.width).name if chunk.width else scalar
         if step == 1 and (mask or not chunk.is_full):
             text = self._masked(access, address, chunk, mask, pad)
@@ -159,7 +159,7 @@ class Memory:
         condition: Mask, mask: Mask,
     ) -> str:
         if condition:
-            shared = splat(self.writer, Reg(condition, t.i1), chunk.width).name
+            shared = splat(self.writer, Reg.of(condition, t.i1), chunk.width).name
             mask = access.both(mask, shared, chunk.width)
         type_ = memory_type(access.buffer.element, chunk.width)
         pointers = access.lane_pointers(point, number, chunk)
@@ -230,7 +230,7 @@ class Memory:
         condition: Mask, mask: Mask,
     ) -> None:
         if condition:
-            shared = splat(self.writer, Reg(condition, t.i1), chunk.width).name
+            shared = splat(self.writer, Reg.of(condition, t.i1), chunk.width).name
             mask = access.both(mask, shared, chunk.width)
         type_ = memory_type(access.buffer.element, chunk.width)
         pointers = access.lane_pointers(point, number, chunk)

@@ -62,7 +62,7 @@ def _constant(b: Builder, op: arith.ConstantOp, _: Sequence[Reg]) -> Reg:
             number = op.value.value.data
         case _:
             raise ValueError(f"the CPU target has no constants such as {op.value}")
-    return Reg(literal(number, op.result.type), op.result.type)
+    return Reg.of(literal(number, op.result.type), op.result.type)
 
 
 def extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
@@ -120,7 +120,7 @@ def _resize(b: Builder, x: Reg, target: Attribute, signed: bool) -> Reg:
     """An integer with another width."""
     before, after = (_bit_width(e) for e in (x.element, target))
     if before == after:
-        return x._replace(element=target)
+        return x.cast(target)
     extend = "sext" if signed else "zext"
     return b.convert(extend if after > before else "trunc", x, target)
 
@@ -163,7 +163,7 @@ def _absolute_integer(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 
 
 def _negate(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
-    return r[0]._replace(name=b.writer.local(f"fneg {r[0].typed}"))
+    return r[0].named(b.writer.local(f"fneg {r[0].typed}"))
 
 
 def _integer_power(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
@@ -275,4 +275,4 @@ def emit_scalar(b: Builder, op: Operation, operands: Sequence[Reg]) -> Reg:
     result = row(b, op, [widen(b, r) for r in operands])
     target = op.results[0].type
     return narrow(b, result, target) if target in (t.f16, t.bf16) and result.element == t.f32 \
-        else result._replace(element=target)
+        else result.cast(target)

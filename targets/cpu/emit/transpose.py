@@ -47,7 +47,7 @@ def _lane(writer: Writer, tile: Tile, place: _Place) -> Reg:
     reg = tile.reg(position, number)
     name = writer.local(
         f"extractelement {reg.typed}, i64 {wanted - tile.chunks[number].offset}")
-    return Reg(name, reg.element)
+    return Reg.of(name, reg.element)
 
 
 class _Transposition:

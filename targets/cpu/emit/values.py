@@ -8,10 +8,12 @@ the tile is a register (or row of chunks) of its own. All element types share on
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
+from math import prod
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,19 +58,28 @@ def chunks(extent: int, lanes: int) -> tuple[Chunk, ...]:
 
 
 class Reg(NamedTuple):
-    """An LLVM value: a name or a literal, its element type, and its lanes (0: a scalar)."""
+    """An LLVM value: a name or a literal, its element type, lanes (0: a scalar), LLVM type."""
 
     name: str
     element: Attribute
-    width: int = 0
+    width: int
+    type: str
 
-    @property
-    def type(self) -> str:
-        return llvm_type(self.element, self.width)
+    @staticmethod
+    def of(name: str, element: Attribute, width: int = 0) -> Reg:
+        return Reg(name, element, width, llvm_type(element, width))
 
     @property
     def typed(self) -> str:
         return f"{self.type} {self.name}"
+
+    def named(self, name: str) -> Reg:
+        """Another value of the same type."""
+        return Reg(name, self.element, self.width, self.type)
+
+    def cast(self, element: Attribute) -> Reg:
+        """The same bits as an element type that has the same registers, or as they are."""
+        return Reg(self.name, element, self.width, llvm_type(element, self.width))
 
 
 @dataclass(frozen=True)
@@ -79,17 +90,21 @@ class Tile:
     regs: tuple[str, ...]
     chunks: tuple[Chunk, ...]
 
-    @property
-    def unrolled(self) -> tuple[int, ...]:
-        return unrolled_shape(self.type)
+    @cached_property
+    def kinds(self) -> tuple[Reg, ...]:
+        """Per chunk: a nameless register of its type."""
+        return tuple(Reg.of("", self.type.element, chunk.width) for chunk in self.chunks)
 
-    def reg(self, position: tuple[int, ...], chunk: int = 0) -> Reg:
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """Per dim not in lanes: the distance of neighbours in `regs`."""
+        shape = unrolled_shape(self.type)
+        return tuple(prod(shape[k + 1:]) * len(self.chunks) for k in range(len(shape)))
+
+    def reg(self, position: Sequence[int], chunk: int = 0) -> Reg:
         """The register at a position (over the dims not in lanes) and chunk number."""
-        flat = 0
-        for extent, index in zip(self.unrolled, position, strict=True):
-            flat = flat * extent + index
-        return Reg(self.regs[flat * len(self.chunks) + chunk], self.type.element,
-                   self.chunks[chunk].width)
+        flat = sum(map(mul, self.strides, position), chunk)
+        return self.kinds[chunk].named(self.regs[flat])
 
 
 def tile_chunks(type_: TileType, lanes: int) -> tuple[Chunk, ...]:

@@ -11,24 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dialects import expr as expressions
 from dialects.expr import Call, Expr, Monomial
+from dialects.ranges import is_nonnegative
 from targets.cuda.emit.values import Value, broadcast, in_parentheses
 
 Names = Mapping[str, Value]
 """Per symbol of an expression: sizes, `t0` ..., `%0` ...."""
 
 _ZERO, _ONE = Expr.of(0), Expr.of(1)
-
-
-def is_nonnegative(expr: Expr) -> bool:
-    """Whether expr >= 0 is certain for sizes of at least 1, also where it divides.
-
-    Divisions count as not negative only when their operands are.
-    """
-    calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call)]
-    inside = all(is_nonnegative(argument) for c in calls for argument in c.args)
-    return inside and expressions.is_nonnegative(expr)
 
 
 def index_value(expr: Expr, names: Names) -> Value:

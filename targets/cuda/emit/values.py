@@ -49,7 +49,7 @@ class Value:
         return in_parentheses(self.text)
 
 
-_ATOM = re.compile(r"[\w.]+(\[[^\[\]]*\])?|(tl\.)?[\w.]+\([^()]*\)")
+_ATOM = re.compile(r"[\w.]+(\[[^\[\]]*\])?|\d[\d.]*e-\d+|[\w.]+\([^()]*\)")
 
 
 def in_parentheses(text: str) -> str:

@@ -1,0 +1,66 @@
+"""What a schedule must keep so that its kernel can be lowered.
+
+A user's file or a tuner may say anything; what the lowering cannot do is found here, and said in
+full, before any code is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dialects.expr import Expr
+from dialects.loop import KernelOp, NestOp
+from dialects.schedule import Level, Schedule
+
+
+def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
+    """Everything for which a schedule does not fit its kernel; empty if it does."""
+    placed = {x.axis for x in schedule.levels}
+    unknown = sorted(placed - kernel.axes.keys())
+    missing = sorted(kernel.axes.keys() - placed)
+    if unknown or missing:
+        return ([f"it does not place axes {', '.join(missing)}"] if missing else []) + (
+            [f"it names unknown axes {', '.join(unknown)}"] if unknown else [])
+    return [*_order_faults(schedule), *_whole_faults(kernel, schedule),
+            *(fault for nest in kernel.nests for fault in _reduction_faults(nest, schedule))]
+
+
+def _order_faults(schedule: Schedule) -> Iterator[str]:
+    kinds = [x.kind for x in schedule.levels]
+    if "grid" in kinds[kinds.count("grid"):]:
+        yield "grid levels come before all others"
+    grid = [x.axis for x in schedule.levels if x.kind == "grid"]
+    yield from (f"axis {a} has two grid levels" for a in sorted({a for a in grid
+                                                                 if grid.count(a) > 1}))
+    if len({x.axis for x in schedule.levels if x.lanes}) > 1:
+        yield "only one axis can lie in lanes"
+    if any(x.tile < 1 or x.unroll < 1 for x in schedule.levels):
+        yield "tiles and unroll factors are at least 1"
+
+
+def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+    for depth, level in enumerate(schedule.levels):
+        if level.kind != "whole":
+            continue
+        same = [x for x in schedule.levels if x.axis == level.axis]
+        outer = [x for x in schedule.levels[:depth] if x.axis == level.axis]
+        length = Expr.of(outer[-1].tile) if outer else kernel.axes[level.axis]
+        if same[-1] is not level:
+            yield f"axis {level.axis} has further levels inside a whole one"
+        if length.constant is None or length.constant > level.tile:
+            yield f"a tile of {level.tile} does not hold axis {level.axis} of {length}"
+
+
+def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
+    """Accumulators live where a reduction's loops are, in tiles of its parallel axes."""
+    reduce = {a.name for a in nest.reduce_axes}
+    parallel = {a.name for a in nest.parallel_axes}
+    started: Level | None = None
+    for level in schedule.levels:
+        if level.axis in reduce and level.kind == "grid":
+            yield f"axis {level.axis} is summed over, so it cannot be a grid level"
+        elif level.axis in reduce and level.kind == "loop":
+            started = started or level
+        elif started is not None and level.axis in parallel:
+            yield (f"axis {level.axis} is inside the loop over {started.axis}, which sums up "
+                   "one element of it at a time")

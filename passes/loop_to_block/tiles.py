@@ -1,0 +1,346 @@
+"""Tiles at one place of the program: loads, bodies of nests, accumulators, stores.
+
+Only reductions and results of the kernel are computed on their own account; other nests are
+computed where a tile of them is asked for, once per scope (and again where the scope has ended).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from dialects import types as t
+from dialects.block import (
+    DotOp,
+    FullOp,
+    IndexOp,
+    ReduceOp,
+    ValidOp,
+)
+from dialects.expr import Expr
+from dialects.loop import KernelOp as LoopKernelOp
+from dialects.loop import NestOp
+from dialects.schedule import Level, Schedule
+from dialects.syntax import set_location
+from dialects.types import TensorType, TileType
+from passes.loop.nests import Read, gathered_inputs, reads_of
+from passes.loop_to_block.access import leaves, load, store, tile_type
+from passes.loop_to_block.compute import (
+    append_body,
+    combine,
+    identity,
+    index_ops,
+    map_tiles,
+    product_operands,
+    select_identity,
+)
+from passes.loop_to_block.state import AxisState, Symbols, Tile, tiled
+
+
+@dataclass
+class Scope:
+    """Tiles computed inside one loop body; gone at its end."""
+
+    loads: dict[object, dict[float | bool, Tile]] = field(
+        default_factory=dict[object, dict[float | bool, Tile]])
+    """Per read, and per value that it gave to masked positions."""
+    results: dict[SSAValue, Tile] = field(default_factory=dict[SSAValue, Tile])
+
+
+class Tiles:
+    """What is known and computed where operations are being added; the levels move it around."""
+
+    def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
+        self.schedule, self.lanes = schedule, schedule.lanes
+        self.states = {name: AxisState(Expr.of(0), extent, extent)
+                       for name, extent in kernel.axes.items()}
+        self.symbols = Symbols()
+        self.scopes = [Scope()]
+        self.open: dict[NestOp, Tile] = {}
+        """Reductions under way, and their accumulators."""
+        last = {x.axis: k for k, x in enumerate(schedule.levels)}
+        self.order = sorted(self.states, key=lambda a: (a == self.lanes, last.get(a, 0)))
+        """Axes in the order in which they are dims of tiles; lanes last."""
+        self.source: Operation = kernel
+        self.block = Block()
+        self.buffers: dict[SSAValue, SSAValue] = {}
+        self.outputs: dict[SSAValue, list[BlockArgument]] = {}
+
+    def add(self, op: Operation) -> Operation:
+        set_location(op, self.source)
+        self.block.add_op(op)
+        return op
+
+    # ------------------------------------------------------------------ reductions
+    def open_accumulators(self, nest: NestOp, depth: int, level: Level) -> None:
+        """Start a reduction: a tile of identities over the nest's parallel and tiled axes."""
+        self.source = nest
+        sizes = dict(self.states)
+        for later in self.schedule.levels[depth:]:
+            if later.axis in {a.name for a in nest.reduce_axes}:
+                sizes[later.axis] = replace(sizes[later.axis], tile=later.tile)
+        if self._uses_dot(nest):
+            sizes = {a: replace(s, tile=1) if a in {x.name for x in nest.reduce_axes} else s
+                     for a, s in sizes.items()}
+        dims = tiled((a.name for a in nest.axes), sizes, self.order)
+        result = nest.results[0].type
+        assert isinstance(result, TensorType)
+        type_ = tile_type(result.element, dims, sizes, self.lanes)
+        neutral = identity(nest.combiner_names[0], type_.element)
+        self.open[nest] = Tile(self.add(FullOp.of(neutral, type_)).results[0], tuple(dims))
+
+    def finish(self, nest: NestOp) -> None:
+        """Combine what is left in the dims of reduce axes, and publish the result."""
+        self.source = nest
+        tile = self.open.pop(nest)
+        self.publish(nest, nest.results[0], self._reduce_dims(nest, tile))
+
+    def _reduce_dims(self, nest: NestOp, tile: Tile) -> Tile:
+        for axis in [a.name for a in nest.reduce_axes if a.name in tile.axes]:
+            op = ReduceOp.of(nest.combiner_names[0], tile.value, tile.axes.index(axis))
+            self.add(op)
+            tile = Tile(op.result, tuple(a for a in tile.axes if a != axis))
+        return tile
+
+    def publish(self, nest: NestOp, result: SSAValue, tile: Tile) -> None:
+        """Make a finished tile available to later nests, and store it if it is a result."""
+        tile.value.name_hint = result.name_hint
+        self.scopes[-1].results[result] = tile
+        map_ = nest.output_maps[list(nest.results).index(result)]  # type: ignore[arg-type]
+        for buffer in self.outputs.get(result, ()):
+            self.add(store(tile, buffer, map_, self.states, self.symbols))
+
+    # ------------------------------------------------------------------ tiles
+    def compute(self, nest: NestOp) -> None:
+        """One tile of a nest, on its own account."""
+        if not nest.reduce_axes:
+            self.tiles_of(nest)
+            for result in nest.results:
+                tile = self.find(result)
+                assert tile is not None
+                self.publish(nest, result, tile)
+        elif nest in self.open:
+            self.accumulate(nest)
+        else:
+            self.reduce_at_once(nest)
+
+    def find(self, value: SSAValue) -> Tile | None:
+        return next((s.results[value] for s in reversed(self.scopes) if value in s.results), None)
+
+    def tiles_of(self, nest: NestOp) -> None:
+        """Compute an elementwise nest here, unless a tile of it is at hand."""
+        if all(self.find(r) is not None for r in nest.results):
+            return
+        dims = tiled((a.name for a in nest.axes), self.states, self.order)
+        inputs, indices = self.inputs_of(nest, dims)
+        self.source = nest
+        types = [tile_type(r.type.element, dims, self.states, self.lanes)
+                 for r in nest.results if isinstance(r.type, TensorType)]
+
+        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+            return append_body(nest, block, arguments, dict(
+                zip(indices, arguments[len(nest.inputs):], strict=True)))
+
+        op = self.add(map_tiles(inputs, dims, types, build))
+        for result, value in zip(nest.results, op.results, strict=True):
+            self.scopes[-1].results[result] = Tile(value, tuple(dims))
+
+    def inputs_of(
+        self, nest: NestOp, dims: Sequence[str]
+    ) -> tuple[list[Tile], list[Operation]]:
+        """Tiles of the inputs, then of the index expressions that the body asks for."""
+        tiles: list[Tile] = []
+        for read in reads_of(nest):
+            tiles.append(self.read(nest, read, tiles))
+        self.source = nest
+        indices: list[Operation] = []
+        for op in index_ops(nest):
+            tiles.append(self.index_tile(op.expr.data, dims))
+            indices.append(op)
+        return tiles, indices
+
+    def read(self, nest: NestOp, read: Read, before: Sequence[Tile]) -> Tile:
+        """The tile that a read needs: of a nest in this kernel, or loaded."""
+        producer = read.value.owner
+        if isinstance(producer, NestOp):
+            if (found := self.find(read.value)) is None:
+                assert not producer.reduce_axes, "reductions are finished before they are read"
+                self.tiles_of(producer)
+                found = self.find(read.value)
+            assert found is not None
+            return found
+        key = (read.key(), tuple(gathered_inputs(read.map) and [id(b.value) for b in before]))
+        known = self.scopes[-1].loads.setdefault(key, {})
+        pad = _neutral_pad(nest)
+        if known and pad is None:  # whatever masked positions hold
+            return next(iter(known.values()))
+        if (pad or 0) not in known:
+            known[pad or 0] = self._load(nest, read, before, pad or 0)
+        return known[pad or 0]
+
+    def _load(
+        self, nest: NestOp, read: Read, before: Sequence[Tile], pad: float | bool
+    ) -> Tile:
+        self.source = nest
+        gathered = {f"in{k}": before[k] for k in gathered_inputs(read.map)}
+        axes = {s for e in read.map for s in e.symbols if s in self.states}
+        axes |= {a for tile in gathered.values() for a in tile.axes}
+        dims = tiled(axes, self.states, self.order)
+        symbols = {name: self.symbols.gathered(tile) for name, tile in gathered.items()}
+        moved = Read(read.value, tuple(e.substitute(symbols) for e in read.map), read.pad)
+        op, tile = load(self.buffers[read.value], moved, dims, self.states, self.symbols,
+                        self.lanes, pad)
+        self.add(op)
+        return tile
+
+    def index_tile(self, expr: Expr, dims: Sequence[str]) -> Tile:
+        """A tile of an index expression over axes."""
+        own = tiled((s for s in expr.symbols if s in self.states), self.states, dims)
+        values = {a: s.origin + Expr.symbol(f"t{own.index(a)}") if a in own else s.origin
+                  for a, s in self.states.items() if s.origin is not None}
+        exprs, operands, places = self.symbols.refer([expr.substitute(values)], own)
+        lanes = own.index(self.lanes) if self.lanes in own else None
+        op = IndexOp.of(exprs[0], operands, [self.states[a].tile for a in own], lanes, places)
+        return Tile(self.add(op).results[0], tuple(own))
+
+    # ------------------------------------------------------------------ reduction bodies
+    def accumulate(self, nest: NestOp) -> None:
+        """Combine one tile into the open accumulator."""
+        if self._uses_dot(nest):
+            self._dot(nest)
+            return
+        tile = self.open[nest]
+        self.open[nest] = self._combined(nest, list(tile.axes), tile)
+
+    def reduce_at_once(self, nest: NestOp) -> None:
+        """A reduction whose axes all lie in one tile."""
+        dims = tiled((a.name for a in nest.axes), self.states, self.order)
+        if self._uses_dot(nest):
+            self.open_accumulators(nest, len(self.schedule.levels), self.schedule.levels[-1])
+            self._dot(nest)
+            self.finish(nest)
+            return
+        self.publish(nest, nest.results[0],
+                     self._reduce_dims(nest, self._combined(nest, dims, None)))
+
+    def _combined(self, nest: NestOp, dims: list[str], into: Tile | None) -> Tile:
+        """The body's values on a tile, masked ones neutral, combined into `into` if given."""
+        inputs, indices = self.inputs_of(nest, dims)
+        masks = self._masks(nest)
+        extra = [*masks, *([into] if into else [])]
+        kind = nest.combiner_names[0]
+        result = nest.results[0].type
+        assert isinstance(result, TensorType)
+
+        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+            own = len(nest.inputs)
+            value = append_body(nest, block, arguments, dict(
+                zip(indices, arguments[own:own + len(indices)], strict=True)))[0]
+            for valid in arguments[own + len(indices):len(arguments) - bool(into)]:
+                value = select_identity(block, valid, value, kind)
+            if into is None:
+                return [value]
+            op = combine(kind, value, arguments[-1])
+            block.add_op(op)
+            return [op.results[0]]
+
+        self.source = nest
+        type_ = tile_type(result.element, dims, self.states, self.lanes)
+        op = self.add(map_tiles([*inputs, *extra], dims, [type_], build))
+        return Tile(op.results[0], tuple(dims))
+
+    def _masks(self, nest: NestOp) -> list[Tile]:
+        """One tile of truth values per reduce axis whose tile reaches beyond its end.
+
+        None where loads outside give the neutral value already.
+        """
+        self.source = nest
+        masks: list[Tile] = []
+        for axis in nest.reduce_axes:
+            state = self.states[axis.name]
+            if state.masked and not self._reads_neutral(nest, axis.name):
+                masks.append(self._mask(axis.name))
+        return masks
+
+    def _reads_neutral(self, nest: NestOp, axis: str) -> bool:
+        """Whether what is read beyond the end of an axis leaves the reduction unchanged."""
+        return _neutral_pad(nest) is not None and all(
+            self._leaves(r, axis) for r in reads_of(nest))
+
+    def _leaves(self, read: Read, axis: str) -> bool:
+        """Whether a read gives what its load pads with, wherever an axis is at its end or beyond."""
+        assert isinstance(read.value.type, TensorType)
+        return leaves(read.map, read.value.type.shape, axis, self.states)
+
+    def _mask(self, axis: str) -> Tile:
+        """Which positions of the axis's tile lie inside the axis."""
+        state = self.states[axis]
+        assert state.origin is not None
+        size = state.tile
+        at = state.origin + (Expr.symbol("t0") if size > 1 else 0)
+        exprs, operands, _ = self.symbols.refer([at, state.end], [])
+        shape = [size] if size > 1 else []
+        lanes = 0 if axis == self.lanes and shape else None
+        op = ValidOp.of(exprs[0], exprs[1], operands, shape, lanes)
+        return Tile(self.add(op).results[0], (axis,) if shape else ())
+
+    # ------------------------------------------------------------------ dots
+    def _uses_dot(self, nest: NestOp) -> bool:
+        return bool(self.schedule.option("dot", 0)) and product_operands(nest) is not None and (
+            nest.combiner_names[0] == "add" and len(nest.inputs) == 2)
+
+    def _dot(self, nest: NestOp) -> None:
+        """acc[m, n] += a[m, k] * b[k, n]: the operand that lacks n is a."""
+        tile = self.open[nest]
+        reduce = {a.name for a in nest.reduce_axes}
+        reads = [self._with_order(nest, r) for r in reads_of(nest)]
+        rows = next(i for i, (_, dims) in enumerate(reads) if tile.axes[1] not in dims)
+        (k,) = tiled(reduce, self.states, self.order)
+        a = self._operand(nest, reads[rows][0], (tile.axes[0], k))
+        b = self._operand(nest, reads[1 - rows][0], (k, tile.axes[1]))
+        precision = "tf32" if self.schedule.option("precision", "f32") == "tf32" else "ieee"
+        self.source = nest
+        op = DotOp.of(a.value, b.value, tile.value, precision)
+        self.open[nest] = Tile(self.add(op).results[0], tile.axes)
+
+    def _with_order(self, nest: NestOp, read: Read) -> tuple[Read, list[str]]:
+        axes = {s for e in read.map for s in e.symbols if s in self.states}
+        return read, tiled(axes, self.states, self.order)
+
+    def _operand(self, nest: NestOp, read: Read, dims: tuple[str, str]) -> Tile:
+        self.source = nest
+        op, tile = load(self.buffers[read.value], read, dims, self.states, self.symbols,
+                        self.lanes, 0)
+        self.add(op)
+        k = next(a.name for a in nest.reduce_axes if a.name in dims)
+        if not self.states[k].masked or (read.pad is None and self._leaves(read, k)):
+            return tile
+        return self._zero_beyond(tile, self._mask(k))
+
+    def _zero_beyond(self, tile: Tile, mask: Tile) -> Tile:
+        """The tile with 0 where the mask is false."""
+        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+            return [select_identity(block, arguments[1], arguments[0], "add")]
+
+        type_ = tile.value.type
+        assert isinstance(type_, TileType)
+        op = self.add(map_tiles([tile, mask], tile.axes, [type_], build))
+        return Tile(op.results[0], tile.axes)
+
+
+def _neutral_pad(nest: NestOp) -> float | bool | None:
+    """What loads must give to masked positions to leave a reduction unchanged.
+
+    0 for both factors of a sum of products, the combiner's identity for a plain float reduction.
+    None where no pad does that, or nothing is reduced: then it does not matter what they give.
+    """
+    if not nest.reduce_axes or any(isinstance(v.owner, NestOp) for v in nest.inputs) or any(
+            p is not None for p in nest.pad_values):
+        return None
+    kind, argument = nest.combiner_names[0], nest.body.block.args[0] if nest.inputs else None
+    if product_operands(nest) is not None:
+        return 0 if kind == "add" else None
+    plain = argument is not None and nest.yielded[0] is argument and len(nest.inputs) == 1
+    return identity(kind, argument.type) if plain and t.is_float(argument.type) else None
