@@ -41,6 +41,7 @@ from targets.cuda.plan import (
 
 _GRAPHS = 16
 """How many sets of sizes stay ready."""
+_DEVICE = "cuda:0"
 _INT32 = 2**31 - 1
 _WARP = 32
 
@@ -72,7 +73,7 @@ class Memory:
 
 def _torch_bytes(torch: Any, size: int) -> Any:
     try:
-        return torch.empty(max(size, 1), dtype=torch.uint8, device="cuda")
+        return torch.empty(max(size, 1), dtype=torch.uint8, device=_DEVICE)
     except torch.cuda.OutOfMemoryError as error:
         raise CudaError("the device's memory is full: use a smaller batch, or end other programs "
                         f"that use it ({str(error).splitlines()[0]})") from None
@@ -229,8 +230,8 @@ class CudaExecutable(Executable):
                             f"({', '.join(self.input_names)}), not {len(values)}")
         types = [slot.type for slot in self.plan.inputs]
         for name, type_, value in zip(self.input_names, types, values, strict=True):
-            if _is_on_device(value) and value.get_device() != 0:
-                raise CudaError(f"input {name!r} is on {value.device}, the model on cuda:0")
+            if _is_on_device(value) and str(value.device) != _DEVICE:
+                raise CudaError(f"input {name!r} is on {value.device}, the model on {_DEVICE}")
             found = str(value.dtype).removeprefix("torch.")
             if found != type_.dtype.name:
                 raise CudaError(f"input {name!r} must be {type_.dtype.name}, not {found}")
@@ -300,7 +301,7 @@ class CudaExecutable(Executable):
             driver.download(array.ctypes.data, source, array.nbytes, stream)
             return array
         torch = sys.modules["torch"]
-        tensor = torch.empty(shape, dtype=getattr(torch, slot.type.dtype.name), device="cuda")
+        tensor = torch.empty(shape, dtype=getattr(torch, slot.type.dtype.name), device=_DEVICE)
         driver.copy(tensor.data_ptr(), source, tensor.nbytes, stream)
         return tensor
 

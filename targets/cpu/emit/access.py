@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Literal, NamedTuple
 
 from xdsl.ir import Attribute
@@ -65,6 +66,22 @@ class Access:
         self.flat = sum((w * s for w, s in pairs), Expr.of(0))
         """The offset in elements from the buffer's start."""
         self._dims = unrolled_dims(self.type)
+        self._split = self._constant_distances()
+        self._origins: dict[Expr, str] = {}
+
+    def _constant_distances(self) -> tuple[list[int], Expr] | None:
+        """Per dim not in lanes, the distance of neighbours; and the offset without them.
+
+        None if a distance is no constant, or differs with the position.
+        """
+        symbols = [f"t{d}" for d in self._dims]
+        split = self.flat.linear(symbols)
+        if split is None or self.tiles:
+            return None
+        distances = [split[0].get(s, Expr.of(0)).constant for s in symbols]
+        if any(d is None for d in distances):
+            return None
+        return [d or 0 for d in distances], split[1]
 
     @property
     def lane_symbol(self) -> str:
@@ -73,6 +90,9 @@ class Access:
     # ------------------------------------------------------------------ one position
     def at(self, position: tuple[int, ...]) -> Point:
         """Fix the dims that are not in lanes, and index tiles that have none."""
+        if self._split is not None and not self.checks:
+            distances, rest = self._split
+            return Point((), rest + sum(map(mul, distances, position)), {})
         fixed: dict[str, Expr] = {f"t{d}": Expr.of(p)
                                   for d, p in zip(self._dims, position, strict=True)}
         vectors: dict[str, tuple[Tile, tuple[int, ...]]] = {}
@@ -112,6 +132,21 @@ class Access:
         """The address of the element at a flat offset without lanes."""
         element = memory_type(self.buffer.element)
         kind = "getelementptr" if self.checks else "getelementptr inbounds"
+        constant = offset.offset
+        variable = offset - constant if constant else offset
+        name = self._origins.get(variable)
+        if name is None:
+            name = self._origins[variable] = self._origin(kind, element, variable)
+        if constant:
+            name = self.writer.local(f"{kind} {element}, ptr {name}, i64 {constant}")
+        return name
+
+    def _origin(self, kind: str, element: str, offset: Expr) -> str:
+        """The address of an offset without constant; each part of it in its own scope.
+
+        In a loop it goes through an empty `asm`: LLVM's loop strength reduction would otherwise
+        weigh every constant distance from it against every other, for most of the compile time.
+        """
         name = self.buffer.pointer
         for _, part in self.indices.parts(offset):
             distance = self.indices.scalar(part)
@@ -119,8 +154,6 @@ class Access:
                                      name, distance)
         if self.writer.depths.get(name) == self.writer.depth > 1:
             name = self.writer.local(f'call ptr asm "", "=r,0"(ptr {name})')
-        if offset.offset:
-            name = self.writer.local(f"{kind} {element}, ptr {name}, i64 {offset.offset}")
         return name
 
     def lane_pointers(self, point: Point, number: int, chunk: Chunk) -> str:

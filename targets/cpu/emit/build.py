@@ -27,8 +27,8 @@ class Builder:
     # ------------------------------------------------------------------ operands
     def align(self, *regs: Reg) -> list[Reg]:
         """The operands with equal widths."""
-        width = max(r.width for r in regs)
-        return [splat(self.writer, r, width) for r in regs] if width else list(regs)
+        width = max([r.width for r in regs])
+        return [r if r.width == width else splat(self.writer, r, width) for r in regs]
 
     def constant(self, value: Any, like: Reg, element: Attribute | None = None) -> Reg:
         """A number as wide as `like`, of its element type unless another is given."""
@@ -48,14 +48,15 @@ class Builder:
 
     def select(self, test: Reg, a: Reg, b: Reg) -> Reg:
         width = max(test.width, a.width, b.width)
-        a, b = (splat(self.writer, r, width) if width else r for r in (a, b))
+        a, b = (r if r.width == width else splat(self.writer, r, width) for r in (a, b))
         return a.named(self.writer.local(
             f"select {test.typed}, {a.typed}, {b.typed}"))
 
     def convert(self, operation: str, a: Reg, element: Attribute) -> Reg:
         """`operation` is an LLVM cast, such as `sitofp`."""
-        target = Reg.of("", element, a.width)
-        return target.named(self.writer.local(f"{operation} {a.typed} to {target.type}"))
+        type_ = llvm_type(element, a.width)
+        name = self.writer.local(f"{operation} {a.typed} to {type_}")
+        return Reg(name, element, a.width, type_)
 
     def bits(self, a: Reg, element: Attribute) -> Reg:
         """The same bits as another type of equal width."""

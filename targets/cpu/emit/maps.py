@@ -7,7 +7,7 @@ loop over the tile's positions, with the operands that differ between positions 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
@@ -16,10 +16,11 @@ from xdsl.ir import Operation, SSAValue
 from dialects import block as bl
 from dialects.expr import Expr
 from dialects.types import TileType
+from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import splat
 from targets.cpu.emit.loops import Loops
-from targets.cpu.emit.scalar import emit_scalar
+from targets.cpu.emit.scalar import scalar_function
 from targets.cpu.emit.values import Chunk, Reg, Tile, positions, tile_chunks, unrolled_dims
 
 _LONG = 300
@@ -45,24 +46,24 @@ class Maps:
 
     def __init__(self, compute: Compute, loops: Loops):
         self.compute, self.loops = compute, loops
-        self.writer, self.builder = compute.writer, compute.builder
+        self.writer = compute.writer
 
     def emit(self, op: bl.MapOp, inputs: Sequence[Tile | Reg]) -> list[Tile]:
         """The results; what several positions share is computed once."""
-        laid_out = [self._fit(value, dims, op.result_type)
-                    for value, dims in zip(inputs, op.dim_lists, strict=True)]
-        parts = tile_chunks(op.result_type, self.compute.lanes)
-        places = list(positions(op.result_type))
-        rows = [[self._operands(op, laid_out, position, number) for number in range(len(parts))]
-                for position in places]
-        length = _body_length(op) * len(parts)
-        if len(places) >= 4 and length * len(places) > _LONG:
-            columns = self._looped(op, rows, parts)
+        type_ = op.result_type
+        parts, places = tile_chunks(type_, self.compute.lanes), list(positions(type_))
+        columns = [self._registers(self._fit(value, dims, type_), dims, type_, parts)
+                   for value, dims in zip(inputs, op.dim_lists, strict=True)]
+        rows = [[[column[p][c] for column in columns] for c in range(len(parts))]
+                for p in range(len(places))]
+        body = _Body(op, self.compute.builder)
+        if len(places) >= 4 and body.length * len(parts) * len(places) > _LONG:
+            results = self._looped(body, rows, parts)
         else:
-            columns = self._written_out(op, rows, parts)
+            results = self._written_out(body, rows, parts)
         types = [r.type for r in op.results if isinstance(r.type, TileType)]
-        return [Tile(type_, tuple(column), parts)
-                for type_, column in zip(types, columns, strict=True)]
+        return [Tile(type_, tuple(result), parts)
+                for type_, result in zip(types, results, strict=True)]
 
     # ------------------------------------------------------------------ operands
     def _fit(self, value: Tile | Reg, dims: Sequence[int], type_: TileType) -> Tile | Reg:
@@ -72,50 +73,45 @@ class Maps:
         wanted = dims.index(type_.lanes) if type_.lanes in dims else None
         return value if value.type.lanes == wanted else self.compute.convert(value, wanted)
 
-    def _operands(
-        self, op: bl.MapOp, values: Sequence[Tile | Reg], position: tuple[int, ...], number: int
-    ) -> list[Reg]:
-        place = dict(zip(unrolled_dims(op.result_type), position, strict=True))
-        return [_operand(value, dims, place, number)
-                for value, dims in zip(values, op.dim_lists, strict=True)]
-
-    def _body(self, op: bl.MapOp, operands: Sequence[Reg]) -> list[Reg]:
-        """The scalar body on one register of each operand."""
-        known: dict[SSAValue, Reg] = dict(zip(op.body.block.args, operands, strict=True))
-        for inner in op.body.block.ops:
-            if isinstance(inner, bl.YieldOp):
-                break
-            regs = [known[v] for v in inner.operands]
-            known[inner.results[0]] = emit_scalar(self.builder, inner, regs)
-        return [known[v] for v in op.yielded]
+    def _registers(
+        self, value: Tile | Reg, dims: Sequence[int], type_: TileType, parts: Sequence[Chunk]
+    ) -> list[list[Reg]]:
+        """An operand's registers, per position and chunk of the result."""
+        if isinstance(value, Reg):
+            return [[value] * len(parts)] * len(list(positions(type_)))
+        order = unrolled_dims(type_)
+        source = [order.index(d) for d in dims if d != type_.lanes]
+        numbers = range(len(parts)) if value.type.lanes is not None else [0] * len(parts)
+        return [[value.reg([position[k] for k in source], number) for number in numbers]
+                for position in positions(type_)]
 
     # ------------------------------------------------------------------ written out
     def _written_out(
-        self, op: bl.MapOp, rows: Sequence[Sequence[Sequence[Reg]]], parts: Sequence[Chunk]
+        self, body: _Body, rows: Sequence[Sequence[Sequence[Reg]]], parts: Sequence[Chunk]
     ) -> list[list[str]]:
         """Per result: the registers of all positions and chunks."""
-        columns: list[list[str]] = [[] for _ in op.results]
+        columns: list[list[str]] = [[] for _ in body.results]
         for row in rows:
             for operands, chunk in zip(row, parts, strict=True):
-                for column, reg in zip(columns, self._body(op, operands), strict=True):
+                for column, reg in zip(columns, body.emit(operands), strict=True):
                     column.append(splat(self.writer, reg, chunk.width).name)
         return columns
 
     # ------------------------------------------------------------------ as a loop
     def _looped(
-        self, op: bl.MapOp, rows: Sequence[Sequence[Sequence[Reg]]], parts: Sequence[Chunk]
+        self, body: _Body, rows: Sequence[Sequence[Sequence[Reg]]], parts: Sequence[Chunk]
     ) -> list[list[str]]:
         """A loop over the positions; in it the chunks of one position are written out."""
         inputs = [[self._source([row[number][k] for row in rows])
-                   for k in range(len(op.inputs))] for number in range(len(parts))]
-        kinds = [[Reg.of("", r.type.element, chunk.width) for chunk in parts] for r in op.results
-                 if isinstance(r.type, TileType)]
+                   for k in range(len(rows[0][0]))] for number in range(len(parts))]
+        kinds = [[Reg.of("", element, chunk.width) for chunk in parts]
+                 for element in body.results]
         outputs = [self._space(kind, len(rows)) for kind in kinds]
 
         def trip(counter: Expr, _: list[Tile]) -> list[Tile]:
             for number, chunk in enumerate(parts):
                 operands = [self._read(source, counter) for source in inputs[number]]
-                for space, reg in zip(outputs, self._body(op, operands), strict=True):
+                for space, reg in zip(outputs, body.emit(operands), strict=True):
                     value = splat(self.writer, reg, chunk.width)
                     self._write(space[number], counter, value)
             return []
@@ -156,17 +152,29 @@ class Maps:
         return self.writer.local(f"getelementptr {kind.type}, ptr {space}, i64 {place}")
 
 
-def _operand(
-    value: Tile | Reg, dims: Sequence[int], place: Mapping[int, int], number: int
-) -> Reg:
-    if isinstance(value, Reg):
-        return value
-    position = tuple(place[d] for d in dims if d in place)
-    return value.reg(position, 0 if value.type.lanes is None else number)
+class _Body:
+    """The scalar body of a map, prepared to be emitted many times."""
 
+    def __init__(self, op: bl.MapOp, builder: Builder):
+        self.builder = builder
+        slots: dict[SSAValue, int] = {a: k for k, a in enumerate(op.body.block.args)}
+        self.steps: list[tuple[Callable[[Builder, Sequence[Reg]], Reg], list[int]]] = []
+        self.length = 0
+        for inner in op.body.block.ops:
+            if isinstance(inner, bl.YieldOp):
+                break
+            self.steps.append((scalar_function(inner), [slots[v] for v in inner.operands]))
+            self.length += _length(inner)
+            slots[inner.results[0]] = len(slots)
+        self.yielded = [slots[v] for v in op.yielded]
+        self.results = [r.type.element for r in op.results if isinstance(r.type, TileType)]
 
-def _body_length(op: bl.MapOp) -> int:
-    return sum(map(_length, op.body.block.ops))
+    def emit(self, operands: Sequence[Reg]) -> list[Reg]:
+        """The results of the body on one register of each operand."""
+        values = list(operands)
+        for function, slots in self.steps:
+            values.append(function(self.builder, [values[k] for k in slots]))
+        return [values[k] for k in self.yielded]
 
 
 def _length(op: Operation) -> int:

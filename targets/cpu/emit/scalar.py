@@ -264,15 +264,20 @@ _BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, ari
 """Rows that take half-precision operands as they are."""
 
 
-def emit_scalar(b: Builder, op: Operation, operands: Sequence[Reg]) -> Reg:
-    """Emit one scalar operation. Raises ValueError for one that the CPU target lacks."""
+def scalar_function(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
+    """What emits one scalar operation. Raises ValueError for one that the CPU target lacks."""
     row = SCALAR_ROWS.get(type(op))
     if row is None:
         raise ValueError(f"the CPU target has no scalar operation {op.name}; "
                          "add a row to targets/cpu/emit/scalar.py")
-    if isinstance(op, _BITWISE):
-        return row(b, op, operands)
-    result = row(b, op, [widen(b, r) for r in operands])
     target = op.results[0].type
-    return narrow(b, result, target) if target in (t.f16, t.bf16) and result.element == t.f32 \
-        else result.cast(target)
+    halves = any(v.type in (t.f16, t.bf16) for v in (*op.operands, *op.results))
+    if isinstance(op, _BITWISE) or not halves:
+        return lambda b, operands: row(b, op, operands)
+
+    def through_f32(b: Builder, operands: Sequence[Reg]) -> Reg:
+        result = row(b, op, [widen(b, r) for r in operands])
+        half = target in (t.f16, t.bf16) and result.element == t.f32
+        return narrow(b, result, target) if half else result
+
+    return through_f32

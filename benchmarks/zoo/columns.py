@@ -1,0 +1,204 @@
+"""What is measured about a model of the zoo: a function per column of the table.
+
+    python benchmarks/zoo/columns.py COLUMN MODEL.onnx < entry.json
+
+runs one of them in this process and prints a cell as JSON: `ok`, and `text` for the table. `run.py`
+starts a process per cell, so that nothing is warm and memory is given back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from inputs import Array, make_inputs
+
+Entry = Mapping[str, Any]
+ARCH = "sm_90"
+THREADS = 1
+ROUND_SECONDS = 8.0
+"""About how long both engines of the speed column run in all."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One field of the table. Not `ok`: `text` says what is wrong."""
+
+    ok: bool
+    text: str
+
+
+# ---------------------------------------------------------------------- numbers
+def cpu(model: Path, entry: Entry) -> Cell:
+    """All cases on one compiled model."""
+    return _agreement(model, entry, target="cpu", threads=THREADS, cache="off")
+
+
+def reference(model: Path, entry: Entry) -> Cell:
+    """All cases by the meaning of the graph's operations."""
+    return _agreement(model, entry, target="reference")
+
+
+def interpret(model: Path, entry: Entry) -> Cell:
+    """The CUDA kernels in Triton's interpreter, on the first case."""
+    first = {**entry, "cases": entry["cases"][:1]}
+    return _agreement(model, first, target="cuda", interpret=True, cache="off", features=ARCH)
+
+
+def _agreement(model: Path, entry: Entry, **options: Any) -> Cell:
+    import compiler
+
+    exe = compiler.compile(model, **options)
+    worst = 0.0
+    for number, case in enumerate(entry["cases"]):
+        feeds = make_inputs(case)
+        got = exe(**feeds)
+        for name, a, b in zip(exe.output_names, got, _onnxruntime(model)(feeds), strict=True):
+            error, fault = deviation(a, b, entry)
+            if fault:
+                return Cell(False, f"case {number}, output '{name}': {fault}")
+            worst = max(worst, error)
+    count = len(entry["cases"])
+    return Cell(True, f"{count} of {count}, {worst:.0e}")
+
+
+def deviation(got: Array, want: Array, entry: Entry) -> tuple[float, str]:
+    """The largest deviation over the largest magnitude; and why it is too large, else "".
+
+    The tolerance is the model's own: `rtol` of each value and `atol` of the largest magnitude; or,
+    where single elements say nothing, `l2` of the whole. Integers must be equal.
+    """
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return np.inf, f"{got.dtype}{list(got.shape)} is not {want.dtype}{list(want.shape)}"
+    if want.dtype.kind != "f":
+        return 0.0, "" if np.array_equal(got, want) else "values differ"
+    a, b = got.astype(np.float64).ravel(), want.astype(np.float64).ravel()
+    if entry["flags"].get("unstable_check"):
+        a, b = np.sort(a), np.sort(b)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return np.inf, "there are values that are not finite"
+    limits, top = entry["tolerance"], np.abs(b).max(initial=0.0)
+    error = np.abs(a - b)
+    beyond = int((error > limits["rtol"] * np.abs(b) + limits["atol"] * top).sum())
+    share = float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0))
+    fault = f"{beyond} of {b.size} values differ, by up to {error.max(initial=0.0):.1e}"
+    good = not beyond or share <= limits.get("l2", 0.0)
+    return float(error.max(initial=0.0) / (top or 1.0)), "" if good else fault
+
+
+def _onnxruntime(model: Path) -> Callable[[Mapping[str, Array]], list[Array]]:
+    """onnxruntime on one thread: inputs to outputs."""
+    runtime: Any = importlib.import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = THREADS
+    options.log_severity_level = 3
+    session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return lambda feeds: session.run(None, dict(feeds))
+
+
+# ---------------------------------------------------------------------- time
+def speed(model: Path, entry: Entry) -> Cell:
+    """One call of the first case beside onnxruntime, one thread each, in turns."""
+    import compiler
+
+    exe, peer = compiler.compile(model, target="cpu", threads=THREADS), _onnxruntime(model)
+    feeds = make_inputs(entry["cases"][0])
+    inputs = [feeds[name] for name in exe.input_names]
+    ours, theirs = _medians([lambda: exe.run(inputs), lambda: peer(feeds)])
+    return Cell(True, f"{1e3 * ours:.3g} / {1e3 * theirs:.3g} ms = {ours / theirs:.2f}")
+
+
+def _medians(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """Median seconds of each call; they take turns, after a round that does not count."""
+    started = time.perf_counter()
+    for call in calls:
+        call()
+    rounds = int(np.clip(ROUND_SECONDS / (time.perf_counter() - started), 5, 500))
+    taken: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, times in zip(calls, taken, strict=True):
+            started = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - started)
+    return [statistics.median(times) for times in taken]
+
+
+def compile_cold(model: Path, entry: Entry) -> Cell:
+    """From the file to a callable, without a cache, in a fresh process; the import counts."""
+    started = time.perf_counter()
+    import compiler
+
+    compiler.compile(model, target="cpu", cache="off")
+    return Cell(True, f"{time.perf_counter() - started:.1f} s")
+
+
+def to_graph(model: Path, entry: Entry) -> Cell:
+    """`lower --to graph` in a fresh process."""
+    started = time.perf_counter()
+    status, _, errors = _command("lower", model, "--target", "cpu", "--to", "graph")
+    seconds = time.perf_counter() - started
+    return Cell(True, f"{seconds:.1f} s") if status == 0 else Cell(False, errors)
+
+
+# ---------------------------------------------------------------------- every level
+def verify(model: Path, entry: Entry) -> Cell:
+    """`verify` after every pass, at every level, on the first case."""
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "inputs.npz"
+        np.savez(file, **make_inputs(entry["cases"][0]))  # pyright: ignore
+        status, out, errors = _command("verify", model, "--target", "cpu", "--threads", THREADS,
+                                       "--inputs", file, "--cache", "off")
+    seconds = time.perf_counter() - started
+    if status:
+        return Cell(False, errors)
+    return Cell(True, f"{out.splitlines()[-1].split()[0]} agree, {seconds:.0f} s")
+
+
+def cubins(model: Path, entry: Entry) -> Cell:
+    """Every kernel compiled for a GPU, on a machine that needs none."""
+    started = time.perf_counter()
+    status, out, errors = _command("lower", model, "--target", "cuda", "--features", ARCH,
+                                   "--to", "ptx", "--cache", "off")
+    if status:
+        return Cell(False, errors)
+    return Cell(True, f"{out.count('.visible .entry')}, {time.perf_counter() - started:.0f} s")
+
+
+def _command(*words: object) -> tuple[int, str, str]:
+    """Exit status, output and errors of a command of the compiler, run in this process."""
+    from compiler.__main__ import main
+
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        status = main([str(word) for word in words])
+    return status, out.getvalue(), errors.getvalue()
+
+
+COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
+    "cpu": cpu, "reference": reference, "verify": verify, "cubins": cubins,
+    "interpret": interpret, "speed": speed, "compile": compile_cold, "graph": to_graph,
+}
+
+
+def main() -> int:
+    column, model = sys.argv[1:]
+    os.environ.pop("STRATA_DEBUG", None)
+    print(json.dumps(asdict(COLUMNS[column](Path(model), json.load(sys.stdin)))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Real models through the whole compiler: one table of what works, and how fast.
+
+    STRATA_ZOO=folder python benchmarks/zoo/run.py [--models a,b] [--columns cpu,speed]
+
+The folder holds `NAME.onnx` files; `models.json`, beside them or named by --models-json, describes
+their inputs and tolerances. Results are kept in --results and merged with what is there, so that
+the table can be made in parts. Exit status: 0 when every cell is well, 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from columns import COLUMNS
+
+from compiler.faults import versions
+
+VARIABLE = "STRATA_ZOO"
+HERE = Path(__file__).parent
+MODELS = ("ppocr_v4_det", "ppocr_v4_rec", "ppocr_v2_cls", "magika", "light_squeezenet", "resnet50",
+          "mobilenet_v2", "shufflenet_v2", "bert_base", "bert_base_dyn", "gpt2_prefill",
+          "silero_v6_no_if", "whisper_tiny_encoder")
+INTERPRETED = ("ppocr_v2_cls", "magika", "silero_v6_no_if")
+"""What Triton's interpreter can do in minutes."""
+HEADINGS = {
+    "cpu": "cpu: cases, error", "reference": "reference: cases, error",
+    "verify": "verify: executions", "cubins": "cuda: cubins", "interpret": "Triton's interpreter",
+    "speed": "strata / onnxruntime", "compile": "cold compile", "graph": "`lower --to graph`",
+}
+NOTES = """\
+- cpu, reference, interpreter: outputs against onnxruntime, within each model's measured tolerance;
+  all cases run on one compiled model, the interpreter on the first. The error is the largest
+  deviation over the largest magnitude of an output.
+- verify: `verify --target cpu` on the first case; how many executions there were, one after every
+  pass that changed something and one of the native code.
+- cubins: kernels compiled for sm_90 with Triton, on a machine without a GPU, without a cache.
+- strata / onnxruntime: median of a call on one thread each, in turns; below 1 Strata is faster.
+- cold compile: a fresh process, from the import of the compiler to a callable, without a cache.
+"""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Cells by model and column, kept in a file."""
+
+    file: Path
+    cells: dict[str, dict[str, dict[str, Any]]]
+
+    @staticmethod
+    def load(file: Path) -> Results:
+        return Results(file, json.loads(file.read_text()) if file.exists() else {})
+
+    def put(self, model: str, column: str, cell: dict[str, Any]) -> None:
+        self.cells.setdefault(model, {})[column] = cell
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(self.cells, indent=1) + "\n")
+
+    @property
+    def well(self) -> bool:
+        return all(cell["ok"] for row in self.cells.values() for cell in row.values())
+
+    def table(self) -> str:
+        """The table in Markdown, with what went wrong below it."""
+        rows = ["| model | " + " | ".join(HEADINGS.values()) + " |",
+                "|---" * (len(HEADINGS) + 1) + "|"]
+        for model, cells in sorted(self.cells.items(), key=lambda row: _place(row[0])):
+            texts = [_short(cells.get(column)) for column in HEADINGS]
+            rows.append(f"| {model} | " + " | ".join(texts) + " |")
+        faults = [f"- {model}, {column}: {' '.join(cell['text'].split())}"
+                  for model, cells in self.cells.items() for column, cell in cells.items()
+                  if not cell["ok"]]
+        return "\n".join([*rows, *(["", "What failed:", "", *faults] if faults else [])]) + "\n"
+
+
+def _place(model: str) -> int:
+    return MODELS.index(model) if model in MODELS else len(MODELS)
+
+
+def _short(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return ""
+    return cell["text"] if cell["ok"] else "**FAIL**"
+
+
+def measure(column: str, model: Path, entry: Mapping[str, Any], limit: float) -> dict[str, Any]:
+    """A cell, from a process of its own; what goes wrong there is a cell too."""
+    command = [sys.executable, str(HERE / "columns.py"), column, str(model.resolve())]
+    root = str(HERE.parents[1])
+    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    with tempfile.TemporaryDirectory() as folder:  # reproducers go there
+        try:
+            done = subprocess.run(command, input=json.dumps(entry), text=True, timeout=limit,
+                                  capture_output=True, cwd=folder, check=False,
+                                  env=os.environ | {"PYTHONPATH": paths})
+        except subprocess.TimeoutExpired:
+            return {"ok": False, "text": f"takes more than {limit:.0f} s"}
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return {"ok": False, "text": f"exit status {done.returncode}: {last}"}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def report(results: Results) -> str:
+    machine = f"{_processor()}, {os.cpu_count()} CPUs, {platform.system()}"
+    return "\n".join([
+        "# The zoo: what works, and how fast", "",
+        f"Made by `python benchmarks/zoo/run.py` on {machine}, shared with other work;",
+        f"{', '.join(versions())}.", "", results.table(), NOTES])
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", metavar="A,B", default=",".join(MODELS))
+    parser.add_argument("--columns", metavar="A,B", default=",".join(HEADINGS),
+                        help=f"of {', '.join(COLUMNS)}")
+    parser.add_argument("--models-json", metavar="FILE", type=Path,
+                        help=f"default: models.json in ${VARIABLE}")
+    parser.add_argument("--results", metavar="FILE", type=Path, default=Path("build/zoo.json"))
+    parser.add_argument("-o", metavar="FILE.md", dest="output", type=Path,
+                        help="write the table there too")
+    parser.add_argument("--limit", metavar="SECONDS", type=float, default=900, help="for one cell")
+    options = parser.parse_args()
+    options.columns = options.columns.split(",")
+    unknown = set(options.columns) - set(COLUMNS)
+    if unknown:
+        parser.error(f"no column {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
+    return options
+
+
+def fill(
+    results: Results, folder: Path, entries: Mapping[str, Any], options: argparse.Namespace
+) -> None:
+    """Measure the cells that are asked for; what is not there is told and left out."""
+    for name in options.models.split(","):
+        model = folder / f"{name}.onnx"
+        if name not in entries or not model.is_file():
+            print(f"{name}: left out, {model} or its entry in models.json is not there")
+            continue
+        for column in options.columns:
+            if column == "interpret" and name not in INTERPRETED:
+                continue
+            cell = measure(column, model, entries[name], options.limit)
+            results.put(name, column, cell)
+            print(f"{name:22} {column:10} {'' if cell['ok'] else 'FAIL '}{cell['text']}",
+                  flush=True)
+
+
+def main() -> int:
+    options = arguments()
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        print(f"skipped: {VARIABLE} is unset; it must name a folder of .onnx models")
+        return 0
+    description: Path = options.models_json or Path(folder) / "models.json"
+    if not description.is_file():
+        print(f"there is no {description}; --models-json names another", file=sys.stderr)
+        return 1
+    entries = {m["name"]: m for m in json.loads(description.read_text())["models"]}
+    results = Results.load(options.results)
+    fill(results, Path(folder), entries, options)
+    print("\n" + results.table())
+    if options.output is not None:
+        options.output.write_text(report(results))
+    return 0 if results.well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
