@@ -7,6 +7,8 @@ so such a tensor goes through its bits.
 from __future__ import annotations
 
 import importlib
+import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -16,6 +18,8 @@ import numpy as np
 from dialects.types import Array
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+FILE_ERRORS = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+"""What NumPy raises for a file that is not whole, or no file of its own."""
 Back = Callable[[Any], Any]
 """Makes an array of the caller's kind; what is of it already stays."""
 

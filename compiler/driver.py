@@ -93,6 +93,8 @@ class Compiler:
         self.plugins: Plugins = load_plugins(options.plugins)
         self.target: Target = self.plugins.find_target(options.target)
         self.target_options = options.target_options()
+        with self.guard("options"):
+            self.target.check(self.target_options)
         self.planned: list[PlannedStep] = []
 
     # ------------------------------------------------------------------ reading and lowering

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from compiler.arrays import contiguous
+from compiler.arrays import FILE_ERRORS, contiguous
 from compiler.diagnostics import Problem, StrataError
 from compiler.signature import DEFAULT_SIZE, Signature
 
 if TYPE_CHECKING:
     from compiler.api import Executable
     from dialects.types import Array
-
-FILE_ERRORS = (OSError, ValueError, EOFError)
 
 
 def input_arrays(arguments: argparse.Namespace, signature: Signature) -> list[Array]:
@@ -50,9 +48,10 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
 def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of an `.npz`. Never unpickles. Raises StrataError."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array, not several by name")
+        found: Any = np.load(path, allow_pickle=False)
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            raise ValueError("it holds one array without a name: give it with --input NAME=FILE")
+        with found as archive:
             return {name: archive[name] for name in archive.files}
     except FILE_ERRORS as error:
         raise _unreadable(path, error) from None

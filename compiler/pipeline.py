@@ -35,6 +35,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-dce"),  # last: removes what all of these left unused
     # ------------------------------------------------------------------ loop: how it is computed
     Step("loop", "graph-to-loop"),  # on few, simple operators: one nest or a few for each
+    Step("loop", "loop-assume-bounds"),  # while every nest still is one operator's, with its name
     Step("loop", "loop-fuse"),  # at once: the fewer nests, the less all later passes have to do
     Step("loop", "loop-assign-layouts"),  # while no kernel's arguments are in the way
     Step("loop", "loop-outline"),  # which nests share a kernel depends on what fusion left

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from targets.base import Target
 
 DIALECTS = "strata.dialects"
+FEW = 6
+"""Up to so many names are all told where one is not known."""
 
 
 @dataclass(frozen=True)
@@ -150,5 +152,7 @@ def _constant(dialect: Dialect) -> Callable[[], Dialect]:
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> StrataError:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
-    return StrataError(f"there is no {kind} '{name}'", [Problem(f"unknown {kind}", hint=hint)])
+    guess = [f"did you mean {' or '.join(near)}?"] if near else []
+    there = [f"there are: {', '.join(known)}"] if not near or len(known) <= FEW else []
+    return StrataError(f"there is no {kind} '{name}'", [
+        Problem(f"unknown {kind}", hint=" ".join(guess + there))])

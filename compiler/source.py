@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compiler.arrays import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
 from compiler.options import CompileOptions
 from compiler.plugins import Plugins
@@ -46,6 +47,9 @@ def read_model(model: str, options: CompileOptions, plugins: Plugins) -> Source:
         return _read_text(Path(model), options, plugins)
     from compiler.frontend import ImportOptions, load_model
 
+    if options.weights is not None:
+        raise StrataError(f"--weights names the weights of a {TEXT_SUFFIX} text; {model} brings "
+                          "its own", exit_status=2)
     found = load_model(model, ImportOptions(options.shapes, options.dims))
     found.module.verify()
     return Source(found.module, found.weights, found.name, "graph")
@@ -97,6 +101,8 @@ def _find_weights(path: Path, module: ModuleOp, options: CompileOptions) -> Weig
     place = options.weights or path.with_name(WEIGHTS_FILE)
     if not needed:
         return WeightStore()
+    if options.weights is not None and not place.exists():
+        raise StrataError(f"there is no file {place}, which --weights names")
     weights = _load_weights(place, options) if place.exists() else WeightStore()
     missing = [label for key, label in needed.items() if key not in weights.arrays]
     if missing:
@@ -109,7 +115,7 @@ def _load_weights(place: Path, options: CompileOptions) -> WeightStore:
         return _weights_of_model(place, options)
     try:
         return WeightStore.load(place)
-    except (OSError, ValueError, AttributeError) as error:
+    except (*FILE_ERRORS, AttributeError) as error:
         raise StrataError(f"cannot read the weights {place}", [Problem(str(error))]) from None
 
 

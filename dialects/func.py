@@ -12,7 +12,8 @@ keep the model's own names, which need not be identifiers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -30,8 +31,9 @@ from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInte
 from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
-from dialects.syntax import parse_values, print_values
-from dialects.types import TensorType, parse_tensor_type
+from dialects.expr import Expr, Size
+from dialects.syntax import location_name, parse_values, print_values
+from dialects.types import ExprAttr, TensorType, parse_tensor_type
 
 
 def parse_names(parser: Parser, keyword: str) -> ArrayAttr[StringAttr]:
@@ -180,6 +182,59 @@ class ReturnOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> ReturnOp:
         return ReturnOp.create(operands=parse_values(parser))
+
+
+class SizeError(ValueError):
+    """Run-time sizes break an assumption under which the model was compiled."""
+
+
+@irdl_op_definition
+class AssumeOp(IRDLOperation):
+    """What the code relies on about sizes: `strata.assume 2*h - 1 <= w`.
+
+    Checked once for each set of run-time sizes, before anything runs. Its location is the node of
+    the model that needs it.
+    """
+
+    name = "strata.assume"
+    low = prop_def(ExprAttr)
+    high = prop_def(ExprAttr)
+
+    @staticmethod
+    def of(low: Size, high: Size) -> AssumeOp:
+        return AssumeOp.create(properties={
+            "low": ExprAttr(Expr.of(low)), "high": ExprAttr(Expr.of(high))})
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raises SizeError naming the node where the sizes break it."""
+        low, high = (int(e.data.evaluate(sizes)) for e in (self.low, self.high))
+        if low > high:
+            values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(
+                self.low.data.symbols | self.high.data.symbols))
+            raise SizeError(f"sizes do not fit each other at node {location_name(self)!r}: "
+                            f"{self.low.data} = {low} must be at most {self.high.data} = {high} "
+                            f"({values})")
+
+    def evaluate(self, context: Any) -> Sequence[Any]:
+        self.check(context.sizes)
+        return []
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.low.data} <= {self.high.data}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> AssumeOp:
+        low = t.parse_size(parser)
+        parser.parse_punctuation("<")
+        parser.parse_punctuation("=")
+        return AssumeOp.of(low, t.parse_size(parser))
+
+
+def check_assumptions(function: Operation, sizes: Mapping[str, int]) -> None:
+    """Check every assumption of a function. Raises SizeError."""
+    for op in function.regions[0].block.ops:
+        if isinstance(op, AssumeOp):
+            op.check(sizes)
 
 
 def main_function(module: Operation) -> FuncOp:

@@ -47,7 +47,7 @@ def _load_folder(name: str) -> Dialect:
 
 def _load_strata() -> Dialect:
     """The shared types and attributes, and the function over tensors."""
-    from dialects.func import FuncOp, ReturnOp
+    from dialects.func import AssumeOp, FuncOp, ReturnOp
     from dialects.types import Strata
 
-    return Dialect("strata", [FuncOp, ReturnOp], list(Strata.attributes))
+    return Dialect("strata", [FuncOp, ReturnOp, AssumeOp], list(Strata.attributes))

@@ -48,11 +48,14 @@ class WeightStore:
 
     @staticmethod
     def load(path: Path) -> WeightStore:
-        """Read what `save` wrote. Never unpickles."""
+        """Read what `save` wrote. Never unpickles. Raises ValueError for other archives."""
         import ml_dtypes
 
         store = WeightStore()
-        with np.load(path, allow_pickle=False) as archive:
+        found = np.load(path, allow_pickle=False)
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            raise ValueError("it is no .npz archive")
+        with found as archive:
             for entry in archive.files:
                 key, _, name = entry.partition("|")
                 array = archive[entry]

@@ -72,6 +72,12 @@ class Target(ABC):
     lowers: bool = field(default=True)
     """Whether `load` takes modules at block level only; if not, it takes those of every level."""
 
+    def check(self, options: TargetOptions) -> None:
+        """Raises TargetError for options that the target cannot serve."""
+        if options.features is not None:
+            raise TargetError(f"target {self.name} has no feature sets to choose from, "
+                              f"'{options.features}' neither")
+
     def claims(self, op_name: str) -> bool:
         """Whether the target provides its own nest for a composite graph op."""
         del op_name

@@ -34,12 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.session import session
 
     def tell_row(row: Check) -> None:
+        if len(verify.rows) == 1:
+            print(COLUMNS.format("after", "level", "ops", "error", "time"))
         print(COLUMNS.format(row.made_by, row.level, row.operations or "", f"{row.error:.1e}",
                              f"{row.seconds:.2f} s"), row.wrong, flush=True)
 
     verify = Verify(lambda s: input_arrays(arguments, s), tell_row, arguments.tolerance,
                     arguments.levels_only)
-    print(COLUMNS.format("after", "level", "ops", "error", "time"))
     with session(arguments) as started:
         compilation = started.compiler(arguments.model, verify)
         state = compilation.lower()

@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects import block, loop
 from dialects.block.interpret import interpret_kernel
 from dialects.expr import Expr
+from dialects.func import AssumeOp
 from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import EvaluationError, bind_sizes
 from dialects.host.ops import (
@@ -125,6 +126,8 @@ class _State:
                 target[...] = source.reshape(target.shape)
             case LaunchOp():
                 self._launch(op)
+            case AssumeOp():
+                op.check(self.sizes)
             case ReturnOp():
                 pass
             case _:

@@ -24,7 +24,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects import host
 from dialects.expr import Expr
-from dialects.func import FuncOp, ReturnOp
+from dialects.func import AssumeOp, FuncOp, ReturnOp
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
 from dialects.syntax import identifier, location_name
@@ -33,7 +33,7 @@ from passes.base import PassError, StrataContext, StrataPass
 from passes.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
 from passes.rewriting import functions
 
-KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, ReturnOp)
+KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, ReturnOp)
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,8 @@ class _Bufferizer:
                 self.buffers[op.result] = self._shaped(self.buffers[op.source], op.result)
             case EmptyOp():
                 self._make(op.result)
+            case AssumeOp():
+                self._add(AssumeOp.of(op.low.data, op.high.data))
             case _:
                 self._return(op.operands)
 

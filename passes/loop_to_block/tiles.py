@@ -270,7 +270,7 @@ class Tiles:
             self._leaves(r, axis) for r in reads_of(nest))
 
     def _leaves(self, read: Read, axis: str) -> bool:
-        """Whether a read gives what its load pads with, wherever an axis is at its end or beyond."""
+        """Whether a read gives what its load pads with, at the end of an axis and beyond."""
         assert isinstance(read.value.type, TensorType)
         return leaves(read.map, read.value.type.shape, axis, self.states)
 

@@ -4,6 +4,9 @@ Several processes may share a folder: files appear whole (written aside, then re
 checksum, and one that is damaged counts as absent. A folder that cannot be written is no error.
 """
 
+# llvmlite has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import contextlib

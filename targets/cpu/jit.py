@@ -4,6 +4,9 @@ LLVM compiles one text at a time in a process. Where much is to be compiled and 
 cores, other processes take a share.
 """
 
+# llvmlite has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import itertools

@@ -4,6 +4,9 @@ All are asked from the hardware or the system. A user may name a feature set ins
 "avx512"); then no instruction outside that set is emitted, whatever the machine offers.
 """
 
+# llvmlite has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import os

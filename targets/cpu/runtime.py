@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from dialects import host
-from dialects.expr import Expr
-from dialects.types import Array, BufferType
+from dialects.func import check_assumptions
+from dialects.graph.interpret import EvaluationError, bind_sizes
+from dialects.types import Array, BufferType, tensor_of
 from dialects.weights import WeightStore
 from targets.base import Executable
 from targets.cpu.driver import DriverText
@@ -39,6 +40,7 @@ class CpuExecutable(Executable):
         self, func: host.FuncOp, driver: DriverText, library: Library, weights: WeightStore,
         threads: int,
     ):
+        self._func = func
         self.input_names, self.output_names = func.input_names, func.output_names
         self._types = [_buffer_type(a.type) for a in func.input_arguments]
         self._output_types = [_buffer_type(a.type) for a in func.output_arguments]
@@ -63,7 +65,7 @@ class CpuExecutable(Executable):
         """Outputs in model order; see `Executable.run`."""
         arrays = self._checked(inputs)
         with self._lock:
-            binding = self._bind(tuple(a.shape for a in arrays))
+            binding = self._bind(arrays)
             outputs = [np.empty(shape, dtype) for shape, dtype in binding.outputs]
             table = self._table
             for k, array in enumerate((*arrays, *outputs), self._first_input):
@@ -82,16 +84,26 @@ class CpuExecutable(Executable):
                 raise ValueError(f"input {name!r} must be {type_.dtype}, not {array.dtype}")
         return [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in inputs]
 
-    def _bind(self, shapes: tuple[tuple[int, ...], ...]) -> _Binding:
-        if self._binding is None or self._binding.shapes != shapes:
-            self._binding = self._new_binding(shapes)
+    def _bind(self, inputs: Sequence[Array]) -> _Binding:
+        if self._binding is None or self._binding.shapes != tuple(a.shape for a in inputs):
+            self._binding = self._new_binding(inputs)
         return self._binding
 
-    def _new_binding(self, shapes: tuple[tuple[int, ...], ...]) -> _Binding:
-        values = bind_sizes(self.input_names, [t.shape for t in self._types], shapes)
+    def _sizes(self, inputs: Sequence[Array]) -> dict[str, int]:
+        """The size symbols' values. Raises ValueError for shapes that the model does not take."""
+        try:
+            values = bind_sizes([tensor_of(t) for t in self._types], inputs, self.input_names)
+        except EvaluationError as error:
+            raise ValueError(str(error)) from error
+        check_assumptions(self._func, values)
+        return values
+
+    def _new_binding(self, inputs: Sequence[Array]) -> _Binding:
+        values = self._sizes(inputs)
         outputs = tuple((tuple(int(s.evaluate(values)) for s in t.shape), t.dtype)
                         for t in self._output_types)
         sizes = [values.get(name, 0) for name in self._size_names]
+        shapes = tuple(a.shape for a in inputs)
         return _Binding(shapes, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
                         _aligned_bytes(int(self._arena_bytes.evaluate(values))))
 
@@ -122,52 +134,3 @@ def _aligned(array: Array, type_: BufferType) -> Array:
     memory = _aligned_bytes(array.nbytes)
     memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
     return memory
-
-
-# ---------------------------------------------------------------------- sizes
-def bind_sizes(
-    names: Sequence[str], declared: Sequence[Sequence[Expr]], shapes: Sequence[Sequence[int]]
-) -> dict[str, int]:
-    """The values of the size symbols, from the shapes of the inputs.
-
-    Raises ValueError, naming the input, for a wrong rank or for sizes that contradict each other.
-    """
-    values: dict[str, int] = {}
-    for name, sizes, shape in zip(names, declared, shapes, strict=True):
-        if len(sizes) != len(shape):
-            raise ValueError(f"input {name!r} must have {len(sizes)} dims {_text(sizes)}, "
-                             f"not {len(shape)}: {tuple(shape)}")
-    pairs = [pair for sizes, shape in zip(declared, shapes, strict=True)
-             for pair in zip(sizes, shape, strict=True)]
-    for _ in range(2):  # a dim such as a + b may be solved once a is known
-        for size, extent in pairs:
-            _solve(size, extent, values)
-    for name, sizes, shape in zip(names, declared, shapes, strict=True):
-        _check(name, sizes, shape, values)
-    return values
-
-
-def _solve(size: Expr, extent: int, values: dict[str, int]) -> None:
-    """Bind the symbol of `factor*symbol + offset == extent`."""
-    rest = size.substitute(values)
-    if len(rest.symbols) != 1:
-        return
-    (symbol,) = rest.symbols
-    split = rest.linear([symbol])
-    factor = None if split is None else split[0][symbol].constant
-    if factor:
-        values[symbol] = (extent - rest.offset) // factor
-
-
-def _check(
-    name: str, sizes: Sequence[Expr], shape: Sequence[int], values: dict[str, int]
-) -> None:
-    for dim, (size, extent) in enumerate(zip(sizes, shape, strict=True)):
-        expected = size.substitute(values).constant
-        if expected is not None and expected != extent:
-            raise ValueError(f"input {name!r} has {extent} in dim {dim} of {tuple(shape)}, where "
-                             f"the model's {_text(sizes)} needs {expected}")
-
-
-def _text(sizes: Sequence[Expr]) -> str:
-    return f"[{', '.join(map(str, sizes))}]"

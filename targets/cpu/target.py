@@ -15,7 +15,7 @@ from dialects.loop import NestOp
 from dialects.schedule import Schedule
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Panel
-from targets.base import Target, TargetOptions
+from targets.base import Target, TargetError, TargetOptions
 from targets.cpu import worker
 from targets.cpu.cache import ObjectCache
 from targets.cpu.driver import KernelInfo, emit_driver
@@ -30,6 +30,12 @@ from targets.cpu.threads import thread_pool
 @dataclass(frozen=True)
 class CpuTarget(Target):
     """x86-64 with AVX2 or AVX-512 (and, without tuning, 64-bit ARM), threads through libgomp."""
+
+    def check(self, options: TargetOptions) -> None:
+        try:
+            machine_of(options.features)
+        except ValueError as error:
+            raise TargetError(str(error)) from None
 
     def panels(
         self, kernel: LoopKernel, nest: NestOp, constants: Collection[int],

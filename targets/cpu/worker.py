@@ -6,6 +6,9 @@ There is no optimization pipeline: the text is vectorized and hoisted already, a
 does the rest.
 """
 
+# llvmlite has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import pickle

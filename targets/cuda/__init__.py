@@ -34,6 +34,10 @@ from targets.cuda.machine import machine_of
 class CudaTarget(Target):
     """NVIDIA GPUs from Ampere on."""
 
+    def check(self, options: TargetOptions) -> None:
+        if options.features is not None:
+            machine_of(options.features)
+
     def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
         from targets.cuda.rules import prepare_kernel
 

@@ -19,6 +19,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.block import KernelOp
+from dialects.func import SizeError
 from dialects.graph.interpret import EvaluationError, bind_sizes
 from dialects.host import host_function
 from dialects.types import Array, tensor_of
@@ -236,9 +237,11 @@ class CudaExecutable(Executable):
             if found != type_.dtype.name:
                 raise CudaError(f"input {name!r} must be {type_.dtype.name}, not {found}")
         try:
-            return bind_sizes([tensor_of(type_) for type_ in types], values, self.input_names)
-        except EvaluationError as error:
+            sizes = bind_sizes([tensor_of(type_) for type_ in types], values, self.input_names)
+            self.plan.check(sizes)
+        except (EvaluationError, SizeError) as error:
             raise CudaError(str(error)) from error
+        return sizes
 
     def _current_stream(self, values: Sequence[Any]) -> int:
         torch = sys.modules.get("torch")

@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.block import KernelOp
 from dialects.expr import Expr
+from dialects.func import AssumeOp
 from dialects.host import AllocOp, ConstantOp, CopyOp, LaunchOp, ViewOp, host_function
 from dialects.syntax import location_name
 from dialects.types import BufferType
@@ -84,6 +85,12 @@ class HostPlan:
     steps: list[Launch | Copy] = field(default_factory=list[Launch | Copy])
     arena: Expr = field(default_factory=lambda: Expr.of(0))
     constant_bytes: int = 0
+    assumptions: list[AssumeOp] = field(default_factory=list[AssumeOp])
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raises SizeError when run-time sizes break what the kernels rely on."""
+        for assumption in self.assumptions:
+            assumption.check(sizes)
 
     @property
     def kernels(self) -> list[KernelOp]:
@@ -123,6 +130,8 @@ def _plan_operation(
         case CopyOp():
             size = _buffer(op.source).byte_size
             plan.steps.append(Copy(places[op.source], places[op.target], size))
+        case AssumeOp():
+            plan.assumptions.append(op)
         case LaunchOp():
             plan.steps.append(_plan_launch(op, places, kernels))
         case _:

@@ -18,7 +18,15 @@ from dialects import types as t
 from dialects.expr import Expr, product
 from dialects.types import TileType
 from targets.cpu.emit.index import Indices, iota
-from targets.cpu.emit.values import Chunk, Reg, Tile, lane_literal, memory_type, unrolled_dims
+from targets.cpu.emit.values import (
+    Chunk,
+    Reg,
+    Tile,
+    lane_literal,
+    llvm_type,
+    memory_type,
+    unrolled_dims,
+)
 from targets.cpu.emit.writer import Writer
 
 _FAR = 1 << 30

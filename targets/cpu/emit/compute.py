@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dialects import types as t
@@ -119,15 +119,15 @@ class Compute:
         """Two values merged; max and min propagate NaN, integers are signed."""
         if combiner in ("max", "min"):
             if t.is_float(a.element):
-                return self._in_f32(lambda x, y: extremum(self.builder, combiner == "max", x, y),
-                                    a, b)
+                greatest = combiner == "max"
+                return self._in_f32(lambda x, y: extremum(self.builder, greatest, x, y), a, b)
             return self.builder.intrinsic(f"s{combiner}", a, b)
         if t.is_float(a.element):
             operation = _FLOAT_COMBINERS[combiner]
             return self._in_f32(lambda x, y: self.builder.binary(operation, x, y), a, b)
         return self.builder.binary(_INTEGER_COMBINERS[combiner], a, b)
 
-    def _in_f32(self, operation: Any, a: Reg, b: Reg) -> Reg:
+    def _in_f32(self, operation: Callable[[Reg, Reg], Reg], a: Reg, b: Reg) -> Reg:
         """Half-precision values are combined in f32 and narrowed again."""
         result = operation(widen(self.builder, a), widen(self.builder, b))
         return result if result.element == a.element else narrow(self.builder, result, a.element)
@@ -202,7 +202,9 @@ class Compute:
             return self.writer.hoist(f"icmp sgt <{chunk.width} x i64> {lanes}, zeroinitializer",
                                      lanes)
         below = lanes_below(self.writer, self.indices, split[1], -step, chunk)
-        return {None: "splat (i1 true)", False: "splat (i1 false)"}.get(below) or str(below)
+        if below is None or below is False:
+            return literal(below is None, t.i1, chunk.width)
+        return below
 
     # ------------------------------------------------------------------ layout
     def convert(self, tile: Tile, lanes: int | None) -> Tile:

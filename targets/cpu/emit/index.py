@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from dialects import types as t
 from dialects.expr import Atom, Call, Expr, Monomial, Size
-from targets.cpu.emit.values import Reg, lane_literal
+from targets.cpu.emit.values import Reg, lane_literal, llvm_type
 from targets.cpu.emit.writer import Writer
 
 

@@ -152,20 +152,20 @@ class _KernelEmitter:
                 found[f"%{k}"] = (self.compute.convert(self.tiles[value], lanes), places)
         return found
 
-    def _load(self, op: bl.LoadOp) -> None:
+    def load(self, op: bl.LoadOp) -> None:
         assert isinstance(op.result.type, TileType)
         access = self._access(op, op.result.type)
         self.tiles[op.result] = self.memory.load(access, op.result.type, op.pad_value)
 
-    def _store(self, op: bl.StoreOp) -> None:
+    def store(self, op: bl.StoreOp) -> None:
         tile = self.tiles[op.value]
         self.memory.store(self._access(op, tile.type), tile)
 
-    def _full(self, op: bl.FullOp) -> None:
+    def full(self, op: bl.FullOp) -> None:
         assert isinstance(op.result.type, TileType)
         self.tiles[op.result] = self.compute.full(op.number, op.result.type)
 
-    def _map(self, op: bl.MapOp) -> None:
+    def map(self, op: bl.MapOp) -> None:
         inputs = [self.tiles[v] if v in self.tiles else self._index_operand(v)
                   for v in op.inputs]
         for result, tile in zip(op.results, self.maps.emit(op, inputs), strict=True):
@@ -174,15 +174,15 @@ class _KernelEmitter:
     def _index_operand(self, value: SSAValue) -> Reg:
         return Reg.of(self.indices.scalar(self.indices.values[value]), t.index)
 
-    def _reduce(self, op: bl.ReduceOp) -> None:
+    def reduce(self, op: bl.ReduceOp) -> None:
         assert isinstance(op.result.type, TileType)
         self.tiles[op.result] = self.compute.reduce(
             op.combiner.data, self.tiles[op.value], op.axis, op.result.type)
 
-    def _dot(self, op: bl.DotOp) -> None:
+    def dot(self, op: bl.DotOp) -> None:
         self.tiles[op.result] = self.compute.dot(*(self.tiles[v] for v in op.operands))
 
-    def _index(self, op: bl.IndexOp) -> None:
+    def index(self, op: bl.IndexOp) -> None:
         assert isinstance(op.result.type, TileType)
         tiles = self._index_tiles(op.indices, op.index_dims.data, op.result.type)
         place = Buffer("", t.i8, (Expr.of(1),))  # one dim: the flat offset is the expression
@@ -190,17 +190,17 @@ class _KernelEmitter:
                         (self._expr(op.expr.data, op.indices),), op.result.type, (), tiles)
         self.tiles[op.result] = self.compute.index(access)
 
-    def _valid(self, op: bl.ValidOp) -> None:
+    def valid(self, op: bl.ValidOp) -> None:
         assert isinstance(op.result.type, TileType)
         self.tiles[op.result] = self.compute.valid(
             self._expr(op.expr.data, op.indices), self._expr(op.bound.data, op.indices),
             op.result.type)
 
-    def _convert(self, op: bl.ConvertOp) -> None:
+    def convert(self, op: bl.ConvertOp) -> None:
         assert isinstance(op.result.type, TileType)
         self.tiles[op.result] = self.compute.convert(self.tiles[op.value], op.result.type.lanes)
 
-    def _scratch(self, op: bl.ScratchOp) -> None:
+    def scratch(self, op: bl.ScratchOp) -> None:
         assert isinstance(op.result.type, BufferType)
         count = op.result.type.count.constant
         element = memory_type(op.result.type.element)
@@ -208,7 +208,7 @@ class _KernelEmitter:
             f"alloca [{count} x {element}], align 64"))
 
     # ------------------------------------------------------------------ loops
-    def _for(self, op: bl.ForOp) -> None:
+    def loop(self, op: bl.ForOp) -> None:
         lower, upper = (self._expr(e.data, op.indices) for e in (op.lower, op.upper))
         step, unroll = op.step.data.constant or 1, max(1, op.unroll.data.constant or 1)
         tiles = [self.tiles[v] for v in op.carried]
@@ -267,15 +267,15 @@ class _KernelEmitter:
 
 
 _EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {
-    bl.LoadOp: _KernelEmitter._load,
-    bl.StoreOp: _KernelEmitter._store,
-    bl.FullOp: _KernelEmitter._full,
-    bl.MapOp: _KernelEmitter._map,
-    bl.ReduceOp: _KernelEmitter._reduce,
-    bl.DotOp: _KernelEmitter._dot,
-    bl.IndexOp: _KernelEmitter._index,
-    bl.ValidOp: _KernelEmitter._valid,
-    bl.ConvertOp: _KernelEmitter._convert,
-    bl.ScratchOp: _KernelEmitter._scratch,
-    bl.ForOp: _KernelEmitter._for,
+    bl.LoadOp: _KernelEmitter.load,
+    bl.StoreOp: _KernelEmitter.store,
+    bl.FullOp: _KernelEmitter.full,
+    bl.MapOp: _KernelEmitter.map,
+    bl.ReduceOp: _KernelEmitter.reduce,
+    bl.DotOp: _KernelEmitter.dot,
+    bl.IndexOp: _KernelEmitter.index,
+    bl.ValidOp: _KernelEmitter.valid,
+    bl.ConvertOp: _KernelEmitter.convert,
+    bl.ScratchOp: _KernelEmitter.scratch,
+    bl.ForOp: _KernelEmitter.loop,
 }

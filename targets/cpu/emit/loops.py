@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from dialects.expr import Expr
 from targets.cpu.emit.index import Indices
-from targets.cpu.emit.values import Tile
+from targets.cpu.emit.values import Tile, llvm_type
 from targets.cpu.emit.writer import Writer
 
 

@@ -282,7 +282,8 @@ def test_dot(features: str, lanes: int | None, element: str, total: str) -> None
 
     a, b, c = (tile(5, 4, lane=None), tile(4, 20, lane=1), tile(5, 20, lane=lanes))
     text = f"""
-    block.kernel @dot(%a: {element}[5, 4], %b: {element}[4, 20], %c: {total}[5, 20]) grid() sizes() {{
+    block.kernel @dot(%a: {element}[5, 4], %b: {element}[4, 20], %c: {total}[5, 20])
+        grid() sizes() {{
       %x = block.load %a[t0, t1] : tile<{a}x{element}>
       %y = block.load %b[t0, t1] : tile<{b}x{element}>
       %z = block.load %c[t0, t1] : tile<{c}x{total}>

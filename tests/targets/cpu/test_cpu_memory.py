@@ -62,7 +62,8 @@ def test_constant_distances(features: str, step: int, lanes: int, element: str) 
     span = abs(step) * (lanes - 1) + 1
     origin = span - 1 if step < 0 else 0
     text = f"""
-    block.kernel @strided(%x: {element}[4, {span}], %y: {element}[4, {lanes}]) grid(%r: 2) sizes() {{
+    block.kernel @strided(%x: {element}[4, {span}], %y: {element}[4, {lanes}])
+        grid(%r: 2) sizes() {{
       %a = block.load %x[2*%r + t0, {origin} + {step}*t1] : tile<2x[{lanes}]x{element}>
       block.store %a, %y[2*%r + t0, t1]
       block.yield
@@ -170,7 +171,8 @@ def test_scalar_tiles_with_checks(
 def test_gather_of_rows(features: str, element: str) -> None:
     """A scalar index tile: rows of an embedding."""
     text = f"""
-    block.kernel @rows(%ids: {element}[n], %x: f32[v, 30], %y: f32[n, 30]) grid(%p: n) sizes(n, v) {{
+    block.kernel @rows(%ids: {element}[n], %x: f32[v, 30], %y: f32[n, 30])
+        grid(%p: n) sizes(n, v) {{
       %i = block.load %ids[%p] : tile<{element}>
       %a = block.load %x[%i, t0] check [0] pad 0.0 : tile<[30]xf32>
       block.store %a, %y[%p, t0]
