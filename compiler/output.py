@@ -26,21 +26,25 @@ def write_text(text: str, path: Path | None) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file by renaming, so that there is never half of one. Raises StrataError."""
-    if path.exists() and not path.is_file():  # a pipe or a device cannot be renamed to
-        path.write_bytes(data)
-        return
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if path.exists() and not path.is_file():  # a pipe or a device cannot be renamed to
+            path.write_bytes(data)
+        else:
+            _replace(path, data)
     except OSError as error:
         raise StrataError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
-    except OSError as error:
+    except OSError:
         Path(name).unlink(missing_ok=True)
-        raise StrataError(f"cannot write {path}: {error.strerror}") from None
+        raise
 
 
 def npz_bytes(arrays: Mapping[str, Array]) -> bytes:

@@ -190,44 +190,50 @@ class SizeError(ValueError):
 
 @irdl_op_definition
 class AssumeOp(IRDLOperation):
-    """What the code relies on about sizes: `strata.assume 2*h - 1 <= w`.
+    """What the code relies on about sizes: `strata.assume 2*h - 1 <= w`, or `... == w`.
 
     Checked once for each set of run-time sizes, before anything runs. Its location is the node of
     the model that needs it.
     """
 
     name = "strata.assume"
-    low = prop_def(ExprAttr)
-    high = prop_def(ExprAttr)
+    left = prop_def(ExprAttr)
+    right = prop_def(ExprAttr)
+    relation = prop_def(StringAttr)
 
     @staticmethod
-    def of(low: Size, high: Size) -> AssumeOp:
+    def of(left: Size, relation: str, right: Size) -> AssumeOp:
+        """`relation` is `<=` or `==`."""
         return AssumeOp.create(properties={
-            "low": ExprAttr(Expr.of(low)), "high": ExprAttr(Expr.of(high))})
+            "left": ExprAttr(Expr.of(left)), "right": ExprAttr(Expr.of(right)),
+            "relation": StringAttr(relation)})
 
     def check(self, sizes: Mapping[str, int]) -> None:
         """Raises SizeError naming the node where the sizes break it."""
-        low, high = (int(e.data.evaluate(sizes)) for e in (self.low, self.high))
-        if low > high:
-            values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(
-                self.low.data.symbols | self.high.data.symbols))
-            raise SizeError(f"sizes do not fit each other at node {location_name(self)!r}: "
-                            f"{self.low.data} = {low} must be at most {self.high.data} = {high} "
-                            f"({values})")
+        left, right = (int(e.data.evaluate(sizes)) for e in (self.left, self.right))
+        if left == right or left < right and self.relation.data == "<=":
+            return
+        names = sorted(self.left.data.symbols | self.right.data.symbols)
+        values = ", ".join(f"{s} = {sizes[s]}" for s in names)
+        raise SizeError(f"sizes do not fit each other at node {location_name(self)!r}: it needs "
+                        f"{self.left.data} {self.relation.data} {self.right.data}, which is "
+                        f"{left} {self.relation.data} {right} with {values}")
 
     def evaluate(self, context: Any) -> Sequence[Any]:
         self.check(context.sizes)
         return []
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.low.data} <= {self.high.data}")
+        printer.print_string(f" {self.left.data} {self.relation.data} {self.right.data}")
 
     @classmethod
     def parse(cls, parser: Parser) -> AssumeOp:
-        low = t.parse_size(parser)
-        parser.parse_punctuation("<")
+        left = t.parse_size(parser)
+        relation = "<=" if parser.parse_optional_punctuation("<") else "=="
+        if relation == "==":
+            parser.parse_punctuation("=")
         parser.parse_punctuation("=")
-        return AssumeOp.of(low, t.parse_size(parser))
+        return AssumeOp.of(left, relation, t.parse_size(parser))
 
 
 def check_assumptions(function: Operation, sizes: Mapping[str, int]) -> None:

@@ -121,7 +121,7 @@ class _Bufferizer:
             case EmptyOp():
                 self._make(op.result)
             case AssumeOp():
-                self._add(AssumeOp.of(op.low.data, op.high.data))
+                self._add(AssumeOp.of(op.left.data, op.relation.data, op.right.data))
             case _:
                 self._return(op.operands)
 

@@ -1,7 +1,7 @@
 """`loop-assume-bounds`: write down what nests rely on about run-time sizes.
 
     %y = nest (i0: n, i1: 64) ins(%x[i0, i1], %b[i0])            %x: f32[n, 64], %b: f32[m]
-    ->  strata.assume n <= m                                      (checked before every run)
+    ->  strata.assume n == m                                      (checked before every run)
 
 Enters: nests as lowering made them. Where sizes are expressions, the model's own words do not
 always prove that every read stays inside its tensor: two sizes that an operator wants equal may
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -27,6 +28,10 @@ from passes.loop.nests import reads_of
 from passes.rewriting import functions
 
 
+Need: TypeAlias = tuple[Expr, str, Expr]
+"""(left, relation, right), the relation being `<=` or `==`."""
+
+
 @dataclass(frozen=True)
 class LoopAssumeBounds(StrataPass):
     """Turn reads that sizes alone keep inside into assumptions."""
@@ -35,29 +40,35 @@ class LoopAssumeBounds(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
-            seen: set[tuple[Expr, Expr]] = set()
+            seen: set[Need] = set()
             for nest in [op for op in func.body.block.ops if isinstance(op, NestOp)]:
-                for pair in doubtful(nest):
-                    if pair not in seen:
-                        seen.add(pair)
-                        assume = AssumeOp.of(*pair)
-                        set_location(assume, nest)
-                        func.body.block.insert_op_before(assume, nest)
+                for need in [n for n in needs_of(nest) if n not in seen]:
+                    seen.add(need)
+                    assume = AssumeOp.of(*need)
+                    set_location(assume, nest)
+                    func.body.block.insert_op_before(assume, nest)
 
 
-def doubtful(nest: NestOp) -> Iterator[tuple[Expr, Expr]]:
-    """(low, high) with low <= high still to be seen, for reads and stores of a nest."""
-    references = [(r.value, r.map) for r in reads_of(nest) if r.pad is None]
-    references += list(zip(nest.results, nest.output_maps, strict=True))
+def needs_of(nest: NestOp) -> Iterator[Need]:
+    """What remains to be seen at run time about the reads and stores of a nest.
+
+    A tensor that an axis walks from end to end beside others must be as long as the axis: the
+    operator wants equal sizes. Any other read or store must stay inside.
+    """
+    reads = reads_of(nest)
+    references = [(r.value, r.map, len(reads) > 1) for r in reads if r.pad is None]
+    references += [(r, m, False) for r, m in zip(nest.results, nest.output_maps, strict=True)]
     extents = extents_of(nest.axes)
-    for value, map_ in references:
+    for value, map_, beside in references:
         assert isinstance(value.type, TensorType)
         for expr, size in zip(map_, value.type.shape, strict=True):
             highest = upper_bound(expr, extents)
             if highest is None or any(_is_gathered(s) for s in highest.symbols):
                 continue
-            if not is_at_most(highest + 1, size):
-                yield highest + 1, size
+            if beside and expr.as_symbol is not None and highest + 1 != size:
+                yield highest + 1, "==", size
+            elif not is_at_most(highest + 1, size):
+                yield highest + 1, "<=", size
 
 
 def _is_gathered(symbol: str) -> bool:

@@ -77,12 +77,11 @@ class Compute:
         self, combiner: str, regs: Sequence[Reg], parts: Sequence[Chunk]
     ) -> Reg:
         """One scalar from all lanes of a row of chunks."""
-        full = [r for r, c in zip(regs, parts, strict=True) if c.width == parts[0].width
-                and c.is_full]
-        rest = [(r, c) for r, c in zip(regs, parts, strict=True) if r not in full]
+        equal = [c.width == parts[0].width and c.is_full for c in parts]  # all but the last
+        full = [reg for reg, is_equal in zip(regs, equal, strict=True) if is_equal]
         scalars = [self._halve(combiner, self._tree(combiner, full))] if full else []
-        for reg, chunk in rest:
-            scalars += [self._valid_lanes(combiner, reg, chunk)]
+        for reg, chunk in list(zip(regs, parts, strict=True))[len(full):]:
+            scalars.append(self._valid_lanes(combiner, reg, chunk))
         return self._tree(combiner, scalars)
 
     def _valid_lanes(self, combiner: str, reg: Reg, chunk: Chunk) -> Reg:

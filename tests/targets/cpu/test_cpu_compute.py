@@ -259,6 +259,18 @@ def test_truth_reductions(features: str, combiner: str) -> None:
 
 
 @each_machine
+def test_equal_registers_are_all_counted(features: str) -> None:
+    text = """
+    block.kernel @count(%y: f32[1]) grid() sizes() {
+      %a = block.full 1.0 : tile<[29]xf32>
+      %b = block.reduce add %a dim 0 : tile<f32>
+      block.store %b, %y[0]
+      block.yield
+    }"""
+    check(text, unlike(1), features=features)
+
+
+@each_machine
 @pytest.mark.parametrize("place", [0, 5, 63])
 def test_nan_survives_a_maximum(features: str, place: int) -> None:
     text = """
