@@ -1,0 +1,152 @@
+"""Every sample through the whole pipeline: each level and each target computes the same.
+
+What the graph level computes, by the meaning of its operations, is what must come out after every
+pass of the loop level, at the host and the block level, of the CPU's machine code, and of the
+generated Triton source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.block import KernelOp
+from dialects.host.interpret import interpret_host
+from dialects.types import Array
+from dialects.weights import WeightStore
+from passes.base import StrataContext
+from targets.base import TargetOptions, find_target
+from targets.cpu.machine import machine_of
+from targets.cuda.compile import CompileOptions, Job, compile_kernels
+from targets.cuda.emit import emit_kernel
+from targets.cuda.interpreter import Interpreter
+from targets.reference.interpret import interpret
+from tests.lowering import assert_close, check_levels, lower, without_subnormals
+from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
+from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
+
+ALL = [*SAMPLES, *PIPELINE_SAMPLES]
+CPU, CUDA = find_target("cpu"), find_target("cuda")
+IDS = [f"{k}-{s.label}" for k, s in enumerate(ALL)]
+FIRST = {s.op: s for s in reversed(SAMPLES) if s.operands}
+"""The first row of each operation."""
+FEW = ("matmul", "softmax", "conv", "layer_norm", "gather", "concat", "max_pool", "conv_transpose")
+
+each_sample = pytest.mark.parametrize("sample", ALL, ids=IDS)
+each_size = pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+
+
+def best_features() -> str:
+    """The widest of the named feature sets that this machine has."""
+    try:
+        return machine_of("avx512") and "avx512"
+    except ValueError:
+        return "avx2"
+
+
+def context_for(target: str, weights: WeightStore, options: TargetOptions) -> StrataContext:
+    return StrataContext.with_dialects(weights, find_target(target), options)
+
+
+def lowered(sample: Sample, symbolic: bool, target: str, options: TargetOptions) -> tuple[
+    ModuleOp, StrataContext, list[Array], list[Array]
+]:
+    """The module at block level, its context, inputs, and what it must compute."""
+    module, arrays, context = build_module(sample, symbolic)
+    inputs = without_subnormals(arrays)
+    expected = interpret(module, context.weights, inputs)
+    strata = context_for(target, context.weights, options)
+    list(lower(module, strata))
+    return module, strata, inputs, expected
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of compiled code, for kernels that samples share."""
+    return tmp_path_factory.mktemp("objects")
+
+
+# ---------------------------------------------------------------------- levels
+@each_size
+@each_sample
+def test_every_level_computes_the_same(sample: Sample, symbolic: bool) -> None:
+    known = set[str]()
+    for target in ("cpu", "cuda"):
+        module, inputs, context = build_module(sample, symbolic)
+        expected = interpret(module, context.weights, inputs)
+        strata = context_for(target, context.weights, TargetOptions())
+        check_levels(module, strata, inputs, expected, sample.tolerance or 0, known)
+    assert "@triton.jit" in CUDA.emit(module, "triton", TargetOptions())
+
+
+# ---------------------------------------------------------------------- the CPU's code
+@each_size
+@each_sample
+def test_native_code(sample: Sample, symbolic: bool, objects: Path) -> None:
+    run_natively(sample, symbolic, best_features(), objects)
+
+
+@pytest.mark.parametrize("symbolic", [False, pytest.param(True, marks=pytest.mark.slow)],
+                         ids=["static", "symbolic"])
+@each_sample
+def test_native_code_of_short_vectors(sample: Sample, symbolic: bool, objects: Path) -> None:
+    if best_features() == "avx2":
+        pytest.skip("these are the widest vectors here, and tested already")
+    run_natively(sample, symbolic, "avx2", objects)
+
+
+def run_natively(sample: Sample, symbolic: bool, features: str, objects: Path) -> None:
+    options = TargetOptions(features=features, cache=objects)
+    module, context, inputs, expected = lowered(sample, symbolic, "cpu", options)
+    model = CPU.load(module, context.weights, options)
+    for time in ("at first", "again"):
+        assert_close(model.run(inputs), expected, sample.tolerance or 0, f"{features}, {time}")
+
+
+# ---------------------------------------------------------------------- Triton
+@needs_triton
+@pytest.mark.parametrize("samples", [
+    [s for s in FIRST.values() if s.op.name.removeprefix("graph.") in FEW],
+    pytest.param([*FIRST.values(), *PIPELINE_SAMPLES], marks=pytest.mark.slow),
+], ids=["few", "all"])
+def test_kernels_compile_to_cubins(samples: Sequence[Sample]) -> None:
+    jobs: list[Job] = []
+    for sample in samples:
+        module = lowered(sample, True, "cuda", TargetOptions())[0]
+        jobs += [Job(emit_kernel(op), tuple(range(len(op.buffers))))
+                 for op in module.body.block.ops if isinstance(op, KernelOp)]
+    binaries = compile_kernels(jobs, CompileOptions("sm_90"))
+    assert all(b.cubin[:4] == b"\x7fELF" for b in binaries)
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Interpreter]:
+    yield Interpreter()
+
+
+def run_in_triton(sample: Sample, symbolic: bool, interpreter: Interpreter) -> None:
+    module, context, inputs, expected = lowered(sample, symbolic, "cuda", TargetOptions())
+    outputs = interpret_host(
+        module, inputs, context.weights,
+        lambda kernel, buffers, sizes: interpreter.run(kernel, buffers, sizes))  # type: ignore[arg-type]
+    assert_close(outputs, expected, sample.tolerance or 0, "Triton's interpreter")
+
+
+@needs_triton
+@pytest.mark.parametrize("name", FEW)
+def test_triton_source_of_a_few(name: str, interpreter: Interpreter) -> None:
+    sample = next(s for s in FIRST.values() if s.op.name == f"graph.{name}")
+    run_in_triton(sample, True, interpreter)
+
+
+@needs_triton
+@pytest.mark.slow
+@each_size
+@each_sample
+def test_triton_source(sample: Sample, symbolic: bool, interpreter: Interpreter) -> None:
+    run_in_triton(sample, symbolic, interpreter)
