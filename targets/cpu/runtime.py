@@ -31,6 +31,7 @@ class _Binding:
     sizes: Any
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     arena: Array
+    arena_address: int
 
 
 class CpuExecutable(Executable):
@@ -43,6 +44,7 @@ class CpuExecutable(Executable):
         self._func = func
         self.input_names, self.output_names = func.input_names, func.output_names
         self._types = [_buffer_type(a.type) for a in func.input_arguments]
+        self._dtypes = [type_.dtype for type_ in self._types]
         self._output_types = [_buffer_type(a.type) for a in func.output_arguments]
         self._size_names = func.size_names
         self._arena_bytes = driver.arena_bytes
@@ -70,7 +72,7 @@ class CpuExecutable(Executable):
             table = self._table
             for k, array in enumerate((*arrays, *outputs), self._first_input):
                 table[k] = array.__array_interface__["data"][0]
-            self._entry(binding.arena.ctypes.data, table, binding.sizes, self._threads)
+            self._entry(binding.arena_address, table, binding.sizes, self._threads)
         return outputs
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
@@ -79,9 +81,9 @@ class CpuExecutable(Executable):
             names = ", ".join(self.input_names)
             raise ValueError(
                 f"the model takes {len(self._types)} inputs ({names}), not {len(inputs)}")
-        for name, array, type_ in zip(self.input_names, inputs, self._types, strict=True):
-            if array.dtype != type_.dtype:
-                raise ValueError(f"input {name!r} must be {type_.dtype}, not {array.dtype}")
+        for name, array, dtype in zip(self.input_names, inputs, self._dtypes, strict=True):
+            if array.dtype != dtype:
+                raise ValueError(f"input {name!r} must be {dtype}, not {array.dtype}")
         return [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in inputs]
 
     def _bind(self, inputs: Sequence[Array]) -> _Binding:
@@ -104,8 +106,9 @@ class CpuExecutable(Executable):
                         for t in self._output_types)
         sizes = [values.get(name, 0) for name in self._size_names]
         shapes = tuple(a.shape for a in inputs)
-        return _Binding(shapes, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
-                        _aligned_bytes(int(self._arena_bytes.evaluate(values))))
+        arena = _aligned_bytes(int(self._arena_bytes.evaluate(values)))
+        return _Binding(shapes, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs, arena,
+                        arena.ctypes.data)
 
 
 def _buffer_type(type_: Any) -> BufferType:

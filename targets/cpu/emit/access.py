@@ -135,6 +135,11 @@ class Access:
         coefficient = split[0].get(self.lane_symbol)
         return 0 if coefficient is None else coefficient.constant
 
+    def step_along(self, dim: int) -> int | None:
+        """The constant distance of neighbours along a tile dim, at every position the same."""
+        split = self.flat.linear([f"t{dim}"])
+        return None if split is None else split[0].get(f"t{dim}", Expr.of(0)).constant
+
     # ------------------------------------------------------------------ addresses
     def pointer(self, offset: Expr) -> str:
         """The address of the element at a flat offset without lanes."""

@@ -3,6 +3,7 @@
     lanes next to each other     a vector load; masked where lanes may be outside
     the same address for all     a scalar load, broadcast
     every 2nd to 4th element     vector loads over the span, then shuffles
+    another tile dim is next     vectors along that dim, transposed in registers
     any other distance, gathers  llvm.masked.gather / scatter
 
 Nothing outside a buffer is ever touched. A condition that all lanes share selects the address of
@@ -11,6 +12,7 @@ a constant full of the pad value (or, for a store, of memory that nobody reads) 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dialects import types as t
@@ -18,10 +20,12 @@ from dialects.expr import Expr
 from dialects.types import TileType
 from targets.cpu.emit.access import Access, Mask, Point
 from targets.cpu.emit.index import splat
+from targets.cpu.emit.transpose import transpose
 from targets.cpu.emit.values import (
     Chunk,
     Reg,
     Tile,
+    chunks,
     lane_literal,
     literal,
     mask_literal,
@@ -30,6 +34,9 @@ from targets.cpu.emit.values import (
     tile_chunks,
 )
 from targets.cpu.emit.writer import Writer
+
+_NEAR = (-1, 0, 1, 2, 3, 4)
+"""Constant distances of lanes that need no gather."""
 
 
 class Memory:
@@ -42,6 +49,11 @@ class Memory:
     # ------------------------------------------------------------------ loads
     def load(self, access: Access, type_: TileType, pad: Any) -> Tile:
         """The tile at an access; positions outside the checked dims are `pad`."""
+        along = self._contiguous_dim(access)
+        if along is not None:
+            turned = t.tile(type_.element, type_.shape, along)
+            tile = self.load(replace(access, type=turned), turned, pad)
+            return transpose(self.writer, tile, type_.lanes, self.lanes)
         regs: list[str] = []
         parts = tile_chunks(type_, self.lanes)
         for position in positions(type_):
@@ -59,8 +71,8 @@ class Memory:
         if condition is False or mask is False:
             return literal(pad, t.signless(element), chunk.width)
         step = 1 if chunk.width == 1 else access.lane_step(point) if chunk.width else 0
-        if step is None or (step not in (-1, 0, 1, 2, 3, 4)) or (step != 1 and mask) or (
-                step not in (0, 1) and not chunk.is_full):
+        masked = bool(mask) and step != 1
+        if step not in _NEAR or masked or (step not in (0, 1) and not chunk.is_full):
             text = self._gather(access, point, number, chunk, pad, condition, mask)
             return self._from_memory(access, text, chunk.width)
         base = self._origin(access, point, chunk, step)
@@ -176,9 +188,29 @@ class Memory:
         return self.writer.assign(f"icmp ne {memory_type(t.i1, width)} {name}, zeroinitializer"
                                   if width else f"icmp ne i8 {name}, 0")
 
+    def _contiguous_dim(self, access: Access) -> int | None:
+        """A tile dim whose neighbours are neighbours in memory, if those in lanes are far apart.
+
+        Only one whose chunks match those of the lanes, so that squares can be transposed.
+        """
+        type_ = access.type
+        if type_.lanes is None or access.tiles or access.step_along(type_.lanes) in _NEAR:
+            return None
+        widths = {c.width for c in tile_chunks(type_, self.lanes)}
+        for d, extent in enumerate(type_.shape):
+            matches = {c.width for c in chunks(extent, self.lanes)} == widths
+            if d != type_.lanes and extent > 1 and matches and access.step_along(d) == 1:
+                return d
+        return None
+
     # ------------------------------------------------------------------ stores
     def store(self, access: Access, tile: Tile) -> None:
         """Write a tile; positions outside the checked dims are skipped."""
+        along = self._contiguous_dim(access)
+        if along is not None:
+            turned = transpose(self.writer, tile, along, self.lanes)
+            self.store(replace(access, type=turned.type), turned)
+            return
         for position in positions(tile.type):
             point = access.at(position)
             for number, chunk in enumerate(tile.chunks):

@@ -67,6 +67,7 @@ def flushed(x: Array) -> Array:
     return np.where(np.abs(x) < TINY, np.copysign(0, x), x).astype(x.dtype)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def errors_in_ulp(actual: Array, expected: Array) -> Array:
     """Distances in units in the last place of f32; infinite where one is NaN or infinite alone.
 
@@ -106,7 +107,6 @@ def test_accuracy_over_all_numbers(features: str, op: str) -> None:
     actual = program(op, 1, features).run([x])[0]
     with np.errstate(all="ignore"):
         error = errors_in_ulp(actual, REFERENCE[op](flushed(x).astype(np.float64)))
-    print(report(op, error, x))
     assert error.max() <= MAX_ULP[op], report(op, error, x)
 
 
@@ -116,7 +116,6 @@ def test_large_angles(features: str, op: str) -> None:
     x = np.float32(10) ** np.linspace(3, 38, 5000, dtype=np.float32)
     actual = program(op, 1, features).run([x])[0]
     error = errors_in_ulp(actual, REFERENCE[op](x.astype(np.float64)))
-    print(report(op, error, x))
     assert error.max() <= MAX_ULP[op], report(op, error, x)
 
 
@@ -135,7 +134,6 @@ def test_accuracy_of_powers(features: str) -> None:
     with np.errstate(all="ignore"):
         expected = np.power(flushed(x).astype(np.float64), flushed(y).astype(np.float64))
     error = errors_in_ulp(actual, expected)
-    print(report("powf", error, x, y))
     assert error.max() <= MAX_ULP["powf"], report("powf", error, x, y)
 
 

@@ -100,6 +100,27 @@ def test_lanes_in_an_outer_dim(features: str, checked: bool) -> None:
 
 
 @each_machine
+@pytest.mark.parametrize(("rows", "columns"), [(16, 16), (32, 16), (13, 16), (16, 13), (8, 8)])
+@pytest.mark.parametrize("guard", ["", "check [0] pad 2.0", "check [0, 1] pad 2.0"])
+def test_blocks_are_transposed_in_registers(
+    features: str, rows: int, columns: int, guard: str
+) -> None:
+    """Lanes far apart, another tile dim next to each other: in the load and in the store."""
+    tile = f"tile<{columns}x[{rows}]xf32>"
+    text = f"""
+    block.kernel @transposed(%x: f32[m, n], %y: f32[n, m], %z: f32[m, n]) grid() sizes(m, n) {{
+      %a = block.load %x[t1, t0] {guard} : {tile}
+      block.store %a, %y[t0, t1] check [0, 1]
+      block.store %a, %z[t1, t0] check [0, 1]
+      block.yield
+    }}"""
+    for fewer in (0, 3) if guard else (0,):
+        m = rows - fewer
+        n = columns - fewer if "1" in guard else columns
+        check(text, randoms(m, n), unlike(n, m), unlike(m, n), features=features, m=m, n=n)
+
+
+@each_machine
 def test_scatter_into_an_outer_dim(features: str) -> None:
     text = """
     block.kernel @transposed(%x: f32[n, 20], %y: f32[m, n]) grid(%c: n) sizes(m, n) {

@@ -103,9 +103,9 @@ def test_inputs_need_not_be_contiguous_or_aligned() -> None:
 # ---------------------------------------------------------------------- errors
 @pytest.mark.parametrize(("inputs", "message"), [
     ([], r"takes 1 inputs \(x\), not 0"),
-    ([np.zeros((2, 200), np.float32)], r"input 'x' must have 3 dims \[batch, 2, 100\], not 2"),
+    ([np.zeros((2, 200), np.float32)], "input 'x' must have 3 dims"),
     ([np.zeros((2, 2, 100))], "input 'x' must be float32, not float64"),
-    ([np.zeros((2, 3, 100), np.float32)], r"input 'x' has 3 in dim 1 of \(2, 3, 100\)"),
+    ([np.zeros((2, 3, 100), np.float32)], "dim 1 of input 'x' is 3 but must be 2"),
 ])
 def test_wrong_inputs_are_named(inputs: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -119,7 +119,7 @@ def test_contradicting_sizes_are_named() -> None:
     }""")
     executable = TARGET.load(module, WeightStore(), TargetOptions(threads=1))
     executable.run([np.zeros((3, 7), np.float32), np.zeros(3, np.float32)])
-    with pytest.raises(ValueError, match="input 'b' has 4 in dim 0"):
+    with pytest.raises(ValueError, match="dim 0 of input 'b' is 4 but must be 3"):
         executable.run([np.zeros((3, 7), np.float32), np.zeros(4, np.float32)])
 
 
