@@ -15,6 +15,7 @@ from compiler.options import CompileOptions
 from compiler.signature import Signature, signature_of
 
 if TYPE_CHECKING:
+    from compiler.frontend import MemoryModel
     from dialects.types import Array
     from targets.base import Executable as Loaded
 
@@ -30,7 +31,7 @@ class Executable:
     model's order, of the same kind as the first argument that is not NumPy's.
     """
 
-    model: str
+    model: str | MemoryModel
     signature: Signature
     loaded: Loaded
     options: CompileOptions = field(repr=False)
@@ -84,36 +85,41 @@ class Executable:
 
 
 def compile(
-    model: str | Path, *, target: str = "cpu", threads: int | None = None,
+    model: str | Path | MemoryModel | object, *, target: str = "cpu", threads: int | None = None,
     dump_dir: str | Path | None = None,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
-    dims: Mapping[str, int] | None = None, passes: str = "default",
-    plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
+    dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None,
+    passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
-    cache: str | Path = "default", precision: str = "f32", interpret: bool = False,
+    cache: str | Path | None = "default", precision: str = "f32", interpret: bool = False,
 ) -> Executable:
     """Compile a model for a target.
 
-    `model`: an `.onnx` file, or a `.mlir` text of any level. `threads`: None for all. `dump_dir`:
+    `model`: a file (`.onnx`, `.pt2`, a `.mlir` text of any level), `file.py:function`, or a model in
+    memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
-    name -> value. `passes`, `plugins`, `schedule`, `weights`, `features`, `precision`: as on the
-    command line. `cache`: a folder for compiled code, "default" or "off". `interpret`: run CUDA
-    kernels in Triton's interpreter.
+    name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
+    `plugins`, `schedule`, `weights`, `features`, `precision`: as on the command line. `cache`: a
+    folder for compiled code, "default" or "off". `interpret`: run CUDA kernels in Triton's
+    interpreter.
 
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
     """
+    from compiler.frontend import model_of
+
     options = CompileOptions(
         target=target, threads=threads, dump_dir=_path(dump_dir),
         shapes={name: tuple(sizes) for name, sizes in (shapes or {}).items()},
-        dims=dict(dims or {}), passes=passes, plugins=tuple(map(Path, plugins)),
-        schedule=_path(schedule), weights=_path(weights), features=features,
-        cache=str(cache), precision=precision, interpret=interpret)
-    return compile_with(str(model), options)
+        dims=dict(dims or {}), constants=dict(constants or {}), passes=passes,
+        plugins=tuple(map(Path, plugins)), schedule=_path(schedule), weights=_path(weights),
+        features=features, cache=str(cache), precision=precision, interpret=interpret)
+    return compile_with(model_of(model), options)
 
 
 def compile_with(
-    model: str, options: CompileOptions, instruments: Sequence[Instrument] = (), command: str = ""
+    model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument] = (),
+    command: str = "",
 ) -> Executable:
     """`compile`, for those who have the options already."""
     watching = [*dumps_of(options), *instruments]

@@ -35,14 +35,17 @@ INTERPRETED = ("ppocr_v2_cls", "magika", "silero_v6_no_if")
 HEADINGS = {
     "cpu": "cpu: cases, error", "reference": "reference: cases, error",
     "verify": "verify: executions", "cubins": "cuda: cubins", "interpret": "Triton's interpreter",
+    "gpu": "GPU: cases, error, time of a graph replay",
     "speed": "strata / onnxruntime", "compile": "cold compile", "graph": "`lower --to graph`",
 }
 NOTES = """\
 - cpu, reference, interpreter: outputs against onnxruntime, within each model's measured tolerance;
   all cases run on one compiled model, the interpreter on the first. The error is the largest
-  deviation over the largest magnitude of an output.
+  deviation over the largest magnitude of an output. Weak: the model has constant weights or nearly
+  constant outputs, so that agreement says little about numbers.
 - verify: `verify --target cpu` on the first case; how many executions there were, one after every
   pass that changed something and one of the native code.
+- GPU: as cpu, on the first NVIDIA GPU; the time is that of the last case, from a CUDA graph.
 - cubins: kernels compiled for sm_90 with Triton, on a machine without a GPU, without a cache.
 - strata / onnxruntime: median of a call on one thread each, in turns; below 1 Strata is faster.
 - cold compile: a fresh process, from the import of the compiler to a callable, without a cache.
@@ -71,10 +74,12 @@ class Results:
 
     def table(self) -> str:
         """The table in Markdown, with what went wrong below it."""
-        rows = ["| model | " + " | ".join(HEADINGS.values()) + " |",
-                "|---" * (len(HEADINGS) + 1) + "|"]
+        measured = {column for row in self.cells.values() for column in row}
+        columns = [column for column in HEADINGS if column in measured]
+        rows = ["| model | " + " | ".join(HEADINGS[c] for c in columns) + " |",
+                "|---" * (len(columns) + 1) + "|"]
         for model, cells in sorted(self.cells.items(), key=lambda row: _place(row[0])):
-            texts = [_short(cells.get(column)) for column in HEADINGS]
+            texts = [_short(cells.get(column)) for column in columns]
             rows.append(f"| {model} | " + " | ".join(texts) + " |")
         faults = [f"- {model}, {column}: {' '.join(cell['text'].split())}"
                   for model, cells in self.cells.items() for column, cell in cells.items()
@@ -95,13 +100,11 @@ def _short(cell: Mapping[str, Any] | None) -> str:
 def measure(column: str, model: Path, entry: Mapping[str, Any], limit: float) -> dict[str, Any]:
     """A cell, from a process of its own; what goes wrong there is a cell too."""
     command = [sys.executable, str(HERE / "columns.py"), column, str(model.resolve())]
-    root = str(HERE.parents[1])
-    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:  # reproducers go there
         try:
             done = subprocess.run(command, input=json.dumps(entry), text=True, timeout=limit,
                                   capture_output=True, cwd=folder, check=False,
-                                  env=os.environ | {"PYTHONPATH": paths})
+                                  env=environment())
         except subprocess.TimeoutExpired:
             return {"ok": False, "text": f"takes more than {limit:.0f} s"}
     if done.returncode:
@@ -110,12 +113,25 @@ def measure(column: str, model: Path, entry: Mapping[str, Any], limit: float) ->
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def report(results: Results) -> str:
+def environment() -> dict[str, str]:
+    """Ours, with this checkout to import from; Python may keep its bytecode, as it does by default.
+
+    NumPy's matrix products, which the interpreters use, get one thread: on a busy machine their
+    threads wait for each other.
+    """
+    paths = [str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    one = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    ours = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))} | one
+    return {name: value for name, value in ours.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def report(results: Results, note: str) -> str:
     machine = f"{_processor()}, {os.cpu_count()} CPUs, {platform.system()}"
     return "\n".join([
         "# The zoo: what works, and how fast", "",
-        f"Made by `python benchmarks/zoo/run.py` on {machine}, shared with other work;",
-        f"{', '.join(versions())}.", "", results.table(), NOTES])
+        f"Made by `python benchmarks/zoo/run.py` on {machine};", f"{', '.join(versions())}.",
+        f"Each cell is a process of its own, one after the other. {note}".rstrip(), "",
+        results.table(), NOTES])
 
 
 def _processor() -> str:
@@ -131,13 +147,16 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", metavar="A,B", default=",".join(MODELS))
-    parser.add_argument("--columns", metavar="A,B", default=",".join(HEADINGS),
+    parser.add_argument("--columns", metavar="A,B",
+                        default=",".join(c for c in HEADINGS if c != "gpu"),
                         help=f"of {', '.join(COLUMNS)}")
     parser.add_argument("--models-json", metavar="FILE", type=Path,
                         help=f"default: models.json in ${VARIABLE}")
     parser.add_argument("--results", metavar="FILE", type=Path, default=Path("build/zoo.json"))
     parser.add_argument("-o", metavar="FILE.md", dest="output", type=Path,
                         help="write the table there too")
+    parser.add_argument("--note", metavar="TEXT", default="",
+                        help="what else to say in that file about the machine")
     parser.add_argument("--limit", metavar="SECONDS", type=float, default=900, help="for one cell")
     options = parser.parse_args()
     options.columns = options.columns.split(",")
@@ -151,7 +170,7 @@ def fill(
     results: Results, folder: Path, entries: Mapping[str, Any], options: argparse.Namespace
 ) -> None:
     """Measure the cells that are asked for; what is not there is told and left out."""
-    for name in options.models.split(","):
+    for name in filter(None, options.models.split(",")):
         model = folder / f"{name}.onnx"
         if name not in entries or not model.is_file():
             print(f"{name}: left out, {model} or its entry in models.json is not there")
@@ -180,7 +199,7 @@ def main() -> int:
     fill(results, Path(folder), entries, options)
     print("\n" + results.table())
     if options.output is not None:
-        options.output.write_text(report(results))
+        options.output.write_text(report(results, options.note))
     return 0 if results.well else 1
 
 
