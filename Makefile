@@ -5,6 +5,7 @@
 #   make test TORCH=1            ... with the PyTorch frontend; CONTRIBUTING.md says how to keep it small
 #   make test-all                every test; a GPU test skips where there is no GPU
 #   make lint                    ruff and pyright
+#   make docs                    write what is generated in docs/
 #   make clean                   remove the environment and what was built
 
 VENV        ?= .venv
@@ -28,7 +29,7 @@ PIP   := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -
 NEEDS := $(VENV)/.created pyproject.toml constraints.txt
 TESTS := $(VENV)/.test$(if $(TORCH),-torch)
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test test-all lint docs clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/python -m examples.ocr $(DEMO_ARGS)
@@ -41,8 +42,10 @@ test-all: $(TESTS)
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+docs: $(VENV)/.dev
+	$(VENV)/bin/python -m docs.operators
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -95,8 +95,8 @@ def compile(
 ) -> Executable:
     """Compile a model for a target.
 
-    `model`: a file (`.onnx`, `.pt2`, a `.mlir` text of any level), `file.py:function`, or a model in
-    memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
+    `model`: a file (`.onnx`, `.pt2`, a `.mlir` text of any level), `file.py:function`, or a model
+    in memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
     `plugins`, `schedule`, `weights`, `features`, `precision`: as on the command line. `cache`: a

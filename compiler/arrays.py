@@ -82,6 +82,7 @@ def _torch_like(tensor: Any) -> Back:
     def back(array: Any) -> Any:
         if _is_torch(array):
             return array
+        array = np.require(array, requirements=["C", "W"])
         if array.dtype == BFLOAT16:
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(device)
         return torch.from_numpy(array).to(device)

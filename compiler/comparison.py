@@ -42,14 +42,16 @@ def error_of(got: Array, want: Array) -> float:
 
 
 def worst(
-    got: Sequence[Array], want: Sequence[Array], tolerance: float | None = None
+    got: Sequence[Array], want: Sequence[Array], tolerance: float | None = None,
+    noise: float = 0.0,
 ) -> tuple[float, int | None]:
     """The largest error of all outputs, and the first output beyond tolerance (None: none is).
 
-    `tolerance` replaces that of the types, for floating-point outputs.
+    `tolerance` replaces that of the types, and `noise` is granted at least, for floating-point
+    outputs.
     """
     errors = [error_of(g, w) for g, w in zip(got, want, strict=True)]
-    limits = [tolerance if tolerance is not None and tolerance_of(w) else tolerance_of(w)
-              for w in want]
+    limits = [max(tolerance_of(w) if tolerance is None else tolerance, noise)
+              if tolerance_of(w) else 0.0 for w in want]
     beyond = [k for k, (e, limit) in enumerate(zip(errors, limits, strict=True)) if not e <= limit]
     return max(errors, default=0.0), beyond[0] if beyond else None

@@ -33,6 +33,7 @@ from passes.base import PassError, StrataContext
 from targets.base import TargetError
 
 if TYPE_CHECKING:
+    from compiler.frontend import MemoryModel
     from compiler.instrument.verify import Check
     from dialects.types import Array
     from dialects.weights import WeightStore
@@ -85,11 +86,13 @@ class Compiler:
     """One compilation. `command`: how a person would repeat it, for reproducers."""
 
     def __init__(
-        self, model: str, options: CompileOptions, instruments: Sequence[Instrument] = (),
-        command: str = "",
+        self, model: str | MemoryModel, options: CompileOptions,
+        instruments: Sequence[Instrument] = (), command: str = "",
     ):
-        self.model, self.options, self.instruments = model, options, instruments
-        self.command = command or f"compiler.compile({model!r}, target={options.target!r}, ...)"
+        self.source, self.model = model, str(model)
+        self.options, self.instruments = options, instruments
+        self.command = command or (
+            f"compiler.compile({self.model!r}, target={options.target!r}, ...)")
         self.plugins: Plugins = load_plugins(options.plugins)
         self.target: Target = self.plugins.find_target(options.target)
         self.target_options = options.target_options()
@@ -102,7 +105,7 @@ class Compiler:
         """The module as it is brought, verified."""
         self.tell(f"reading {self.model}")
         with self.guard(IMPORT):
-            source = read_model(self.model, self.options, self.plugins)
+            source = read_model(self.source, self.options, self.plugins)
         return State(source.module, self.make_context(source), source.name, source.level,
                      source.after)
 
@@ -297,7 +300,7 @@ class Compiler:
         Passes work in place, and nothing is printed while all is well; so the steps are run once
         more, with a printout before and a verification behind each.
         """
-        source = read_model(self.model, self.options, self.plugins)
+        source = read_model(self.source, self.options, self.plugins)
         state = State(source.module, self.make_context(source), source.name, source.level,
                       source.after)
         text = state.text

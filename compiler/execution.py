@@ -51,8 +51,8 @@ def read_npz(path: Path) -> dict[str, Array]:
         found: Any = np.load(path, allow_pickle=False)
         if not isinstance(found, np.lib.npyio.NpzFile):
             raise ValueError("it holds one array without a name: give it with --input NAME=FILE")
-        with found as archive:
-            return {name: archive[name] for name in archive.files}
+        with found:
+            return {name: cast("Array", found[name]) for name in found.files}
     except FILE_ERRORS as error:
         raise _unreadable(path, error) from None
 

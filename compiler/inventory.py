@@ -34,18 +34,19 @@ def _ops(plugins: Plugins) -> list[Row]:
     loaders = dialect_loaders() | plugins.dialect_loaders()
     ours = [{"name": op.name, "kind": "operation", "summary": _summary(op)}
             for load in loaders.values() for op in load().operations]
-    return ours + [{"name": name, "kind": kind, "summary": ""} for kind, name in _operators()]
+    return ours + _operators()
 
 
-def _operators() -> list[tuple[str, str]]:
-    """(frontend, operator) of the frontends that can tell which operators they read."""
+def _operators() -> list[Row]:
+    """The operators of the frontends that can tell which ones they read, or even what of them."""
     from compiler.frontend import frontends
 
-    found: list[tuple[str, str]] = []
-    for name, frontend in frontends().items():
-        operators = getattr(frontend, "operators", None)
-        if operators is not None:
-            found += [(name, operator) for operator in operators()]
+    found: list[Row] = []
+    for kind, frontend in frontends().items():
+        summaries = getattr(frontend, "operator_summaries", None)
+        names = getattr(frontend, "operators", list[str])
+        told: dict[str, str] = summaries() if summaries else dict.fromkeys(names(), "")
+        found += [{"name": n, "kind": kind, "summary": text} for n, text in told.items()]
     return found
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dialects.types import Array
     from targets.base import TargetOptions
 
 Sizes = tuple["int | str", ...]
@@ -23,7 +24,8 @@ CACHE_VARIABLE = "STRATA_CACHE"
 class CompileOptions:
     """One compilation. Every front end of the compiler (command line, Python) fills this in.
 
-    `shapes`, `dims`: sizes of the model's inputs. `start`: the level of `--from`.
+    `shapes`, `dims`: sizes of the model's inputs. `constants`: the contents of inputs that become
+    constants of the model, and are no inputs any more. `start`: the level of `--from`.
     `passes`: as `--passes` spells it. `plugins`: files. `schedule`: a file of schedules.
     `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
     `cache`: a folder, "off", or "default". `debug`: verify between all passes, show tracebacks.
@@ -32,6 +34,7 @@ class CompileOptions:
     target: str = "cpu"
     shapes: Mapping[str, Sizes] = field(default_factory=lambda: MappingProxyType({}))
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    constants: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}))
     start: str | None = None
     passes: str = "default"
     plugins: tuple[Path, ...] = ()

@@ -21,6 +21,8 @@ from dialects.weights import WeightStore
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from compiler.frontend import MemoryModel
+
 WEIGHTS_FILE = "weights.npz"
 TEXT_SUFFIX = ".mlir"
 
@@ -41,16 +43,16 @@ def is_text(model: str) -> bool:
     return model.endswith(TEXT_SUFFIX)
 
 
-def read_model(model: str, options: CompileOptions, plugins: Plugins) -> Source:
+def read_model(model: str | MemoryModel, options: CompileOptions, plugins: Plugins) -> Source:
     """Read a MODEL and verify it. Raises StrataError for every fault of the file or the options."""
-    if is_text(model):
+    if isinstance(model, str) and is_text(model):
         return _read_text(Path(model), options, plugins)
     from compiler.frontend import ImportOptions, load_model
 
     if options.weights is not None:
         raise StrataError(f"--weights names the weights of a {TEXT_SUFFIX} text; {model} brings "
                           "its own", exit_status=2)
-    found = load_model(model, ImportOptions(options.shapes, options.dims))
+    found = load_model(model, ImportOptions(options.shapes, options.dims, options.constants))
     found.module.verify()
     return Source(found.module, found.weights, found.name, "graph")
 

@@ -20,27 +20,25 @@ def is_at_most(low: Expr, high: Expr) -> bool:
 @cache
 def is_nonnegative(expr: Expr) -> bool:
     """Whether expr >= 0 is certain when every symbol is at least 1."""
-    if expr.constant is not None:
-        return expr.constant >= 0
-    shifted = expr.substitute({name: Expr.symbol(name) + 1 for name in _plain_symbols(expr)})
-    return all(factor >= 0 and all(_is_nonnegative_atom(a) for a in monomial)
-               for monomial, factor in shifted.terms)
+    return _holds(expr.substitute({name: Expr.symbol(name) + 1 for name in expr.symbols}))
 
 
-def _is_nonnegative_atom(atom: Atom) -> bool:
-    """As `is_nonnegative`, for a symbol (shifted to start at 0) or a call."""
+def _holds(expr: Expr) -> bool:
+    """Whether expr >= 0 is certain when every symbol is at least 0."""
+    return all(factor >= 0 and all(_atom_holds(atom) for atom in monomial)
+               for monomial, factor in expr.terms)
+
+
+def _atom_holds(atom: Atom) -> bool:
+    """As `_holds`, for a symbol or a call."""
     if isinstance(atom, str):
         return True
-    left, right = map(is_nonnegative, atom.args)
+    left, right = map(_holds, atom.args)
     if atom.op == "floordiv":
         return left and right
     if atom.op == "mod":
         return right
     return left or right if atom.op == "max" else left and right
-
-
-def _plain_symbols(expr: Expr) -> set[str]:
-    return {a for m, _ in expr.terms for a in m if isinstance(a, str)}
 
 
 def upper_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:

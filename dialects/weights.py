@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -52,13 +53,13 @@ class WeightStore:
         import ml_dtypes
 
         store = WeightStore()
-        found = np.load(path, allow_pickle=False)
-        if not isinstance(found, np.lib.npyio.NpzFile):
+        archive: Any = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("it is no .npz archive")
-        with found as archive:
+        with archive:
             for entry in archive.files:
                 key, _, name = entry.partition("|")
-                array = archive[entry]
+                array = cast(Array, archive[entry])
                 if array.dtype.name != name:
                     array = array.view(getattr(ml_dtypes, name))
                 store.arrays[key] = array

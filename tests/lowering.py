@@ -46,7 +46,7 @@ def check_levels(
     target = context.target.name if context.target else "no target"
     for step in lower(module, context):
         text = str(module)
-        if step.startswith("graph-") and step != "graph-to-loop" or text in known:
+        if (step.startswith("graph-") and step != "graph-to-loop") or text in known:
             continue
         known.add(text)
         outputs = interpret(module, context.weights, inputs)
@@ -65,5 +65,5 @@ def assert_close(
 
 def without_subnormals(arrays: Sequence[Array]) -> list[Array]:
     """The arrays with zeros for numbers that the CPU target flushes to zero."""
-    return [np.where(np.abs(a) < ml_dtypes.finfo(a.dtype).tiny, np.copysign(a * 0, a), a)
+    return [np.where(np.abs(a) < ml_dtypes.finfo(a.dtype).tiny, np.copysign(np.zeros_like(a), a), a)
             if a.dtype in (np.float32, np.float64) else a for a in arrays]

@@ -44,7 +44,7 @@ def test_text_round_trips(file: Path) -> None:
     assert first.is_structurally_equivalent(second)
 
 
-@pytest.mark.parametrize("name", ["block", "host"])
+@pytest.mark.parametrize("name", ["block", "host", "loop"])
 def test_the_file_shows_every_operation(name: str) -> None:
     file = Path(__file__).parent / "dialects" / f"{name}.mlir"
     module = read(file.read_text(), make_context())

@@ -6,6 +6,7 @@ the table runs such a model at a second size, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,23 @@ class Case:
 
     def __post_init__(self) -> None:
         self.module.names = tuple(self.inputs)
+        enliven(self.module)
+
+
+def enliven(module: torch.nn.Module) -> None:
+    """Weights as after training: no zeros, no vanishing activations, statistics of their own."""
+    with torch.no_grad():
+        for name, value in (*module.named_parameters(), *module.named_buffers()):
+            if not value.is_floating_point():
+                continue
+            if name.endswith("running_var"):
+                value.uniform_(0.5, 1.5)
+            elif name.endswith("running_mean"):
+                value.normal_(0, 0.2)
+            elif value.ndim > 1 and isinstance(value, torch.nn.Parameter):
+                value.normal_(0, 1.5 / math.sqrt(value[0].numel()))
+            elif isinstance(value, torch.nn.Parameter) and "A_log" not in name:
+                value.add_(torch.randn_like(value) * 0.1)
 
 
 Make = Callable[[], Case]
@@ -104,7 +122,9 @@ case("ModernBERT")(_encoder("ModernBert", pad_token_id=0, bos_token_id=1, eos_to
 
 
 # ---------------------------------------------------------------------- decoders of text
-def _decoder(model: str, kind: str = "ForCausalLM", **more: Any) -> Make:
+def _decoder(
+    model: str, kind: str = "ForCausalLM", dynamic: Sizes = TEXT, **more: Any
+) -> Make:
     def make() -> Case:
         import transformers as tr
 
@@ -114,7 +134,7 @@ def _decoder(model: str, kind: str = "ForCausalLM", **more: Any) -> Make:
             "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1,
             "eos_token_id": 2, "use_cache": False, **more})
         module = getattr(tr, f"{model}{kind}")(config)
-        return Case(Named(module, use_cache=False), {"input_ids": ids()}, TEXT)
+        return Case(Named(module, use_cache=False), {"input_ids": ids()}, dynamic)
     return make
 
 
@@ -137,7 +157,7 @@ case("Phi-3")(_decoder("Phi3"))
 case("StableLM")(_decoder("StableLm"))
 case("OLMo")(_decoder("Olmo"))
 case("Granite")(_decoder("Granite"))
-case("Mamba")(_decoder("Mamba", state_size=8))
+case("Mamba")(_decoder("Mamba", dynamic=(("input_ids", 0),), state_size=8))
 
 
 # ---------------------------------------------------------------------- encoders and decoders
@@ -231,7 +251,7 @@ case("RegNet")(_vision("RegNet", "ForImageClassification", embedding_size=8, gro
                        **STAGES))
 case("BiT")(_vision("Bit", "ForImageClassification", embedding_size=8, num_groups=4, **STAGES))
 case("EfficientNet")(_vision("EfficientNet", "ForImageClassification", width_coefficient=0.25,
-                             depth_coefficient=0.25, image_size=PIXELS, hidden_dim=64))
+                             depth_coefficient=0.25, image_size=PIXELS, hidden_dim=320))
 case("MobileNetV1")(_vision("MobileNetV1", "ForImageClassification", depth_multiplier=0.25,
                             image_size=PIXELS))
 case("MobileNetV2")(_vision("MobileNetV2", "ForImageClassification", depth_multiplier=0.25,

@@ -3,6 +3,8 @@
 All of it on the same inputs, against what the imported model computes by the definition of its
 operations. The error is the largest deviation over the largest magnitude expected. The first pass
 that changes a number beyond tolerance is named; that is a fault of the compiler (exit status 3).
+Beyond tolerance is what neither the type of an output explains, nor how far rounding alone moves
+the outputs on these inputs.
 """
 
 from __future__ import annotations

@@ -6,15 +6,20 @@ names. Nothing lists them. It provides
     DESCRIPTION: str                                   one line for `list frontends`
     def accepts(model: str) -> bool                    by the look of the name alone; reads nothing
     def load_model(model: str, options: ImportOptions) -> ImportedModel
+    def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel
+    def in_memory(model: object) -> MemoryModel | None
 
-and imports what it needs inside `load_model`, so that asking costs nothing.
+and imports what it needs inside the two that load, so that asking costs nothing. `load_bytes` takes
+what a file of that name would hold; a frontend whose models are no files may leave it out.
+`in_memory`, which may be missing too, makes a MemoryModel of another library's model object; its
+`data` then goes to `load_bytes` as it is.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -24,6 +29,7 @@ from typing import Any, Protocol, cast
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import Problem, StrataError
+from dialects.types import Array
 from dialects.weights import WeightStore
 
 ENTRY_POINTS = "strata.frontends"
@@ -34,15 +40,29 @@ def _nothing() -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
+class MemoryModel:
+    """A model that is in memory: what a file called `name` would hold, or another library's model
+    object that a frontend knows."""
+
+    name: str
+    data: Any = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
 class ImportOptions:
-    """What the user says about the sizes of a model's inputs.
+    """What the user says about a model's inputs.
 
     `shapes`: input name -> its sizes, an integer or a size name each (`--shape x=1x3x224x224`).
-    `dims`: size name -> value (`--dim batch=8`).
+    `dims`: size name -> value (`--dim batch=8`). `constants`: input name -> its contents, for
+    inputs that shall be constants of the model.
     """
 
     shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=_nothing)
     dims: Mapping[str, int] = field(default_factory=_nothing)
+    constants: Mapping[str, Array] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True)
@@ -54,14 +74,29 @@ class ImportedModel:
     name: str
 
 
+class UnknownContents(StrataError):
+    """Importing needs to know the contents of `inputs`, which only a run would tell.
+
+    They can be given as `ImportOptions.constants`.
+    """
+
+    def __init__(self, message: str, problems: Sequence[Problem], inputs: frozenset[str]):
+        super().__init__(message, problems)
+        self.inputs = inputs
+
+
 class Frontend(Protocol):
-    """The parts of a frontend module."""
+    """The parts of a frontend module; the last two may be missing."""
 
     DESCRIPTION: str
 
     def accepts(self, model: str) -> bool: ...
 
     def load_model(self, model: str, options: ImportOptions) -> ImportedModel: ...
+
+    def load_bytes(self, name: str, data: Any, options: ImportOptions) -> ImportedModel: ...
+
+    def in_memory(self, model: object) -> MemoryModel | None: ...
 
 
 def frontends() -> dict[str, Frontend]:
@@ -73,15 +108,41 @@ def frontends() -> dict[str, Frontend]:
     return found
 
 
-def load_model(path: str | Path, options: ImportOptions | None = None) -> ImportedModel:
+def load_model(
+    model: str | Path | MemoryModel, options: ImportOptions | None = None
+) -> ImportedModel:
     """Import a model through the frontend that accepts its name.
 
     Raises StrataError when none does, and for every fault of the model or the options.
     """
+    frontend, options = _frontend_of(str(model)), options or ImportOptions()
+    if isinstance(model, MemoryModel):
+        return frontend.load_bytes(model.name, model.data, options)
+    return frontend.load_model(str(model), options)
+
+
+def model_of(model: object) -> str | MemoryModel:
+    """A model as callers give it: a path, a MemoryModel, or an object that a frontend takes.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(model, (str, MemoryModel)):
+        return model
+    if isinstance(model, Path):
+        return str(model)
+    for frontend in frontends().values():
+        found = frontend.in_memory(model) if hasattr(frontend, "in_memory") else None
+        if found is not None:
+            return found
+    raise TypeError(f"{type(model).__name__} is no model: give a path, a MemoryModel, or an "
+                    "ExportedProgram of torch.export")
+
+
+def _frontend_of(name: str) -> Frontend:
     known = frontends()
     for frontend in known.values():
-        if frontend.accepts(str(path)):
-            return frontend.load_model(str(path), options or ImportOptions())
+        if frontend.accepts(name):
+            return frontend
     hint = "; ".join(f"{name}: {f.DESCRIPTION}" for name, f in known.items())
-    raise StrataError(f"cannot tell what kind of model '{path}' is",
+    raise StrataError(f"cannot tell what kind of model '{name}' is",
                       [Problem("no frontend accepts this name", hint=f"frontends: {hint}")])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler.diagnostics import StrataError
+from compiler.diagnostics import Problem, StrataError
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -26,12 +26,15 @@ class OnnxRuntime:
 
 
 def load(model: str, threads: int) -> OnnxRuntime:
-    """A session on `threads` threads. Raises StrataError for what is no ONNX model."""
+    """A session on `threads` threads. Raises StrataError for a model that it does not take."""
     onnxruntime: Any = importlib.import_module("onnxruntime")
     if not model.endswith(".onnx"):
         raise StrataError(f"onnxruntime runs .onnx files, not {model}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
-    return OnnxRuntime(onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"]))
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # it has many kinds, of no common class
+        raise StrataError(f"onnxruntime cannot load {model}", [Problem(str(error))]) from None
+    return OnnxRuntime(session)

@@ -13,9 +13,11 @@ from dialects.graph.activation import (
     SiluOp,
     SoftplusOp,
 )
+from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
 from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
+from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
 from dialects.graph.elementwise import (
     AddOp,
     DivOp,
@@ -40,11 +42,24 @@ from dialects.graph.logic import (
     XorOp,
 )
 from dialects.graph.normalization import BatchNormOp, LayerNormOp, LogSoftmaxOp, SoftmaxOp
-from dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
+from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.recurrent import LstmOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
 from dialects.graph.resize import ResizeOp
+from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import BroadcastOp, ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
+from dialects.graph.trigonometric import (
+    AcoshOp,
+    AcosOp,
+    AsinhOp,
+    AsinOp,
+    AtanhOp,
+    AtanOp,
+    CoshOp,
+    SinhOp,
+    TanOp,
+)
 from dialects.graph.unary import (
     AbsOp,
     CastOp,
@@ -73,14 +88,19 @@ Graph = Dialect("graph", [
     AndOp, OrOp, XorOp, EqualOp, LessOp, LessEqualOp, GreaterOp, GreaterEqualOp, WhereOp,
     NegOp, AbsOp, SignOp, ExpOp, LogOp, SqrtOp, ReciprocalOp, TanhOp, ErfOp, SinOp, CosOp,
     SigmoidOp, FloorOp, CeilOp, RoundOp, IsnanOp, IsinfOp, NotOp, CastOp,
+    TanOp, AsinOp, AcosOp, AtanOp, SinhOp, CoshOp, AsinhOp, AcoshOp, AtanhOp,
+    BitcastOp, ShiftLeftOp, ShiftRightOp,
     ReluOp, LeakyReluOp, EluOp, HardSigmoidOp, HardSwishOp, GeluOp, SiluOp, SoftplusOp, ClipOp,
     ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp, ReduceMeanOp,
+    CumulativeSumOp, CumulativeProdOp,
+    ArgMaxOp, ArgMinOp, TopKOp,
     MatmulOp,
     ConvOp, ConvTransposeOp,
-    MaxPoolOp, AvgPoolOp,
+    MaxPoolOp, MaxPoolIndicesOp, AvgPoolOp,
     SoftmaxOp, LogSoftmaxOp, LayerNormOp, BatchNormOp,
     LstmOp,
     ReshapeOp, TransposeOp, BroadcastOp, SliceOp, PadOp, ConcatOp,
     GatherOp, GatherElementsOp, GatherNdOp,
+    ScatterElementsOp, ScatterNdOp,
     ResizeOp,
 ])

@@ -17,7 +17,7 @@ from dialects.graph.base import (
     ints_of,
 )
 from dialects.graph.inference import (
-    FLOATS,
+    NUMBERS,
     certain_sign,
     check_count,
     check_kind,
@@ -37,7 +37,7 @@ class ConvOp(GraphOp):
     y[n, o, p] = b[o] + sum over c', k of x[n, g*(c/group) + c', p*stride + k*dilation - low] *
     w[o, c', k], where g is o's group and x is 0 outside. `pads` holds all lows, then all highs.
     f16 and bf16 are accumulated in f32 and rounded once.
-    Constraints: (C1) equal float element types; (C2) x has at least one spatial dim, w the same
+    Constraints: (C1) equal element types, numbers; (C2) x has at least one spatial dim, w the same
     rank; (C3) w's spatial sizes are constants, strides and dilations are positive, pads not
     negative; (C4) c is group times w's second size and group divides co; (C5) b has the shape
     [co]; (C6) the window is not larger than the padded x.
@@ -100,7 +100,7 @@ class ConvTransposeOp(GraphOp):
     Each x[n, i, p] adds x[n, i, p] * w[i, o, k] to y[n, o, p*stride + k*dilation - low].
     The result size per dim is stride*(s - 1) + dilation*(k - 1) + 1 + output_padding - low - high.
     f16 and bf16 are accumulated in f32 and rounded once.
-    Constraints: (C1) equal float element types; (C2) x has at least one spatial dim, w the same
+    Constraints: (C1) equal element types, numbers; (C2) x has at least one spatial dim, w the same
     rank; (C3) w's spatial sizes are constants, strides and dilations are positive, pads and
     output_padding not negative; (C4) ci is w's first size and group divides it; (C5) b has the
     shape [co]; (C6) the result size is not negative.
@@ -184,7 +184,7 @@ def kernel_sizes(w: TensorType) -> list[int]:
 def _check_operands(types: Sequence[TensorType]) -> None:
     check_count(types, 2, 3)
     check_same_element(types)
-    check_kind(FLOATS, types[0].element, "C1")
+    check_kind(NUMBERS, types[0].element, "C1")
     if types[0].rank < 3:
         raise ShapeError(f"C2: {types[0].short} has no spatial dims")
     check_rank(types[1], types[0].rank, "the filter", "C2")

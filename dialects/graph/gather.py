@@ -13,7 +13,7 @@ from dialects.graph.inference import certain_sign, check_axis, check_rank, same_
 from dialects.types import Array, ExprAttr, TensorType, i1, is_float, tensor
 
 
-def _check_indices(indices: TensorType) -> None:
+def check_indices(indices: TensorType) -> None:
     if is_float(indices.element) or indices.element == i1:
         raise ShapeError(f"C1: indices must be integers, not {indices.element}")
 
@@ -39,7 +39,7 @@ class GatherOp(GraphOp):
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
         x, indices = types
         axis = int_of(attributes, "axis")
-        _check_indices(indices)
+        check_indices(indices)
         check_axis(axis, x.rank, "C2")
         return [tensor(x.element, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1:]))]
 
@@ -77,7 +77,7 @@ class GatherElementsOp(GraphOp):
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
         x, indices = types
         axis = int_of(attributes, "axis")
-        _check_indices(indices)
+        check_indices(indices)
         check_rank(indices, x.rank, "indices", "C2")
         check_axis(axis, x.rank, "C2")
         for dim, (size, wanted) in enumerate(zip(x.shape, indices.shape, strict=True)):
@@ -114,7 +114,7 @@ class GatherNdOp(GraphOp):
     @classmethod
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
         x, indices = types
-        _check_indices(indices)
+        check_indices(indices)
         batch = _batch_shape(x, indices, int_of(attributes, "batch_dims"))
         depth = indices.shape[-1].constant
         if depth is None or depth > x.rank - len(batch):

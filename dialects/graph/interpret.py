@@ -26,10 +26,12 @@ class EvaluationError(Exception):
 
 
 def evaluate_func(
-    func: FuncOp, inputs: Sequence[Array], context: EvaluationContext
+    func: FuncOp, inputs: Sequence[Array], context: EvaluationContext,
+    alter: Callable[[Array], Array] | None = None,
 ) -> list[Array]:
     """The function's results. The inputs' shapes give the sizes, in addition to `context`'s.
 
+    `alter`: what becomes of every result of every operation, to see how much outputs depend on it.
     Raises EvaluationError naming the input, or the operation and its model node.
     """
     arguments = func.body.block.args
@@ -42,7 +44,8 @@ def evaluate_func(
     for op in func.body.block.ops:
         if op is func.return_op:
             break
-        _store(op, _evaluate(op, [values[o] for o in op.operands], context), values, uses)
+        results = _evaluate(op, [values[o] for o in op.operands], context)
+        _store(op, results if alter is None else [alter(r) for r in results], values, uses)
     return [values[o] for o in func.return_op.operands]
 
 

@@ -19,7 +19,7 @@ from dialects.graph.base import (
 from dialects.graph.inference import FLOATS, NUMBERS, Kind, check_kind
 from dialects.graph.numerics import lowest, rounded, widen
 from dialects.graph.window import Window
-from dialects.types import Array, SizesAttr, TensorType, tensor
+from dialects.types import Array, SizesAttr, TensorType, i64, tensor
 
 
 def _pooled(types: Sequence[TensorType], attributes: Attributes, kind: Kind) -> TensorType:
@@ -70,6 +70,62 @@ class MaxPoolOp(GraphOp):
         for offset in window.offsets():
             np.maximum(result, window.at(padded, offset, counts), out=result)
         return rounded(result, self.result_tensors[0])
+
+
+@irdl_op_definition
+class MaxPoolIndicesOp(GraphOp):
+    """Where each window of x has the element y, which `max_pool` found: its index in all of x, i64.
+
+    Elements are counted over all dims of x, the last dim fastest; with `column_major` the spatial
+    dims the other way round, the first of them fastest. Of equal elements the one with the smallest
+    index counts; for NaN the largest i64.
+    Constraints: those of max_pool, and (C6) y is as max_pool's result for x.
+    Source: ONNX MaxPool (its second result).
+    Example: %i = graph.max_pool_indices %x, %y {kernel = [2], strides = [2], dilations = [1],
+        pads = [0, 0], ceil_mode = false, column_major = false} : i64[n, 8, 3]
+        given %x: f32[n, 8, 7], %y: f32[n, 8, 3]
+    """
+
+    name = "graph.max_pool_indices"
+    x = operand_def(TensorType)
+    y = operand_def(TensorType)
+    kernel = prop_def(SizesAttr)
+    strides = opt_prop_def(SizesAttr)
+    dilations = opt_prop_def(SizesAttr)
+    pads = opt_prop_def(SizesAttr)
+    ceil_mode = opt_prop_def(IntegerAttr)
+    column_major = opt_prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        pooled = _pooled(types, attributes, NUMBERS)
+        if types[1] != pooled:
+            raise ShapeError(f"C6: y is {types[1].short}, not {pooled.short}")
+        return [tensor(i64, pooled.shape)]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        x, y = operands
+        window = Window.of(ints_of(self.properties, "kernel"), self.properties, "C3")
+        counts, nowhere = y.shape[2:], np.iinfo(np.int64).max
+        places = window.padded(_numbers(x.shape, flag_of(self.properties, "column_major")),
+                               counts, nowhere)
+        padded = window.padded(x, counts, lowest(x.dtype))
+        result = np.full(y.shape, nowhere, np.int64)
+        for offset in window.offsets():
+            hit = window.at(padded, offset, counts) == y
+            place = np.where(hit, window.at(places, offset, counts), nowhere)
+            np.minimum(result, place, out=result)
+        return result
+
+
+def _numbers(shape: tuple[int, ...], column_major: bool) -> Array:
+    """The number of each element."""
+    numbers = np.arange(np.prod(shape, dtype=np.int64))
+    if not column_major:
+        return numbers.reshape(shape)
+    return np.moveaxis(numbers.reshape(*shape[:2], *shape[:1:-1]), range(2, len(shape)),
+                       range(len(shape) - 1, 1, -1))
 
 
 @irdl_op_definition

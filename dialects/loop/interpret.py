@@ -215,7 +215,9 @@ class _Input:
 
     def gather(self, values: Mapping[str, Any]) -> Array:
         """The elements at computed indices: `values` holds axes, sizes and gathered inputs."""
-        flat, inside = np.zeros((), np.int64), np.ones((), np.bool_)
+        inside = np.ones((), np.bool_)
+        terms: dict[tuple[int, ...], Array] = {}  # of equal shapes; large ones are added once
+        step = self.array.size
         for dim, (expr, size) in enumerate(zip(self.map, self.array.shape, strict=True)):
             index = np.asarray(expr.evaluate(values), np.int64)
             first, last = int(index.min()), int(index.max())
@@ -224,7 +226,9 @@ class _Input:
                     self._complain(dim, first, last)
                 inside = inside & (index >= 0) & (index < size)
                 index = np.clip(index, 0, max(size - 1, 0))
-            flat = flat * size + index
+            step //= max(size, 1)
+            terms[index.shape] = terms.get(index.shape, 0) + index * step
+        flat = np.asarray(sum(terms.values()), np.int64)
         if not self.array.size:
             return np.full(flat.shape, self.pad, self.array.dtype)
         found = self.array.reshape(-1).take(flat)

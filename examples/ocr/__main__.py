@@ -48,17 +48,19 @@ def read(engine: Engine, models: list[Path], image: Image.Image) -> list[Line]:
 
 
 def show_levels(strata: Strata, models: list[Path]) -> None:
-    """Compile, and list each file that shows a level of the model."""
+    """Compile, and list the text that each level and pass left."""
     for model in models:
         strata.prepare(model)
-        print(f"\n{model.stem}: compiled in {strata.compile_seconds[model]:.2f} s")
-        folder = strata.dump_folder(model)
-        files = sorted(folder.iterdir()) if folder and folder.is_dir() else []
-        for path in files:
-            if path.is_file():
-                data = path.read_bytes()
-                lines = data.count(b"\n")
-                print(f"  {path.name:44} {lines:7,} lines {len(data):11,} bytes")
+        print(f"\n{model.stem}: compiled in {strata.compile_seconds[model]:.2f} s, this included:")
+        for path in texts(strata, model):
+            lines = path.read_bytes().count(b"\n")
+            print(f"  {path.name:40} {lines:7,} lines {path.stat().st_size:11,} bytes")
+
+
+def texts(strata: Strata, model: Path) -> list[Path]:
+    """The numbered files of a model's dump: a module after a pass, and the target's code."""
+    folder = strata.dump_folder(model)
+    return sorted(folder.glob("[0-9][0-9]-*")) if folder else []
 
 
 def show_text(name: str, lines: list[Line]) -> None:
@@ -111,7 +113,9 @@ def demo_strata(models: list[Path], image: Image.Image, dumps: Path, rounds: int
         print(f"\n{peer.name} reads the same text.")
     else:
         show_text(peer.name, theirs)
-    print(f"Every level of both networks is under {dumps}: open one, edit it, and start from it.")
+    nests = next(path for path in texts(strata, models[0]) if "loop-fuse" in path.name)
+    print(f"\nEvery level of both networks is under {dumps}. Open one, edit it, and go on from it:")
+    print(f"  python -m compiler lower {nests} --target cpu -o detector.ll")
     return 0 if same else 1
 
 

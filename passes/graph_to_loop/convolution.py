@@ -11,7 +11,7 @@ from dialects.expr import Expr
 from dialects.graph.base import Build, int_of
 from dialects.graph.convolution import ConvOp, ConvTransposeOp, kernel_sizes
 from dialects.graph.window import Window
-from dialects.types import TensorType, tensor
+from dialects.types import TensorType, is_float, tensor
 from passes.graph_to_loop.contraction import contract
 from passes.graph_to_loop.nests import (
     Domain,
@@ -22,6 +22,7 @@ from passes.graph_to_loop.nests import (
     type_of,
 )
 from passes.graph_to_loop.rules import lowers
+from passes.graph_to_loop.scalars import Number
 from passes.rewriting import Rewriter
 
 
@@ -39,12 +40,16 @@ def conv(op: ConvOp, at: Rewriter) -> SSAValue:
     taps = domain.reduce(*window.kernel)
     source = [p * s + k * d - low for p, s, k, d, low in zip(
         places, window.strides, taps, window.dilations, window.low, strict=True)]
-    pad = 0.0 if any((*window.low, *window.high)) else None
+    pad = _zero(x) if any((*window.low, *window.high)) else None
     total = contract(
         at, domain, Read(op.x, [n, channels.source(outer, inner), *source], pad),
         Read(op.w, [channels.result(outer), channels.within(inner), *taps]), result.shape,
         index=[n, channels.result(outer), *places])
     return _finish(at, total, op.b, result)
+
+
+def _zero(x: TensorType) -> Number:
+    return 0.0 if is_float(x.element) else 0
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,7 @@ def conv_transpose(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
                  for d, tile in zip(dims, tiles, strict=True)]
 
     rows = list(zip(dims, places, positions, strict=True))
-    channel, pad = channels.source(outer, inner), None if all(d.tiled for d in dims) else 0.0
+    channel, pad = channels.source(outer, inner), None if all(d.tiled for d in dims) else _zero(x)
     total = contract(
         at, domain, Read(source, [n, channel, *(d.source(p, k) for d, p, k in rows)], pad),
         Read(op.w, [channel, channels.result_within(outer), *positions]), result.shape,

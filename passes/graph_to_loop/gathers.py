@@ -80,7 +80,7 @@ def _place(
         known = _known_place(at, indices.owner, chosen, point, extent)
         if known is not None:
             return known
-    return Read(_clamped(at, indices, extent, coordinate), point)
+    return Read(clamped(at, indices, extent, coordinate), point)
 
 
 def _known_place(
@@ -100,8 +100,8 @@ def _known_place(
     return Read(at.insert(constant).results[0], point)
 
 
-def _clamped(
-    at: Build, indices: SSAValue, extent: Expr, coordinate: int | None
+def clamped(
+    at: Build, indices: SSAValue, extent: Expr, coordinate: int | None = None,
 ) -> SSAValue:
     """The indices, or one entry of their last dim: the negative ones wrapped, then clamped."""
     type_ = type_of(indices)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr, maximum, minimum, product
 from dialects.graph.base import Build, GraphOp, flag_of, ints_of
-from dialects.graph.numerics import lowest
-from dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from dialects.graph.numerics import highest, lowest
+from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp, ReduceOp, ReduceProdOp, ReduceSumOp
 from dialects.graph.window import Window
 from dialects.types import TensorType, tensor
@@ -63,23 +64,23 @@ def combine(
     if element == t.i1:
         return make_nest(at, domain, [read], result, copy,
                          combiner={"max": "or", "min": "and"}[combiner])
-    held = _held_element(element, combiner)
+    held = held_element(element, combiner)
     total = make_nest(at, domain, [read], tensor(held, result.shape),
-                      lambda body, read: _recoded(read[0], held), combiner=combiner)
+                      lambda body, read: recoded(read[0], held), combiner=combiner)
     if held == element:
         return total
     back = Domain()
     read = Read(total, back.parallel(*result.shape))
-    return make_nest(at, back, [read], result, lambda body, read: _recoded(read[0], element))
+    return make_nest(at, back, [read], result, lambda body, read: recoded(read[0], element))
 
 
-def _held_element(element: Attribute, combiner: str) -> Attribute:
+def held_element(element: Attribute, combiner: str) -> Attribute:
     if t.is_unsigned(element) and combiner in ("max", "min"):
         return t.signless(element)
     return wide_element(element)
 
 
-def _recoded(x: Scalar, element: Attribute) -> Scalar:
+def recoded(x: Scalar, element: Attribute) -> Scalar:
     """Integers of either sign in the other, in the same order; floats in another width."""
     if x.element == element or x.is_float:
         return x.to(element)
@@ -89,9 +90,7 @@ def _recoded(x: Scalar, element: Attribute) -> Scalar:
 # ---------------------------------------------------------------------- pools
 @lowers(MaxPoolOp)
 def max_pool(op: MaxPoolOp, at: Rewriter) -> SSAValue:
-    x = type_of(op.x)
-    pad = float("-inf") if t.is_float(x.element) else int(lowest(x.dtype))
-    return _pool(op, at, pad, "max")
+    return _pool(op, at, _outside(type_of(op.x)), "max")
 
 
 @lowers(AvgPoolOp)
@@ -110,6 +109,48 @@ def avg_pool(op: AvgPoolOp, at: Rewriter) -> SSAValue:
     return make_nest(at, domain, [Read(total, point)], result, mean)
 
 
+@lowers(MaxPoolIndicesOp)
+def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
+    """The least number of the elements in a window that are its largest."""
+    result, nowhere = type_of(op.result), int(highest(np.dtype(np.int64)))
+    window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    place = [*point[:2], *_window_index(window, point[2:], domain.reduce(*window.kernel))]
+    number = _number(place, type_of(op.x).shape, flag_of(op.properties, "column_major"))
+    leaves = any((*window.low, *window.high)) or flag_of(op.properties, "ceil_mode")
+    inside = list(zip(place[2:], type_of(op.x).shape[2:], strict=True))
+
+    def found(body: Body, read: Sequence[Scalar]) -> Scalar:
+        hit = read[0].compare("eq", read[1])
+        for i, size in inside if leaves else ():
+            hit = hit & body.index(i).compare("ge", 0) & body.index(i - size).compare("lt", 0)
+        return hit.where(body.index(number), nowhere)
+
+    reads = [Read(op.x, place, _outside(type_of(op.x)) if leaves else None), Read(op.y, point)]
+    return make_nest(at, domain, reads, result, found, combiner="min")
+
+
+def _number(place: Sequence[Expr], shape: Sequence[Expr], column_major: bool) -> Expr:
+    """The number of an element, counted over all dims; the spatial ones perhaps backwards."""
+    dims = [0, 1, *range(2, len(shape))[::-1 if column_major else 1]]
+    number = Expr.of(0)
+    for dim in dims:
+        number = number * shape[dim] + place[dim]
+    return number
+
+
+def _window_index(window: Window, places: Sequence[Expr], taps: Sequence[Expr]) -> list[Expr]:
+    """Where x is read for a window's place and a position in it."""
+    return [p * s + k * d - low for p, s, k, d, low in zip(
+        places, window.strides, taps, window.dilations, window.low, strict=True)]
+
+
+def _outside(x: TensorType) -> Number:
+    """What never wins."""
+    return float("-inf") if t.is_float(x.element) else int(lowest(x.dtype))
+
+
 def _pool(
     op: MaxPoolOp | AvgPoolOp, at: Rewriter, outside: Number, combiner: str,
     result: TensorType | None = None,
@@ -119,9 +160,7 @@ def _pool(
     window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
     domain = Domain()
     point = domain.parallel(*result.shape)
-    taps = domain.reduce(*window.kernel)
-    source = [p * s + k * d - low for p, s, k, d, low in zip(
-        point[2:], window.strides, taps, window.dilations, window.low, strict=True)]
+    source = _window_index(window, point[2:], domain.reduce(*window.kernel))
     leaves = any((*window.low, *window.high)) or flag_of(op.properties, "ceil_mode")
     read = Read(op.x, [*point[:2], *source], outside if leaves else None)
     return combine(at, domain, read, result, combiner)

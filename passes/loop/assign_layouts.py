@@ -51,11 +51,12 @@ class LoopAssignLayouts(StrataPass):
 
 
 class _Layouts:
-    """Classes of tensors that share a layout, and which of them want channels last."""
+    """Classes of tensors that share a layout; which want channels last, and which must not."""
 
     def __init__(self, ops: Sequence[Operation]):
         self.parent: dict[SSAValue, SSAValue] = {}
         self.wanted: list[SSAValue] = []
+        self.fixed: list[SSAValue] = []
         for op in ops:
             if isinstance(op, (NestOp, EmptyOp)):
                 for result in op.results:
@@ -72,9 +73,12 @@ class _Layouts:
         for (a, map_a), (b, map_b) in pairwise(known):
             if _aligned(map_a, map_b):
                 self.unite(a, b)
-        for target in nest.into:
-            if target in self.parent and nest.results[0] in self.parent:
-                self.unite(target, nest.results[0])
+        if nest.into:
+            ends = [v for v in (nest.into[0], nest.results[0]) if v in self.parent]
+            if len(ends) == 2:
+                self.unite(*ends)
+            else:  # what one tensor is written into has its layout
+                self.fixed += ends
         if is_contraction(nest) and _makes_channels(nest):
             self.wanted += [v for v, _ in known if _rank(v) == _rank(nest.results[0])]
 
@@ -87,7 +91,7 @@ class _Layouts:
         self.parent[self.find(a)] = self.find(b)
 
     def chosen(self) -> set[SSAValue]:
-        roots = {self.find(v) for v in self.wanted}
+        roots = {self.find(v) for v in self.wanted} - {self.find(v) for v in self.fixed}
         return {v for v in self.parent if self.find(v) in roots}
 
 

@@ -24,9 +24,8 @@ from dialects.ranges import is_at_most, upper_bound
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import reads_of
+from passes.loop.nests import gathered_inputs, reads_of
 from passes.rewriting import functions
-
 
 Need: TypeAlias = tuple[Expr, str, Expr]
 """(left, relation, right), the relation being `<=` or `==`."""
@@ -53,23 +52,23 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
     """What remains to be seen at run time about the reads and stores of a nest.
 
     A tensor that an axis walks from end to end beside others must be as long as the axis: the
-    operator wants equal sizes. Any other read or store must stay inside.
+    operator wants equal sizes. Any other read or store, a gather's too, must stay inside. Where an
+    axis is empty, nothing is read or stored.
     """
+    if any(a.extent.constant == 0 for a in nest.axes):
+        return
     reads = reads_of(nest)
-    references = [(r.value, r.map, len(reads) > 1) for r in reads if r.pad is None]
+    references = [(r.value, r.map, len(reads) > 1 and not gathered_inputs(r.map))
+                  for r in reads if r.pad is None]
     references += [(r, m, False) for r, m in zip(nest.results, nest.output_maps, strict=True)]
     extents = extents_of(nest.axes)
     for value, map_, beside in references:
         assert isinstance(value.type, TensorType)
         for expr, size in zip(map_, value.type.shape, strict=True):
             highest = upper_bound(expr, extents)
-            if highest is None or any(_is_gathered(s) for s in highest.symbols):
+            if highest is None or gathered_inputs([highest]):
                 continue
             if beside and expr.as_symbol is not None and highest + 1 != size:
                 yield highest + 1, "==", size
             elif not is_at_most(highest + 1, size):
                 yield highest + 1, "<=", size
-
-
-def _is_gathered(symbol: str) -> bool:
-    return symbol.startswith("in") and symbol[2:].isdigit()

@@ -19,6 +19,7 @@ from xdsl.ir import SSAValue
 from dialects.expr import Expr, product
 from dialects.func import main_function
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
+from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import carry
@@ -167,6 +168,7 @@ def _rebuild(kernel: KernelOp, merged: Sequence[Sequence[str]], runs: Shapes) ->
         values |= zip(nest.results, new.results, strict=True)
         block.add_op(new)
     block.add_op(YieldOp.of(*(values[v] for v in old_ops[-1].operands)))
+    set_location(kernel, kernel)
     for op in reversed(old_ops):
         op.detach()
         op.erase()

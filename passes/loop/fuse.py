@@ -84,7 +84,8 @@ def _compose(nest: NestOp, read: Read) -> Read | None:
     if not isinstance(view, ViewOp):
         return None
     target, source = _shape(view.result), _shape(view.source)
-    if read.pad is not None and not _only_unit_dims_differ(target, source):
+    if read.pad is not None and not (_only_unit_dims_differ(target, source) and all(
+            at.constant == 0 for at, s in zip(read.map, target, strict=True) if s.constant == 1)):
         return None
     at = through_view(read.map, target, source, extents_of(nest.axes))
     return None if at is None else Read(view.source, at, read.pad)
@@ -167,7 +168,7 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if len(nest.inputs) + len(producer.inputs) > MAX_INPUTS:
         return False
-    if read.pad is not None and not _pad_commutes(producer):
+    if read.pad is not None and not _pad_commutes(read, producer):
         return False
     return is_free(producer) or (_only_reader(nest, producer) and reads_once(nest, read))
 
@@ -180,13 +181,16 @@ def is_free(producer: NestOp) -> bool:
             and not has_calls(producer.input_maps[0]))
 
 
-def _pad_commutes(producer: NestOp) -> bool:
+def _pad_commutes(read: Read, producer: NestOp) -> bool:
     """Whether reading a copy outside means reading its source outside."""
     if not is_copy(producer) or producer.pad_values[0] is not None:
         return False
     names = plain_axes(producer.input_maps[0])
     extents = extents_of(producer.axes)
-    return names is not None and all(
+    if names is None or any(at.constant != 0 and e.as_symbol not in names for at, e in zip(
+            read.map, producer.output_maps[0], strict=True)):  # it may leave a dim that is new
+        return False
+    return all(
         size.constant == 1 if e.as_symbol is None else extents[e.as_symbol] == size
         for e, size in zip(producer.input_maps[0], _shape(producer.inputs[0]), strict=True))
 

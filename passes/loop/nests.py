@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from dialects.expr import Call, Expr, Size, product
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import simplify
+from dialects.syntax import set_location
 from dialects.types import TensorType
 
 
@@ -129,7 +130,7 @@ def with_reads(
 
 def carry(old: NestOp, new: NestOp) -> NestOp:
     """Keep location and value names."""
-    new.location = old.location
+    set_location(new, old)
     for a, b in zip(old.results, new.results, strict=True):
         b.name_hint = a.name_hint
     return new
@@ -149,7 +150,8 @@ def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: i
         if expr.as_symbol is not None:
             values[expr.as_symbol] = at
     extents = extents_of(consumer.axes)
-    moved = [Read(r.value, tuple(simplify(e.substitute(values), extents) for e in r.map),
+    inside = {**_numbering(range(len(producer.inputs)), to="@in"), **values}
+    moved = [Read(r.value, tuple(simplify(e.substitute(inside), extents) for e in r.map),
                   r.pad if read.pad is None else read.pad) for r in reads_of(producer)]
     return _merge_reads(consumer, position, moved, producer, result, values)
 
@@ -174,37 +176,41 @@ class _Reads:
             self.reads.append(new)
         return self.places[new.key()]
 
-    def add_all(self, reads: Sequence[Read]) -> list[int]:
-        """Add reads whose `in<k>` symbols number themselves."""
-        places: list[int] = []
-        for read in reads:
-            gathered = {f"in{k}": Expr.symbol(f"in{p}") for k, p in enumerate(places)}
-            places.append(self.add(read, gathered))
-        return places
+
+def _numbering(places: Sequence[int], of: str = "in", to: str = "in") -> dict[str, Size]:
+    """The symbol of input k, if there still is one, as that of the input at places[k]."""
+    return {f"{of}{k}": Expr.symbol(f"{to}{p}") for k, p in enumerate(places) if p >= 0}
 
 
 def _merge_reads(
     consumer: NestOp, position: int, moved: list[Read], producer: NestOp, result: int,
     values: Mapping[str, Size],
 ) -> NestOp:
-    """Put the producer's reads before the consumer's others, each distinct read once."""
+    """Put the producer's reads in the place of the consumer's one, each distinct read once.
+
+    In `moved`, `@in<k>` are the producer's inputs and `in<k>` the consumer's, as in `values`.
+    """
     reads = _Reads()
-    inner = reads.add_all(moved)
     own = reads_of(consumer)
     places: list[int] = []
+    inner: list[int] = []
     for k, read in enumerate(own):
-        gathered = {f"in{j}": Expr.symbol(f"in{p}") for j, p in enumerate(places)}
-        places.append(-1 if k == position else reads.add(read, gathered))
+        if k != position:
+            places.append(reads.add(read, _numbering(places)))
+            continue
+        for other in moved:
+            gathered = {**_numbering(places), **_numbering(inner, of="@in")}
+            inner.append(reads.add(other, gathered))
+        places.append(-1)
     block = Block(arg_types=[scalar_type(r.value) for r in reads.reads])
     arguments: list[SSAValue | None] = [block.args[p] if p >= 0 else None for p in places]
     if position < len(own):
         operands = [block.args[k] for k in inner]
-        gathers = {f"in{j}": Expr.symbol(f"in{p}") for j, p in enumerate(inner)}
-        computed = clone_body(producer.body.block, block, operands, {**gathers, **values})
+        at = {a: Expr.of(e).substitute(_numbering(places)) for a, e in values.items()}
+        computed = clone_body(producer.body.block, block, operands, {**_numbering(inner), **at})
         arguments[position] = computed[result]
-    renumber = {f"in{j}": Expr.symbol(f"in{p}") for j, p in enumerate(places)}
     yielded = clone_body(consumer.body.block, block, [a for a in arguments if a is not None],
-                         renumber)
+                         _numbering(places))
     block.add_op(YieldOp.of(*yielded))
     new = NestOp.of(
         consumer.axes, [r.value for r in reads.reads], [r.map for r in reads.reads],
@@ -222,6 +228,8 @@ def through_view(
     Row-major order is kept, so equal runs of sizes correspond dim by dim, and within a run of
     equal products the position is linearized and cut again. None when divisions remain.
     """
+    if any(size.constant == 0 for size in [*target, *source]):  # nothing is there to be read
+        return (Expr.of(0),) * len(source)
     at: list[Expr] = []
     for run_target, run_source in _matching_runs(target, source):
         linear = Expr.of(0)

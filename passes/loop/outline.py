@@ -24,6 +24,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dialects.expr import Expr, product
 from dialects.func import FuncOp, main_function
 from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
+from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import index_exprs, is_copy, reads_of, rename_axes
@@ -208,7 +209,7 @@ def _match(
             if at.constant is None or (at != expr and not _is_unit(expr, group_extents)):
                 return False
             continue
-        if mine not in extents or extents[mine] != group_extents[theirs]:
+        if mine not in extents or extents[mine] != group_extents.get(theirs):  # or gathered
             return False
         if names.setdefault(mine, theirs) != theirs:
             return False
@@ -216,7 +217,7 @@ def _match(
 
 
 def _is_unit(expr: Expr, extents: dict[str, Expr]) -> bool:
-    return expr.as_symbol is not None and extents[expr.as_symbol].constant == 1
+    return expr.as_symbol in extents and extents[expr.as_symbol].constant == 1
 
 
 def _match_shared_reads(group: Group, nest: NestOp, names: dict[str, str]) -> None:
@@ -286,8 +287,8 @@ def _make_kernel(module: ModuleOp, group: Group, number: int) -> CallOp:
         use.operation not in own and use.operation.parent is not None for use in r.uses)]
     sizes = sorted(_size_names(group, [*inputs, *results]))
     kernel = KernelOp.of(name, [v.type for v in inputs], sizes)
-    kernel.location = group.nests[0].location
     _fill(kernel.body.block, group, inputs, results)
+    set_location(kernel, group.nests[0])
     module.body.block.add_op(kernel)
     types = [r.type for r in results if isinstance(r.type, TensorType)]
     call = CallOp.of(name, inputs, [Expr.symbol(s) for s in sizes], types)

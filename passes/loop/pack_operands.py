@@ -29,6 +29,7 @@ from dialects.types import TensorType, WeightAttr, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import Read, reads_of, with_reads
 from passes.loop.outline import is_contraction
+from passes.rewriting import erase_unused
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class LoopPackOperands(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         if context.target is None:
             return
-        calls = [op for op in main_function(module).body.block.ops if isinstance(op, CallOp)]
+        block = main_function(module).body.block
+        calls = [op for op in block.ops if isinstance(op, CallOp)]
         for call in calls:
             kernel = call.target()
             nest = next((n for n in kernel.nests if is_contraction(n)), None)
@@ -59,6 +61,7 @@ class LoopPackOperands(StrataPass):
                     kernel, nest, packer.constants(), context.options)
                 if panels is not None:
                     packer.run(panels)
+        erase_unused(block)  # constants of which the packed ones are left
 
 
 class _Packer:
@@ -118,7 +121,7 @@ class _Packer:
         for d, (expr, size, bounds) in enumerate(zip(read.map, shape, ranges, strict=True)):
             assert bounds is not None
             low, high = bounds
-            whole = expr.as_symbol is not None or expr.constant is not None
+            whole = self.extents.get(expr.as_symbol or "") == size
             start = Expr.of(0) if whole else low
             extent = size if whole else high - low + 1
             axes.append(Axis(f"d{d}", extent))

@@ -28,6 +28,7 @@ from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.ranges import upper_bound
 from dialects.schedule import Level, Schedule
+from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
 from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.tiles import Scope, Tiles
@@ -66,7 +67,7 @@ class _Lowering:
         self.program_ids = list(op.program_ids)
         self.generate(0, self.active)
         self.tiles.block.add_op(YieldOp.of())
-        op.location = self.kernel.location
+        set_location(op, self.kernel)
         return op
 
     def _bind(self, op: KernelOp, inputs: int) -> None:
@@ -85,10 +86,10 @@ class _Lowering:
                 self.tiles.compute(nest)
             return
         level = self.schedule.levels[depth]
-        if level.kind == "loop":
+        before = self.states[level.axis]
+        if level.kind == "loop" or before.lower == before.upper:  # no tile of nothing
             self.generate_loop(depth, level, nests)
             return
-        before = self.states[level.axis]
         self.states[level.axis] = (
             self._grid_state(depth, level) if level.kind == "grid"
             else self._whole_state(level))

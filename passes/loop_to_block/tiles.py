@@ -315,7 +315,7 @@ class Tiles:
                         self.lanes, 0)
         self.add(op)
         k = next(a.name for a in nest.reduce_axes if a.name in dims)
-        if not self.states[k].masked or (read.pad is None and self._leaves(read, k)):
+        if not self.states[k].masked or (not read.pad and self._leaves(read, k)):
             return tile
         return self._zero_beyond(tile, self._mask(k))
 
@@ -339,8 +339,9 @@ def _neutral_pad(nest: NestOp) -> float | bool | None:
     if not nest.reduce_axes or any(isinstance(v.owner, NestOp) for v in nest.inputs) or any(
             p is not None for p in nest.pad_values):
         return None
-    kind, argument = nest.combiner_names[0], nest.body.block.args[0] if nest.inputs else None
+    kind = nest.combiner_names[0]
     if product_operands(nest) is not None:
         return 0 if kind == "add" else None
-    plain = argument is not None and nest.yielded[0] is argument and len(nest.inputs) == 1
-    return identity(kind, argument.type) if plain and t.is_float(argument.type) else None
+    element = nest.yielded[0].type
+    plain = len(nest.inputs) == 1 and nest.yielded[0] is nest.body.block.args[0]
+    return identity(kind, element) if plain and t.is_float(element) else None

@@ -121,7 +121,7 @@ def _width(extent: Expr, machine: Machine, nest: NestOp) -> int:
     if size is None:
         return 2 * per_vector
     if size <= 2 * per_vector:
-        return size
+        return max(size, 1)
     return min((2, 3, 4), key=lambda v: (-(-size // (v * per_vector)) * v, v)) * per_vector
 
 

@@ -106,7 +106,9 @@ X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
 
 
-def node(op_type: str, inputs: str, outputs: str, name: str, **attributes: object) -> onnx.NodeProto:
+def node(
+    op_type: str, inputs: str, outputs: str, name: str, **attributes: object
+) -> onnx.NodeProto:
     return helper.make_node(op_type, inputs.split(), outputs.split(), name=name, **attributes)
 
 
@@ -149,6 +151,16 @@ def test_graphs_that_are_not_valid(strata: Run, kind: str, command: str, option:
     nodes, initializers, parts = GRAPHS[kind]
     save(nodes, *initializers)
     refused(strata(command, "model.onnx", option, "out.npz"), "model.onnx", *parts)
+
+
+def test_a_model_that_a_peer_refuses(strata: Run) -> None:
+    pytest.importorskip("onnxruntime")
+    save([node("Relu", "x", "y", "r")])
+    model = onnx.load("model.onnx")
+    model.ir_version = 99
+    onnx.save(model, "new.onnx")
+    done = strata("bench", "new.onnx", "--target", "reference", "--against", "onnxruntime")
+    refused(done, "onnxruntime cannot load new.onnx")
 
 
 def test_an_initializer_without_a_use_is_no_fault(strata: Run) -> None:

@@ -132,6 +132,42 @@ _MORE_UNARY = [
     S(g.AbsOp, U8(9), dims="n", reference=onnx("Abs")),
 ]
 
+_INVERSE = np.linspace(-1, 1, 33, dtype=np.float32)
+_TRIGONOMETRY: dict[type[g.TanOp], tuple[str, np.ndarray]] = {
+    g.TanOp: ("Tan", WIDE), g.AsinOp: ("Asin", _INVERSE), g.AcosOp: ("Acos", _INVERSE),
+    g.AtanOp: ("Atan", WIDE), g.SinhOp: ("Sinh", WIDE), g.CoshOp: ("Cosh", WIDE),
+    g.AsinhOp: ("Asinh", WIDE), g.AcoshOp: ("Acosh", WIDE), g.AtanhOp: ("Atanh", _INVERSE),
+}
+_TRIGONOMETRIC = [
+    sample for op, (name, x) in _TRIGONOMETRY.items() for sample in (
+        S(op, x, dims="n", reference=onnx(name), tolerance=1e-4),
+        S(op, SPECIAL[:7], dims="n"),
+        S(op, F32(0), dims="n"),
+        S(op, F32(), reference=onnx(name)),
+        S(op, F16(19), dims="n"),
+        S(op, BF16(19), dims="n"),
+        S(op, F64(2, 9), dims="n 9"),
+    )
+]
+
+_SHIFTED, _SHIFTS = np.uint8([[1], [129], [255]]), np.uint8([0, 1, 7, 8, 255])
+_BITS = [
+    S(g.ShiftLeftOp, _SHIFTED, _SHIFTS[:3], dims="n 1; 3", reference=onnx(
+        "BitShift", direction="LEFT")),
+    S(g.ShiftRightOp, _SHIFTED, _SHIFTS[:3], dims="n 1; 3", reference=onnx(
+        "BitShift", direction="RIGHT")),
+    *(S(op, _SHIFTED, _SHIFTS, dims="n 1; m") for op in (g.ShiftLeftOp, g.ShiftRightOp)),
+    *(S(op, np.int32([[-7], [5]]), np.int32([-1, 0, 3, 31, 32]), dims="n 1; m")
+      for op in (g.ShiftLeftOp, g.ShiftRightOp)),
+    S(g.BitcastOp, SPECIAL, dims="n", to=t.i32),
+    S(g.BitcastOp, np.int32([0, -1, 1078530011]), dims="n", to=t.f32),
+    S(g.BitcastOp, I8(3, 5), dims="n 5", to=t.ui8),
+    S(g.BitcastOp, F16(7), dims="n", to=t.bf16),
+    S(g.BitcastOp, F64(), to=t.ui64),
+    S(g.BitcastOp, I1(9), dims="n", to=t.i8),
+    S(g.BitcastOp, U8(9, high=3), dims="n", to=t.i1),
+]
+
 _INTEGRAL = np.array([-3.9, -1.0, -0.2, 0.0, 0.7, 2.5, 100.6], np.float32)
 _CASTS = [
     *(S(g.CastOp, _INTEGRAL, dims="n", to=to, reference=onnx("Cast", to=code))
@@ -196,5 +232,5 @@ _CLIPS = [
     S(g.ClipOp, BF16(17), _LOW.astype(ml_dtypes.bfloat16), dims="n;", has_min=True),
 ]
 
-ELEMENTWISE = [*_arithmetic(), *_DIVISION, *_TRUTH, *_unary(), *_MORE_UNARY, *_CASTS,
-               *_activations(), *_CLIPS]
+ELEMENTWISE = [*_arithmetic(), *_DIVISION, *_TRUTH, *_unary(), *_MORE_UNARY, *_TRIGONOMETRIC,
+               *_BITS, *_CASTS, *_activations(), *_CLIPS]

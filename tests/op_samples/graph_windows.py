@@ -6,10 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.ir import Block
 
 import dialects.graph as g
-from dialects.types import LiteralAttr
-from tests.op_samples.sample import BF16, F16, F32, F64, I8, U8, E, Random, S, Sample, onnx, torch
+from dialects.graph.base import EvaluationContext
+from dialects.types import LiteralAttr, element_of, tensor
+from tests.op_samples.sample import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    I8,
+    I32,
+    U8,
+    E,
+    Random,
+    S,
+    Sample,
+    onnx,
+    torch,
+)
 
 _WITH_NAN = np.where(np.arange(63).reshape(1, 1, 7, 9) == 17, np.nan, -1.0).astype(np.float32)
 
@@ -149,4 +165,29 @@ _RESIZES = [
     _resize((1, 1, 4), (1, 1, 7), "linear", "half_pixel", make=BF16, known=False),
 ]
 
-WINDOWS = [*_CONVS, *_TRANSPOSED, *_POOLS, *_RESIZES]
+def _places(x: Random | np.ndarray, dims: str, pooled: str, **attributes: Any) -> Sample:
+    """Where the elements of a max pool are. The largest of windows are computed here."""
+    array = x if isinstance(x, np.ndarray) else x.make(np.random.default_rng(5))
+    context, own = EvaluationContext(), {k: v for k, v in attributes.items() if k != "column_major"}
+    value = Block(arg_types=[tensor(element_of(array.dtype), array.shape)]).args[0]
+    y = g.MaxPoolOp.of(value, **own).evaluate(context, array)
+    return S(g.MaxPoolIndicesOp, array, y, dims=f"{dims}; {pooled}", **attributes)
+
+
+_PLACES = [
+    _places(F32(2, 3, 7), "n 3 7", "n 3 3", kernel=[2], strides=[2]),
+    _places(F32(1, 2, 6, 5), "n c 6 5", "n c 6 5", kernel=[3, 3], pads=[1, 1, 1, 1]),
+    _places(F32(2, 2, 6, 5), "n c 6 5", "n c 2 2", kernel=[3, 2], strides=[3, 2],
+            column_major=True),
+    _places(np.full((1, 1, 5), -np.inf, np.float32), "n 1 5", "n 1 3", kernel=[3], strides=[2],
+            pads=[1, 1]),
+    _places(U8(1, 2, 9), "1 c 9", "1 c 5", kernel=[2], strides=[2], ceil_mode=True),
+]
+
+_INTEGERS = [
+    S(g.ConvOp, I32(2, 3, 7, 5), I32(4, 3, 3, 3), dims="n 3 h w; 4 3 3 3", pads=[1, 1, 1, 1]),
+    S(g.ConvOp, I32(1, 4, 9), I32(6, 2, 2), I32(6), dims="n 4 h; 6 2 2; 6", group=2, strides=[2]),
+    S(g.ConvTransposeOp, I32(1, 2, 5), I32(2, 3, 3), dims="n 2 h; 2 3 3", strides=[2]),
+]
+
+WINDOWS = [*_CONVS, *_TRANSPOSED, *_POOLS, *_PLACES, *_INTEGERS, *_RESIZES]

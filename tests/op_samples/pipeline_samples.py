@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import dialects.graph as g
-from tests.op_samples.sample import F32, F64, E, I64, S, Sample
+from tests.op_samples.sample import F32, F64, I64, E, S, Sample
 
 PIPELINE_SAMPLES: list[Sample] = [
     # windows whose positions are fewer than a tile: the rest of the tile is inside the image
@@ -24,6 +24,10 @@ PIPELINE_SAMPLES: list[Sample] = [
     S(g.MatmulOp, F32(3, 0), F32(0, 70), dims="m k; k n"),
     S(g.SoftmaxOp, F32(0, 70), dims="n m", axis=0),
     S(g.SliceOp, F32(4, 3), dims="n 3", starts=[0, 5], sizes=[E("n"), 0], steps=[1, 1]),
+    S(g.ConvOp, F32(2, 3, 0, 5), F32(4, 3, 1, 1), dims="n 3 h w; 4 3 1 1", pads=[1, 0, 1, 1]),
+    S(g.MatmulOp, F32(2, 0, 3), F32(2, 3, 0), dims="b m 3; b 3 k"),
+    # a border at one end only, where the window has one position
+    S(g.ConvOp, F32(3, 33, 3, 7), F32(3, 33, 1, 1), dims="n 33 h w; 3 33 1 1", pads=[0, 1, 1, 1]),
     # one index of no dims beside another
     S(g.GatherNdOp, F32(5, 7), I64(2, low=0, high=5), dims="5 7; 2"),
 ]

@@ -1,7 +1,8 @@
 """Runs a pass on a text and holds it to what every pass must keep.
 
 A file starts with `// PASSES: pipeline` and has CHECK lines for the text that leaves (see
-`tests/filecheck.py`). Beyond these, without a line in the file:
+`tests/filecheck.py`). `// TARGET: cpu avx2` names a target and its features, for passes that ask
+one. Beyond these, without a line in the file:
 
 - every function computes what it computed before, on random inputs (bit for bit, unless
   `// TOLERANCE: 1e-5` says how far results may be off);
@@ -30,6 +31,7 @@ from dialects.types import Array, TensorType
 from passes.base import StrataContext
 from passes.registry import parse_passes
 from passes.rewriting import functions
+from targets.base import TargetOptions, find_target
 from tests.filecheck import filecheck
 
 
@@ -52,7 +54,7 @@ def run_passes(module: ModuleOp, pipeline: str, context: StrataContext) -> str:
 
 def check_file(text: str) -> None:
     """Hold the passes that the text names to its CHECK lines and to the rules above."""
-    context = StrataContext.with_dialects()
+    context = _context(_header(text, "TARGET"))
     module = parse(text, context)
     before = [Run.of(f) for f in functions(module)]
     expected = [run.results(f, context) for run, f in zip(before, functions(module), strict=True)]
@@ -62,6 +64,15 @@ def check_file(text: str) -> None:
     check_locations(module)
     _check_meaning(module, before, expected, float(_header(text, "TOLERANCE") or 0), context)
     assert run_passes(module, pipeline, context) == after
+
+
+def _context(target: str) -> StrataContext:
+    """Without a target, or for `cpu avx2`: its name and features."""
+    if not target:
+        return StrataContext.with_dialects()
+    name, _, features = target.partition(" ")
+    return StrataContext.with_dialects(
+        None, find_target(name), TargetOptions(features=features or None))
 
 
 def _header(text: str, word: str) -> str:

@@ -10,6 +10,7 @@
     builder.py    builds graph operations, following shape computations while it does
     node.py       what an operator's importer sees of its node
     values.py     what an ONNX value is during import
+    coverage.py   which operators are read, for lists and documentation
     functions.py  model-local functions and operators that ONNX defines by others
     ops/          one small function per operator, a file per family
 
@@ -35,8 +36,22 @@ def load_model(model: str, options: ImportOptions) -> ImportedModel:
     return import_file(model, options)
 
 
+def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
+    """Import a serialized ModelProto; weights in other files are looked for beside `name`."""
+    from compiler.frontend.onnx.importer import import_bytes
+
+    return import_bytes(name, data, options)
+
+
 def operators() -> list[str]:
     """The operators that are read. Those that ONNX defines by these are, too."""
     from compiler.frontend.onnx.ops import importers
 
     return sorted(f"{domain}.{name}" if domain else name for domain, name in importers())
+
+
+def operator_summaries() -> dict[str, str]:
+    """Every operator that is read, those that ONNX defines by others too -> opsets, elements."""
+    from compiler.frontend.onnx.coverage import covered
+
+    return {c.name: c.summary for c in covered()}

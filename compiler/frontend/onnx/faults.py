@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Problem, StrataError, count_of
+from compiler.frontend import UnknownContents
+
+if TYPE_CHECKING:
+    from compiler.frontend.onnx.values import Value
 
 
 class Fault(Exception):
@@ -16,12 +21,21 @@ class Fault(Exception):
         self.hint = hint
 
 
+class UnknownValue(Fault):
+    """The import depends on the contents of a value that only a run tells."""
+
+    def __init__(self, value: Value, what: str, hint: str = ""):
+        super().__init__(what, hint)
+        self.value = value
+
+
 @dataclass
 class Faults:
-    """The problems of one file so far."""
+    """The problems of one file so far, and the inputs whose contents would have been needed."""
 
     file: str
     problems: list[Problem] = field(default_factory=list[Problem])
+    unknown: set[str] = field(default_factory=set[str])
 
     def add(self, what: str, node: str = "", level: str = "", hint: str = "") -> None:
         """Note a problem, once."""
@@ -35,5 +49,7 @@ class Faults:
             raise self.error()
 
     def error(self) -> StrataError:
-        count = count_of(self.problems, "problem")
-        return StrataError(f"cannot import {self.file} ({count})", self.problems)
+        message = f"cannot import {self.file} ({count_of(self.problems, 'problem')})"
+        if self.unknown:
+            return UnknownContents(message, self.problems, frozenset(self.unknown))
+        return StrataError(message, self.problems)

@@ -53,12 +53,13 @@ class Functions:
         if not (definition.has_function or definition.has_context_dependent_function):
             return False
         if definition.has_context_dependent_function:
-            return True
+            return bool(definition.context_dependent_function_opset_versions)
         body = _plain_body(definition, version)
         opsets = opsets_of(body)
-        return all(self._supported(n, opsets) for n in body.node)
+        return all(self.supports(n, opsets) for n in body.node)
 
-    def _supported(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
+    def supports(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
+        """Whether a node's operator can be imported."""
         key = (normalize(node.domain), node.op_type, opsets.get(normalize(node.domain), 1))
         return find_importer(*key) is not None or self.defined(*key)
 

@@ -17,10 +17,11 @@ from pathlib import Path
 import onnx
 from onnx import AttributeProto
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.ir import BlockArgument, Operation
 
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.onnx.builder import Builder
-from compiler.frontend.onnx.faults import Fault, Faults
+from compiler.frontend.onnx.faults import Fault, Faults, UnknownValue
 from compiler.frontend.onnx.functions import (
     Functions,
     attributes_of,
@@ -29,7 +30,7 @@ from compiler.frontend.onnx.functions import (
     standard_body,
 )
 from compiler.frontend.onnx.inputs import Inputs
-from compiler.frontend.onnx.load import OnnxFile, load_file
+from compiler.frontend.onnx.load import OnnxFile, load_file, parse
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import find_importer
 from compiler.frontend.onnx.schema import find_schema, normalize
@@ -38,7 +39,7 @@ from compiler.frontend.onnx.values import Value, constant
 from dialects.func import FuncOp
 from dialects.graph.base import ShapeError
 from dialects.syntax import identifier
-from dialects.types import TensorType
+from dialects.types import Array, TensorType
 from dialects.weights import WeightStore
 
 LEVEL = "graph"
@@ -50,20 +51,28 @@ NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
 
 def import_file(path: str, options: ImportOptions) -> ImportedModel:
     """Import an ONNX file. Raises StrataError with every problem that could be found."""
-    file, faults = load_file(Path(path)), Faults(path)
+    return _import(load_file(Path(path)), Faults(path), options)
+
+
+def import_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
+    """Import what an ONNX file of that name would hold. Raises StrataError as `import_file`."""
+    return _import(parse(Path(name), data), Faults(name), options)
+
+
+def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedModel:
     graph, functions = file.proto.graph, Functions(file.proto)
     validation = Validation(file.proto, functions, faults)
     validation.run()
     weights = {t.name for t in graph.initializer}
     inputs = Inputs([i for i in graph.input if i.name not in weights], options, faults)
-    types = inputs.types()
+    types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
-    importer = _Importer(file, functions, faults, types)
+    importer = _Importer(file, functions, faults, types, constants)
     module = ModuleOp([importer.run(validation.sorted_nodes)])
     if inputs.names.changed:
         names = {k: StringAttr(v) for k, v in inputs.names.changed.items()}
         module.attributes[SIZE_NAMES] = DictionaryAttr(names)
-    return ImportedModel(module, importer.build.weights, Path(path).stem)
+    return ImportedModel(module, importer.build.weights, file.path.stem)
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,8 @@ class _Importer:
     """The walk over the nodes of one model."""
 
     def __init__(
-        self, file: OnnxFile, functions: Functions, faults: Faults, types: dict[str, TensorType]
+        self, file: OnnxFile, functions: Functions, faults: Faults, types: dict[str, TensorType],
+        constants: Mapping[str, Array],
     ):
         self.file, self.functions, self.faults = file, functions, faults
         self.function = FuncOp.of("main", list(types), list(types.values()))
@@ -103,6 +113,8 @@ class _Importer:
                 types.items(), self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
             self.scope.values[name] = Value(type_, argument)
+        for name, array in constants.items():
+            self.scope.values[name] = constant(array, name, name)
         self.initializers = {t.name: k for k, t in enumerate(file.proto.graph.initializer)}
 
     def run(self, nodes: NamedNodes) -> FuncOp:
@@ -143,6 +155,8 @@ class _Importer:
             inputs = [self._lookup(name, scope) if name else None for name in node.input]
             return self._import_node(path, node, inputs, scope)
         except (Fault, ShapeError) as error:
+            if isinstance(error, UnknownValue):
+                self.faults.unknown |= self._inputs_behind(error.value)
             what, hint = (error.what, error.hint) if isinstance(error, Fault) else (str(error), "")
             self.faults.add(f"{node.op_type}: {what}", path, LEVEL, hint)
         except _Skip:
@@ -159,6 +173,8 @@ class _Importer:
         domain = normalize(node.domain)
         version = scope.opsets.get(domain, 1)
         importer = find_importer(domain, node.op_type, version)
+        if importer is None and not self.functions.defined(domain, node.op_type, version):
+            raise Fault("it is not supported; the definition of an operator uses it")
         if importer is None:
             body = standard_body(node, version, inputs, attributes)
             return self._call(body, path, inputs, attributes)
@@ -191,6 +207,17 @@ class _Importer:
             return Missing()
 
     # ------------------------------------------------------------------ values
+    def _inputs_behind(self, value: Value) -> set[str]:
+        """The inputs of the model that a value is computed from."""
+        found, open_ = set[str](), [value.ssa]
+        while open_:
+            ssa = open_.pop()
+            if isinstance(ssa, BlockArgument):
+                found.add(self.function.input_names[ssa.index])
+            elif ssa is not None and isinstance(ssa.owner, Operation):
+                open_ += ssa.owner.operands
+        return found
+
     def _lookup(self, name: str, scope: Scope) -> Value | None:
         """What a name stands for; None inside a function for an input that the call leaves out.
 

@@ -22,7 +22,7 @@ from compiler.frontend.onnx.faults import Fault, Faults
 from compiler.frontend.onnx.values import element_type
 from dialects.expr import Expr
 from dialects.syntax import size_symbol
-from dialects.types import TensorType, tensor
+from dialects.types import Array, TensorType, element_of, tensor
 
 Declared = list["int | str"]
 """The sizes of one input, an integer or a name each."""
@@ -67,11 +67,27 @@ class Inputs:
         self._read_dims()
         types: dict[str, TensorType] = {}
         for info in self.infos:
+            if info.name in self.options.constants:
+                continue
             element = self._element(info)
             if element is not None and info.name in self.declared:
                 sizes = [self._size(d) for d in self.declared[info.name]]
                 types[info.name] = tensor(element, sizes)
         return types
+
+    def constants(self) -> dict[str, Array]:
+        """The contents of the inputs that are to be constants; every fault is noted."""
+        found: dict[str, Array] = {}
+        declared = {i.name: i for i in self.infos}
+        for name, array in self.options.constants.items():
+            if name not in declared:
+                self.faults.add(f"contents are given for '{name}', which is no input of the model")
+            elif (element := self._element(declared[name])) is not None:
+                if element_of(array.dtype) != element:
+                    self.faults.add(f"input '{name}' has elements of type {element}; the contents "
+                                    f"that are given have {element_of(array.dtype)}")
+                found[name] = array
+        return found
 
     def _element(self, info: onnx.ValueInfoProto) -> Attribute | None:
         kind = info.type.WhichOneof("value") or "unknown"

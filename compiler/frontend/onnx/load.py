@@ -79,7 +79,11 @@ def _typed_array(tensor: onnx.TensorProto) -> Array:
 
 def load_file(path: Path) -> OnnxFile:
     """Parse a model. Raises StrataError."""
-    data = _map_model(path)
+    return parse(path, _map_model(path))
+
+
+def parse(path: Path, data: mmap.mmap | bytes) -> OnnxFile:
+    """Parse a model's bytes; `path` is where they come from. Raises StrataError."""
     try:
         skeleton, spans = split_weights(data)
         proto = onnx.ModelProto.FromString(skeleton)

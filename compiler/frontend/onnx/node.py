@@ -15,13 +15,14 @@ from onnx import AttributeProto
 from xdsl.ir import Attribute
 
 from compiler.frontend.onnx.builder import Builder
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.faults import Fault, UnknownValue
 from compiler.frontend.onnx.load import OnnxFile
 from compiler.frontend.onnx.schema import attribute_kind
-from compiler.frontend.onnx.values import Value, computed, constant
+from compiler.frontend.onnx.values import Value, computed, constant, element_type
 from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.graph.base import GraphOp
+from dialects.graph.constant import RangeOp
 from dialects.graph.shape import ReshapeOp, TransposeOp
 from dialects.graph.unary import CastOp
 from dialects.types import Array
@@ -92,6 +93,10 @@ class Node:
         found = self._attribute(name, AttributeProto.TENSOR)
         return None if found is None else self.file.tensor(found.t)
 
+    def element(self, name: str, default: Attribute) -> Attribute:
+        """The element type that an attribute names by its TensorProto.DataType."""
+        return element_type(self.integer(name)) if self.integer(name) else default
+
     def _attribute(self, name: str, kind: int) -> onnx.AttributeProto | None:
         found = self.attributes.get(name)
         if found is not None and found.type != kind:
@@ -104,9 +109,9 @@ class Node:
         """The contents as size expressions, flat. Raises Fault when only a run can tell."""
         found = value.expressions
         if found is None:
-            raise Fault(f"its {what} are known only at run time",
-                        "they must be constants or be computed from shapes; if they depend on an "
-                        "input, make that input a constant of the model")
+            raise UnknownValue(value, f"its {what} are known only at run time",
+                               "they must be constants or be computed from shapes; if they depend "
+                               "on an input, make that input a constant of the model")
         return list(found.reshape(-1))
 
     def known_ints(self, value: Value, what: str) -> list[int]:
@@ -122,7 +127,8 @@ class Node:
     def known_numbers(self, value: Value, what: str) -> Array:
         """The contents as an array of numbers. Raises Fault when they are not known."""
         if value.array is None:
-            raise Fault(f"its {what} are known only at run time", "they must be constants")
+            raise UnknownValue(value, f"its {what} are known only at run time",
+                               "they must be constants")
         return value.array
 
     def axes(self, value: Value | None, name: str = "axes") -> list[int] | None:
@@ -150,6 +156,11 @@ class Node:
         contents = np.empty(() if scalar else len(sizes), object)
         contents.reshape(-1)[:] = list(map(Expr.of, sizes))
         return computed(contents, t.tensor(t.i64, contents.shape), self.name)
+
+    def positions(self, x: Value, axis: int) -> Value:
+        """0, 1, ... along an axis of x, as i64 of a shape that broadcasts to x's."""
+        places = self(RangeOp, start=0, step=1, count=x.shape[axis], to=t.i64)
+        return self.reshape(places, [x.shape[axis], *[1] * (x.rank - axis - 1)])
 
     def cast(self, x: Value, element: Attribute) -> Value:
         return x if x.element == element else self(CastOp, x, to=element)

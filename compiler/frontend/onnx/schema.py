@@ -26,6 +26,7 @@ class Definition(Protocol):
     min_output: int
     max_output: int
     inputs: Sequence[Any]
+    outputs: Sequence[Any]
     attributes: Mapping[str, Any]
     has_function: bool
     has_context_dependent_function: bool

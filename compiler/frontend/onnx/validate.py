@@ -58,9 +58,6 @@ class Validation:
     def _opsets(self, imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
         opsets = {normalize(o.domain): o.version for o in imports}
         standard, newest = opsets.get("", newest_opset()), newest_opset()
-        if standard < OLDEST_OPSET:
-            self.faults.add(f"opset {standard} is too old", hint="convert the model to opset "
-                            f"{OLDEST_OPSET} or later with onnx.version_converter")
         if standard > newest:
             self.faults.add(f"opset {standard} is newer than the installed onnx package knows "
                             f"({newest})", hint="install a newer onnx or export an older opset")
@@ -102,9 +99,20 @@ class Validation:
             self.faults.add(f"operator {node.op_type} is of domain '{node.domain}', which the "
                             "model does not import", name)
         elif schema is not None:
+            self._check_age(node, version, schema)
             self._check_signature(name, node, schema)
         elif not domain:  # of other domains ONNX may know nothing
             self.faults.add(f"opset {version} has no operator {node.op_type}", name)
+
+    def _check_age(self, node: onnx.NodeProto, version: int, schema: Schema) -> None:
+        """Before the oldest version that is read, operators may mean something else."""
+        if normalize(node.domain) or version >= OLDEST_OPSET:
+            return
+        oldest = find_schema("", node.op_type, OLDEST_OPSET)
+        if oldest is None or oldest.since != schema.since:
+            self.faults.add(f"opset {version} is too old for operator {node.op_type}",
+                            hint=f"convert the model to opset {OLDEST_OPSET} or later with "
+                            "onnx.version_converter")
 
     def _report_unsupported(self) -> None:
         for (domain, op_type, version), nodes in sorted(self.unsupported.items()):

@@ -103,6 +103,14 @@ def data_type_of(element: Attribute) -> int:
 
 
 @cache
+def onnx_type_names() -> dict[str, str]:
+    """`tensor(float)` -> `f32` and so on: ONNX's names of tensor types, and ours of elements."""
+    names = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16"}
+    texts = {_data_type_name(code).lower(): str(element) for code, element in _ELEMENTS.items()}
+    return {f"tensor({name})": names.get(name, text) for name, text in texts.items()}
+
+
+@cache
 def _data_type_name(data_type: int) -> str:
     values = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number
     return values[data_type].name if data_type in values else str(data_type)

@@ -52,6 +52,11 @@ class Point(NamedTuple):
     flat: Expr
     vectors: Mapping[str, tuple[Tile, tuple[int, ...]]]
 
+    @property
+    def is_gathered(self) -> bool:
+        """Whether the offset depends on an index that every lane has its own of."""
+        return bool(self.flat.symbols & self.vectors.keys())
+
 
 Mask = str | Literal[False] | None
 """A vector or scalar of truth values; None: all true; False: all false."""
@@ -127,7 +132,7 @@ class Access:
 
     def lane_step(self, point: Point) -> int | None:
         """The constant distance of neighbouring lanes in elements; None if there is none."""
-        if point.flat.symbols & point.vectors.keys():
+        if point.is_gathered:
             return None
         split = point.flat.linear([self.lane_symbol])
         if split is None:

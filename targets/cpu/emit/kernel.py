@@ -91,8 +91,10 @@ class _KernelEmitter:
         extents = [e.substitute(self.sizes) for e in self.kernel.grid.data]
         lo, hi = (self.writer.argument(n) for n in ("%lo", "%hi"))
         bounds = (self.indices.symbol(lo, 0), self.indices.symbol(hi, 0))
-        self.loops.emit(*bounds, 1, product(extents) - 1, [], lambda program, _: self._program(
-            program, extents))
+        count = product(extents)
+        if count.constant != 0:
+            self.loops.emit(*bounds, 1, count - 1, [], lambda program, _: self._program(
+                program, extents))
         self.writer.emit("ret void")
         return self._text()
 

@@ -70,7 +70,9 @@ class Memory:
         mask = access.lane_mask(point, number, chunk) if chunk.width else None
         if condition is False or mask is False:
             return literal(pad, t.signless(element), chunk.width)
-        step = 1 if chunk.width == 1 else access.lane_step(point) if chunk.width else 0
+        step = access.lane_step(point) if chunk.width else 0
+        if chunk.width == 1 and not point.is_gathered:
+            step = 1
         masked = bool(mask) and step != 1
         if step not in _NEAR or masked or (step not in (0, 1) and not chunk.is_full):
             text = self._gather(access, point, number, chunk, pad, condition, mask)

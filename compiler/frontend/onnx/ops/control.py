@@ -10,6 +10,7 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.shape import broadcast
 from compiler.frontend.onnx.values import Value, element_type
+from dialects.graph.elementwise import MulOp
 
 
 @onnx_op("Constant")
@@ -39,10 +40,24 @@ def dropout(
     n: Node, x: Value, ratio: Value | None = None, training: Value | None = None
 ) -> list[Value]:
     """In inference nothing is dropped, and the mask is true everywhere."""
-    if training is not None and (training.array is None or training.array.any()):
-        raise Fault("it is in training mode", "export the model for inference")
+    active = training is not None and bool(n.known_numbers(training, "mode").any())
+    share = 0.5 if ratio is None else float(n.known_numbers(ratio, "ratio")) if active else 0.0
+    if active and share:
+        return _dropped(n, x, share)
     mask = [broadcast(n, n.constant(np.array(True)), x.shape)] if n.wants(1) else []
     return [x, *mask]
+
+
+def _dropped(n: Node, x: Value, share: float) -> list[Value]:
+    """In training, with a seed: elements are dropped as ONNX's reference does, always the same."""
+    shape = x.type.static_shape
+    if shape is None or not n.has("seed"):
+        raise Fault("it is in training mode, and its seed or its size is not fixed",
+                    "export the model for inference")
+    random = np.random.RandomState(n.integer("seed"))
+    kept = random.uniform(0, 1, shape) >= share
+    scale = n.constant((kept / (1 - share)).astype(x.type.dtype))
+    return [n(MulOp, x, scale), n.constant(kept)]
 
 
 @onnx_op("Cast")

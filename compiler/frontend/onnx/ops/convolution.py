@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
@@ -11,8 +13,11 @@ from compiler.frontend.onnx.values import Value
 from dialects.expr import Expr, maximum
 from dialects.graph.base import GraphOp
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
-from dialects.graph.pooling import AvgPoolOp, MaxPoolOp
-from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
+from dialects.graph.elementwise import MulOp, PowOp
+from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
+from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
+from dialects.graph.unary import AbsOp
+from dialects.graph.window import Window
 
 
 # ---------------------------------------------------------------------- windows
@@ -69,6 +74,7 @@ def _two_sides(totals: Sequence[int], more_high: bool) -> list[int]:
 # ---------------------------------------------------------------------- convolutions
 @onnx_op("Conv")
 def conv(n: Node, x: Value, w: Value, b: Value | None = None) -> Value:
+    """Also of integers, for the quantized operators."""
     kernel = _kernel(n, w)
     strides, dilations = _spatial(n, x, kernel)
     pads = _pads(n, x, kernel, strides, dilations)
@@ -121,8 +127,38 @@ def _present(*values: Value | None) -> list[Value]:
 
 # ---------------------------------------------------------------------- pools
 @onnx_op("MaxPool")
-def max_pool(n: Node, x: Value) -> Value:
-    return n(MaxPoolOp, x, **_pool_attributes(n, x))
+def max_pool(n: Node, x: Value) -> list[Value]:
+    attributes = _pool_attributes(n, x)
+    y = n(MaxPoolOp, x, **attributes)
+    if not n.wants(1):
+        return [y]
+    return [y, n(MaxPoolIndicesOp, x, y, column_major=n.flag("storage_order"), **attributes)]
+
+
+@onnx_op("LpPool")
+def lp_pool(n: Node, x: Value) -> Value:
+    """The p-norm of each window: the root of the mean of powers, times their number."""
+    attributes, p = _pool_attributes(n, x), n.integer("p", 2)
+    if attributes.pop("ceil_mode"):
+        attributes["pads"] = _ceil_pads(n, x, **attributes)
+    power = n(PowOp, n(AbsOp, x), n.scalar(p, x))
+    mean = n(AvgPoolOp, power, count_include_pad=True, ceil_mode=False, **attributes)
+    total = n(MulOp, mean, n.scalar(prod(attributes["kernel"]), x))
+    return n(PowOp, total, n.scalar(1 / p, x))
+
+
+def _ceil_pads(
+    n: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+    pads: Sequence[int],
+) -> list[int]:
+    """The pads with as many more at the end as the last windows reach over it."""
+    window = Window(*map(tuple, (kernel, strides, dilations)), low=tuple(pads[:len(kernel)]),
+                    high=tuple(pads[len(kernel):]))
+    counts = n.known_ints(n.of_sizes(window.counts(x.shape[2:], "C5", ceil=True)), "result sizes")
+    sizes = n.known_ints(n.of_sizes(x.shape[2:]), "input sizes")
+    high = [max((count - 1) * strides[k] + window.extent(k) - sizes[k] - pads[k], window.high[k])
+            for k, count in enumerate(counts)]
+    return [*window.low, *high]
 
 
 @onnx_op("AveragePool")
@@ -131,7 +167,7 @@ def average_pool(n: Node, x: Value) -> Value:
     return n(AvgPoolOp, x, count_include_pad=include, **_pool_attributes(n, x))
 
 
-def _pool_attributes(n: Node, x: Value) -> dict[str, object]:
+def _pool_attributes(n: Node, x: Value) -> dict[str, Any]:
     kernel = n.ints("kernel_shape")
     strides, dilations = _spatial(n, x, kernel)
     pads = _pads(n, x, kernel, strides, dilations)
@@ -148,6 +184,13 @@ def global_average_pool(n: Node, x: Value) -> Value:
 @onnx_op("GlobalMaxPool")
 def global_max_pool(n: Node, x: Value) -> Value:
     return _global_pool(n, ReduceMaxOp, x)
+
+
+@onnx_op("GlobalLpPool")
+def global_lp_pool(n: Node, x: Value) -> Value:
+    p = n.integer("p", 2)
+    total = _global_pool(n, ReduceSumOp, n(PowOp, n(AbsOp, x), n.scalar(p, x)))
+    return n(PowOp, total, n.scalar(1 / p, x))
 
 
 def _global_pool(n: Node, op: type[GraphOp], x: Value) -> Value:

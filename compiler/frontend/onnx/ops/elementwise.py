@@ -5,14 +5,16 @@ from __future__ import annotations
 from functools import reduce
 
 import numpy as np
+from onnx import TensorProto
 from xdsl.ir import Attribute
 
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.onnx.values import Value, element_type
 from dialects import types as t
 from dialects.graph.base import GraphOp
+from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
 from dialects.graph.elementwise import (
     AddOp,
     DivOp,
@@ -34,6 +36,17 @@ from dialects.graph.logic import (
     OrOp,
     WhereOp,
     XorOp,
+)
+from dialects.graph.trigonometric import (
+    AcoshOp,
+    AcosOp,
+    AsinhOp,
+    AsinOp,
+    AtanhOp,
+    AtanOp,
+    CoshOp,
+    SinhOp,
+    TanOp,
 )
 from dialects.graph.unary import (
     AbsOp,
@@ -60,7 +73,9 @@ _UNARY: dict[str, type[GraphOp]] = {
     "Abs": AbsOp, "Ceil": CeilOp, "Cos": CosOp, "Erf": ErfOp, "Exp": ExpOp, "Floor": FloorOp,
     "IsNaN": IsnanOp, "Log": LogOp, "Neg": NegOp, "Not": NotOp, "BitwiseNot": NotOp,
     "Reciprocal": ReciprocalOp, "Round": RoundOp, "Sigmoid": SigmoidOp, "Sign": SignOp,
-    "Sin": SinOp, "Sqrt": SqrtOp, "Tanh": TanhOp,
+    "Sin": SinOp, "Sqrt": SqrtOp, "Tanh": TanhOp, "Tan": TanOp, "Asin": AsinOp, "Acos": AcosOp,
+    "Atan": AtanOp, "Sinh": SinhOp, "Cosh": CoshOp, "Asinh": AsinhOp, "Acosh": AcoshOp,
+    "Atanh": AtanhOp,
 }
 _BINARY: dict[str, type[GraphOp]] = {
     "Add": AddOp, "Sub": SubOp, "Mul": MulOp, "Div": DivOp, "And": AndOp, "Or": OrOp,
@@ -138,13 +153,14 @@ def is_inf(n: Node, x: Value) -> Value:
     return n(AndOp, *[n(IsinfOp, x), n(IsnanOp, x)])  # never both
 
 
-@onnx_op("Tan")
-def tan(n: Node, x: Value) -> Value:
-    return n(DivOp, n(SinOp, x), n(CosOp, x))
+@onnx_op("BitShift")
+def bit_shift(n: Node, x: Value, y: Value) -> Value:
+    direction = n.text("direction")
+    if direction not in ("LEFT", "RIGHT"):
+        raise Fault(f"its direction is '{direction}', neither LEFT nor RIGHT")
+    return n(ShiftLeftOp if direction == "LEFT" else ShiftRightOp, x, y)
 
 
-@onnx_op("Cosh")
-def cosh(n: Node, x: Value) -> Value:
-    """(e^x + e^-x) / 2."""
-    half = n.scalar(0.5, x)
-    return n(MulOp, half, n(AddOp, n(ExpOp, x), n(ExpOp, n(NegOp, x))))
+@onnx_op("BitCast")
+def bit_cast(n: Node, x: Value) -> Value:
+    return n(BitcastOp, x, to=element_type(n.integer("to", TensorProto.UNDEFINED)))

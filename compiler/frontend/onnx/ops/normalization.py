@@ -19,13 +19,30 @@ from dialects.graph.unary import AbsOp, ReciprocalOp, SqrtOp
 @onnx_op("BatchNormalization")
 def batch_normalization(
     n: Node, x: Value, scale: Value, bias: Value, mean: Value, variance: Value
-) -> Value:
+) -> Value | list[Value]:
     if n.flag("training_mode"):
-        raise Fault("it is in training mode", "export the model for inference")
+        return _training(n, x, scale, bias, mean, variance)
     if not n.flag("spatial", True):
         raise Fault("spatial = 0 (statistics per element) is not supported")
     parameters = [n.cast(p, x.element) for p in (scale, bias, mean, variance)]
     return n(BatchNormOp, x, *parameters, epsilon=n.real("epsilon", 1e-5))
+
+
+def _training(
+    n: Node, x: Value, scale: Value, bias: Value, mean: Value, variance: Value
+) -> list[Value]:
+    """With the statistics of x itself; the running ones move towards these."""
+    axes = [k for k in range(x.rank) if k != 1]
+    own = n(ReduceMeanOp, n.cast(x, mean.element), axes=axes, keepdims=True)
+    centered = n(SubOp, n.cast(x, mean.element), own)
+    spread = n(ReduceMeanOp, n(MulOp, centered, centered), axes=axes, keepdims=True)
+    own, spread = (n.reshape(v, mean.shape) for v in (own, spread))
+    parameters = [n.cast(p, x.element) for p in (scale, bias, own, spread)]
+    y = n(BatchNormOp, x, *parameters, epsilon=n.real("epsilon", 1e-5))
+    keep = n.real("momentum", 0.9)
+    running = [n(AddOp, n(MulOp, old, n.scalar(keep, old)), n(MulOp, new, n.scalar(1 - keep, new)))
+               for old, new in ((mean, own), (variance, spread))]
+    return [y, *running]
 
 
 @onnx_op("LayerNormalization")

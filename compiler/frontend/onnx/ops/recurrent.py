@@ -5,10 +5,27 @@ from __future__ import annotations
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.recurrent_cells import gru_cell, lstm_cell, rnn_cell, run_layer
 from compiler.frontend.onnx.values import Value
 from dialects.graph.recurrent import LstmOp
 
-_DEFAULT_GATES = ["Sigmoid", "Tanh", "Tanh"]
+_GATES = ["Sigmoid", "Tanh", "Tanh"]
+
+
+@onnx_op("RNN")
+def rnn(
+    n: Node, x: Value, w: Value, r: Value, b: Value | None = None, lengths: Value | None = None,
+    initial_h: Value | None = None,
+) -> list[Value]:
+    return run_layer(n, rnn_cell, ["Tanh"], [x, w, r, b, lengths, None], [initial_h])
+
+
+@onnx_op("GRU")
+def gru(
+    n: Node, x: Value, w: Value, r: Value, b: Value | None = None, lengths: Value | None = None,
+    initial_h: Value | None = None,
+) -> list[Value]:
+    return run_layer(n, gru_cell, ["Sigmoid", "Tanh"], [x, w, r, b, lengths, None], [initial_h])
 
 
 @onnx_op("LSTM")
@@ -17,13 +34,14 @@ def lstm(
     initial_h: Value | None = None, initial_c: Value | None = None, peepholes: Value | None = None,
 ) -> list[Value]:
     direction = n.text("direction", "forward")
-    _check_plain(n, peepholes, 2 if direction == "bidirectional" else 1)
+    if peepholes is not None or not _is_plain(n, x, lengths, direction):
+        return run_layer(n, lstm_cell, _GATES, [x, w, r, b, lengths, peepholes],
+                         [initial_h, initial_c])
     batch_first = n.flag("layout")
     if batch_first:  # [batch, seq, in] and [batch, dirs, h]
         x = n.transpose(x, [1, 0, 2])
         initial_h, initial_c = (
             n.transpose(s, [1, 0, 2]) if s is not None else None for s in (initial_h, initial_c))
-    _check_lengths(x, lengths)
     extras = [v for v in (b, initial_h, initial_c) if v is not None]
     y, y_h, y_c = n.build.results(
         LstmOp, x, w, r, *extras, hidden_size=n.integer("hidden_size", _hidden(r)),
@@ -41,22 +59,10 @@ def _hidden(r: Value) -> int:
     return size
 
 
-def _check_plain(n: Node, peepholes: Value | None, directions: int) -> None:
-    """Raise Fault for the variants that `graph.lstm` does not have."""
-    if peepholes is not None:
-        raise Fault("peepholes are not supported")
-    if n.real("clip") or n.integer("input_forget"):
-        raise Fault("clip and input_forget are not supported")
-    given = n.texts("activations")
-    if given and given != _DEFAULT_GATES * directions:
-        raise Fault(f"activations {given} are not supported; only {_DEFAULT_GATES} are")
-
-
-def _check_lengths(x: Value, lengths: Value | None) -> None:
-    """Sequences must have their full length, since nothing masks the rest."""
-    if lengths is None:
-        return
-    full = x.shape[0].constant
-    if lengths.array is None or full is None or (lengths.array != full).any():
-        raise Fault("sequence_lens is only supported where it is constant and all sequences have "
-                    "the full length")
+def _is_plain(n: Node, x: Value, lengths: Value | None, direction: str) -> bool:
+    """Whether `graph.lstm` is this layer: no clipping, and all sequences have the full length."""
+    steps = x.shape[1 if n.flag("layout") else 0].constant
+    full = lengths is None or (
+        lengths.array is not None and steps is not None and bool((lengths.array == steps).all()))
+    gates = n.texts("activations") in ([], _GATES * (2 if direction == "bidirectional" else 1))
+    return full and gates and not n.real("clip") and not n.flag("input_forget")

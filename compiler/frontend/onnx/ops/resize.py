@@ -14,6 +14,7 @@ import numpy as np
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node, as_written
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.resize_weights import Weights, resize_by_weights
 from compiler.frontend.onnx.values import Value
 from dialects.expr import Expr, Size
 from dialects.graph.resize import ResizeOp
@@ -21,9 +22,8 @@ from dialects.types import LiteralAttr
 
 T = TypeVar("T")
 
-_DEFAULTS = {"antialias": 0, "exclude_outside": 0}
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel",
-                "half_pixel_symmetric")
+                "half_pixel_symmetric", "tf_crop_and_resize")
 
 
 # ---------------------------------------------------------------------- the versions
@@ -54,7 +54,6 @@ def resize(
     n: Node, x: Value, roi: Value | None = None, scales: Value | None = None,
     sizes: Value | None = None,
 ) -> Value:
-    _check_plain(n)
     axes = [n.axis(a, x.rank) for a in n.ints("axes", range(x.rank))]
     factors: list[float] | None = None
     shape: list[Expr] | None = None
@@ -67,22 +66,52 @@ def resize(
         shape, factors = _keep_aspect(n, x, shape, axes)
     else:
         raise Fault("neither scales nor sizes are given")
+    rare = _by_weights(n, x, shape, factors, roi, axes)
+    if rare is not None:
+        return rare
     return _resize(n, x, shape, factors, n.text("mode", "nearest"),
                    n.text("coordinate_transformation_mode", "half_pixel"),
                    n.text("nearest_mode", "round_prefer_floor"))
 
 
-def _check_plain(n: Node) -> None:
-    """Raise Fault for the variants that `graph.resize` does not have."""
-    for name, default in _DEFAULTS.items():
-        if n.integer(name, default) != default:
-            raise Fault(f"{name} = {n.integer(name)} is not supported")
-    if n.text("mode") == "cubic" and n.real("cubic_coeff_a", -0.75) != -0.75:
-        raise Fault("a cubic_coeff_a other than -0.75 is not supported")
+def _weights(n: Node, x: Value, shape: Sequence[Expr], scales: Sequence[float]) -> Weights | None:
+    """The weights of a variant that `graph.resize` does not have; None where it has it."""
     coordinates = n.text("coordinate_transformation_mode", "half_pixel")
+    mode, cubic = n.text("mode", "nearest"), n.real("cubic_coeff_a", -0.75)
     if coordinates not in _COORDINATES:
         raise Fault(f"coordinate_transformation_mode '{coordinates}' is not supported",
                     f"supported are {', '.join(_COORDINATES)}")
+    antialias = n.flag("antialias") and mode != "nearest" and min(scales, default=1.0) < 1
+    partial = coordinates == "align_corners" and mode != "nearest" and any(
+        s.constant is not None and w.constant is not None and s.constant * f != w.constant
+        for s, w, f in zip(x.shape, shape, scales, strict=False))
+    rare = (antialias, partial, n.flag("exclude_outside") and mode == "cubic",
+            mode == "cubic" and cubic != -0.75, coordinates == "tf_crop_and_resize")
+    if not any(rare):
+        return None
+    return Weights(mode, coordinates, n.text("nearest_mode", "round_prefer_floor"), cubic,
+                   antialias, n.flag("exclude_outside"))
+
+
+def _by_weights(
+    n: Node, x: Value, shape: Sequence[Expr] | None, scales: Sequence[float] | None,
+    roi: Value | None, axes: Sequence[int],
+) -> Value | None:
+    """The rare variants; None where `graph.resize` has it."""
+    wanted = shape or [_scaled(s, f) for s, f in zip(x.shape, scales or (), strict=True)]
+    weights = _weights(n, x, wanted, scales or [
+        w.constant / s.constant if w.constant is not None and s.constant else 1.0
+        for s, w in zip(x.shape, wanted, strict=True)])
+    if weights is None:
+        return None
+    sizes, counts = (n.known_ints(n.of_sizes(v), "sizes") for v in (x.shape, wanted))
+    factors = scales or [c / s for c, s in zip(counts, sizes, strict=True)]
+    regions = [(0.0, 1.0)] * x.rank
+    if weights.coordinates == "tf_crop_and_resize" and roi is not None:
+        bounds = n.known_numbers(roi, "region").astype(np.float64).reshape(2, -1)
+        _place(regions, axes, [(float(a), float(b)) for a, b in bounds.T], "regions")
+    return resize_by_weights(n, x, counts, factors, regions, weights,
+                             n.real("extrapolation_value"))
 
 
 def _place(into: list[T], axes: Sequence[int], values: Sequence[T], what: str) -> None:

@@ -1,0 +1,89 @@
+"""Which ONNX operators are read, at which opsets, and of which element types: from the code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+from onnx import defs, helper
+
+from compiler.frontend.onnx.functions import Functions, opsets_of, standard_body
+from compiler.frontend.onnx.ops import find_importer, importers
+from compiler.frontend.onnx.schema import OLDEST_OPSET, find_definition, newest_opset
+from compiler.frontend.onnx.values import Value, onnx_type_names
+from dialects import types as t
+
+_PLAIN = t.tensor(t.f32, (2, 2, 4, 4))
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """One operator. `opsets`: the versions at which it is read; `own`: by an importer of ours.
+
+    `elements`: those that ONNX allows for its first input, of ours.
+    """
+
+    name: str
+    opsets: tuple[int, ...]
+    own: bool
+    elements: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        how = "" if self.own else ", by ONNX's definition"
+        return f"opset {opset_text(self.opsets)}{how}; {' '.join(self.elements)}"
+
+
+def opset_text(opsets: tuple[int, ...]) -> str:
+    """`7 to 26`, or `7 to 12, 20`: runs of versions."""
+    runs: list[list[int]] = []
+    for version in opsets:
+        if runs and runs[-1][-1] == version - 1:
+            runs[-1][1:] = [version]
+        else:
+            runs.append([version])
+    return ", ".join(" to ".join(map(str, run)) for run in runs)
+
+
+def covered() -> list[Coverage]:
+    """The operators of the standard domain that are read, then those of other domains, by name."""
+    functions, newest = Functions(onnx.ModelProto()), newest_opset()
+    names = sorted({s.name for s in defs.get_all_schemas() if not s.domain})
+    found: list[Coverage] = []
+    for name in names:
+        readable = {v: find_importer("", name, v) is not None
+                    for v in range(OLDEST_OPSET, newest + 1) if _is_read(functions, name, v)}
+        if readable:
+            last = max(readable)
+            found.append(Coverage(name, tuple(readable), readable[last], _elements(name, last)))
+    return found + [Coverage(f"{domain}.{name}", (1,), True, ())
+                    for domain, name in sorted(importers()) if domain]
+
+
+def _is_read(functions: Functions, name: str, version: int) -> bool:
+    definition = find_definition("", name, version)
+    if definition is None or find_importer("", name, version) is not None:
+        return definition is not None
+    if definition.has_function or not functions.defined("", name, version):
+        return functions.defined("", name, version)
+    return _is_built_of_known(functions, name, definition.min_input, version)
+
+
+def _is_built_of_known(functions: Functions, name: str, inputs: int, version: int) -> bool:
+    """Whether a definition that depends on the node has only what is read, for a plain node."""
+    node = helper.make_node(name, [f"x{k}" for k in range(inputs)], ["y"])
+    try:
+        body = standard_body(node, version, [Value(_PLAIN)] * inputs, {})
+    except ValueError:  # ONNX needs attributes for it that are no numbers
+        return False
+    known = [functions.supports(n, opsets_of(body)) for n in body.node]
+    return bool(known) and all(known)
+
+
+def _elements(name: str, version: int) -> tuple[str, ...]:
+    """What the first input may hold; of operators without one, what the first output may."""
+    definition = find_definition("", name, version)
+    assert definition is not None
+    ports = definition.inputs or definition.outputs
+    allowed = {text for port in ports[:1] for text in port.types}
+    return tuple(ours for theirs, ours in onnx_type_names().items() if theirs in allowed)

@@ -1,0 +1,85 @@
+"""Det, Col2Im."""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import prod
+
+import numpy as np
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.recurrent_cells import part
+from compiler.frontend.onnx.values import Value
+from dialects.graph.convolution import ConvTransposeOp
+from dialects.graph.elementwise import DivOp, MulOp, SubOp
+from dialects.graph.gather import GatherNdOp
+from dialects.graph.logic import EqualOp, WhereOp
+from dialects.graph.ordering import ArgMaxOp
+from dialects.graph.unary import AbsOp, NegOp
+
+MAX_ORDER = 32
+"""Larger matrices would be unrolled into too many operations."""
+
+
+@onnx_op("Det")
+def det(n: Node, x: Value) -> Value:
+    """The product of the pivots of elimination, with its sign turned by every exchange of rows."""
+    order = x.shape[-1].constant if x.rank > 1 else None
+    if order is None or not 1 <= order <= MAX_ORDER or x.shape[-2] != x.shape[-1]:
+        raise Fault(f"determinants of {x.type.short} are not supported; matrices must be square, "
+                    f"of constant order up to {MAX_ORDER}")
+    batch = x.shape[:-2]
+    rest, pivots = n.reshape(x, [x.type.count // (order * order), order, order]), list[Value]()
+    for _ in range(order - 1):
+        pivot, rest = _eliminated(n, rest)
+        pivots.append(pivot)
+    pivots.append(n.reshape(rest, [rest.shape[0]]))
+    return n.reshape(reduce(lambda a, b: n(MulOp, a, b), pivots), batch)
+
+
+def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
+    """The largest element of the first column, signed for the exchange; and the rest below it.
+
+    The rest is [b, k-1, k-1]: rows less their multiple of the pivot's row, which gets the first.
+    """
+    [order] = n.known_ints(n.of_sizes([x.shape[1]]), "order")
+    column = n.reshape(part(n, x, 2, 0, 1), x.shape[:2])
+    which = n(ArgMaxOp, n(AbsOp, column), axis=1, keepdims=True, last=False)  # [b, 1]
+    row = n.reshape(n(GatherNdOp, x, which, batch_dims=1), [x.shape[0], 1, order])
+    first, others = part(n, x, 1, 0, 1), part(n, x, 1, 1, order - 1)
+    chosen = n(EqualOp, n.constant(np.arange(1, order)), which)
+    others = n(WhereOp, n.reshape(chosen, [x.shape[0], order - 1, 1]), first, others)
+    pivot = part(n, row, 2, 0, 1)
+    zero = n(EqualOp, pivot, n.scalar(0, pivot))
+    divisor = n(WhereOp, zero, n.scalar(1, pivot), pivot)
+    factor = n(DivOp, part(n, others, 2, 0, 1), divisor)
+    rest = n(SubOp, part(n, others, 2, 1, order - 1),
+             n(MulOp, factor, part(n, row, 2, 1, order - 1)))
+    signed = n(WhereOp, n(EqualOp, which, n.scalar(0, which)), *(
+        n.reshape(v, [x.shape[0], 1]) for v in (pivot, n(NegOp, pivot))))
+    return n.reshape(signed, [x.shape[0]]), rest
+
+
+@onnx_op("Col2Im")
+def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
+    """The sum of blocks, each at its place: a transposed convolution.
+
+    Every entry of a block is a channel, whose filter is 1 at that entry's place.
+    """
+    kernel, sizes = n.known_ints(block, "block shape"), n.known_ints(image, "image shape")
+    rank, entries = len(kernel), prod(kernel)
+    strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
+    pads = n.ints("pads", [0] * (2 * rank))
+    counts: list[int] = []
+    extra: list[int] = []
+    for k, size in enumerate(sizes):
+        room = size + pads[k] + pads[k + rank] - dilations[k] * (kernel[k] - 1) - 1
+        counts.append(room // strides[k] + 1)
+        extra.append(room % strides[k])
+    [channels] = n.known_ints(n.of_sizes([x.shape[1] // entries]), "channels")
+    filters = np.tile(np.eye(entries), (channels, 1)).reshape(channels * entries, 1, *kernel)
+    return n(ConvTransposeOp, n.reshape(x, [*x.shape[:2], *counts]),
+             n.constant(filters.astype(x.type.dtype)), strides=strides, dilations=dilations,
+             pads=pads, output_padding=extra, group=channels)

@@ -1,0 +1,77 @@
+"""Operators that find elements by their order, and running sums."""
+
+from __future__ import annotations
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import Expr, product
+from dialects.graph.base import GraphOp
+from dialects.graph.constant import RangeOp
+from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
+from dialects.graph.logic import EqualOp
+from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
+
+_ARGS: dict[str, type[GraphOp]] = {"ArgMax": ArgMaxOp, "ArgMin": ArgMinOp}
+_CUMULATIVE: dict[str, type[GraphOp]] = {"CumSum": CumulativeSumOp, "CumProd": CumulativeProdOp}
+
+
+@onnx_op(*_ARGS)
+def arg(n: Node, x: Value) -> Value:
+    return n(_ARGS[n.op_type], x, axis=n.axis(n.integer("axis"), x.rank),
+             keepdims=n.flag("keepdims", True), last=n.flag("select_last_index"))
+
+
+@onnx_op(*_CUMULATIVE)
+def cumulative(n: Node, x: Value, axis: Value) -> Value:
+    return n(_CUMULATIVE[n.op_type], x, axis=n.axis(n.known_ints(axis, "axis")[0], x.rank),
+             exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
+
+
+# ---------------------------------------------------------------------- top k
+@onnx_op("TopK")
+def top_k_by_attribute(n: Node, x: Value) -> list[Value]:
+    return _top_k(n, x, Expr.of(n.integer("k")))
+
+
+@onnx_op("TopK", since=10)
+def top_k(n: Node, x: Value, k: Value) -> list[Value]:
+    return _top_k(n, x, n.known_sizes(k, "number k")[0])
+
+
+def _top_k(n: Node, x: Value, k: Expr) -> list[Value]:
+    """Sorted also where the order does not matter."""
+    return n.build.results(TopKOp, x, axis=n.axis(n.integer("axis", -1), x.rank), k=k,
+                           largest=n.flag("largest", True))
+
+
+# ---------------------------------------------------------------------- hardmax
+@onnx_op("Hardmax", since=13)
+def hardmax(n: Node, x: Value) -> Value:
+    """1 at the first largest element of an axis, 0 elsewhere."""
+    return _hardmax(n, x, n.axis(n.integer("axis", -1), x.rank))
+
+
+@onnx_op("Hardmax")
+def hardmax_of_matrix(n: Node, x: Value) -> Value:
+    """Before opset 13 x counts as a matrix, with the dims from `axis` on as its columns."""
+    axis = n.axis(n.integer("axis", 1), x.rank)
+    rows = n.reshape(x, [*x.shape[:axis], product(x.shape[axis:])])
+    return n.reshape(_hardmax(n, rows, rows.rank - 1), x.shape)
+
+
+def _hardmax(n: Node, x: Value, axis: int) -> Value:
+    where = n(ArgMaxOp, x, axis=axis, keepdims=True, last=False)
+    return n.cast(n(EqualOp, n.positions(x, axis), where), x.element)
+
+
+@onnx_op("EyeLike")
+def eye_like(n: Node, x: Value) -> Value:
+    """Ones where the column less the row is k, zeros elsewhere."""
+    if x.rank != 2:
+        raise Fault(f"{x.type.short} is no matrix")
+    rows = n(RangeOp, start=n.integer("k"), step=1, count=x.shape[0], to=t.i64)
+    diagonal = n(EqualOp, n.positions(x, 1), n.reshape(rows, [x.shape[0], 1]))
+    return n.cast(diagonal, n.element("dtype", x.element))

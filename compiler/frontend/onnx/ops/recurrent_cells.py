@@ -1,0 +1,241 @@
+"""Recurrent layers step by step: RNN, GRU, and the variants of LSTM that `graph.lstm` has not.
+
+    W, R of a direction  ->  per step the gates  ->  the cell's new state  ->  Y, Y_h (, Y_c)
+
+The number of steps must be constant. Beyond an item's own length its state stays, and Y is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops.activation import clip
+from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.ops.slicing import take
+from compiler.frontend.onnx.values import Value
+from dialects.expr import Expr
+from dialects.graph.activation import (
+    EluOp,
+    HardSigmoidOp,
+    LeakyReluOp,
+    ReluOp,
+    SoftplusOp,
+)
+from dialects.graph.base import GraphOp
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
+from dialects.graph.logic import GreaterOp, WhereOp
+from dialects.graph.shape import ConcatOp
+from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
+
+State = list[Value]
+Function = Callable[[Value], Value]
+Cell = Callable[["Direction", Value, State], State]
+"""`cell(direction, x W^T + its bias, state)`: the next state, the output first."""
+
+
+@dataclass
+class Direction:
+    """One direction of a layer: recurrent weights [h, g*h], biases and functions."""
+
+    n: Node
+    r: Value
+    bias: Value | None
+    peepholes: Value | None
+    functions: list[Function]
+    hidden: int
+
+    def gate(self, x: Value, k: int) -> Value:
+        """The k-th of the parts, each `hidden` long, of the last dim."""
+        return part(self.n, x, x.rank - 1, k * self.hidden, self.hidden)
+
+    def clipped(self, x: Value) -> Value:
+        limit = self.n.real("clip")
+        if not limit:
+            return x
+        return clip(self.n, x, self.n.scalar(-limit, x), self.n.scalar(limit, x))
+
+
+def part(n: Node, x: Value, axis: int, start: int, size: int) -> Value:
+    starts = [Expr.of(start if k == axis else 0) for k in range(x.rank)]
+    sizes = [Expr.of(size) if k == axis else s for k, s in enumerate(x.shape)]
+    return take(n, x, starts, sizes, [1] * x.rank)
+
+
+def run_layer(
+    n: Node, cell: Cell, defaults: Sequence[str], inputs: Sequence[Value | None],
+    initial: Sequence[Value | None],
+) -> list[Value]:
+    """Y, then the last states. `inputs`: x, w, r, bias, lengths, peepholes."""
+    x, w, r, bias, lengths, peepholes = inputs
+    assert x is not None and w is not None and r is not None
+    batch_first = n.flag("layout")
+    if batch_first:
+        x = n.transpose(x, [1, 0, 2])
+        initial = [s if s is None else n.transpose(s, [1, 0, 2]) for s in initial]
+    hidden, steps = _constant(n, r.shape[-1], "hidden size"), _constant(n, x.shape[0], "steps")
+    directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+    backwards = directions.get(n.text("direction", "forward"))
+    if backwards is None:
+        raise Fault(f"its direction is '{n.text('direction')}'")
+    functions = _functions(n, list(defaults) * len(backwards))
+    outputs: list[Value] = []
+    states: list[State] = []
+    for d, backward in enumerate(backwards):
+        own = [None if v is None else _at(n, v, d) for v in (w, r, bias, peepholes)]
+        wide = own[1]
+        assert own[0] is not None and wide is not None
+        used = functions[d * len(defaults):(d + 1) * len(defaults)]
+        direction = Direction(n, n.transpose(wide, [1, 0]), own[2], own[3], used, hidden)
+        begin = [_initial(n, x, s, d, hidden) for s in initial]
+        projected = n(MatmulOp, x, n.transpose(own[0], [1, 0]))
+        y, last = _walk(n, direction, cell, projected, begin, lengths, range(steps)[
+            ::-1 if backward else 1])
+        outputs.append(n.reshape(y, [y.shape[0], 1, *y.shape[1:]]))
+        states.append([n.reshape(s, [1, *s.shape]) for s in last])
+    joined = [_join(n, outputs, 1), *[_join(n, list(row), 0) for row in zip(*states, strict=True)]]
+    if not batch_first:
+        return joined
+    return [n.transpose(joined[0], [2, 0, 1, 3]), *[n.transpose(s, [1, 0, 2]) for s in joined[1:]]]
+
+
+def _walk(
+    n: Node, direction: Direction, cell: Cell, projected: Value, state: State,
+    lengths: Value | None, order: range,
+) -> tuple[Value, State]:
+    """All steps, in that order; the outputs in the order of time, and the last state."""
+    outputs: dict[int, Value] = {}
+    for k in order:
+        new = cell(direction, _at(n, projected, k), state)
+        output = new[0]
+        if lengths is not None:
+            live = n(GreaterOp, n.reshape(lengths, [lengths.shape[0], 1]), n.scalar(k, lengths))
+            output = n(WhereOp, live, output, n.scalar(0, output))
+            new = [n(WhereOp, live, a, b) for a, b in zip(new, state, strict=True)]
+        state = new
+        outputs[k] = n.reshape(output, [1, *output.shape])
+    return _join(n, [outputs[k] for k in range(len(order))], 0), state
+
+
+# ---------------------------------------------------------------------- cells
+def rnn_cell(d: Direction, x: Value, state: State) -> State:
+    """H = f(x W + W_b + H R + R_b)."""
+    n, [h] = d.n, state
+    total = n(AddOp, x, n(MatmulOp, h, d.r))
+    if d.bias is not None:
+        total = n(AddOp, total, n(AddOp, d.gate(d.bias, 0), d.gate(d.bias, 1)))
+    return [d.functions[0](d.clipped(total))]
+
+
+def gru_cell(d: Direction, x: Value, state: State) -> State:
+    """z and r from x and H; then H = (1 - z) * g(...) + z * H."""
+    n, [h], f, g = d.n, state, *d.functions
+    recurrent = [n(MatmulOp, h, d.gate(d.r, k)) for k in range(2)]
+    z, r = (f(d.clipped(_biased(d, n(AddOp, d.gate(x, k), recurrent[k]), k, k + 3)))
+            for k in range(2))
+    if n.flag("linear_before_reset"):
+        inner = n(MulOp, r, _biased(d, n(MatmulOp, h, d.gate(d.r, 2)), 5))
+        total = _biased(d, n(AddOp, d.gate(x, 2), inner), 2)
+    else:
+        inner = n(MatmulOp, n(MulOp, r, h), d.gate(d.r, 2))
+        total = _biased(d, n(AddOp, d.gate(x, 2), inner), 2, 5)
+    new = g(d.clipped(total))
+    return [n(AddOp, n(MulOp, n(SubOp, n.scalar(1, z), z), new), n(MulOp, z, h))]
+
+
+def lstm_cell(d: Direction, x: Value, state: State) -> State:
+    """Gates i, o, f and c; peepholes add the cell's state to the first three."""
+    n, [h, c], f, g, last = d.n, state, *d.functions
+    total = n(AddOp, x, n(MatmulOp, h, d.r))
+    i, o, forget, new = (_biased(d, d.gate(total, k), k, k + 4) for k in range(4))
+    i = f(d.clipped(_peeped(d, i, c, 0)))
+    keep = n(SubOp, n.scalar(1, i), i) if n.flag("input_forget") else (
+        f(d.clipped(_peeped(d, forget, c, 2))))
+    cell = n(AddOp, n(MulOp, keep, c), n(MulOp, i, g(d.clipped(new))))
+    o = f(d.clipped(_peeped(d, o, cell, 1)))
+    return [n(MulOp, o, last(cell)), cell]
+
+
+def _biased(d: Direction, x: Value, *parts: int) -> Value:
+    for k in parts if d.bias is not None else ():
+        assert d.bias is not None
+        x = d.n(AddOp, x, d.gate(d.bias, k))
+    return x
+
+
+def _peeped(d: Direction, x: Value, c: Value, k: int) -> Value:
+    if d.peepholes is None:
+        return x
+    return d.n(AddOp, x, d.n(MulOp, d.gate(d.peepholes, k), c))
+
+
+# ---------------------------------------------------------------------- activations
+_PLAIN: dict[str, type[GraphOp]] = {
+    "sigmoid": SigmoidOp, "tanh": TanhOp, "relu": ReluOp, "softplus": SoftplusOp,
+}
+_PARAMETERS: dict[str, tuple[float, ...]] = {
+    "leakyrelu": (0.01,), "thresholdedrelu": (1.0,), "elu": (1.0,), "hardsigmoid": (0.2, 0.5),
+    "affine": (1.0, 0.0), "scaledtanh": (1.0, 1.0),
+}
+"""Defaults of alpha and beta, for functions that have these."""
+
+
+def _functions(n: Node, defaults: Sequence[str]) -> list[Function]:
+    """The functions of all directions; each takes its parameters off the lists, in their order."""
+    names = [name.lower() for name in n.texts("activations")] or [d.lower() for d in defaults]
+    if len(names) != len(defaults):
+        raise Fault(f"{len(names)} activations are given; there must be {len(defaults)}")
+    alphas, betas = n.floats("activation_alpha"), n.floats("activation_beta")
+    found: list[Function] = []
+    for name in names:
+        own = list(_PARAMETERS.get(name, ()))
+        for k, values in enumerate((alphas, betas)[:len(own)]):
+            own[k] = values.pop(0) if values else own[k]
+        found.append(partial(_activate, n, name, own))
+    return found
+
+
+def _activate(n: Node, name: str, own: Sequence[float], x: Value) -> Value:
+    if name in _PLAIN:
+        return n(_PLAIN[name], x)
+    match name:
+        case "softsign":
+            return n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
+        case "leakyrelu":
+            return n(LeakyReluOp, x, alpha=own[0])
+        case "elu":
+            return n(EluOp, x, alpha=own[0])
+        case "hardsigmoid":
+            return n(HardSigmoidOp, x, alpha=own[0], beta=own[1])
+        case "thresholdedrelu":
+            return n(WhereOp, n(GreaterOp, x, n.scalar(own[0], x)), x, n.scalar(0, x))
+        case "affine":
+            return n(AddOp, n(MulOp, x, n.scalar(own[0], x)), n.scalar(own[1], x))
+        case "scaledtanh":
+            return n(MulOp, n(TanhOp, n(MulOp, x, n.scalar(own[1], x))), n.scalar(own[0], x))
+        case _:
+            raise Fault(f"there is no activation '{name}'")
+
+
+# ---------------------------------------------------------------------- small things
+def _constant(n: Node, size: Expr, what: str) -> int:
+    return n.known_ints(n.of_sizes([size]), what)[0]
+
+
+def _at(n: Node, x: Value, k: int) -> Value:
+    """Entry k of the first dim."""
+    return n.reshape(part(n, x, 0, k, 1), x.shape[1:])
+
+
+def _join(n: Node, values: list[Value], axis: int) -> Value:
+    return n(ConcatOp, *values, axis=axis) if len(values) > 1 else values[0]
+
+
+def _initial(n: Node, x: Value, given: Value | None, direction: int, hidden: int) -> Value:
+    if given is not None:
+        return _at(n, given, direction)
+    return broadcast(n, n.scalar(0, x), [x.shape[1], Expr.of(hidden)])

@@ -1,0 +1,116 @@
+"""The variants of Resize that are rare: along each dim a product with a matrix of weights.
+
+Antialiasing, excluded borders, other cubic coefficients, crops, and corners aligned by scales that
+give no whole size: the weights follow from constant sizes, and ONNX's definition gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.logic import WhereOp
+from dialects.types import Array
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How results along one dim are mixed from elements along it."""
+
+    mode: str
+    coordinates: str
+    nearest: str
+    cubic: float
+    antialias: bool
+    exclude_outside: bool
+
+    def matrix(
+        self, size: int, wanted: int, scale: float, region: tuple[float, float]
+    ) -> tuple[Array, Array]:
+        """The weights [wanted, size], and which results lie outside of a crop."""
+        where = self._places(size, wanted, scale, region)
+        result = np.zeros((wanted, size))
+        for row, place in enumerate(where):
+            base = int(np.ceil(place)) - 1  # so that the fraction is in (0, 1]
+            steps, weights = self._taps(place - base, scale)
+            indices = base + steps
+            if self.exclude_outside:
+                weights = np.where((indices >= 0) & (indices < size), weights, 0.0)
+                weights = weights / weights.sum()
+            np.add.at(result[row], np.clip(indices, 0, size - 1), weights)
+        outside = (where < 0) | (where > size - 1)
+        return result, outside if self.coordinates == "tf_crop_and_resize" else outside & False
+
+    def _places(
+        self, size: int, wanted: int, scale: float, region: tuple[float, float]
+    ) -> Array:
+        """Where results lie among the elements."""
+        p, width = np.arange(wanted, dtype=np.float64), scale * size
+        match self.coordinates:
+            case "align_corners":
+                return p * (size - 1) / (width - 1) if width != 1 else 0 * p
+            case "asymmetric":
+                return p / scale
+            case "tf_crop_and_resize":
+                start, end = region
+                middle = (end - start) * (size - 1) / 2
+                inner = p * (end - start) * (size - 1) / (width - 1) if width != 1 else middle
+                return inner + start * (size - 1) + 0 * p
+            case "pytorch_half_pixel" if width == 1:
+                return 0 * p - 0.5
+            case "half_pixel_symmetric":
+                return size / 2 * (1 - wanted / width) + (p + 0.5) / scale - 0.5
+            case _:
+                return (p + 0.5) / scale - 0.5
+
+    def _taps(self, fraction: float, scale: float) -> tuple[Array, Array]:
+        """Steps from the element before a place, and their weights."""
+        if self.mode == "nearest":
+            upper = {"floor": fraction == 1, "ceil": True, "round_prefer_ceil": fraction >= 0.5}
+            return np.arange(2), np.eye(2)[int(upper.get(self.nearest, fraction > 0.5))]
+        reach, narrow = (1 if self.mode == "linear" else 2), min(scale, 1.0)
+        if not self.antialias:
+            narrow = 1.0
+        first = int(np.floor(-reach / narrow)) + 1
+        steps = np.arange(first, 2 - first)
+        weights = self._kernel(np.abs(steps - fraction) * narrow)
+        return steps, weights / weights.sum() if self.antialias else weights
+
+    def _kernel(self, d: Array) -> Array:
+        """The weight at a distance."""
+        if self.mode == "linear":
+            return np.clip(1 - d, 0, 1)
+        a = self.cubic
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def resize_by_weights(
+    n: Node, x: Value, wanted: Sequence[int], scales: Sequence[float],
+    regions: Sequence[tuple[float, float]], weights: Weights, extrapolation: float,
+) -> Value:
+    """x resized along each dim in turn, computed in floats."""
+    sizes = n.known_ints(n.of_sizes(x.shape), "sizes")
+    wide = x.element if t.byte_width(x.element) > 2 and t.is_float(x.element) else t.f32
+    value, outside = n.cast(x, wide), np.zeros([1] * x.rank, bool)
+    for axis, (size, count, scale, region) in enumerate(
+            zip(sizes, wanted, scales, regions, strict=True)):
+        crop = weights.coordinates == "tf_crop_and_resize" and region != (0.0, 1.0)
+        if size == count and scale == 1.0 and not crop:
+            continue
+        matrix, beyond = weights.matrix(size, count, scale, region)
+        outside = outside | beyond.reshape([-1 if k == axis else 1 for k in range(x.rank)])
+        perm = [*[k for k in range(x.rank) if k != axis], axis]
+        product = n(MatmulOp, n.transpose(value, perm),
+                    n.constant(matrix.T.astype(value.type.dtype)))
+        value = n.transpose(product, [*range(axis), x.rank - 1, *range(axis, x.rank - 1)])
+    if outside.any():
+        value = n(WhereOp, n.constant(outside), n.scalar(extrapolation, value), value)
+    return n.cast(value, x.element)

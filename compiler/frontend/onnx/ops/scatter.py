@@ -1,0 +1,71 @@
+"""Operators that put elements at places that indices give."""
+
+from __future__ import annotations
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import product
+from dialects.graph.elementwise import MaxOp, MinOp, ModOp, SubOp
+from dialects.graph.gather import GatherElementsOp
+from dialects.graph.logic import AndOp, GreaterEqualOp, LessEqualOp, WhereOp
+from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
+from dialects.graph.shape import PadOp
+
+
+@onnx_op("Scatter", "ScatterElements")
+def scatter_elements(n: Node, x: Value, indices: Value, updates: Value) -> Value:
+    return n(ScatterElementsOp, x, indices, updates, axis=n.axis(n.integer("axis"), x.rank),
+             combiner=n.text("reduction", "none"))
+
+
+@onnx_op("ScatterND")
+def scatter_nd(n: Node, x: Value, indices: Value, updates: Value) -> Value:
+    return n(ScatterNdOp, x, indices, updates, combiner=n.text("reduction", "none"))
+
+
+@onnx_op("TensorScatter")
+def tensor_scatter(n: Node, past: Value, update: Value, starts: Value | None = None) -> Value:
+    """A cache with new entries from starts[batch] on: every place takes its entry, if it has one.
+
+    Mode circular goes on at the beginning behind the end.
+    """
+    axis = n.axis(n.integer("axis", -2), past.rank)
+    offset = n.positions(past, axis)
+    if starts is not None:
+        starts = n.reshape(n.cast(starts, t.i64), [past.shape[0], *[1] * (past.rank - 1)])
+        offset = n(SubOp, offset, starts)
+    if n.text("mode", "linear") == "circular":
+        offset = n(ModOp, offset, n.of_sizes([past.shape[axis]], scalar=True))
+    last = n.of_sizes([update.shape[axis] - 1], scalar=True)
+    zero = n.scalar(0, offset)
+    entry = n(MinOp, n(MaxOp, offset, zero), last)
+    found = n(GatherElementsOp, update, broadcast(n, entry, past.shape), axis=axis)
+    inside = n(AndOp, n(GreaterEqualOp, offset, zero), n(LessEqualOp, offset, last))
+    return n(WhereOp, inside, found, past)
+
+
+@onnx_op("MaxUnpool")
+def max_unpool(n: Node, x: Value, indices: Value, shape: Value | None = None) -> Value:
+    """Zeros, with x at the places that MaxPool counted in its input; more zeros behind for `shape`.
+    """
+    rank = x.rank - 2
+    kernel, strides = n.ints("kernel_shape"), n.ints("strides", [1] * rank)
+    pads = n.ints("pads", [0] * (2 * rank))
+    if not len(kernel) == len(strides) == len(pads) // 2 == rank:
+        raise Fault(f"kernel_shape, strides and pads do not fit {x.type.short}")
+    pooled = [(s - 1) * strides[k] + kernel[k] - pads[k] - pads[k + rank]
+              for k, s in enumerate(x.shape[2:])]
+    sizes = [*x.shape[:2], *pooled]
+    zeros = broadcast(n, n.scalar(0, x), [product(sizes)])
+    flat, places = (n.reshape(v, [x.type.count]) for v in (x, indices))
+    result = n.reshape(
+        n(ScatterElementsOp, zeros, places, flat, axis=0, combiner="none"), sizes)
+    if shape is None:
+        return result
+    wanted = n.known_sizes(shape, "output shape")
+    more = [w - s for w, s in zip(wanted, sizes, strict=True)]
+    return n(PadOp, result, low=[0] * x.rank, high=more, mode="constant", value=0.0)

@@ -1,0 +1,130 @@
+"""Fourier transforms, as products with matrices of sines and cosines, and what goes with them.
+
+A transform of length n costs n*n operations: fine for the frames of audio models, slow beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.recurrent_cells import part
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import AddOp, MulOp
+from dialects.graph.gather import GatherOp
+from dialects.graph.shape import ConcatOp
+from dialects.types import Array
+
+
+@onnx_op("DFT")
+def dft_by_attribute(n: Node, x: Value, length: Value | None = None) -> Value:
+    return _dft(n, x, length, n.integer("axis", 1))
+
+
+@onnx_op("DFT", since=20)
+def dft(n: Node, x: Value, length: Value | None = None, axis: Value | None = None) -> Value:
+    return _dft(n, x, length, -2 if axis is None else n.known_ints(axis, "axis")[0])
+
+
+def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
+    """x [..., 1 or 2]: the last dim holds real and imaginary parts."""
+    axis = n.axis(given, x.rank)
+    if axis == x.rank - 1:
+        raise Fault("the last dim holds the parts of complex numbers; it cannot be transformed")
+    [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "size")
+    inverse, onesided = n.flag("inverse"), n.flag("onesided")
+    default = 2 * (size - 1) if inverse and onesided else size
+    points = default if length is None else n.known_ints(length, "length")[0]
+    return transform(n, x, axis, points, inverse, onesided)
+
+
+def transform(
+    n: Node, x: Value, axis: int, points: int, inverse: bool, onesided: bool
+) -> Value:
+    """Sum the products of x with matrices [parts of x, parts of the result], along an axis."""
+    [size], [parts] = (n.known_ints(n.of_sizes([x.shape[k]]), "size") for k in (axis, x.rank - 1))
+    matrices = _matrices(points, inverse, onesided)
+    used = min(size, matrices[0][0].shape[0])
+    x = part(n, x, axis, 0, used)
+    perm = [k for k in range(x.rank) if k != axis]
+    moved = n.transpose(x, [*perm, axis])  # [..., parts, axis]
+    dtype = x.type.dtype
+    results: list[Value] = []
+    for column in zip(*matrices[:parts], strict=True):
+        products = [n(MatmulOp, part(n, moved, x.rank - 2, k, 1),
+                      n.constant(matrix[:used].astype(dtype))) for k, matrix in enumerate(column)]
+        results.append(products[0] if len(products) == 1 else n(AddOp, *products))
+    joined = n(ConcatOp, *results, axis=x.rank - 2) if len(results) > 1 else results[0]
+    return n.transpose(joined, [*range(axis), x.rank - 1, *range(axis, x.rank - 1)])
+
+
+def _matrices(points: int, inverse: bool, onesided: bool) -> Sequence[Sequence[Array]]:
+    """matrices[part of x][part of the result]: [size of x, size of the result]."""
+    half = points // 2 + 1
+    if inverse and onesided:  # half a spectrum, of which the other half is the mirror image
+        angle = 2 * np.pi * np.outer(np.arange(half), np.arange(points)) / points
+        twice = np.full((half, 1), 2.0)
+        twice[0] = 1.0
+        if points % 2 == 0:
+            twice[-1] = 1.0
+        return [[twice * np.cos(angle) / points], [-twice * np.sin(angle) / points]]
+    count = half if onesided else points
+    angle = 2 * np.pi * np.outer(np.arange(points), np.arange(count)) / points
+    cosine, sine = np.cos(angle), -np.sin(angle)
+    if inverse:
+        cosine, sine = cosine / points, -sine / points
+    return [[cosine, sine], [-sine, cosine]]
+
+
+@onnx_op("STFT")
+def stft(
+    n: Node, x: Value, step: Value, window: Value | None = None, length: Value | None = None
+) -> Value:
+    """Transforms of frames of x [n, samples, 1 or 2], `step` apart: [n, frames, bins, 2]."""
+    [stride] = n.known_ints(step, "frame step")
+    if length is not None:
+        [size] = n.known_ints(length, "frame length")
+    else:
+        source = x.shape[1] if window is None else window.shape[0]
+        [size] = n.known_ints(n.of_sizes([source]), "frame length")
+    [samples] = n.known_ints(n.of_sizes([x.shape[1]]), "number of samples")
+    if stride < 1 or size < 1:
+        raise Fault(f"frames of {size} samples, {stride} apart, cannot be taken")
+    starts = np.arange(0, samples - size + 1, stride)
+    frames = n(GatherOp, x, n.constant(starts[:, None] + np.arange(size)), axis=1)
+    if window is not None:
+        frames = n(MulOp, frames, n.reshape(n.cast(window, x.element), [size, 1]))
+    return transform(n, frames, 2, size, inverse=False, onesided=n.flag("onesided", True))
+
+
+@onnx_op("MelWeightMatrix")
+def mel_weight_matrix(
+    n: Node, bins: Value, length: Value, rate: Value, low: Value, high: Value
+) -> Value:
+    """Triangles that weigh a spectrum's bins, evenly spaced in mel."""
+    counts = [n.known_ints(v, "sizes")[0] for v in (bins, length, rate)]
+    edges = [float(n.known_numbers(v, "edges").reshape(-1)[0]) for v in (low, high)]
+    matrix = _mel_weights(*counts, *edges)
+    return n.cast(n.constant(matrix), n.element("output_datatype", t.f32))
+
+
+def _mel_weights(bins: int, length: int, rate: int, low: float, high: float) -> Array:
+    """By ONNX's formula, whose steps are one part in bins + 2 of the range."""
+    first, last = (2595 * np.log10(1 + edge / 700) for edge in (low, high))
+    mels = np.arange(bins + 2) * ((last - first) / (bins + 2)) + first
+    hertz = 700 * (10 ** (mels / 2595) - 1)
+    points = ((length + 1) * hertz // rate).astype(np.int64)
+    weights = np.zeros((length // 2 + 1, bins))
+    for k in range(bins):
+        left, center, right = map(int, points[k:k + 3])
+        rising = np.arange(left, center + 1)
+        weights[rising, k] = (rising - left) / (center - left) if center > left else 1.0
+        falling = np.arange(center, right)
+        weights[falling, k] = (right - falling) / max(right - center, 1)
+    return weights

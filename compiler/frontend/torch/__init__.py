@@ -1,0 +1,97 @@
+"""The PyTorch frontend: `torch.export` programs in memory and as `.pt2`, and `file.py:function`.
+
+    load.py       from a MODEL to an ExportedProgram
+    archive.py    reads `.pt2` files; executes nothing that is in them
+    checks.py     what the graph of a `.pt2` file may contain
+    decompose.py  Core ATen, with the operators that are imported as they are kept whole
+    importer.py   the walk over a program's nodes
+    inputs.py     a program's inputs: arguments, weights, constants; the sizes that they name
+    sizes.py      PyTorch's symbolic integers as size expressions
+    tensors.py    PyTorch's element types and tensors as ours
+    node.py       what an operator's importer sees of its node
+    promotion.py  which element type an operator computes in
+    ops/          one small function per operator, a file per family
+
+To support an operator, write its function in `ops/`; nothing else needs to change. Graph operations
+are built as the ONNX frontend builds them, by its `Builder`.
+
+torch is imported by the functions here, never with the module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.frontend import ImportedModel, ImportOptions, MemoryModel
+
+DESCRIPTION = ("a torch.export program: in memory, as .pt2, or made by file.py:function, which is "
+               "your own code and is run")
+
+ARCHIVE_SUFFIX = ".pt2"
+
+
+def accepts(model: str) -> bool:
+    """True for names that end in `.pt2`, and for `file.py:function`."""
+    return model.lower().endswith(ARCHIVE_SUFFIX) or bool(re.search(r"\.py:\w+$", model))
+
+
+def load_model(model: str, options: ImportOptions) -> ImportedModel:
+    """Import a file or what a function makes. Raises StrataError with every problem found."""
+    from compiler.frontend.torch.importer import import_program
+    from compiler.frontend.torch.load import load_program
+
+    program, name = load_program(model)
+    return import_program(program, name, model, options)
+
+
+def load_bytes(name: str, data: Any, options: ImportOptions) -> ImportedModel:
+    """Import a program in memory, the bytes of a `.pt2` file, or a graph of `torch.compile`."""
+    from compiler.frontend.torch.importer import import_captured, import_program
+    from compiler.frontend.torch.load import load_bytes
+
+    short = name.removesuffix(ARCHIVE_SUFFIX)
+    if isinstance(data, CapturedGraph):
+        return import_captured(data, short, name)
+    program = load_bytes(name, data) if isinstance(data, bytes) else data
+    return import_program(program, short, name, options)
+
+
+@dataclass(frozen=True)
+class CapturedGraph:
+    """A graph of Core ATen without mutations, as `torch.compile` makes them.
+
+    `weights`: placeholder -> the tensor that is constant; `results`: numbers of the outputs that
+    the function returns.
+    """
+
+    module: Any
+    weights: Mapping[str, Any]
+    results: Sequence[int]
+
+
+def in_memory(model: object) -> MemoryModel | None:
+    """An ExportedProgram as a model in memory; None for any other object. Imports nothing."""
+    kinds = {(c.__module__, c.__name__) for c in type(model).__mro__}
+    if ("torch.export.exported_program", "ExportedProgram") not in kinds:
+        return None
+    return MemoryModel(f"{program_name(model)}{ARCHIVE_SUFFIX}", model)
+
+
+def program_name(program: Any) -> str:
+    """The class of the module that was exported, as far as the program tells."""
+    for node in program.graph.nodes:
+        stack = node.meta.get("nn_module_stack") or {}
+        for path, kind in stack.values():
+            if not path:
+                return str(kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
+    return "program"
+
+
+def operators() -> list[str]:
+    """The operators that are read. Those that PyTorch decomposes into these are, too."""
+    from compiler.frontend.torch.ops import importers
+
+    return sorted(importers())

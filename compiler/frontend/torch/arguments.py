@@ -1,0 +1,68 @@
+"""The arguments of a node, as importers get them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.torch.sizes import Sizes
+from compiler.frontend.torch.tensors import element_of
+
+_AS_IN_PYTHON = (bool, int, float, str)
+
+
+class Missing:
+    """A value that cannot be had; its node has a problem that is noted."""
+
+
+class Skip(Exception):
+    """A node needs what a node with a known problem should have made."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What arguments stand for, given the `values` of the nodes so far."""
+
+    values: Mapping[str, Any]
+    sizes: Sizes
+
+    def of_schema(self, node: Any) -> list[Any]:
+        """All arguments in the order of the operator's schema, defaults filled in."""
+        found: list[Any] = []
+        for k, argument in enumerate(node.target._schema.arguments):
+            if k < len(node.args):
+                given = node.args[k]
+            else:
+                given = node.kwargs.get(argument.name, argument.default_value)
+            found.append(self.value(given))
+        return found
+
+    def value(self, argument: Any) -> Any:
+        """Nodes become what they stand for, element types our own. Raises Fault or Skip."""
+        kind = type(argument).__name__
+        if isinstance(argument, (list, tuple)):
+            return [self.value(a) for a in argument]  # pyright: ignore
+        if kind == "Node":
+            return self._of_node(argument)
+        if argument is None or isinstance(argument, _AS_IN_PYTHON) or hasattr(argument, "graph"):
+            return argument
+        if kind == "dtype":
+            return element_of(argument)
+        if kind == "SymInt":
+            return self.sizes(argument)
+        if kind in ("device", "layout", "memory_format"):
+            return None
+        raise Fault(f"it has an argument of type {kind}, {argument}")
+
+    def _of_node(self, node: Any) -> Any:
+        found = self.values[node.name] if node.name in self.values else self._of_integer(node)
+        if isinstance(found, Missing):
+            raise Skip
+        return found
+
+    def _of_integer(self, node: Any) -> Any:
+        """An argument of the program that is an integer; None for one that is left out."""
+        value = node.meta.get("val")
+        return self.sizes(value) if type(value).__name__ == "SymInt" else value

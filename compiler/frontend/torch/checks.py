@@ -1,0 +1,110 @@
+"""What the graph of a `.pt2` file may contain. The file is not trusted.
+
+PyTorch's own reader resolves any name under `torch`, `math` and `operator` as an operator,
+evaluates sizes as Python expressions, imports modules that it finds in the descriptions of inputs,
+compiles guards, and writes the names of nodes into Python source that it compiles. Here, before
+PyTorch sees it: operators are from a list, sizes are words of arithmetic, names are plain, and
+guards and descriptions of inputs are replaced by ones of our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from compiler.diagnostics import Problem, StrataError
+
+_OPERATOR = re.compile(
+    r"torch\.ops\.(aten|prims)\.\w+\.\w+"
+    r"|torch\.ops\.higher_order\.wrap_with_(set_grad_enabled|autocast)"
+    r"|_operator\.(eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_"
+    r"|lshift|rshift|getitem)"
+    r"|math\.(trunc|ceil|floor)"
+    r"|torch\.sym_(not|int|float|ite|max|min|sqrt)")
+_NAME = re.compile(r"[\w.\-/:+ ]*")
+_SIZE_TOKEN = re.compile(r"'(\w+)'|([A-Za-z_]\w*)|\d+(\.\d+)?|[()+\-*/%,=<>!~&| ]")
+_SIZE_WORDS = frozenset((
+    "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Max", "Min", "Abs", "positive",
+    "nonnegative", "integer", "nonzero", "finite", "real", "precision", "True", "False", "true",
+    "false", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "And", "Or", "Not", "Equality", "Unequality",
+    "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "FloorDiv", "CleanDiv",
+    "CeilDiv", "Mod", "PythonMod", "ModularIndexing", "IntTrueDiv", "FloatTrueDiv", "CeilToInt",
+    "FloorToInt", "TruncToInt", "TruncToFloat", "RoundToInt", "ToFloat", "PowByNatural",
+    "FloatPow", "int_oo", "evaluate"))
+_MAX_SIZE_TEXT = 4096
+
+OBJECTS = ("as_custom_obj", "custom_obj", "as_opaque", "token")
+"""Kinds of values that are not tensors or numbers."""
+FREE = ("metadata", "as_string", "as_strings", "torch_version")
+"""Texts that PyTorch keeps as texts."""
+
+
+def check_program(program: Any, file: str) -> dict[str, Any]:
+    """The parsed graph with guards and descriptions of inputs replaced. Raises StrataError."""
+    problems = list(dict.fromkeys(_problems(program, "")))
+    if not isinstance(program, dict) or "graph_module" not in program:
+        problems.insert(0, "it describes no program")
+    if problems:
+        raise StrataError(f"{file} is not a program that can be read safely", [
+            Problem(p, file=file) for p in problems[:20]])
+    plain = cast(dict[str, Any], program)
+    graph_module = {**plain["graph_module"], "module_call_graph": [_call(plain["graph_module"])]}
+    return {**plain, "graph_module": graph_module, "guards_code": []}
+
+
+def _call(graph_module: Mapping[str, Any]) -> dict[str, Any]:
+    """The program takes its inputs one by one, and returns its outputs as one tuple."""
+    from torch.utils._pytree import tree_structure, treespec_dumps  # pyright: ignore
+
+    signature = graph_module["signature"]
+    inputs = sum("user_input" in spec for spec in signature["input_specs"])
+    outputs = sum("user_output" in spec for spec in signature["output_specs"])
+    return {"fqn": "", "signature": {
+        "inputs": [], "outputs": [], "forward_arg_names": None,
+        "in_spec": treespec_dumps(tree_structure(((0,) * inputs, {}))),
+        "out_spec": treespec_dumps(tree_structure((0,) * outputs))}}
+
+
+def _problems(value: Any, key: str) -> Iterator[str]:
+    """What must not be, below a key."""
+    if key in OBJECTS and value not in (None, ""):
+        yield f"it has an object that is no tensor ('{key}')"
+    elif key == "module_call_graph" or key == "guards_code" or key in FREE:
+        return
+    elif isinstance(value, dict):
+        if key == "nodes":
+            yield from _text_problems(str(value.get("target")), "as_operator")  # pyright: ignore
+        for name, inner in cast(dict[str, Any], value).items():
+            yield from _text_problems(str(name), "")
+            yield from _problems(inner, name)
+    elif isinstance(value, list):
+        for inner in cast(list[Any], value):
+            yield from _problems(inner, key)
+    elif isinstance(value, str):
+        yield from _text_problems(value, key)
+
+
+def _text_problems(text: str, key: str) -> Iterator[str]:
+    if key == "as_operator":
+        if not _OPERATOR.fullmatch(text):
+            yield f"operator {text[:80]!r} is not one that is read"
+    elif key == "expr_str":
+        if not _is_size(text):
+            yield f"the size {text[:80]!r} is no arithmetic"
+    elif not _NAME.fullmatch(text):
+        yield f"the name {text[:80]!r} is no plain name"
+
+
+def _is_size(text: str) -> bool:
+    """Whether a text has only words of arithmetic and symbols such as `s0`."""
+    position = 0
+    while position < len(text):
+        token = _SIZE_TOKEN.match(text, position)
+        if token is None or "**" in text or len(text) > _MAX_SIZE_TEXT:
+            return False
+        word = token[1] or token[2]
+        if word and word not in _SIZE_WORDS and not re.fullmatch(r"[a-z]{1,4}\d+", word):
+            return False
+        position = token.end()
+    return True

@@ -1,0 +1,332 @@
+"""From a program of `torch.export` to a module with `strata.func @main` over graph operations.
+
+Enters: the program and the user's options. Leaves: the module, its weights, its name. Integers that
+the program computes from shapes are gone: sizes are expressions over the names of the inputs'
+sizes. Every operation carries the path of the module and the node that it comes from.
+
+Problems are collected and raised together, each with the line of the model that caused it. What
+depends on a bad node is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+
+from compiler.diagnostics import count_of
+from compiler.frontend import ImportedModel, ImportOptions
+from compiler.frontend.onnx.builder import Builder
+from compiler.frontend.onnx.faults import Fault, Faults
+from compiler.frontend.onnx.importer import LEVEL, SIZE_NAMES
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch import CapturedGraph
+from compiler.frontend.torch.arguments import Arguments, Missing, Skip
+from compiler.frontend.torch.inputs import Inputs, assumptions, read_options
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import argument_count, importers
+from compiler.frontend.torch.provenance import path_of, source_of
+from compiler.frontend.torch.signature import Signature, signature_of
+from compiler.frontend.torch.sizes import Sizes, dim_names
+from compiler.frontend.torch.tensors import constant_of, type_of
+from dialects.func import FuncOp
+from dialects.graph.base import ShapeError
+from dialects.syntax import identifier
+from dialects.types import TensorType
+from dialects.weights import WeightStore
+
+WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+"""Operators that only run a graph: it is imported in their place."""
+
+NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
+             "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
+             "aten.sym_constrain_range.default")
+"""Operators without a result, which check what a run of the program relies on."""
+
+
+def import_program(
+    program: Any, name: str, file: str, options: ImportOptions
+) -> ImportedModel:
+    """Import an ExportedProgram; `file` is what messages call it. Raises StrataError."""
+    from compiler.frontend.torch.decompose import decompose
+
+    names = _dim_names(program)
+    plain, faults = decompose(program), Faults(file)
+    sizes = Sizes(names, read_options(plain.graph, names, options, faults))
+    signature = signature_of(plain, faults)
+    faults.raise_any()
+    return import_graph(plain.graph_module, signature, sizes, faults, name,
+                        plain.range_constraints)
+
+
+def _dim_names(program: Any) -> dict[str, str]:
+    """What the user calls the sizes. The program's shapes share one table of them."""
+    for node in program.graph.nodes:
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            if not isinstance(size, int):
+                return dim_names(size.node.shape_env)
+    return {}
+
+
+def import_captured(captured: CapturedGraph, name: str, file: str) -> ImportedModel:
+    """Import a graph of `torch.compile`, whose sizes Dynamo guards. Raises StrataError."""
+    signature = Signature(captured.weights, captured.results)
+    return import_graph(captured.module, signature, Sizes(), Faults(file), name, {})
+
+
+def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:
+    """The nodes of a graph that cannot be imported, each with what is wrong."""
+    faults = Faults("the graph")
+    importer = Importer(module, Signature(weights, []), Sizes(), faults, lenient=True)
+    importer.walk(module, importer.values)
+    unsupported = {n: f"{op} is not supported" for op, nodes in importer.unsupported.items()
+                   for n in nodes}
+    noted = {p.node: p.what for p in faults.problems}
+    return {n: unsupported.get(n) or noted.get(path_of(n), "") for n in importer.bad}
+
+
+def import_graph(
+    module: Any, signature: Signature, sizes: Sizes, faults: Faults, name: str,
+    ranges: Mapping[Any, Any],
+) -> ImportedModel:
+    """Import a graph of ATen operators. Raises StrataError with every problem found."""
+    importer = Importer(module, signature, sizes, faults)
+    result = ModuleOp([importer.run(ranges)])
+    if sizes.symbols.changed:
+        names = {k: StringAttr(v) for k, v in sizes.symbols.changed.items()}
+        result.attributes[SIZE_NAMES] = DictionaryAttr(names)
+    return ImportedModel(result, importer.build.weights, name)
+
+
+@dataclass
+class Importer:
+    """The walk over the nodes of one program.
+
+    `bad`: the nodes that have a problem. With `lenient` the walk goes on behind these as if their
+    results were arguments, so that all of them are found.
+    """
+
+    module: Any
+    signature: Signature
+    sizes: Sizes
+    faults: Faults
+    lenient: bool = False
+    bad: list[Any] = field(default_factory=list[Any])
+    unsupported: dict[str, list[Any]] = field(default_factory=dict[str, "list[Any]"])
+
+    def __post_init__(self) -> None:
+        inputs = Inputs(self.module.graph, self.signature.weights, self.sizes, self.faults,
+                        self.signature.labels)
+        types = inputs.arguments()
+        self.function = FuncOp.of("main", [self.signature.shown(n) for n in types],
+                                  list(types.values()))
+        self.build = Builder(self.function.body.block, WeightStore())
+        self.values: dict[str, Any] = dict(inputs.constants())
+        for (name, type_), argument in zip(
+                types.items(), self.function.body.block.args, strict=True):
+            argument.name_hint = identifier(name)
+            self.values[name] = Value(type_, argument)
+
+    def run(self, ranges: Mapping[Any, Any]) -> FuncOp:
+        """The program's function. Raises StrataError."""
+        self.faults.raise_any()
+        outputs = self.walk(self.module, self.values)
+        self._report_unsupported()
+        named = self._named_outputs(outputs)
+        self.faults.raise_any()
+        self.function.finish(list(named), [self.build.ssa(v) for v in named.values()])
+        self.build.finish()
+        self._assume(ranges)
+        return self.function
+
+    def _assume(self, ranges: Mapping[Any, Any]) -> None:
+        block = self.function.body.block
+        bound = {s for a in block.args for size in getattr(a.type, "shape", ())
+                 for s in size.symbols}
+        first = block.first_op
+        assert first is not None
+        block.insert_ops_before(assumptions(ranges, self.sizes, bound), first)
+
+    def _named_outputs(self, outputs: Sequence[Any]) -> dict[str, Value]:
+        """The results that are tensors or sizes, each under a name of its own."""
+        named: dict[str, Value] = {}
+        for k in self.signature.results:
+            value = outputs[k][1]
+            if isinstance(value, (Value, Missing)):
+                name, count = outputs[k][0], 1
+                while name in named:
+                    name, count = f"{outputs[k][0]}_{count}", count + 1
+                if isinstance(value, Value):
+                    named[name] = value
+        return named
+
+    # ------------------------------------------------------------------ nodes
+    def walk(self, module: Any, values: dict[str, Any]) -> list[tuple[str, Any]]:
+        """Import a graph's nodes; what it returns, with the names of the nodes."""
+        outputs: list[tuple[str, Any]] = []
+        for node in module.graph.nodes:
+            if node.op == "output":
+                flat = _flatten(node.args[0])
+                outputs = [(getattr(n, "name", "constant"), _output(n, values)) for n in flat]
+            elif node.op == "get_attr":
+                values[node.name] = self._attribute(module, node)
+            elif node.op == "call_function":
+                values[node.name] = self._try(node, values)
+        return outputs
+
+    def _attribute(self, module: Any, node: Any) -> Any:
+        """A submodule as it is, or a constant tensor."""
+        found = module
+        for part in node.target.split("."):
+            found = getattr(found, part)
+        return constant_of(found, node.target) if hasattr(found, "dtype") else found
+
+    def _try(self, node: Any, values: dict[str, Any]) -> Any:
+        """A node's result; missing when it has a problem, which is noted."""
+        try:
+            return self._import(node, values)
+        except (Fault, ShapeError) as error:
+            what, hint = (error.what, error.hint) if isinstance(error, Fault) else (str(error), "")
+            place = source_of(node)
+            self.faults.add(f"{_op_name(node)}: {what}{f' ({place})' if place else ''}",
+                            path_of(node), LEVEL, hint)
+            self.bad.append(node)
+        except Skip:
+            pass
+        return self._missing(node)
+
+    def _missing(self, node: Any) -> Any:
+        """The result of a bad node."""
+        meta = node.meta.get("val")
+        if not self.lenient or meta is None:
+            return Missing()
+        several = isinstance(meta, (list, tuple))
+        found = [self._stand_in(m) for m in (meta if several else [meta])]  # pyright: ignore
+        return found if several else found[0]
+
+    def _stand_in(self, tensor: Any) -> Any:
+        try:
+            type_ = type_of(tensor, self.sizes)
+        except (Fault, AttributeError):
+            return Missing()
+        block = self.function.body.block
+        return Value(type_, block.insert_arg(type_, len(block.args)))
+
+    def _import(self, node: Any, values: dict[str, Any]) -> Any:
+        op, meta = _op_name(node), node.meta.get("val")
+        function = importers().get(op)
+        size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
+        checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
+        if function is None and not size and not checks and op not in (*WRAPPERS, "getitem"):
+            self.unsupported.setdefault(op, []).append(node)
+            self.bad.append(node)
+            return self._missing(node)
+        if any(isinstance(values.get(n.name), Missing) for n in node.all_input_nodes):
+            raise Skip
+        arguments = Arguments(values, self.sizes)
+        if size:
+            return self.sizes(meta)
+        if op == "getitem":
+            return _item(arguments.value(node.args[0]), node)
+        if op in WRAPPERS:
+            return self._inline(node, arguments)
+        return None if function is None else self._call(node, op, function, arguments)
+
+    def _inline(self, node: Any, arguments: Arguments) -> list[Any]:
+        """The results of the graph that a wrapper runs."""
+        given = [arguments.value(a) for a in node.args]
+        index = next(k for k, a in enumerate(given) if hasattr(a, "graph"))
+        module = given[index]
+        names = [n.name for n in module.graph.nodes if n.op == "placeholder"]
+        results = self.walk(module, dict(zip(names, given[index + 1:], strict=True)))
+        return [value for _, value in results]
+
+    def _call(
+        self, node: Any, op: str, function: Callable[..., Any], arguments: Arguments
+    ) -> Any:
+        self.build.node = path_of(node)
+        several = isinstance(node.meta.get("val"), (list, tuple))
+        results, unknown = self._result_types(node.meta.get("val"))
+        seen = Node(self.build.node, op, results, _used(node, several), self.build)
+        given = arguments.of_schema(node)
+        made = function(seen, *given[:argument_count(function)])
+        if unknown is not None:
+            raise unknown
+        made = _as_promised(seen, [made] if isinstance(made, Value) else list(made))
+        for value in made:
+            _name_value(value, node.name)
+        return made if several else made[0]
+
+    def _result_types(self, meta: Any) -> tuple[list[TensorType | None], Fault | None]:
+        """What PyTorch says about the results, and why it says nothing of some."""
+        types: list[TensorType | None] = []
+        unknown: Fault | None = None
+        for value in meta if isinstance(meta, (list, tuple)) else [meta]:  # pyright: ignore
+            try:
+                types.append(type_of(value, self.sizes) if hasattr(value, "dtype") else None)
+            except Fault as fault:
+                types.append(None)
+                unknown = fault
+        return types, unknown
+
+    def _report_unsupported(self) -> None:
+        """One problem per operator, with the first places where the model uses it."""
+        for op, nodes in sorted(self.unsupported.items()):
+            places = list(dict.fromkeys(filter(None, map(source_of, nodes))))
+            shown = "; ".join(places[:3])
+            more = f" and {len(places) - 3} more places" if len(places) > 3 else ""
+            used = f"{count_of(nodes, 'use')}" + (f": {shown}{more}" if shown else "")
+            self.faults.add(f"operator {op} is not supported ({used})", path_of(nodes[0]), LEVEL,
+                            hint="write an importer for it in compiler/frontend/torch/ops, or let "
+                                 "torch.compile(model, backend=\"strata\") run it eagerly")
+
+
+def _as_promised(n: Node, values: Sequence[Value]) -> list[Value]:
+    """The results, each in the element type that PyTorch gives it."""
+    found: list[Value] = []
+    for value, type_ in zip(values, n.results, strict=False):
+        if type_ is not None and value.rank != type_.rank:
+            raise AssertionError(f"{n.op} gives {value.type.short} instead of {type_.short}")
+        found.append(value if type_ is None else n.cast(value, type_.element))
+    return found
+
+
+def _item(values: Sequence[Any], node: Any) -> Any:
+    """One of several results. Raises Fault for one that the importer does not make."""
+    index = node.args[1]
+    if index < len(values):
+        return values[index]
+    raise Fault(f"result {index} of {_op_name(node.args[0])} is not supported")
+
+
+def _output(node: Any, values: Mapping[str, Any]) -> Any:
+    return values.get(node.name) if hasattr(node, "name") else node
+
+
+def _flatten(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        items: Iterable[Any] = value  # pyright: ignore
+        return [leaf for item in items for leaf in _flatten(item)]
+    return [value]
+
+
+def _op_name(node: Any) -> str:
+    """`aten.add.Tensor`, or the name of a Python function or higher-order operator."""
+    target = node.target
+    return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+
+
+def _used(node: Any, several: bool) -> frozenset[int]:
+    if not several:
+        return frozenset({0})
+    return frozenset(user.args[1] for user in node.users if _op_name(user) == "getitem")
+
+
+def _name_value(value: Value, name: str) -> None:
+    """Let the IR show the program's name for a value that has none yet."""
+    if value.ssa is None:
+        value.label = value.label or name
+    elif value.ssa.name_hint is None:
+        value.ssa.name_hint = identifier(name)

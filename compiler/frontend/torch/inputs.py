@@ -1,0 +1,165 @@
+"""A program's inputs: arguments, weights and constants; and what the user says about the sizes.
+
+    input_ids: i64[s0, 16]       with Dim("batch")  ->  %input_ids: i64[batch, 16]
+    --dim batch=8                                   ->  %input_ids: i64[8, 16]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler.diagnostics import some_of
+from compiler.frontend import ImportOptions
+from compiler.frontend.onnx.faults import Fault, Faults
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.sizes import Sizes
+from compiler.frontend.torch.tensors import constant_of, type_of
+from dialects.expr import Expr
+from dialects.func import AssumeOp
+from dialects.syntax import location, size_symbol
+from dialects.types import TensorType
+
+INPUTS = "inputs"
+"""The node that assumptions about the inputs' sizes come from."""
+
+
+@dataclass
+class Inputs:
+    """The placeholders of a graph. `weights`: placeholder -> its tensor, of those that are known
+    when compiling; the others are arguments of the function, except those that are no tensors."""
+
+    graph: Any
+    weights: Mapping[str, Any]
+    sizes: Sizes
+    faults: Faults
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def arguments(self) -> dict[str, TensorType]:
+        """The type of every argument. Faults of inputs are noted."""
+        types: dict[str, TensorType] = {}
+        for name, value in self._tensors():
+            try:
+                if name not in self.weights:
+                    types[name] = type_of(value, self.sizes)
+            except Fault as fault:
+                self.faults.add(f"input '{name}': {fault.what}", hint=fault.hint)
+        bound = {s for type_ in types.values() for size in type_.shape for s in size.symbols}
+        self._check_integers(bound)
+        return types
+
+    def constants(self) -> dict[str, Value]:
+        """The values of the weights that something uses."""
+        values: dict[str, Value] = {}
+        for name, _ in self._tensors():
+            if name not in self.weights:
+                continue
+            label = self.labels.get(name, name)
+            try:
+                values[name] = constant_of(self.weights[name], label)
+            except Fault as fault:
+                self.faults.add(f"weight '{label}': {fault.what}", hint=fault.hint)
+        return values
+
+    def _tensors(self) -> Iterator[tuple[str, Any]]:
+        for node in self.graph.nodes:
+            value = node.meta.get("val")
+            used = node.name not in self.weights or node.users
+            if node.op == "placeholder" and hasattr(value, "dtype") and used:
+                yield node.name, value
+
+    def _check_integers(self, bound: set[str]) -> None:
+        """An integer argument must be a size of some tensor: there is no other way to give it."""
+        for node in self.graph.nodes:
+            value = node.meta.get("val")
+            if node.op != "placeholder" or type(value).__name__ != "SymInt":
+                continue
+            try:
+                missing = self.sizes(value).symbols - bound
+            except Fault as fault:
+                self.faults.add(f"input '{node.name}': {fault.what}", hint=fault.hint)
+                continue
+            if missing and node.users:
+                self.faults.add(f"input '{node.name}' is an integer that is no size of a tensor",
+                                hint="export it with a constant")
+
+
+# ---------------------------------------------------------------------- sizes
+def read_options(
+    graph: Any, names: Mapping[str, str], options: ImportOptions, faults: Faults
+) -> dict[str, Expr]:
+    """Size name -> what `--shape` and `--dim` put in its place; faults of them are noted."""
+    fixed = _read_shapes(graph, names, options, faults)
+    known = {names.get(str(s), str(s)) for s in _free_symbols(graph)}
+    for name, value in options.dims.items():
+        meant = [n for n in known if name in (n, size_symbol(n))]
+        if not meant:
+            listed = some_of(sorted(known), 20) or "all constant"
+            faults.add(f"--dim names '{name}', which is no size of the model",
+                       hint=f"its sizes are {listed}")
+        for size in meant:
+            if fixed.setdefault(size, Expr.of(value)) != Expr.of(value):
+                faults.add(f"--dim {name}={value}, but --shape gives it the size {fixed[size]}")
+    return fixed
+
+
+def _read_shapes(
+    graph: Any, names: Mapping[str, str], options: ImportOptions, faults: Faults
+) -> dict[str, Expr]:
+    fixed: dict[str, Expr] = {}
+    inputs = {n.name: n.meta["val"] for n in graph.nodes
+              if n.op == "placeholder" and hasattr(n.meta.get("val"), "dtype")}
+    for name, given in options.shapes.items():
+        if name not in inputs:
+            faults.add(f"--shape names '{name}', which is no input of the model")
+            continue
+        own = list(inputs[name].shape)
+        if len(own) != len(given):
+            faults.add(f"--shape gives input '{name}' {len(given)} dims; the model has {len(own)}")
+            continue
+        for size, wanted in zip(own, given, strict=True):
+            _match(name, size, wanted, names, fixed, faults)
+    return fixed
+
+
+def _match(
+    name: str, size: Any, wanted: int | str, names: Mapping[str, str], fixed: dict[str, Expr],
+    faults: Faults,
+) -> None:
+    new = Expr.of(wanted) if isinstance(wanted, int) else Expr.symbol(size_symbol(wanted))
+    if isinstance(size, int) or not size.node.expr.is_Symbol:
+        if str(size) != str(wanted):
+            faults.add(f"--shape gives a dim of input '{name}' the size {wanted}, but it is {size}",
+                       hint="a size that is fixed cannot be changed; export the model with a "
+                            "dynamic dim")
+        return
+    symbol = names.get(str(size.node.expr), str(size.node.expr))
+    if fixed.setdefault(symbol, new) != new:
+        faults.add(f"--shape gives the size {symbol} as {fixed[symbol]} and as {new}")
+
+
+def _free_symbols(graph: Any) -> set[Any]:
+    shapes = [n.meta["val"].shape for n in graph.nodes
+              if n.op == "placeholder" and hasattr(n.meta.get("val"), "dtype")]
+    return {s for shape in shapes for size in shape if not isinstance(size, int)
+            for s in size.node.expr.free_symbols}
+
+
+def assumptions(ranges: Mapping[Any, Any], sizes: Sizes, bound: set[str]) -> Sequence[AssumeOp]:
+    """What the program was exported for: each size in its range."""
+    found: list[AssumeOp] = []
+    for symbol, limits in sorted(ranges.items(), key=lambda item: str(item[0])):
+        if not symbol.is_Symbol:
+            continue
+        size = sizes.symbol(str(symbol))
+        if size.symbols and not size.symbols <= bound:
+            continue
+        low, high = (int(v) if v.is_Integer else None for v in (limits.lower, limits.upper))
+        if low is not None and low > 1:
+            found.append(AssumeOp.of(low, "<=", size))
+        if high is not None:
+            found.append(AssumeOp.of(size, "<=", high))
+    for op in found:
+        op.location = location(INPUTS)
+    return found

@@ -1,0 +1,103 @@
+"""From a MODEL to a program of `torch.export`: a `.pt2` file, or `file.py:function`.
+
+`file.py:function` runs the user's own code, on purpose: the function takes nothing and returns
+`(module, inputs)` or `(module, inputs, dynamic_shapes)`, or `(module, inputs, kwargs,
+dynamic_shapes)`, as `torch.export.export` takes them. A `.pt2` file is data, and nothing in it is
+executed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from compiler.diagnostics import Problem, StrataError
+
+
+def load_program(model: str) -> tuple[Any, str]:
+    """The program of a MODEL, and its name. Raises StrataError."""
+    require_torch(model)
+    path, _, function = model.rpartition(".py:")
+    if not path:
+        from compiler.frontend.torch.archive import read_archive
+
+        return read_archive(Path(model)), Path(model).stem
+    return program_of(_find(Path(f"{path}.py"), function), model), function
+
+
+def load_bytes(name: str, data: bytes) -> Any:
+    """The program in the bytes of a `.pt2` file. Raises StrataError."""
+    from compiler.frontend.torch.archive import read_archive_bytes
+
+    require_torch(name)
+    return read_archive_bytes(name, data)
+
+
+def require_torch(model: str) -> None:
+    """Raises StrataError where torch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise StrataError(f"reading {model} needs PyTorch", [Problem(
+            "torch is not installed", hint="pip install 'strata-compiler[torch]'")])
+
+
+# ---------------------------------------------------------------------- file.py:function
+def _find(path: Path, function: str) -> Callable[[], Any]:
+    """Run the file and get its function. Raises StrataError."""
+    if not path.is_file():
+        raise StrataError(f"there is no file {path}")
+    name = f"strata_model_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _failed(f"running {path}", error) from error
+    finally:
+        sys.path.pop(0)
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise StrataError(f"{path} has no function '{function}'")
+    return found
+
+
+def program_of(function: Callable[[], Any], model: str) -> Any:
+    """What the function makes, exported. Raises StrataError."""
+    import torch
+
+    try:
+        made = function()
+    except Exception as error:
+        raise _failed(f"calling {model}", error) from error
+    if isinstance(made, torch.export.ExportedProgram):
+        return made
+    module, inputs, kwargs, dynamic = _parts(made, model)
+    try:
+        with torch.no_grad():
+            return torch.export.export(module.eval(), inputs, kwargs, dynamic_shapes=dynamic)
+    except Exception as error:
+        raise _failed(f"torch.export of {model}", error) from error
+
+
+def _parts(made: Any, model: str) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
+    """(module, inputs, kwargs, dynamic_shapes). Raises StrataError."""
+    import torch
+
+    if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(
+            made[0], torch.nn.Module):  # pyright: ignore
+        raise StrataError(f"{model} must return (module, inputs[, dynamic_shapes]) or an "
+                          "ExportedProgram", [Problem(f"it returned {type(made).__name__}")])
+    module, inputs, *rest = made
+    kwargs = rest[0] if len(rest) == 2 else {}
+    return module, tuple(inputs), dict(kwargs or {}), rest[-1] if rest else None
+
+
+def _failed(what: str, error: Exception) -> StrataError:
+    """The user's code, or torch on it, has raised."""
+    last = str(error).strip() or type(error).__name__
+    return StrataError(f"{what} failed", [Problem(f"{type(error).__name__}: {last}")])

@@ -1,0 +1,122 @@
+"""Activation functions and the softmax family."""
+
+from __future__ import annotations
+
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import Operand, aten_op
+from compiler.frontend.torch.ops.elementwise import arithmetic, clamp, operand
+from dialects.graph.activation import (
+    EluOp,
+    GeluOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    ReluOp,
+    SiluOp,
+    SoftplusOp,
+)
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import MulOp
+from dialects.graph.logic import GreaterOp, WhereOp
+from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
+from dialects.graph.unary import SigmoidOp, TanhOp
+
+_PLAIN: dict[str, type[GraphOp]] = {
+    "relu": ReluOp, "silu": SiluOp, "hardswish": HardSwishOp,
+}
+
+
+@aten_op(*(f"aten.{name}.default" for name in _PLAIN))
+def plain(n: Node, x: Value) -> Value:
+    return n(_PLAIN[n.op.split(".")[1]], x)
+
+
+@aten_op("aten.relu6.default")
+def relu6(n: Node, x: Value) -> Value:
+    return clamp(n, x, 0.0, 6.0)
+
+
+@aten_op("aten.gelu.default")
+def gelu(n: Node, x: Value, approximate: str) -> Value:
+    return n(GeluOp, x, approximate=approximate)
+
+
+@aten_op("aten.leaky_relu.default")
+def leaky_relu(n: Node, x: Value, slope: float) -> Value:
+    return n(LeakyReluOp, x, alpha=float(slope))
+
+
+@aten_op("aten.elu.default")
+def elu(n: Node, x: Value, alpha: float, scale: float, input_scale: float) -> Value:
+    """scale * x, and scale * alpha * (exp(input_scale * x) - 1) below 0."""
+    if input_scale == 1:
+        curve = n(EluOp, x, alpha=float(alpha))
+        return curve if scale == 1 else arithmetic(n, MulOp, curve, float(scale))
+    low = n(EluOp, arithmetic(n, MulOp, x, float(input_scale)), alpha=float(alpha))
+    positive = n(GreaterOp, x, n.scalar(0, x.element))
+    return arithmetic(n, MulOp, n(WhereOp, positive, x, low), float(scale))
+
+
+@aten_op("aten.hardsigmoid.default")
+def hard_sigmoid(n: Node, x: Value) -> Value:
+    return n(HardSigmoidOp, x, alpha=1 / 6, beta=0.5)
+
+
+@aten_op("aten.softplus.default")
+def softplus(n: Node, x: Value, beta: float, threshold: float) -> Value:
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+    if beta == 1:
+        curve, inner = n(SoftplusOp, x), x
+    else:
+        inner = arithmetic(n, MulOp, x, float(beta))
+        curve = arithmetic(n, MulOp, n(SoftplusOp, inner), 1 / beta)
+    above = n(GreaterOp, inner, n.scalar(float(threshold), x.element))
+    return n(WhereOp, above, x, curve)
+
+
+@aten_op("aten.mish.default")
+def mish(n: Node, x: Value) -> Value:
+    """x * tanh(softplus(x))."""
+    return n(MulOp, x, n(TanhOp, n(SoftplusOp, x)))
+
+
+@aten_op("aten.threshold.default")
+def threshold(n: Node, x: Value, limit: Operand, value: Operand) -> Value:
+    above = n(GreaterOp, x, operand(n, limit, x.element))
+    return n(WhereOp, above, x, operand(n, value, x.element))
+
+
+@aten_op("aten.prelu.default", "aten._prelu_kernel.default")
+def prelu(n: Node, x: Value, slope: Value) -> Value:
+    if slope.rank == 1 and x.rank > 1:
+        slope = n.channelwise(slope, x.rank)
+    positive = n(GreaterOp, x, n.scalar(0, x.element))
+    return n(WhereOp, positive, x, n(MulOp, slope, x))
+
+
+@aten_op("aten.glu.default")
+def glu(n: Node, x: Value, axis: int) -> Value:
+    """The first half of the axis times the sigmoid of the second."""
+    axis = n.axis(axis, x.rank)
+    half = n.shape[axis]
+    first, second = (n.part(x, axis, start, half) for start in (0, half))
+    return n(MulOp, first, n(SigmoidOp, second))
+
+
+# ---------------------------------------------------------------------- softmax
+@aten_op("aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default")
+def softmax(n: Node, x: Value, axis: int) -> Value:
+    return _over_axis(n, SoftmaxOp, x, axis)
+
+
+@aten_op("aten._log_softmax.default", "aten.log_softmax.int")
+def log_softmax(n: Node, x: Value, axis: int) -> Value:
+    return _over_axis(n, LogSoftmaxOp, x, axis)
+
+
+def _over_axis(n: Node, op: type[GraphOp], x: Value, axis: int) -> Value:
+    x = n.cast(x, n.element)
+    if not x.rank:
+        return n.reshape(n(op, n.reshape(x, [1]), axis=0), [])
+    return n(op, x, axis=n.axis(axis, x.rank))

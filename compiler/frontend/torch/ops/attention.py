@@ -1,0 +1,101 @@
+"""Scaled dot-product attention, under the names of its PyTorch implementations."""
+
+from __future__ import annotations
+
+import math
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.ops.elementwise import HALVES
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import AddOp, MulOp
+from dialects.graph.logic import LessEqualOp, WhereOp
+from dialects.graph.normalization import SoftmaxOp
+
+_LOWEST = -3.0e38
+
+
+@aten_op("aten.scaled_dot_product_attention.default")
+def attention(
+    n: Node, query: Value, key: Value, value: Value, mask: Value | None, dropout: float,
+    causal: bool, scale: float | None, grouped: bool = False,
+) -> Value:
+    """softmax(query @ key^T * scale + mask) @ value; halves are computed in f32.
+
+    A row whose mask excludes everything is zero.
+    """
+    if dropout:
+        raise Fault("it is in training mode", "export the model with model.eval()")
+    if grouped:
+        key, value = (_repeated(n, x, query.shape[-3]) for x in (key, value))
+    element = t.f32 if query.element in HALVES else query.element
+    factor = 1 / math.sqrt(n.integer(query.shape[-1], "head sizes")) if scale is None else scale
+    scores = n(MatmulOp, n.cast(query, element), n.swap(n.cast(key, element)))
+    scores = n(MulOp, scores, n.scalar(float(factor), element))
+    keep = _causal(n, query.shape[-2], key.shape[-2]) if causal else None
+    if mask is not None and mask.element == t.i1:
+        keep = mask
+    elif mask is not None:
+        scores = n(AddOp, scores, n.cast(mask, element))
+    weights = _softmax(n, scores, keep)
+    return n(MatmulOp, weights, n.cast(value, element))
+
+
+def _softmax(n: Node, scores: Value, keep: Value | None) -> Value:
+    """Over the last axis, of what is kept; zero where nothing is."""
+    if keep is None:
+        return n(SoftmaxOp, scores, axis=scores.rank - 1)
+    scores = n(WhereOp, keep, scores, n.scalar(_LOWEST, scores.element))
+    weights = n(SoftmaxOp, scores, axis=scores.rank - 1)
+    return n(WhereOp, keep, weights, n.scalar(0.0, weights.element))
+
+
+def _causal(n: Node, queries: Expr, keys: Expr) -> Value:
+    """A query sees the keys up to its own number."""
+    return n(LessEqualOp, n.range(keys), n.reshape(n.range(queries), [queries, 1]))
+
+
+def _repeated(n: Node, x: Value, heads: Expr) -> Value:
+    """Every head of x as often as fits into `heads`."""
+    if x.shape[-3] == heads:
+        return x
+    before, after = x.shape[:-2], x.shape[-2:]
+    times = heads // x.shape[-3]
+    wide = n.broadcast(n.reshape(x, [*before, 1, *after]), [*before, times, *after])
+    return n.reshape(wide, [*x.shape[:-3], heads, *after])
+
+
+@aten_op("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def attention_for_cpu(
+    n: Node, query: Value, key: Value, value: Value, dropout: float, causal: bool,
+    mask: Value | None, scale: float | None,
+) -> list[Value]:
+    return [attention(n, query, key, value, mask, dropout, causal, scale)]
+
+
+@aten_op("aten._scaled_dot_product_efficient_attention.default")
+def efficient_attention(
+    n: Node, query: Value, key: Value, value: Value, mask: Value | None, logsumexp: bool,
+    dropout: float, causal: bool, scale: float | None,
+) -> list[Value]:
+    return [attention(n, query, key, value, mask, dropout, causal, scale)]
+
+
+@aten_op("aten._scaled_dot_product_flash_attention.default")
+def flash_attention(
+    n: Node, query: Value, key: Value, value: Value, dropout: float, causal: bool, debug: bool,
+    scale: float | None,
+) -> list[Value]:
+    return [attention(n, query, key, value, None, dropout, causal, scale)]
+
+
+@aten_op("aten._scaled_dot_product_cudnn_attention.default")
+def cudnn_attention(
+    n: Node, query: Value, key: Value, value: Value, mask: Value | None, logsumexp: bool,
+    dropout: float, causal: bool, debug: bool, scale: float | None,
+) -> list[Value]:
+    return [attention(n, query, key, value, mask, dropout, causal, scale)]

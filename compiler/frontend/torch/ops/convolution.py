@@ -1,0 +1,124 @@
+"""Convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from dialects.expr import Size, product
+from dialects.graph.convolution import ConvOp, ConvTransposeOp
+from dialects.graph.elementwise import ModOp
+from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
+from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
+from dialects.graph.shape import ConcatOp
+
+
+def spread(n: Node, values: Sequence[Size], rank: int, what: str) -> list[int]:
+    """One integer per spatial dim; a single one counts for all."""
+    found = n.integers(values, what)
+    return found * rank if len(found) == 1 else found
+
+
+@aten_op("aten.convolution.default")
+def convolution(
+    n: Node, x: Value, weight: Value, bias: Value | None, stride: Sequence[Size],
+    padding: Sequence[Size], dilation: Sequence[Size], transposed: bool,
+    output_padding: Sequence[Size], groups: int,
+) -> Value:
+    rank = weight.rank - 2
+    strides, pads, dilations = (spread(n, v, rank, what) for v, what in (
+        (stride, "strides"), (padding, "pads"), (dilation, "dilations")))
+    operands = [v for v in (x, weight, bias) if v is not None]
+    if transposed:
+        extra = spread(n, output_padding, rank, "output padding")
+        return n(ConvTransposeOp, *operands, strides=strides, dilations=dilations,
+                 pads=pads * 2, output_padding=extra, group=groups)
+    return n(ConvOp, *operands, strides=strides, dilations=dilations, pads=pads * 2, group=groups)
+
+
+# ---------------------------------------------------------------------- pools
+def _batched(n: Node, x: Value, rank: int) -> Value:
+    """x with a batch dim, which pools may lack."""
+    return x if x.rank == rank + 2 else n.reshape(x, [1, *x.shape])
+
+
+@aten_op(*(f"aten.max_pool{k}d_with_indices.default" for k in (2, 3)),
+         *(f"aten.max_pool{k}d.default" for k in (1, 2, 3)))
+def max_pool(
+    n: Node, x: Value, kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size],
+    dilation: Sequence[Size], ceil_mode: bool,
+) -> list[Value]:
+    """The positions count the elements of one plane."""
+    rank = int(n.op.split("pool")[1][0])
+    sizes, x = spread(n, kernel, rank, "kernel sizes"), _batched(n, x, rank)
+    window: dict[str, Any] = {
+        "kernel": sizes, "strides": spread(n, stride or sizes, rank, "strides"),
+        "dilations": spread(n, dilation, rank, "dilations"),
+        "pads": spread(n, padding, rank, "pads") * 2, "ceil_mode": ceil_mode}
+    pooled = n(MaxPoolOp, x, **window)
+    if not n.wants(1):
+        return [n.reshape(pooled, n.shape)]
+    places = n(MaxPoolIndicesOp, x, pooled, column_major=False, **window)
+    inside = n(ModOp, places, n.of_size(product(x.shape[2:])))
+    return [n.reshape(v, n.shape) for v in (pooled, inside)]
+
+
+@aten_op(*(f"aten.avg_pool{k}d.default" for k in (1, 2, 3)))
+def avg_pool(
+    n: Node, x: Value, kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size],
+    ceil_mode: bool, count_include_pad: bool, divisor: int | None = None,
+) -> Value:
+    if divisor is not None:
+        raise Fault("divisor_override is not supported")
+    rank = int(n.op.split("pool")[1][0])
+    sizes = spread(n, kernel, rank, "kernel sizes")
+    pooled = n(AvgPoolOp, _batched(n, x, rank), kernel=sizes,
+               strides=spread(n, stride or sizes, rank, "strides"), dilations=[1] * rank,
+               pads=spread(n, padding, rank, "pads") * 2, ceil_mode=ceil_mode,
+               count_include_pad=count_include_pad)
+    return n.reshape(pooled, n.shape)
+
+
+@aten_op(*(f"aten.{name}adaptive_avg_pool{k}d.default" for k in (1, 2, 3) for name in ("", "_")))
+def adaptive_avg_pool(n: Node, x: Value, sizes: Sequence[Size]) -> Value:
+    return _adaptive(n, x, ReduceMeanOp, sizes)
+
+
+@aten_op(*(f"aten.adaptive_max_pool{k}d.default" for k in (1, 2, 3)))
+def adaptive_max_pool(n: Node, x: Value, sizes: Sequence[Size]) -> list[Value]:
+    if n.wants(1):
+        raise Fault("the positions of the largest elements are used")
+    return [_adaptive(n, x, ReduceMaxOp, sizes)]
+
+
+def _adaptive(
+    n: Node, x: Value, op: type[ReduceMeanOp | ReduceMaxOp], sizes: Sequence[Size]
+) -> Value:
+    """Each spatial dim cut into parts of almost equal size, which may overlap by one."""
+    axes = list(range(x.rank - len(sizes), x.rank))
+    wanted = n.integers(sizes, "result sizes")
+    whole = [a for a, s in zip(axes, wanted, strict=True) if s == 1]
+    if whole:
+        x = n(op, x, axes=whole, keepdims=True)
+    for axis, count in zip(axes, wanted, strict=True):
+        if count > 1:
+            x = _cut_and_reduce(n, x, axis, count, op)
+    return x
+
+
+def _cut_and_reduce(
+    n: Node, x: Value, axis: int, count: int, op: type[ReduceMeanOp | ReduceMaxOp]
+) -> Value:
+    size = n.integer(x.shape[axis], "sizes")
+    if size == count:
+        return x
+    if size % count == 0:
+        parts = n.reshape(x, [*x.shape[:axis], count, size // count, *x.shape[axis + 1:]])
+        return n(op, parts, axes=[axis + 1], keepdims=False)
+    bounds = [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
+    return n(ConcatOp, *(n(op, n.part(x, axis, low, high - low), axes=[axis], keepdims=True)
+                         for low, high in bounds), axis=axis)

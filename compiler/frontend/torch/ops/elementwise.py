@@ -1,0 +1,245 @@
+"""Arithmetic, comparisons and logic, element by element, with PyTorch's type promotion."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import Operand, aten_op
+from compiler.frontend.torch.promotion import common_element
+from dialects import types as t
+from dialects.graph.activation import ClipOp
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import (
+    AddOp,
+    DivOp,
+    FmodOp,
+    MaxOp,
+    MinOp,
+    ModOp,
+    MulOp,
+    PowOp,
+    SubOp,
+)
+from dialects.graph.logic import (
+    AndOp,
+    EqualOp,
+    GreaterEqualOp,
+    GreaterOp,
+    LessEqualOp,
+    LessOp,
+    OrOp,
+    WhereOp,
+    XorOp,
+)
+from dialects.graph.unary import CeilOp, FloorOp, NotOp, ReciprocalOp, SqrtOp
+from dialects.types import is_float
+
+HALVES = (t.f16, t.bf16)
+
+
+# ---------------------------------------------------------------------- operands
+def operand(n: Node, value: Operand, element: Attribute) -> Value:
+    """A tensor, size or number in an element type."""
+    return n.cast(value, element) if isinstance(value, Value) else n.scalar(value, element)
+
+
+def arithmetic(n: Node, op: type[GraphOp], a: Operand, b: Operand) -> Value:
+    """A binary operator in the result's element type; in f32 where a number needs that."""
+    element = n.element
+    if element in HALVES and not all(_exact(v, element) for v in (a, b)):
+        element = t.f32
+    if element == t.i1:
+        op = {AddOp: OrOp, MulOp: AndOp, MaxOp: OrOp, MinOp: AndOp}.get(op, op)
+    return n(op, operand(n, a, element), operand(n, b, element))
+
+
+def _exact(value: Operand, element: Attribute) -> bool:
+    """Whether a number is one of a half-precision type; tensors are cast as they are."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return True
+    return float(np.array(value).astype(t.dtype_of(element))) == value
+
+
+def scaled(n: Node, value: Operand, alpha: Operand) -> Operand:
+    """alpha * value."""
+    if alpha == 1:
+        return value
+    if isinstance(value, (int, float)) and isinstance(alpha, (int, float)):
+        return value * alpha
+    return arithmetic(n, MulOp, value, alpha)
+
+
+# ---------------------------------------------------------------------- arithmetic
+@aten_op("aten.add.Tensor", "aten.add.Scalar")
+def add(n: Node, a: Operand, b: Operand, alpha: Operand) -> Value:
+    return arithmetic(n, AddOp, a, scaled(n, b, alpha))
+
+
+@aten_op("aten.sub.Tensor", "aten.sub.Scalar")
+def sub(n: Node, a: Operand, b: Operand, alpha: Operand) -> Value:
+    return arithmetic(n, SubOp, a, scaled(n, b, alpha))
+
+
+@aten_op("aten.rsub.Tensor", "aten.rsub.Scalar")
+def rsub(n: Node, a: Operand, b: Operand, alpha: Operand) -> Value:
+    return arithmetic(n, SubOp, b, scaled(n, a, alpha))
+
+
+@aten_op("aten.mul.Tensor", "aten.mul.Scalar")
+def mul(n: Node, a: Operand, b: Operand) -> Value:
+    return arithmetic(n, MulOp, a, b)
+
+
+@aten_op("aten.div.Tensor", "aten.div.Scalar")
+def div(n: Node, a: Operand, b: Operand) -> Value:
+    return arithmetic(n, DivOp, a, b)
+
+
+@aten_op("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(n: Node, a: Operand, b: Operand, rounding_mode: str | None) -> Value:
+    if rounding_mode == "floor":
+        return floor_divide(n, a, b)
+    quotient = arithmetic(n, DivOp, a, b)
+    return truncated(n, quotient) if rounding_mode == "trunc" else quotient
+
+
+@aten_op("aten.floor_divide.default")
+def floor_divide(n: Node, a: Operand, b: Operand) -> Value:
+    """(a - a mod b) / b, exact for integers; the floor of the quotient for floats."""
+    if is_float(n.element):
+        return n(FloorOp, arithmetic(n, DivOp, a, b))
+    return arithmetic(n, DivOp, arithmetic(n, SubOp, a, arithmetic(n, ModOp, a, b)), b)
+
+
+def truncated(n: Node, x: Value) -> Value:
+    """Rounded towards zero."""
+    if not is_float(x.element):
+        return x
+    negative = n(LessOp, x, n.scalar(0, x.element))
+    return n(WhereOp, negative, n(CeilOp, x), n(FloorOp, x))
+
+
+@aten_op("aten.remainder.Tensor", "aten.remainder.Scalar")
+def remainder(n: Node, a: Operand, b: Operand) -> Value:
+    return arithmetic(n, ModOp, a, b)
+
+
+@aten_op("aten.fmod.Tensor", "aten.fmod.Scalar")
+def fmod(n: Node, a: Operand, b: Operand) -> Value:
+    return arithmetic(n, FmodOp, a, b)
+
+
+@aten_op("aten.maximum.default")
+def maximum(n: Node, a: Value, b: Value) -> Value:
+    return arithmetic(n, MaxOp, a, b)
+
+
+@aten_op("aten.minimum.default")
+def minimum(n: Node, a: Value, b: Value) -> Value:
+    return arithmetic(n, MinOp, a, b)
+
+
+@aten_op("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
+def power(n: Node, a: Operand, b: Operand) -> Value:
+    return arithmetic(n, PowOp, a, b)
+
+
+@aten_op("aten.pow.Tensor_Scalar")
+def power_of_number(n: Node, x: Value, exponent: Operand) -> Value:
+    x = n.cast(x, n.element)
+    if exponent == 2:
+        return n(MulOp, x, x)
+    if exponent == 3:
+        return n(MulOp, n(MulOp, x, x), x)
+    if exponent == 0.5 and is_float(x.element):
+        return n(SqrtOp, x)
+    if exponent == -0.5:
+        return n(ReciprocalOp, n(SqrtOp, x))
+    if exponent == -1:
+        return n(ReciprocalOp, x)
+    return arithmetic(n, PowOp, x, exponent)
+
+
+# ---------------------------------------------------------------------- comparisons
+_COMPARISONS: dict[str, type[GraphOp]] = {
+    "eq": EqualOp, "lt": LessOp, "le": LessEqualOp, "gt": GreaterOp, "ge": GreaterEqualOp,
+}
+
+
+@aten_op(*(f"aten.{name}.{kind}" for name in (*_COMPARISONS, "ne")
+           for kind in ("Tensor", "Scalar")))
+def compare(n: Node, a: Operand, b: Operand) -> Value:
+    name = n.op.split(".")[1]
+    element = common_element([a, b])
+    if element == t.i1 and name not in ("eq", "ne"):
+        element = t.ui8
+    equal = n(_COMPARISONS.get(name, EqualOp), operand(n, a, element), operand(n, b, element))
+    return n(NotOp, equal) if name == "ne" else equal
+
+
+# ---------------------------------------------------------------------- logic
+_LOGIC: dict[str, type[GraphOp]] = {"and": AndOp, "or": OrOp, "xor": XorOp}
+
+
+@aten_op(*(f"aten.bitwise_{name}.{kind}" for name in _LOGIC for kind in ("Tensor", "Scalar")))
+def bitwise(n: Node, a: Operand, b: Operand) -> Value:
+    return arithmetic(n, _LOGIC[n.op.split(".")[1].removeprefix("bitwise_")], a, b)
+
+
+@aten_op(*(f"aten.logical_{name}.default" for name in _LOGIC))
+def logical(n: Node, a: Value, b: Value) -> Value:
+    op = _LOGIC[n.op.split(".")[1].removeprefix("logical_")]
+    return n(op, n.cast(a, t.i1), n.cast(b, t.i1))
+
+
+@aten_op("aten.logical_not.default")
+def logical_not(n: Node, x: Value) -> Value:
+    return n(NotOp, n.cast(x, t.i1))
+
+
+@aten_op("aten.bitwise_not.default")
+def bitwise_not(n: Node, x: Value) -> Value:
+    """Of an integer: x xor -1."""
+    if x.element == t.i1:
+        return n(NotOp, x)
+    if t.is_unsigned(x.element):
+        raise Fault(f"bits of {x.element} cannot be inverted")
+    return n(XorOp, x, n.scalar(-1, x.element))
+
+
+# ---------------------------------------------------------------------- choices
+@aten_op("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
+def where(n: Node, condition: Value, a: Operand, b: Operand) -> Value:
+    return n(WhereOp, n.cast(condition, t.i1), operand(n, a, n.element), operand(n, b, n.element))
+
+
+@aten_op("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def masked_fill(n: Node, x: Value, mask: Value, value: Operand) -> Value:
+    return n(WhereOp, n.cast(mask, t.i1), operand(n, value, x.element), x)
+
+
+@aten_op("aten.clamp.default", "aten.clamp.Tensor", "aten.hardtanh.default")
+def clamp(n: Node, x: Value, low: Operand | None, high: Operand | None) -> Value:
+    x = n.cast(x, n.element)
+    if not all(isinstance(v, Value) and v.rank for v in (low, high)):
+        bounds = [operand(n, v, n.element) for v in (low, high) if v is not None]
+        if not any(v.rank for v in bounds):
+            return n(ClipOp, x, *bounds, has_min=low is not None, has_max=high is not None)
+    x = x if low is None else n(MaxOp, x, operand(n, low, n.element))
+    return x if high is None else n(MinOp, x, operand(n, high, n.element))
+
+
+@aten_op("aten.clamp_min.default", "aten.clamp_min.Tensor")
+def clamp_min(n: Node, x: Value, low: Operand) -> Value:
+    return clamp(n, x, low, None)
+
+
+@aten_op("aten.clamp_max.default", "aten.clamp_max.Tensor")
+def clamp_max(n: Node, x: Value, high: Operand) -> Value:
+    return clamp(n, x, None, high)

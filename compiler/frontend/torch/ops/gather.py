@@ -1,0 +1,74 @@
+"""Operators that pick elements by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from dialects import types as t
+from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
+from dialects.graph.inference import broadcast_shapes
+from dialects.graph.logic import EqualOp
+from dialects.graph.shape import ConcatOp
+
+
+@aten_op("aten.embedding.default")
+def embedding(n: Node, weight: Value, indices: Value) -> Value:
+    return n(GatherOp, weight, indices, axis=0)
+
+
+@aten_op("aten.index_select.default")
+def index_select(n: Node, x: Value, axis: int, indices: Value) -> Value:
+    if not x.rank:
+        return x
+    return n(GatherOp, x, n.reshape(indices, [indices.type.count]), axis=n.axis(axis, x.rank))
+
+
+@aten_op("aten.gather.default")
+def gather(n: Node, x: Value, axis: int, indices: Value) -> Value:
+    if not x.rank or not indices.rank:
+        return n.reshape(x, n.shape)
+    return n(GatherElementsOp, x, indices, axis=n.axis(axis, x.rank))
+
+
+@aten_op("aten.one_hot.default")
+def one_hot(n: Node, indices: Value) -> Value:
+    """1 where the number of the last dim's element is the index."""
+    column = n.reshape(indices, [*indices.shape, 1])
+    return n.cast(n(EqualOp, column, n.range(n.shape[-1], column.element)), n.element)
+
+
+# ---------------------------------------------------------------------- x[indices]
+@aten_op("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
+    """x[i, :, j]: index tensors broadcast to one shape, which stands where the first of them is,
+    or in front of all dims when they are not side by side."""
+    axes = [k for k, i in enumerate(indices) if i is not None]
+    picks = [i for i in indices if i is not None]
+    if any(i.element in (t.i1, t.ui8) for i in picks):
+        raise Fault("it takes the elements where a mask is true; how many, only the data tell",
+                    "use torch.where instead")
+    if len(axes) == 1:
+        return n(GatherOp, x, picks[0], axis=axes[0])
+    vectors = index_vectors(n, picks)
+    others = [k for k in range(x.rank) if k not in axes]
+    moved = n.transpose(x, [*axes, *others])
+    found = n(GatherNdOp, moved, vectors, batch_dims=0)
+    side_by_side = axes == list(range(axes[0], axes[0] + len(axes)))
+    return _in_place(n, found, vectors.rank - 1, axes[0] if side_by_side else 0)
+
+
+def index_vectors(n: Node, picks: Sequence[Value]) -> Value:
+    """Index tensors, broadcast, as vectors of one index per axis."""
+    shape = broadcast_shapes([i.shape for i in picks])
+    columns = [n.reshape(n.broadcast(n.cast(i, t.i64), shape), [*shape, 1]) for i in picks]
+    return n(ConcatOp, *columns, axis=len(shape))
+
+
+def _in_place(n: Node, x: Value, count: int, place: int) -> Value:
+    """The first `count` dims moved behind `place` others."""
+    behind = range(count, count + place)
+    return n.transpose(x, [*behind, *range(count), *range(count + place, x.rank)])

@@ -1,0 +1,155 @@
+"""Normalizations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.ops.elementwise import HALVES
+from dialects import types as t
+from dialects.expr import Size
+from dialects.graph.elementwise import AddOp, DivOp, MulOp
+from dialects.graph.normalization import BatchNormOp, LayerNormOp
+from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
+from dialects.graph.unary import ReciprocalOp, SqrtOp
+
+_EPSILON = {t.f16: 2.0**-10, t.bf16: 2.0**-7, t.f32: 2.0**-23, t.f64: 2.0**-52}
+
+
+def _affine(n: Node, x: Value, weight: Value | None, bias: Value | None) -> Value:
+    """x * weight + bias, of what there is."""
+    x = x if weight is None else n(MulOp, x, n.cast(weight, x.element))
+    return x if bias is None else n(AddOp, x, n.cast(bias, x.element))
+
+
+# ---------------------------------------------------------------------- layer and group
+@aten_op("aten.layer_norm.default")
+def layer_norm(
+    n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, bias: Value | None,
+    epsilon: float,
+) -> Value:
+    scale = n.scalar(1.0, x.element) if weight is None else n.cast(weight, x.element)
+    shift = [] if bias is None else [n.cast(bias, x.element)]
+    return n(LayerNormOp, x, scale, *shift, axis=x.rank - len(sizes), epsilon=float(epsilon))
+
+
+@aten_op("aten.native_layer_norm.default")
+def native_layer_norm(
+    n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, bias: Value | None,
+    epsilon: float,
+) -> list[Value]:
+    _only_first(n)
+    return [layer_norm(n, x, sizes, weight, bias, epsilon)]
+
+
+def _only_first(n: Node) -> None:
+    if n.used - {0}:
+        raise Fault("its mean and deviation are used", "compile the model for inference")
+
+
+@aten_op("aten.group_norm.default")
+def group_norm(
+    n: Node, x: Value, groups: int, weight: Value | None, bias: Value | None, epsilon: float
+) -> Value:
+    """Each group of channels is normalized as a whole."""
+    rows = n.reshape(x, [x.shape[0], groups, x.type.count // (x.shape[0] * groups)])
+    normal = n(LayerNormOp, rows, n.scalar(1.0, x.element), axis=2, epsilon=float(epsilon))
+    parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
+    return _affine(n, n.reshape(normal, x.shape), *parameters)
+
+
+@aten_op("aten.native_group_norm.default")
+def native_group_norm(
+    n: Node, x: Value, weight: Value | None, bias: Value | None, batch: Size, channels: Size,
+    area: Size, groups: int, epsilon: float,
+) -> list[Value]:
+    _only_first(n)
+    return [group_norm(n, x, groups, weight, bias, epsilon)]
+
+
+@aten_op("aten.rms_norm.default", "aten._fused_rms_norm.default")
+def rms_norm(
+    n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, epsilon: float | None
+) -> Value | list[Value]:
+    """x / sqrt(mean(x^2) + epsilon) * weight, in f32 for halves."""
+    wide = n.cast(x, t.f32) if x.element in HALVES else x
+    axes = list(range(x.rank - len(sizes), x.rank))
+    mean = n(ReduceMeanOp, n(MulOp, wide, wide), axes=axes, keepdims=True)
+    limit = _EPSILON[x.element] if epsilon is None else float(epsilon)
+    factor = n(ReciprocalOp, n(SqrtOp, n(AddOp, mean, n.scalar(limit, wide.element))))
+    result = _affine(n, n(MulOp, wide, factor), weight, None)
+    return [result] if "_fused" in n.op else result
+
+
+# ---------------------------------------------------------------------- batch and instance
+@aten_op("aten._native_batch_norm_legit_no_training.default")
+def native_batch_norm(
+    n: Node, x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value,
+    momentum: float, epsilon: float,
+) -> list[Value]:
+    return [_batch_norm(n, x, weight, bias, mean, variance, epsilon)]
+
+
+@aten_op("aten.batch_norm.default")
+def batch_norm(
+    n: Node, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
+    variance: Value | None, training: bool, momentum: float, epsilon: float,
+) -> Value:
+    if training or mean is None or variance is None:
+        raise Fault("it computes statistics of the batch", "export the model with model.eval()")
+    return _batch_norm(n, x, weight, bias, mean, variance, epsilon)
+
+
+def _batch_norm(
+    n: Node, x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value,
+    epsilon: float,
+) -> Value:
+    def parameter(given: Value | None, default: float) -> Value:
+        if given is None:
+            return n.broadcast(n.scalar(default, wide.element), mean.shape)
+        return n.cast(given, wide.element)
+
+    wide = n.cast(x, t.f32) if x.element in HALVES else x
+    return n(BatchNormOp, wide, parameter(weight, 1.0), parameter(bias, 0.0),
+             parameter(mean, 0.0), parameter(variance, 1.0), epsilon=float(epsilon))
+
+
+@aten_op("aten._native_batch_norm_legit.no_stats")
+def batch_norm_of_batch(
+    n: Node, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float,
+    epsilon: float,
+) -> list[Value]:
+    """By the statistics of the batch itself: one row per channel."""
+    _only_first(n)
+    order = [1, 0, *range(2, x.rank)]
+    rows = n.transpose(n.cast(x, t.f32) if x.element in HALVES else x, order)
+    flat = n.reshape(rows, [x.shape[1], x.type.count // x.shape[1]])
+    normal = n(LayerNormOp, flat, n.scalar(1.0, flat.element), axis=1, epsilon=float(epsilon))
+    back = n.transpose(n.reshape(normal, rows.shape), order)
+    return [_affine(n, back, *(None if p is None else n.channelwise(p, x.rank)
+                               for p in (weight, bias)))]
+
+
+@aten_op("aten.instance_norm.default")
+def instance_norm(
+    n: Node, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
+    variance: Value | None, use_input: bool, momentum: float, epsilon: float,
+) -> Value:
+    if not use_input and mean is not None and variance is not None:
+        return _batch_norm(n, x, weight, bias, mean, variance, epsilon)
+    return group_norm(n, x, n.integer(x.shape[1], "channels"), weight, bias, epsilon)
+
+
+# ---------------------------------------------------------------------- weights
+@aten_op("aten._weight_norm_interface.default", "aten._weight_norm.default")
+def weight_norm(n: Node, direction: Value, size: Value, axis: int) -> Value | list[Value]:
+    """direction * size / the norm of direction over all dims but one."""
+    axis = n.axis(axis, direction.rank)
+    axes = [k for k in range(direction.rank) if k != axis]
+    total = n(ReduceSumOp, n(MulOp, direction, direction), axes=axes, keepdims=True)
+    norm = n(SqrtOp, total)
+    result = n(MulOp, direction, n(DivOp, size, norm))
+    return [result, norm] if "_interface" in n.op else result

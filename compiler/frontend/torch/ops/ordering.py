@@ -1,0 +1,74 @@
+"""Operators that find elements by their order, and running sums."""
+
+from __future__ import annotations
+
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from dialects import types as t
+from dialects.expr import Expr, Size
+from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
+from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
+
+
+@aten_op("aten.cumsum.default", "aten.cumprod.default")
+def cumulative(n: Node, x: Value, axis: int) -> Value:
+    op = CumulativeSumOp if "cumsum" in n.op else CumulativeProdOp
+    x = n.cast(x, n.element)
+    if not x.rank:
+        return x
+    return n(op, x, axis=n.axis(axis, x.rank), exclusive=False, reverse=False)
+
+
+# ---------------------------------------------------------------------- positions
+@aten_op("aten.argmax.default", "aten.argmin.default")
+def arg_extremum(n: Node, x: Value, axis: int | None, keep: bool) -> Value:
+    find = ArgMaxOp if "argmax" in n.op else ArgMinOp
+    if axis is None:
+        found = position(n, find, n.reshape(x, [x.type.count]), 0, False)
+        return n.reshape(found, n.shape)
+    return position(n, find, x, axis, keep)
+
+
+def position(
+    n: Node, find: type[ArgMaxOp | ArgMinOp], x: Value, axis: int, keep: bool
+) -> Value:
+    """Where an axis has its first extremum; NaN is one."""
+    if not x.rank:
+        return n.scalar(0, t.i64)
+    x = n.cast(x, t.ui8) if x.element == t.i1 else x
+    return n(find, x, axis=n.axis(axis, x.rank), keepdims=keep, last=False)
+
+
+# ---------------------------------------------------------------------- order
+@aten_op("aten.topk.default")
+def top_k(n: Node, x: Value, k: Size, axis: int, largest: bool) -> list[Value]:
+    """Sorted also where the order does not matter."""
+    return _sorted(n, x, Expr.of(k), axis, largest)
+
+
+@aten_op("aten.sort.default")
+def sort(n: Node, x: Value, axis: int, descending: bool) -> list[Value]:
+    return _sorted(n, x, None, axis, descending)
+
+
+@aten_op("aten.sort.stable")
+def sort_stable(
+    n: Node, x: Value, stable: bool | None, axis: int, descending: bool
+) -> list[Value]:
+    return _sorted(n, x, None, axis, descending)
+
+
+@aten_op("aten.argsort.default")
+def argsort(n: Node, x: Value, axis: int, descending: bool) -> Value:
+    return _sorted(n, x, None, axis, descending)[1]
+
+
+def _sorted(n: Node, x: Value, k: Expr | None, axis: int, largest: bool) -> list[Value]:
+    """The first k elements of the order, all of them for None; equal ones stay in order."""
+    if not x.rank:
+        return [x, n.scalar(0, t.i64)]
+    axis = n.axis(axis, x.rank)
+    wide = n.cast(x, t.ui8) if x.element == t.i1 else x
+    return n.build.results(TopKOp, wide, axis=axis, k=x.shape[axis] if k is None else k,
+                           largest=largest)

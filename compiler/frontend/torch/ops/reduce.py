@@ -1,0 +1,158 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.ops.elementwise import HALVES
+from compiler.frontend.torch.ops.ordering import position
+from dialects import types as t
+from dialects.expr import product
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import AddOp, DivOp, MulOp, PowOp, SubOp
+from dialects.graph.logic import EqualOp, WhereOp
+from dialects.graph.ordering import ArgMaxOp, ArgMinOp
+from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
+from dialects.graph.unary import AbsOp, ExpOp, LogOp, SqrtOp
+
+
+def reduced(
+    n: Node, op: type[GraphOp], x: Value, axes: Sequence[int] | int | None, keep: bool
+) -> Value:
+    """A reduction over the axes, all of them when none are given."""
+    found = n.axes(axes, x.rank)
+    return n(op, x, axes=found, keepdims=keep) if found else x
+
+
+# ---------------------------------------------------------------------- sums
+@aten_op("aten.sum.default")
+def sum_all(n: Node, x: Value) -> Value:
+    return reduced(n, ReduceSumOp, n.cast(x, n.element), None, False)
+
+
+@aten_op("aten.sum.dim_IntList")
+def sum_(n: Node, x: Value, axes: Sequence[int] | None, keep: bool) -> Value:
+    return reduced(n, ReduceSumOp, n.cast(x, n.element), axes, keep)
+
+
+@aten_op("aten.mean.default")
+def mean_all(n: Node, x: Value) -> Value:
+    return reduced(n, ReduceMeanOp, n.cast(x, n.element), None, False)
+
+
+@aten_op("aten.mean.dim")
+def mean(n: Node, x: Value, axes: Sequence[int] | None, keep: bool) -> Value:
+    return reduced(n, ReduceMeanOp, n.cast(x, n.element), axes, keep)
+
+
+@aten_op("aten.prod.default")
+def prod_all(n: Node, x: Value) -> Value:
+    return reduced(n, ReduceProdOp, n.cast(x, n.element), None, False)
+
+
+@aten_op("aten.prod.dim_int")
+def prod(n: Node, x: Value, axis: int, keep: bool) -> Value:
+    return reduced(n, ReduceProdOp, n.cast(x, n.element), axis, keep)
+
+
+@aten_op("aten.any.default", "aten.all.default")
+def truth_of_all(n: Node, x: Value) -> Value:
+    return truth(n, x, None, False)
+
+
+@aten_op("aten.any.dim", "aten.any.dims", "aten.all.dim", "aten.all.dims")
+def truth(n: Node, x: Value, axes: Sequence[int] | int | None, keep: bool) -> Value:
+    """Whether any, or all, elements are true."""
+    op = ReduceMaxOp if n.op.startswith("aten.any") else ReduceMinOp
+    bits = n.cast(n.cast(x, t.i1), t.i32)
+    return n.cast(reduced(n, op, bits, axes, keep), t.i1)
+
+
+@aten_op("aten.var.correction", "aten.std.correction")
+def var(
+    n: Node, x: Value, axes: Sequence[int] | None, correction: float | None, keep: bool
+) -> Value:
+    found = _variance(n, x, axes, correction, keep)
+    return n(SqrtOp, found) if n.op.startswith("aten.std") else found
+
+
+@aten_op("aten.var_mean.correction")
+def var_mean(
+    n: Node, x: Value, axes: Sequence[int] | None, correction: float | None, keep: bool
+) -> list[Value]:
+    x = n.cast(x, t.f32) if x.element in HALVES else x
+    return [_variance(n, x, axes, correction, keep), reduced(n, ReduceMeanOp, x, axes, keep)]
+
+
+def _variance(
+    n: Node, x: Value, axes: Sequence[int] | None, correction: float | None, keep: bool
+) -> Value:
+    """The sum of squared differences from the mean, over the count less the correction."""
+    x = n.cast(x, t.f32) if x.element in HALVES else x
+    found = n.axes(axes, x.rank)
+    centered = n(SubOp, x, reduced(n, ReduceMeanOp, x, found, True))
+    total = reduced(n, ReduceSumOp, n(MulOp, centered, centered), found, keep)
+    count = product(x.shape[a] for a in found) - int(1 if correction is None else correction)
+    return n(DivOp, total, n.scalar(count, x.element))
+
+
+@aten_op("aten.linalg_vector_norm.default")
+def vector_norm(
+    n: Node, x: Value, order: float, axes: Sequence[int] | None, keep: bool
+) -> Value:
+    """(sum of |x|^order)^(1/order); the extremes for an infinite order."""
+    x = n.cast(x, t.f32 if n.element in HALVES else n.element)
+    if order == 2:
+        return n(SqrtOp, reduced(n, ReduceSumOp, n(MulOp, x, x), axes, keep))
+    size = n(AbsOp, x)
+    if math.isinf(order):
+        return reduced(n, ReduceMaxOp if order > 0 else ReduceMinOp, size, axes, keep)
+    if order == 1:
+        return reduced(n, ReduceSumOp, size, axes, keep)
+    if order <= 0:
+        raise Fault(f"the norm of order {order} is not supported")
+    total = reduced(n, ReduceSumOp, n(PowOp, size, n.scalar(order, x.element)), axes, keep)
+    return n(PowOp, total, n.scalar(1 / order, x.element))
+
+
+@aten_op("aten.logsumexp.default")
+def logsumexp(n: Node, x: Value, axes: Sequence[int], keep: bool) -> Value:
+    """m + log(sum(exp(x - m))), where m is the maximum; an infinite one counts as 0."""
+    x = n.cast(x, n.element)
+    most = reduced(n, ReduceMaxOp, x, axes, True)
+    finite = n(EqualOp, n(SubOp, most, most), n.scalar(0.0, x.element))
+    shift = n(WhereOp, finite, most, n.scalar(0.0, x.element))
+    total = reduced(n, ReduceSumOp, n(ExpOp, n(SubOp, x, shift)), axes, True)
+    return n.reshape(n(AddOp, n(LogOp, total), shift), n.shape)
+
+
+# ---------------------------------------------------------------------- extremes
+@aten_op("aten.amax.default", "aten.amin.default")
+def extremes(n: Node, x: Value, axes: Sequence[int], keep: bool) -> Value:
+    return _extremum(n, x, axes, keep)
+
+
+@aten_op("aten.max.default", "aten.min.default")
+def extremum_of_all(n: Node, x: Value) -> Value:
+    return _extremum(n, x, None, False)
+
+
+@aten_op("aten.max.dim", "aten.min.dim")
+def extremum_and_position(n: Node, x: Value, axis: int, keep: bool) -> list[Value]:
+    value = _extremum(n, x, axis, keep)
+    if not n.wants(1):
+        return [value]
+    find = ArgMaxOp if n.op.startswith("aten.max") else ArgMinOp
+    return [value, position(n, find, x, axis, keep)]
+
+
+def _extremum(n: Node, x: Value, axes: Sequence[int] | int | None, keep: bool) -> Value:
+    """Truth values are compared as bytes."""
+    largest = n.op.startswith(("aten.max", "aten.amax"))
+    wide = n.cast(x, t.ui8) if x.element == t.i1 else x
+    return n.cast(reduced(n, ReduceMaxOp if largest else ReduceMinOp, wide, axes, keep), x.element)

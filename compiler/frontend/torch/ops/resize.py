@@ -1,0 +1,59 @@
+"""Upsampling and interpolation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from dialects.expr import Size
+from dialects.graph.resize import ResizeOp
+from dialects.types import LiteralAttr
+
+
+@aten_op(*(f"aten.upsample_nearest{k}d.vec" for k in (1, 2, 3)))
+def nearest(n: Node, x: Value, sizes: object, scales: Sequence[float] | None) -> Value:
+    return _resized(n, x, "nearest", "asymmetric", scales)
+
+
+@aten_op(*(f"aten._upsample_nearest_exact{k}d.vec" for k in (1, 2, 3)))
+def nearest_exact(n: Node, x: Value, sizes: object, scales: Sequence[float] | None) -> Value:
+    return _resized(n, x, "nearest", "half_pixel", scales, "round_prefer_ceil")
+
+
+@aten_op(*(f"aten.upsample_nearest{k}d.default" for k in (1, 2, 3)))
+def nearest_of_sizes(n: Node, x: Value, sizes: Sequence[Size], *scales: float | None) -> Value:
+    return _resized(n, x, "nearest", "asymmetric", _given(scales))
+
+
+@aten_op("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec",
+         "aten.upsample_trilinear3d.vec", "aten.upsample_bicubic2d.vec")
+def interpolated(
+    n: Node, x: Value, sizes: object, align_corners: bool, scales: Sequence[float] | None
+) -> Value:
+    mode = "cubic" if "cubic" in n.op else "linear"
+    return _resized(n, x, mode, "align_corners" if align_corners else "half_pixel", scales)
+
+
+@aten_op("aten.upsample_linear1d.default", "aten.upsample_bilinear2d.default",
+         "aten.upsample_bicubic2d.default")
+def interpolated_of_sizes(
+    n: Node, x: Value, sizes: Sequence[Size], align_corners: bool, *scales: float | None
+) -> Value:
+    return interpolated(n, x, sizes, align_corners, _given(scales))
+
+
+def _given(scales: Sequence[float | None]) -> list[float] | None:
+    found = [s for s in scales if s is not None]
+    return found if len(found) == len(scales) else None
+
+
+def _resized(
+    n: Node, x: Value, mode: str, coordinates: str, scales: Sequence[float] | None,
+    rounding: str = "floor",
+) -> Value:
+    """x [n, c, s...] resampled to the result's sizes, by the scales where those are given."""
+    factors = (1.0, 1.0, *map(float, scales)) if scales else ()
+    return n(ResizeOp, x, shape=list(n.shape), scales=LiteralAttr(factors), mode=mode,
+             coordinates=coordinates, nearest=rounding)

@@ -1,0 +1,116 @@
+"""Operators that put elements at places that indices give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import Operand, aten_op
+from compiler.frontend.torch.ops.elementwise import operand
+from compiler.frontend.torch.ops.gather import index_vectors
+from dialects import types as t
+from dialects.graph.logic import WhereOp
+from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
+from dialects.graph.shape import SliceOp
+
+_COMBINERS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max",
+              "amin": "min"}
+
+
+# ---------------------------------------------------------------------- along one axis
+@aten_op("aten.scatter.src")
+def scatter(n: Node, x: Value, axis: int, indices: Value, source: Value) -> Value:
+    return _scatter(n, x, axis, indices, source, "none")
+
+
+@aten_op("aten.scatter.value")
+def scatter_value(n: Node, x: Value, axis: int, indices: Value, value: Operand) -> Value:
+    source = n.broadcast(operand(n, value, x.element), indices.shape)
+    return _scatter(n, x, axis, indices, source, "none")
+
+
+@aten_op("aten.scatter_add.default")
+def scatter_add(n: Node, x: Value, axis: int, indices: Value, source: Value) -> Value:
+    return _scatter(n, x, axis, indices, source, "add")
+
+
+@aten_op("aten.scatter.reduce")
+def scatter_combined(
+    n: Node, x: Value, axis: int, indices: Value, source: Value, combiner: str
+) -> Value:
+    return _scatter(n, x, axis, indices, source, _COMBINERS[combiner])
+
+
+@aten_op("aten.scatter_reduce.two")
+def scatter_reduce(
+    n: Node, x: Value, axis: int, indices: Value, source: Value, combiner: str,
+    include_self: bool,
+) -> Value:
+    if combiner not in _COMBINERS or not include_self:
+        raise Fault(f"elements are combined by {combiner}, "
+                    f"{'with' if include_self else 'without'} what is there already")
+    return _scatter(n, x, axis, indices, source, _COMBINERS[combiner])
+
+
+def _scatter(
+    n: Node, x: Value, axis: int, indices: Value, source: Value, combiner: str
+) -> Value:
+    """PyTorch takes as many entries of the source as there are indices."""
+    if not x.rank:
+        return n.reshape(_scatter(n, n.reshape(x, [1]), 0, n.reshape(indices, [1]),
+                                  n.reshape(source, [1]), combiner), [])
+    if source.shape != indices.shape:
+        source = n(SliceOp, source, starts=[0] * x.rank, sizes=list(indices.shape),
+                   steps=[1] * x.rank)
+    return n(ScatterElementsOp, x, indices, n.cast(source, x.element),
+             axis=n.axis(axis, x.rank), combiner=combiner)
+
+
+# ---------------------------------------------------------------------- x[indices] = values
+@aten_op("aten.index_put.default", "aten._unsafe_index_put.default")
+def index_put(
+    n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+) -> Value:
+    """x with the elements at index vectors replaced, or added to."""
+    picks = [i for i in indices if i is not None]
+    if any(i.element in (t.i1, t.ui8) for i in picks):
+        return _under_mask(n, x, indices, values, accumulate)
+    axes = [k for k, i in enumerate(indices) if i is not None]
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        raise Fault("its index tensors are not side by side")
+    vectors = index_vectors(n, picks)
+    behind = [k for k in range(x.rank) if k not in axes]
+    order = [*axes, *behind]
+    count, before = vectors.rank - 1, axes[0]
+    sizes = [*x.shape[:before], *vectors.shape[:-1], *x.shape[axes[-1] + 1:]]
+    updates = n.transpose(n.broadcast(n.cast(values, x.element), sizes), [
+        *range(before, before + count), *range(before), *range(before + count, len(sizes))])
+    moved = n(ScatterNdOp, n.transpose(x, order), vectors, updates,
+              combiner="add" if accumulate else "none")
+    return n.transpose(moved, [order.index(k) for k in range(x.rank)])
+
+
+def _under_mask(
+    n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+) -> Value:
+    """x[mask] = value. Several values would depend on how many elements are true."""
+    first = indices[0]
+    if len(indices) != 1 or first is None or accumulate or values.type.count.constant != 1:
+        raise Fault("it replaces the elements where a mask is true; how many, only the data tell",
+                    "use torch.where instead")
+    mask = n.reshape(first, [*first.shape, *[1] * (x.rank - first.rank)])
+    return n(WhereOp, n.cast(mask, t.i1), n.reshape(n.cast(values, x.element), []), x)
+
+
+@aten_op("aten.index_copy.default", "aten.index_add.default")
+def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> Value:
+    picks: list[Value | None] = [None] * n.axis(axis, x.rank)
+    return index_put(n, x, [*picks, indices], source, "add" in n.op)
+
+
+@aten_op("aten.masked_scatter.default")
+def masked_scatter(n: Node, x: Value) -> Value:
+    raise Fault("it takes as many elements as a mask has true ones, which only the data tell",
+                "use torch.where instead")

@@ -1,0 +1,289 @@
+"""Views and copies: other shapes, orders and parts of the same elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.ops.slicing import slice_bounds
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import Operand, aten_op
+from compiler.frontend.torch.ops.elementwise import operand
+from dialects.expr import Expr, Size
+from dialects.graph.shape import ConcatOp, PadOp, SliceOp
+
+
+@aten_op("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",
+         "aten.unsqueeze.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
+         "aten.flatten.using_ints", "aten.unflatten.int", "aten._reshape_copy.default",
+         "aten.view_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.dims",
+         "aten.view_as.default")
+def reshape(n: Node, x: Value) -> Value:
+    """The shape is that which PyTorch gives the result."""
+    return n.reshape(x, n.shape)
+
+
+@aten_op("aten.clone.default", "aten.alias.default", "aten.detach.default",
+         "aten.contiguous.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default",
+         "aten.dropout.default", "aten.alias_copy.default", "aten.detach_copy.default",
+         "aten.detach_.default", "aten.lift.default")
+def same(n: Node, x: Value) -> Value:
+    return x
+
+
+@aten_op("aten._to_copy.default", "aten.to.dtype", "aten.to.device", "aten.to.dtype_layout",
+         "aten.type_as.default")
+def converted(n: Node, x: Value) -> Value:
+    return n.cast(x, n.element)
+
+
+@aten_op("prims.convert_element_type.default")
+def convert_element_type(n: Node, x: Value, to: Attribute) -> Value:
+    return n.cast(x, to)
+
+
+@aten_op("aten.copy.default")
+def copy(n: Node, target: Value, source: Value) -> Value:
+    """The source, in shape and type of the target."""
+    return n.broadcast(n.cast(source, n.element), n.shape)
+
+
+# ---------------------------------------------------------------------- order
+@aten_op("aten.permute.default", "aten.permute_copy.default")
+def permute(n: Node, x: Value, dims: Sequence[int]) -> Value:
+    return n.transpose(x, [n.axis(d, x.rank) for d in dims])
+
+
+@aten_op("aten.transpose.int", "aten.transpose_copy.int")
+def transpose(n: Node, x: Value, first: int, second: int) -> Value:
+    return n.swap(x, n.axis(first, x.rank), n.axis(second, x.rank)) if x.rank else x
+
+
+@aten_op("aten.t.default", "aten.numpy_T.default", "aten.t_copy.default")
+def matrix_transpose(n: Node, x: Value) -> Value:
+    return n.transpose(x, range(x.rank)[::-1])
+
+
+@aten_op("aten.flip.default")
+def flip(n: Node, x: Value, dims: Sequence[int]) -> Value:
+    turned = set(n.axes(list(dims), x.rank)) if dims else set[int]()
+    starts = [s - 1 if k in turned else Expr.of(0) for k, s in enumerate(x.shape)]
+    steps = [-1 if k in turned else 1 for k in range(x.rank)]
+    return n(SliceOp, x, starts=starts, sizes=list(x.shape), steps=steps) if turned else x
+
+
+@aten_op("aten.roll.default")
+def roll(n: Node, x: Value, shifts: Sequence[Size], dims: Sequence[int]) -> Value:
+    """The last elements of an axis come first."""
+    if not dims:
+        return n.reshape(_rolled(n, n.reshape(x, [x.type.count]), shifts[0], 0), x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        x = _rolled(n, x, shift, n.axis(dim, x.rank))
+    return x
+
+
+def _rolled(n: Node, x: Value, shift: Size, axis: int) -> Value:
+    size = x.shape[axis]
+    last = Expr.of(shift) % size
+    if last.constant == 0:
+        return x
+    return n(ConcatOp, n.part(x, axis, size - last, last), n.part(x, axis, 0, size - last),
+             axis=axis)
+
+
+# ---------------------------------------------------------------------- repetition
+@aten_op("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default",
+         "aten.expand_copy.default")
+def expand(n: Node, x: Value) -> Value:
+    return n.broadcast(x, n.shape)
+
+
+@aten_op("aten.repeat.default")
+def repeat(n: Node, x: Value, repeats: Sequence[Size]) -> Value:
+    """[a, b] repeated (r, s) times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]."""
+    shape = [Expr.of(1)] * (len(repeats) - x.rank) + list(x.shape)
+    pairs = n.reshape(x, [s for size in shape for s in (1, size)])
+    wide = [s for pair in zip(repeats, shape, strict=True) for s in pair]
+    return n.reshape(n.broadcast(pairs, wide), n.shape)
+
+
+@aten_op("aten.repeat_interleave.self_int")
+def repeat_interleave(n: Node, x: Value, repeats: Size, axis: int | None) -> Value:
+    """Every element of the axis `repeats` times in a row."""
+    if axis is None:
+        x, axis = n.reshape(x, [x.type.count]), 0
+    axis = n.axis(axis, x.rank)
+    before, after = x.shape[:axis + 1], x.shape[axis + 1:]
+    pairs = n.reshape(x, [*before, 1, *after])
+    return n.reshape(n.broadcast(pairs, [*before, repeats, *after]), n.shape)
+
+
+# ---------------------------------------------------------------------- joining
+@aten_op("aten.cat.default")
+def cat(n: Node, xs: Sequence[Value], axis: int) -> Value:
+    """Empty tensors of one dim count for nothing."""
+    parts = [n.cast(x, n.element) for x in xs
+             if not (x.rank == 1 and x.shape[0].constant == 0 and len(n.shape) != 1)]
+    axis = n.axis(axis, parts[0].rank)
+    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else parts[0]
+
+
+@aten_op("aten.stack.default")
+def stack(n: Node, xs: Sequence[Value], axis: int) -> Value:
+    axis = n.axis(axis, len(n.shape))
+    parts = [n.cast(x, n.element) for x in xs]
+    shape = [*parts[0].shape[:axis], 1, *parts[0].shape[axis:]]
+    parts = [n.reshape(x, shape) for x in parts]
+    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else parts[0]
+
+
+# ---------------------------------------------------------------------- parts
+@aten_op("aten.slice.Tensor", "aten.slice_copy.Tensor")
+def slice_(
+    n: Node, x: Value, axis: int, start: Size | None, end: Size | None, step: Size
+) -> Value:
+    axis, stride = n.axis(axis, x.rank), n.integer(step, "step")
+    size = x.shape[axis]
+    first, count = _bounds(size, start, end, stride)
+    return n.part(x, axis, first, count, stride)
+
+
+def _bounds(
+    size: Expr, start: Size | None, end: Size | None, step: int
+) -> tuple[Expr, Expr]:
+    """First element and count of start:end:step."""
+    last = size if end is None or end == size else Expr.of(end)
+    return slice_bounds(size, Expr.of(0 if start is None else start), last, step)
+
+
+@aten_op("aten.select.int", "aten.select_copy.int")
+def select(n: Node, x: Value, axis: int, index: Size) -> Value:
+    axis = n.axis(axis, x.rank)
+    return n.reshape(n.part(x, axis, _position(index, x.shape[axis]), 1), n.shape)
+
+
+def _position(index: Size, size: Expr) -> Expr:
+    """An index counted from the front."""
+    index = Expr.of(index)
+    return index + size if index.constant is not None and index.constant < 0 else index
+
+
+@aten_op("aten.split.Tensor", "aten.split_copy.Tensor")
+def split(n: Node, x: Value, size: Size, axis: int) -> list[Value]:
+    axis = n.axis(axis, x.rank)
+    return _cut(n, x, axis, [t.shape[axis] for t in n.results if t is not None])
+
+
+@aten_op("aten.split_with_sizes.default", "aten.split.sizes",
+         "aten.split_with_sizes_copy.default")
+def split_with_sizes(n: Node, x: Value, sizes: Sequence[Size], axis: int) -> list[Value]:
+    return _cut(n, x, n.axis(axis, x.rank), sizes)
+
+
+@aten_op("aten.chunk.default")
+def chunk(n: Node, x: Value, count: int, axis: int) -> list[Value]:
+    return split(n, x, 0, axis)
+
+
+def _cut(n: Node, x: Value, axis: int, sizes: Sequence[Size]) -> list[Value]:
+    start, parts = Expr.of(0), list[Value]()
+    for size in sizes:
+        parts.append(n.part(x, axis, start, size))
+        start = start + size
+    return parts
+
+
+@aten_op("aten.unbind.int", "aten.unbind_copy.int")
+def unbind(n: Node, x: Value, axis: int) -> list[Value]:
+    axis = n.axis(axis, x.rank)
+    shape = [s for k, s in enumerate(x.shape) if k != axis]
+    return [n.reshape(n.part(x, axis, k, 1), shape) for k in range(len(n.results))]
+
+
+@aten_op("aten.unfold.default", "aten.unfold_copy.default")
+def unfold(n: Node, x: Value, axis: int, size: Size, step: Size) -> Value:
+    """Windows of an axis: their elements become a last dim."""
+    axis, stride = n.axis(axis, x.rank), n.integer(step, "step")
+    count = n.shape[axis]
+    parts = [n.part(x, axis, k, count, stride) if stride > 1 else
+             n.part(x, axis, k, count) for k in range(n.integer(size, "window"))]
+    columns = [n.reshape(p, [*p.shape, 1]) for p in parts]
+    return n(ConcatOp, *columns, axis=x.rank) if len(columns) > 1 else columns[0]
+
+
+# ---------------------------------------------------------------------- replaced parts
+@aten_op("aten.slice_scatter.default")
+def slice_scatter(
+    n: Node, x: Value, source: Value, axis: int, start: Size | None, end: Size | None, step: Size
+) -> Value:
+    """x with a slice of it replaced."""
+    axis = n.axis(axis, x.rank)
+    if n.integer(step, "step") != 1:
+        raise Fault(f"a slice of step {step} is replaced; only step 1 is supported")
+    first, count = _bounds(x.shape[axis], start, end, 1)
+    return _replaced(n, x, source, axis, first, count)
+
+
+@aten_op("aten.select_scatter.default")
+def select_scatter(n: Node, x: Value, source: Value, axis: int, index: Size) -> Value:
+    """x with one entry of an axis replaced."""
+    axis = n.axis(axis, x.rank)
+    entry = n.reshape(source, [1 if k == axis else s for k, s in enumerate(x.shape)])
+    return _replaced(n, x, entry, axis, _position(index, x.shape[axis]), Expr.of(1))
+
+
+def _replaced(
+    n: Node, x: Value, source: Value, axis: int, first: Expr, count: Expr
+) -> Value:
+    rest = x.shape[axis] - first - count
+    shape = [count if k == axis else s for k, s in enumerate(x.shape)]
+    middle = n.broadcast(n.cast(source, x.element), shape)
+    before = [] if first.constant == 0 else [n.part(x, axis, 0, first)]
+    after = [] if rest.constant == 0 else [n.part(x, axis, first + count, rest)]
+    parts = [*before, middle, *after]
+    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else middle
+
+
+# ---------------------------------------------------------------------- borders
+@aten_op("aten.constant_pad_nd.default", "aten.pad.default")
+def constant_pad(n: Node, x: Value, pads: Sequence[Size], *rest: Operand | None) -> Value:
+    """Pads of the last dim come first. Negative ones cut off."""
+    mode = rest[0] if rest and isinstance(rest[0], str) else "constant"
+    value = next((v for v in rest if isinstance(v, (int, float))), 0)
+    modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    return padded(n, x, pads, modes[mode], float(value))
+
+
+@aten_op(*(f"aten.{kind}_pad{k}d.default" for kind in ("reflection", "replication")
+           for k in (1, 2, 3)))
+def border_pad(n: Node, x: Value, pads: Sequence[Size]) -> Value:
+    return padded(n, x, pads, "reflect" if "reflection" in n.op else "edge", None)
+
+
+def padded(n: Node, x: Value, pads: Sequence[Size], mode: str, value: float | None) -> Value:
+    low, high = [0] * x.rank, [0] * x.rank
+    for k, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
+        axis = x.rank - 1 - k
+        sizes = Expr.of(before), Expr.of(after)
+        if mode == "constant" and any(s.constant is None for s in sizes):
+            x = _grown(n, x, axis, sizes, value or 0.0)
+            continue
+        low[axis], high[axis] = n.integers(sizes, "pads")
+        cut = [max(-p, 0) for p in (low[axis], high[axis])]
+        x = n.part(x, axis, cut[0], x.shape[axis] - cut[0] - cut[1])
+    low, high = ([max(p, 0) for p in side] for side in (low, high))
+    return n(PadOp, x, low=low, high=high, mode=mode, value=value) if any((*low, *high)) else x
+
+
+def _grown(n: Node, x: Value, axis: int, sizes: tuple[Expr, Expr], value: float) -> Value:
+    """Padding by sizes that only a run tells, which are not negative."""
+    def border(size: Expr) -> list[Value]:
+        shape = [size if k == axis else s for k, s in enumerate(x.shape)]
+        return [] if size.constant == 0 else [
+            n.broadcast(operand(n, value, x.element), shape)]
+
+    parts = [*border(sizes[0]), x, *border(sizes[1])]
+    return n(ConcatOp, *parts, axis=axis)

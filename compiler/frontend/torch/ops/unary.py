@@ -1,0 +1,143 @@
+"""Functions of one tensor, element by element."""
+
+from __future__ import annotations
+
+import math
+
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.ops.elementwise import HALVES, truncated
+from dialects import types as t
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import AddOp, MulOp
+from dialects.graph.logic import OrOp
+from dialects.graph.trigonometric import (
+    AcoshOp,
+    AcosOp,
+    AsinhOp,
+    AsinOp,
+    AtanhOp,
+    AtanOp,
+    CoshOp,
+    SinhOp,
+    TanOp,
+)
+from dialects.graph.unary import (
+    AbsOp,
+    CeilOp,
+    CosOp,
+    ErfOp,
+    ExpOp,
+    FloorOp,
+    IsinfOp,
+    IsnanOp,
+    LogOp,
+    NegOp,
+    NotOp,
+    ReciprocalOp,
+    RoundOp,
+    SigmoidOp,
+    SignOp,
+    SinOp,
+    SqrtOp,
+    TanhOp,
+)
+from dialects.types import is_float
+
+_FLOAT: dict[str, type[GraphOp]] = {
+    "exp": ExpOp, "log": LogOp, "sqrt": SqrtOp, "reciprocal": ReciprocalOp, "tanh": TanhOp,
+    "erf": ErfOp, "sin": SinOp, "cos": CosOp, "sigmoid": SigmoidOp, "tan": TanOp, "asin": AsinOp,
+    "acos": AcosOp, "atan": AtanOp, "sinh": SinhOp, "cosh": CoshOp, "asinh": AsinhOp,
+    "acosh": AcoshOp, "atanh": AtanhOp,
+}
+_ROUNDING: dict[str, type[GraphOp]] = {"floor": FloorOp, "ceil": CeilOp, "round": RoundOp}
+_ANY: dict[str, type[GraphOp]] = {"neg": NegOp, "abs": AbsOp}
+
+
+@aten_op(*(f"aten.{name}.default" for name in _FLOAT))
+def function(n: Node, x: Value) -> Value:
+    """Integers are made floats first."""
+    return n(_FLOAT[n.op.split(".")[1]], n.cast(x, n.element))
+
+
+@aten_op(*(f"aten.{name}.default" for name in _ROUNDING))
+def rounding(n: Node, x: Value) -> Value:
+    return n(_ROUNDING[n.op.split(".")[1]], x) if is_float(x.element) else x
+
+
+@aten_op(*(f"aten.{name}.default" for name in _ANY))
+def plain(n: Node, x: Value) -> Value:
+    return n(_ANY[n.op.split(".")[1]], x)
+
+
+@aten_op("aten.sign.default", "aten.sgn.default")
+def sign(n: Node, x: Value) -> Value:
+    return n(SignOp, x)
+
+
+@aten_op("aten.trunc.default", "aten.fix.default")
+def trunc(n: Node, x: Value) -> Value:
+    return truncated(n, x)
+
+
+def _wide(n: Node, x: Value) -> Value:
+    """The operand of a function that takes several steps: halves as f32."""
+    return n.cast(x, t.f32 if n.element in HALVES else n.element)
+
+
+@aten_op("aten.rsqrt.default")
+def rsqrt(n: Node, x: Value) -> Value:
+    return n(ReciprocalOp, n(SqrtOp, _wide(n, x)))
+
+
+@aten_op("aten.square.default")
+def square(n: Node, x: Value) -> Value:
+    return n(MulOp, x, x)
+
+
+@aten_op("aten.exp2.default")
+def exp2(n: Node, x: Value) -> Value:
+    x = _wide(n, x)
+    return n(ExpOp, n(MulOp, x, n.scalar(math.log(2), x.element)))
+
+
+@aten_op("aten.expm1.default")
+def expm1(n: Node, x: Value) -> Value:
+    """tanh(x/2) * (exp(x) + 1), which keeps what exp(x) - 1 loses near 0."""
+    x = _wide(n, x)
+    half = n(TanhOp, n(MulOp, x, n.scalar(0.5, x.element)))
+    return n(MulOp, half, n(AddOp, n(ExpOp, x), n.scalar(1.0, x.element)))
+
+
+@aten_op("aten.log1p.default")
+def log1p(n: Node, x: Value) -> Value:
+    x = _wide(n, x)
+    return n(LogOp, n(AddOp, x, n.scalar(1.0, x.element)))
+
+
+@aten_op("aten.log2.default", "aten.log10.default")
+def log_of_base(n: Node, x: Value) -> Value:
+    x = _wide(n, x)
+    base = 2 if "log2" in n.op else 10
+    return n(MulOp, n(LogOp, x), n.scalar(1 / math.log(base), x.element))
+
+
+# ---------------------------------------------------------------------- tests
+@aten_op("aten.isnan.default")
+def isnan(n: Node, x: Value) -> Value:
+    return n(IsnanOp, x) if is_float(x.element) else _nowhere(n, x)
+
+
+@aten_op("aten.isinf.default")
+def isinf(n: Node, x: Value) -> Value:
+    return n(IsinfOp, x) if is_float(x.element) else _nowhere(n, x)
+
+
+@aten_op("aten.isfinite.default")
+def isfinite(n: Node, x: Value) -> Value:
+    return n(NotOp, n(OrOp, isnan(n, x), isinf(n, x)))
+
+
+def _nowhere(n: Node, x: Value) -> Value:
+    return n.broadcast(n.scalar(False, t.i1), x.shape)

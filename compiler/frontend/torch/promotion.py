@@ -1,0 +1,60 @@
+"""Which element type an operator computes in: PyTorch's rules for mixed operands.
+
+Of tensors, tensors without dims and plain numbers, a later kind matters only where it is of a
+higher category: i32[n] + i64[] is i32[n], i32[n] + 1.5 is f32[n].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from compiler.frontend.onnx.values import Value
+from compiler.frontend.torch.ops import Operand
+from dialects import types as t
+from dialects.types import element_of, is_float
+
+
+def common_element(operands: Sequence[Operand]) -> Attribute:
+    """The element type that operands are brought to."""
+    tensors = [v.element for v in operands if isinstance(v, Value) and v.rank]
+    scalars = [v.element for v in operands if isinstance(v, Value) and not v.rank]
+    numbers = [_of_number(v) for v in operands if not isinstance(v, Value)]
+    best: Attribute | None = None
+    for group in (tensors, scalars, numbers):
+        found = _widest(group)
+        if found is not None and (best is None or _category(found) > _category(best)):
+            best = found
+    assert best is not None
+    return best
+
+
+def _of_number(number: Operand) -> Attribute:
+    if isinstance(number, bool):
+        return t.i1
+    return t.f32 if isinstance(number, float) else t.i64
+
+
+def _category(element: Attribute) -> int:
+    return 2 if is_float(element) else 0 if element == t.i1 else 1
+
+
+def _widest(elements: Sequence[Attribute]) -> Attribute | None:
+    best: Attribute | None = None
+    for element in elements:
+        best = element if best is None else _wider(best, element)
+    return best
+
+
+def _wider(a: Attribute, b: Attribute) -> Attribute:
+    if a == b:
+        return a
+    if _category(a) != _category(b):
+        return max(a, b, key=_category)
+    if {a, b} == {t.f16, t.bf16}:
+        return t.f32
+    if is_float(a):
+        return max(a, b, key=t.byte_width)
+    return element_of(np.promote_types(t.dtype_of(a), t.dtype_of(b)))

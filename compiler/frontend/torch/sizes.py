@@ -1,0 +1,84 @@
+"""PyTorch's symbolic integers as size expressions.
+
+    s0*s1, (s0 - 1)//2 + 1          FX nodes and shapes hold such SymPy expressions
+    batch*width, ...                the same over the program's size names
+
+A symbol is called as its `torch.export.Dim`, else as PyTorch calls it: `s0`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add, mul
+from typing import Any
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.inputs import SizeNames
+from dialects.expr import Expr, maximum, minimum
+
+
+@dataclass
+class Sizes:
+    """Translates sizes. `names`: SymPy symbol -> the user's name; `fixed`: name -> what replaces
+    it."""
+
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    fixed: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
+    symbols: SizeNames = field(default_factory=SizeNames)
+
+    def __call__(self, size: Any) -> Expr:
+        """An int or SymInt. Raises Fault for one that depends on data, or is no integer."""
+        if isinstance(size, int):
+            return Expr.of(size)
+        return self._expression(size.node.expr)
+
+    def shape(self, sizes: Sequence[Any]) -> list[Expr]:
+        return [self(s) for s in sizes]
+
+    def symbol(self, name: str) -> Expr:
+        """The size that a SymPy symbol stands for."""
+        called = self.names.get(name, name)
+        if called in self.fixed:
+            return self.fixed[called]
+        return Expr.symbol(self.symbols.symbol(called))
+
+    def _expression(self, expr: Any) -> Expr:
+        kind = type(expr).__name__
+        if expr.is_Integer:
+            return Expr.of(int(expr))
+        if expr.is_Symbol:
+            if str(expr).startswith(("u", "zuf")):
+                raise Fault(f"it depends on the size {expr}, which only the data tell",
+                            "sizes must follow from the shapes of the inputs")
+            return self.symbol(str(expr))
+        if kind == "Pow" and expr.exp.is_Integer and expr.exp >= 0:
+            return reduce(mul, [self._expression(expr.base)] * int(expr.exp), Expr.of(1))
+        if kind in ("TruncToInt", "FloorToInt", "CeilToInt"):
+            return self._rounded(kind, expr.args[0])
+        if kind not in _CALLS:
+            raise Fault(f"the size {expr} has {kind}, which size expressions do not have")
+        return reduce(_CALLS[kind], map(self._expression, expr.args))
+
+    def _rounded(self, kind: str, quotient: Any) -> Expr:
+        """A quotient of sizes, rounded. It is not negative, so truncating is rounding down."""
+        if type(quotient).__name__ != "IntTrueDiv":
+            raise Fault(f"the size {quotient} is rounded from a fraction")
+        left, right = map(self._expression, quotient.args)
+        return left.ceildiv(right) if kind == "CeilToInt" else left // right
+
+
+_CALLS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "Add": add, "Mul": mul, "Max": maximum, "Min": minimum,
+    "FloorDiv": lambda a, b: a // b, "CleanDiv": lambda a, b: a // b,
+    "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b,
+}
+
+
+def dim_names(shape_env: Any) -> dict[str, str]:
+    """SymPy symbol -> the name of the `torch.export.Dim`, for those that have one."""
+    called = getattr(shape_env, "source_name_to_debug_name", {})
+    places = getattr(shape_env, "source_to_var", {})
+    found = {str(places[source]): str(name) for source, name in called.items() if source in places}
+    return {symbol: name for symbol, name in found.items() if name.isidentifier()}

@@ -1,0 +1,51 @@
+"""PyTorch's element types and tensors as ours."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from xdsl.ir import Attribute
+
+from compiler.arrays import to_numpy
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.values import Value, constant
+from compiler.frontend.torch.sizes import Sizes
+from dialects import types as t
+from dialects.types import TensorType
+
+
+@cache
+def _elements() -> dict[Any, Attribute]:
+    import torch
+
+    return {
+        torch.float32: t.f32, torch.float64: t.f64, torch.float16: t.f16, torch.bfloat16: t.bf16,
+        torch.bool: t.i1, torch.int8: t.i8, torch.int16: t.i16, torch.int32: t.i32,
+        torch.int64: t.i64, torch.uint8: t.ui8, torch.uint16: t.ui16, torch.uint32: t.ui32,
+        torch.uint64: t.ui64,
+    }
+
+
+def element_of(dtype: Any) -> Attribute:
+    """The element type of a torch.dtype. Raises Fault for one that we do not have."""
+    known = _elements()
+    if dtype not in known:
+        raise Fault(f"element type {str(dtype).removeprefix('torch.')} is not supported",
+                    f"supported are {', '.join(str(d).removeprefix('torch.') for d in known)}")
+    return known[dtype]
+
+
+def type_of(tensor: Any, sizes: Sizes) -> TensorType:
+    """The type of a tensor, fake or real. Raises Fault."""
+    return t.tensor(element_of(tensor.dtype), sizes.shape(tensor.shape))
+
+
+def constant_of(tensor: Any, label: str) -> Value:
+    """A weight, on the tensor's own memory where that is contiguous. Raises Fault."""
+    element_of(tensor.dtype)
+    if tensor.is_meta or "Fake" in type(tensor).__name__:
+        raise Fault(f"'{label}' has no data", "export the model with real weights")
+    if str(tensor.layout) != "torch.strided":
+        raise Fault(f"'{label}' is of the layout {tensor.layout}; only dense tensors are supported")
+    return constant(to_numpy(tensor.resolve_conj().resolve_neg()), label, label)

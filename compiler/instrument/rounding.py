@@ -1,0 +1,59 @@
+"""How far a model's outputs move when every operation rounds its result otherwise.
+
+Sums in another order differ in the last bits. Most models keep such differences small; one that
+subtracts nearly equal numbers on the inputs at hand does not, and then no other form of it can be
+closer to what was computed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler.comparison import worst
+from dialects.func import main_function
+from dialects.graph.base import EvaluationContext
+from dialects.graph.interpret import EvaluationError, evaluate_func
+from dialects.types import Array, element_of, is_float
+from dialects.weights import WeightStore
+
+TRIALS = 4
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A module over tensors with its weights, inputs, and what it computes of them."""
+
+    module: ModuleOp
+    weights: WeightStore
+    inputs: Sequence[Array]
+    expected: Sequence[Array]
+
+    def effect(self) -> float:
+        """The largest error of some runs in which each number of each result is off by one unit in
+        its last place, or by none. Runs that leave the range of numbers tell nothing.
+        """
+        errors = [self._trial(np.random.default_rng(seed)) for seed in range(TRIALS)]
+        return max(filter(isfinite, errors), default=0.0)
+
+    def _trial(self, random: np.random.Generator) -> float:
+        def alter(array: Array) -> Array:
+            if not is_float(element_of(array.dtype)):
+                return array
+            step = float(cast(Any, ml_dtypes).finfo(array.dtype).eps)
+            factors = 1 + step * random.integers(-1, 2, array.shape)
+            return np.asarray(array * factors).astype(array.dtype)
+
+        function, context = main_function(self.module), EvaluationContext(weights=self.weights)
+        try:
+            with np.errstate(all="ignore"):
+                found = evaluate_func(function, self.inputs, context, alter)
+        except EvaluationError:
+            return 0.0
+        return worst(found, self.expected)[0]

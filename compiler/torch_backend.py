@@ -1,0 +1,249 @@
+"""`torch.compile(model, backend="strata")`: PyTorch captures, Strata compiles.
+
+TorchDynamo hands over graphs; AOTAutograd makes Core ATen of them, without mutations; the PyTorch
+frontend imports that. Operators that it cannot import run eagerly, between compiled parts, and are
+named in a warning. Sizes that Dynamo leaves dynamic become named sizes of the compiled code.
+
+For inference: where gradients are recorded, graphs run eagerly, which is said. Parameters and
+buffers become constants of the compiled code, which is made anew when one of them has changed.
+
+`options` of `torch.compile` are those of `compiler.compile`. The target is that of the inputs'
+device unless one is given.
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import compiler
+from compiler.api import Executable
+from compiler.diagnostics import StrataError, count_of
+from compiler.faults import CompilerFault
+from compiler.frontend import MemoryModel
+from compiler.frontend.torch import CapturedGraph
+
+log = logging.getLogger("strata")
+
+Run = Callable[..., Any]
+
+PART = "strata_part"
+"""The names of compiled parts of a graph begin with it."""
+
+
+def strata(
+    graph_module: Any, example_inputs: Sequence[Any], *, mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Run:
+    """The backend. `mode` is accepted and has no effect yet."""
+    from torch._dynamo.backends.common import aot_autograd  # pyright: ignore
+
+    from compiler.frontend.torch.decompose import decompositions
+
+    del mode
+    chosen = dict(options or {})
+    compiled: Any = aot_autograd(
+        fw_compiler=_train, bw_compiler=_eager, decompositions=decompositions(),
+        inference_compiler=lambda graph, inputs: _boxed(Program(graph, chosen)))
+    return compiled(graph_module, example_inputs)
+
+
+def _boxed(function: Run) -> Run:
+    """As AOTAutograd calls it: with a list of arguments, which it may empty."""
+    from functorch.compile import make_boxed_func  # pyright: ignore
+
+    return make_boxed_func(function)  # pyright: ignore
+
+
+def _eager(graph: Any, inputs: Sequence[Any]) -> Run:
+    del inputs
+    return _boxed(graph.forward)
+
+
+def _train(graph: Any, inputs: Sequence[Any]) -> Run:
+    """A graph with gradients."""
+    log.warning("strata: gradients are recorded, so the graph runs eagerly; call the model under "
+                "torch.no_grad() or torch.inference_mode() to compile it")
+    return _eager(graph, inputs)
+
+
+# ---------------------------------------------------------------------- one graph
+@dataclass
+class Program:
+    """A graph of Core ATen. It is compiled when it is called, for the weights of that call, and
+    again after these have changed."""
+
+    graph: Any
+    options: Mapping[str, Any]
+    weights: list[Any] = field(default_factory=list[Any])
+    versions: list[int] = field(default_factory=list[int])
+    run: Run | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        weights = [v for v in inputs if is_weight(v)]
+        if self.run is None or self._changed(weights):
+            self.weights, self.versions = weights, [v._version for v in weights]
+            names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
+            fixed = {n: v for n, v in zip(names, inputs, strict=True) if is_weight(v)}
+            self.run = compile_graph(self.graph, fixed, self._options(inputs))
+        return self.run(*inputs)
+
+    def _changed(self, weights: Sequence[Any]) -> bool:
+        return ([id(v) for v in weights] != [id(v) for v in self.weights]
+                or [v._version for v in weights] != self.versions)
+
+    def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        on_gpu = any(getattr(v, "is_cuda", False) for v in inputs)
+        return {"target": "cuda" if on_gpu else "cpu", **self.options}
+
+
+def is_weight(value: Any) -> bool:
+    """Whether an argument of a graph is a parameter or buffer, as Dynamo marks them."""
+    return hasattr(value, "_dynamo_static_input_type") or type(value).__name__ == "Parameter"
+
+
+def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
+    """The graph compiled, as far as it can be; the rest of it runs eagerly and is named."""
+    from compiler.frontend.torch.importer import find_bad
+
+    try:
+        bad = find_bad(graph, weights)
+    except StrataError as error:
+        _name_eager(["the whole graph"], str(error))
+        return graph.forward
+    if not bad:
+        part = compile_part(graph, weights, options)
+        return graph.forward if part is None else part
+    _name_eager([n.name for n in bad], "; ".join(sorted(set(bad.values()))))
+    return _in_parts(graph, set(bad), weights, options)
+
+
+def _name_eager(names: Sequence[str], why: str) -> None:
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    log.warning("strata: %s eagerly: %s: %s", "1 node runs" if len(names) == 1 else
+                f"{count_of(names, 'node')} run", shown, why)
+
+
+# ---------------------------------------------------------------------- parts
+def _in_parts(
+    graph: Any, bad: set[Any], weights: Mapping[str, Any], options: Mapping[str, Any]
+) -> Run:
+    """The graph with everything between bad nodes replaced by compiled parts."""
+    import copy
+
+    from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner  # pyright: ignore
+
+    names = {n.name for n in bad}
+    whole = copy.deepcopy(graph)
+    partitioner: Any = CapabilityBasedPartitioner(
+        whole, _Supported(names), allows_single_node_partition=True)
+    fused = partitioner.fuse_partitions(partitioner.propose_partitions(), prefix=PART)
+    for node in list(fused.graph.nodes):
+        if node.op != "call_module" or not str(node.target).startswith(PART):
+            continue
+        module = getattr(fused, node.target)
+        inner = [n.name for n in module.graph.nodes if n.op == "placeholder"]
+        fixed = {mine: weights[given.name] for mine, given in zip(inner, node.args, strict=True)
+                 if given.name in weights}
+        part = compile_part(module, fixed, options)
+        if part is not None:
+            module.forward = part
+    return fused.forward
+
+
+@dataclass
+class _Supported:
+    """What a compiled part may hold: tensor operators that can be imported, and what takes their
+    results apart. Arithmetic of sizes stays outside."""
+
+    bad: set[str]
+
+    def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
+        del submodules
+        if node.op != "call_function" or node.name in self.bad:
+            return False
+        meta = node.meta.get("val")
+        if getattr(node.target, "__name__", "") == "getitem":
+            return node.args[0].name not in self.bad and self.is_node_supported({}, node.args[0])
+        return isinstance(meta, (list, tuple)) or hasattr(meta, "dtype")
+
+
+def compile_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run | None:
+    """A graph all of whose nodes can be imported, compiled; None, and a warning, if it is not."""
+    outputs = _outputs(graph)
+    tensors = [k for k, v in enumerate(outputs) if hasattr(_meta(v), "dtype")]
+    if not tensors:
+        return None
+    model = MemoryModel("graph.pt2", CapturedGraph(graph, weights, tensors))
+    try:
+        executable = compiler.compile(model, **options)
+    except (StrataError, CompilerFault) as error:
+        _name_eager([n.name for n in graph.graph.nodes if n.op == "call_function"], str(error))
+        return None
+    return Part.of(graph, weights, executable, tensors)
+
+
+def _outputs(graph: Any) -> list[Any]:
+    found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+    return list(found) if isinstance(found, (list, tuple)) else [found]  # pyright: ignore
+
+
+def _meta(node: Any) -> Any:
+    return node.meta.get("val") if hasattr(node, "meta") else node
+
+
+@dataclass
+class Part:
+    """A compiled graph, called as the graph is."""
+
+    executable: Executable
+    given: list[int]
+    """The arguments that the compiled code takes; the others are weights and sizes."""
+    outputs: list[Any]
+    tensors: list[int]
+    single: bool
+    symbols: list[tuple[int, Any]]
+    """Arguments that are sizes, and their symbols."""
+
+    @staticmethod
+    def of(
+        graph: Any, weights: Mapping[str, Any], executable: Executable, tensors: list[int]
+    ) -> Part:
+        nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        given = [k for k, n in enumerate(nodes)
+                 if n.name not in weights and hasattr(_meta(n), "dtype")]
+        symbols = [(k, _meta(n).node.expr) for k, n in enumerate(nodes)
+                   if type(_meta(n)).__name__ == "SymInt"]
+        result = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+        return Part(executable, given, [_meta(v) for v in _outputs(graph)], tensors,
+                    not isinstance(result, (list, tuple)), symbols)
+
+    def __call__(self, *arguments: Any) -> Any:
+        made = self.executable(*(arguments[k] for k in self.given))
+        results = [self._size(v, arguments) for v in self.outputs]
+        for k, value in zip(self.tensors, made, strict=True):
+            results[k] = _as_tensor(value, self.outputs[k])
+        return results[0] if self.single else tuple(results)
+
+    def _size(self, value: Any, arguments: Sequence[Any]) -> Any:
+        """An output that is no tensor: a size, or a constant."""
+        if type(value).__name__ != "SymInt":
+            return None if hasattr(value, "dtype") else value
+        known = {symbol: arguments[k] for k, symbol in self.symbols}
+        return int(value.node.expr.subs(known))
+
+
+def _as_tensor(value: Any, like: Any) -> Any:
+    """A result as a tensor, with the strides that the graph was captured with."""
+    import torch
+
+    tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(value).to(like.device)
+    strides = like.stride()
+    if all(isinstance(s, int) for s in strides) and tensor.stride() != tuple(strides):
+        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype,
+                                   device=tensor.device).copy_(tensor)
+    return tensor

@@ -1,0 +1,93 @@
+"""Operations on the bits of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.elementwise import BinaryOp
+from dialects.graph.inference import Kind
+from dialects.types import Array, TensorType, byte_width, dtype_of, i1, is_float, tensor
+
+INTEGERS = Kind("integers", lambda element: not is_float(element) and element != i1)
+
+
+@irdl_op_definition
+class BitcastOp(GraphOp):
+    """The same bits, read as elements of another type.
+
+    A truth value has the eight bits of 0 or 1; read as one, an integer is whether it is not 0.
+    Constraints: (C1) `to` is an element type as wide as x's.
+    Source: ONNX BitCast.
+    Example: %y = graph.bitcast %x {to = i32} : i32[n] given %x: f32[n]
+    """
+
+    name = "graph.bitcast"
+    x = operand_def(TensorType)
+    to = prop_def(Attribute)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        before, after = types[0].element, attributes["to"]
+        try:
+            dtype_of(after)
+        except KeyError as error:
+            raise ShapeError(f"C1: {after} is not an element type") from error
+        if byte_width(before) != byte_width(after):
+            raise ShapeError(f"C1: elements of {before} cannot be read as {after}")
+        return [tensor(after, types[0].shape)]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        to = self.result_tensors[0].dtype
+        return operands[0] != 0 if to == np.bool_ else np.array(operands[0]).view(to)
+
+
+class ShiftOp(BinaryOp):
+    """x with its bits moved by y places; a negative y counts as one that moves all of them out.
+
+    Constraints: (C1) equal element types; (C2) integers; (C3) the shapes broadcast.
+    """
+
+    ELEMENTS: ClassVar[Kind] = INTEGERS
+
+
+def _is_inside(x: Array, y: Array) -> Array:
+    """Whether a shift is less than the width."""
+    return (y >= 0) & (y < 8 * x.dtype.itemsize)
+
+
+@irdl_op_definition
+class ShiftLeftOp(ShiftOp):
+    """x * 2**y, wrapping around; 0 where y is negative or at least the width.
+
+    Source: ONNX BitShift (direction LEFT).
+    Example: %y = graph.shift_left %a, %b : ui8[n] given %a: ui8[n], %b: ui8[n]
+    """
+
+    name = "graph.shift_left"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        inside, zero = _is_inside(x, y), np.zeros((), x.dtype)
+        return np.where(inside, np.left_shift(x, np.where(inside, y, zero)), zero)
+
+
+@irdl_op_definition
+class ShiftRightOp(ShiftOp):
+    """x / 2**y rounded down; only the sign, 0 or -1, where y is negative or at least the width.
+
+    Source: ONNX BitShift (direction RIGHT).
+    Example: %y = graph.shift_right %a, %b : ui8[n] given %a: ui8[n], %b: ui8[n]
+    """
+
+    name = "graph.shift_right"
+
+    def compute(self, x: Array, y: Array) -> Array:
+        inside, zero = _is_inside(x, y), np.zeros((), x.dtype)
+        sign = np.where(x < 0, np.full((), -1).astype(x.dtype), zero)
+        return np.where(inside, np.right_shift(x, np.where(inside, y, zero)), sign)

@@ -1,0 +1,144 @@
+"""Operations that put elements at places that index tensors give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+
+from dialects.graph.base import (
+    Attributes,
+    EvaluationContext,
+    GraphOp,
+    ShapeError,
+    int_of,
+    text_of,
+)
+from dialects.graph.gather import check_indices
+from dialects.graph.inference import (
+    certain_sign,
+    check_axis,
+    check_rank,
+    check_same_element,
+    same_size,
+)
+from dialects.graph.numerics import rounded, widen
+from dialects.types import Array, ExprAttr, TensorType, i1
+
+COMBINERS: dict[str, np.ufunc] = {
+    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+}
+"""How an update merges into what is there; `none`, the default, replaces it."""
+
+
+def _check(types: Sequence[TensorType], attributes: Attributes) -> None:
+    x, indices, updates = types
+    check_indices(indices)
+    check_same_element([x, updates], "C2")
+    combiner = text_of(attributes, "combiner", "none")
+    if combiner != "none" and (combiner not in COMBINERS or x.element == i1):
+        raise ShapeError(f"C2: elements of {x.element} have no combiner {combiner!r}")
+
+
+def _merge(x: Array, places: Any, updates: Array, combiner: str) -> Array:
+    result = np.array(widen(x))
+    if combiner == "none":
+        result[places] = widen(updates)
+    else:
+        with np.errstate(all="ignore"):
+            COMBINERS[combiner].at(result, places, widen(updates))
+    return result
+
+
+@irdl_op_definition
+class ScatterElementsOp(GraphOp):
+    """x with single elements changed: y[i, indices[i, j, k], k] = updates[i, j, k] for axis 1.
+
+    `combiner` add, mul, max or min merges the update into the element, none replaces it. Of several
+    updates of one element the last one counts, or all are merged; f16 and bf16 in f32, rounded
+    once. A negative index counts from the end. An index outside the axis is an error.
+    Constraints: (C1) indices are integers; (C2) x and updates have equal element types, numbers
+    where they are combined; (C3) x, indices and updates have the same rank, with the axis inside;
+    (C4) indices and updates have the same shape, outside the axis not larger than x's.
+    Source: ONNX ScatterElements.
+    Example: %y = graph.scatter_elements %x, %i, %u {axis = 1, combiner = "add"} : f32[n, 5]
+        given %x: f32[n, 5], %i: i64[n, 2], %u: f32[n, 2]
+    """
+
+    name = "graph.scatter_elements"
+    x = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    updates = operand_def(TensorType)
+    axis = prop_def(ExprAttr)
+    combiner = opt_prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        x, indices, updates = types
+        axis = int_of(attributes, "axis")
+        _check(types, attributes)
+        check_rank(indices, x.rank, "indices", "C3")
+        check_rank(updates, x.rank, "updates", "C3")
+        check_axis(axis, x.rank, "C3")
+        for dim, (size, wanted) in enumerate(zip(x.shape, indices.shape, strict=True)):
+            same_size(wanted, updates.shape[dim], "C4: indices and updates differ in shape")
+            if dim != axis and certain_sign(size - wanted) == -1:
+                raise ShapeError(f"C4: dim {dim} of indices is {wanted}, larger than x's {size}")
+        return [x]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        x, indices, updates = operands
+        places = [np.asarray(place) for place in np.indices(indices.shape)]
+        places[int_of(self.properties, "axis")] = indices
+        merged = _merge(x, tuple(places), updates, text_of(self.properties, "combiner", "none"))
+        return rounded(merged, self.result_tensors[0])
+
+
+@irdl_op_definition
+class ScatterNdOp(GraphOp):
+    """x with slices changed: y[indices[i, :]] = updates[i], i over the first dims of indices.
+
+    `combiner` add, mul, max or min merges the update into the slice, none replaces it. Of several
+    updates of one slice the last one counts, or all are merged; f16 and bf16 in f32, rounded once.
+    Negative indices count from the end. An index outside its dim is an error.
+    Constraints: (C1) indices are integers of rank 1 or more; (C2) x and updates have equal element
+    types, numbers where they are combined; (C3) the last dim of indices is a constant, at most x's
+    rank; (C4) updates have the dims of indices but the last, then those of x that are not indexed.
+    Source: ONNX ScatterND.
+    Example: %y = graph.scatter_nd %x, %i, %u {combiner = "none"} : f32[3, 4, 5]
+        given %x: f32[3, 4, 5], %i: i64[n, 2], %u: f32[n, 5]
+    """
+
+    name = "graph.scatter_nd"
+    x = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    updates = operand_def(TensorType)
+    combiner = opt_prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        x, indices, updates = types
+        _check(types, attributes)
+        if indices.rank == 0:
+            raise ShapeError("C1: indices must have at least one dim")
+        depth = indices.shape[-1].constant
+        if depth is None or depth > x.rank:
+            raise ShapeError(f"C3: index vectors of {indices.shape[-1]} do not fit {x.short}")
+        wanted = (*indices.shape[:-1], *x.shape[depth:])
+        check_rank(updates, len(wanted), "updates", "C4")
+        for own, size in zip(updates.shape, wanted, strict=True):
+            same_size(own, size, "C4: updates do not fit indices and x")
+        return [x]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        x, indices, updates = operands
+        # A first dim of size 1, so that empty index vectors are places too.
+        places = (np.zeros(indices.shape[:-1], np.int64), *np.moveaxis(indices, -1, 0))
+        combiner = text_of(self.properties, "combiner", "none")
+        merged = _merge(x[None], places, updates, combiner)[0]
+        return rounded(merged, self.result_tensors[0])

@@ -1,0 +1,108 @@
+"""Samples of operations that order or count elements: running sums, extrema's places, scatters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import dialects.graph as g
+from tests.op_samples.sample import BF16, F16, F32, F64, I32, I64, U8, S, Sample, onnx
+
+_TIES = np.float32([[1, 3, 3, -2, 3], [0, 0, 0, 0, 0], [-np.inf, 5, np.inf, np.inf, -5]])
+_NANS = np.float32([[1, np.nan, 3, np.nan, 2], [-1, 5, np.inf, np.nan, 0]])
+
+
+def _cumulative() -> list[Sample]:
+    rows: list[Sample] = []
+    for op in (g.CumulativeSumOp, g.CumulativeProdOp):
+        for exclusive, reverse in ((0, 0), (1, 0), (0, 1), (1, 1)):
+            reference = onnx("CumSum", 0, np.array(1), exclusive=exclusive, reverse=reverse)
+            rows.append(S(op, F32(3, 13), dims="n m", axis=1, exclusive=bool(exclusive),
+                          reverse=bool(reverse),
+                          reference=reference if op is g.CumulativeSumOp else None))
+        rows += [
+            S(op, F32(2, 5, 3), dims="a b c", axis=1),
+            S(op, F64(1, 4), dims="1 n", axis=0),
+            S(op, I64(17, low=-3, high=3), dims="n", axis=0),
+            S(op, U8(9), dims="n", axis=0, reverse=True),
+            S(op, F16(3, 33), dims="n m", axis=1, tolerance=2e-2),
+            S(op, BF16(3, 7), dims="n m", axis=1, tolerance=0.1),
+            S(op, F32(3, 0), dims="3 n", axis=1),
+        ]
+    return rows
+
+
+def _places() -> list[Sample]:
+    rows: list[Sample] = []
+    for op, name in ((g.ArgMaxOp, "ArgMax"), (g.ArgMinOp, "ArgMin")):
+        for last in (0, 1):
+            rows += [
+                S(op, _TIES, dims="n m", axis=1, keepdims=True, last=bool(last),
+                  reference=onnx(name, axis=1, keepdims=1, select_last_index=last)),
+                S(op, F32(5, 3, 2), dims="a b c", axis=1, last=bool(last),
+                  reference=onnx(name, axis=1, keepdims=0, select_last_index=last)),
+            ]
+        rows += [
+            S(op, _NANS, dims="n m", axis=1),
+            S(op, I32(4, 7, low=-3, high=3), dims="n 7", axis=0,
+              reference=onnx(name, axis=0, keepdims=0)),
+            S(op, U8(9, 3), dims="n 3", axis=0, keepdims=True),
+            S(op, F16(3, 5), dims="n 5", axis=1),
+            S(op, BF16(7), dims="n", axis=0),
+        ]
+    return rows
+
+
+def _top(k: int, axis: int, largest: bool = True):
+    return onnx("TopK", 0, np.array([k]), outputs=2, axis=axis, largest=int(largest))
+
+
+_TOP_K = [
+    S(g.TopKOp, F32(4, 11), dims="n m", axis=1, k=3, largest=True, reference=_top(3, 1)),
+    S(g.TopKOp, F32(4, 11), dims="n m", axis=0, k=2, largest=False, reference=_top(2, 0, False)),
+    S(g.TopKOp, _TIES, dims="n 5", axis=1, k=5, largest=True, reference=_top(5, 1)),
+    S(g.TopKOp, _TIES, dims="n 5", axis=1, k=4, largest=False, reference=_top(4, 1, False)),
+    S(g.TopKOp, _NANS, dims="n 5", axis=1, k=4, largest=True),
+    S(g.TopKOp, _NANS, dims="n 5", axis=1, k=4, largest=False),
+    S(g.TopKOp, I64(2, 9, low=-3, high=3), dims="n 9", axis=1, k=9, largest=True,
+      reference=_top(9, 1)),
+    S(g.TopKOp, U8(7, 2), dims="n 2", axis=0, k=1, largest=True),
+    S(g.TopKOp, BF16(5), dims="n", axis=0, k=0, largest=True),
+]
+
+_NONE = {"combiner": "none"}
+_ALL = ("none", "add", "mul", "max", "min")
+
+
+def _scatters() -> list[Sample]:
+    rows: list[Sample] = []
+    distinct = np.array([[4, -1, 0], [2, 1, 3]])
+    repeated = np.array([[1, 1, 1], [2, -3, 2]])
+    vectors = np.array([[0, 1], [2, -1], [0, 1], [1, 0]])
+    for combiner in _ALL:
+        exact = onnx("ScatterElements", axis=1, reduction=combiner)
+        rows += [
+            S(g.ScatterElementsOp, F32(2, 5), repeated, F32(2, 3), dims="n 5; n 3; n 3", axis=1,
+              combiner=combiner, reference=None if combiner == "none" else exact),
+            S(g.ScatterElementsOp, I32(4, 5), distinct, I32(2, 3), dims="m 5; 2 3; 2 3", axis=1,
+              combiner=combiner, reference=exact),
+            S(g.ScatterElementsOp, U8(2, 5), repeated, U8(2, 3), dims="2 m; 2 3; 2 3", axis=1,
+              combiner=combiner),
+            S(g.ScatterElementsOp, F16(6, 2), np.zeros((3, 1), np.int32), F16(3, 1),
+              dims="a 2; b 1; b 1", axis=0, combiner=combiner),
+            S(g.ScatterNdOp, F32(3, 4, 2), vectors, F32(4, 2), dims="3 4 c; k 2; k c",
+              combiner=combiner),
+            S(g.ScatterNdOp, F64(3, 5), np.array([[[1], [-3]]]), F64(1, 2, 5),
+              dims="3 m; 1 k 1; 1 k m", combiner=combiner,
+              reference=onnx("ScatterND", reduction=combiner)),
+        ]
+    return [
+        *rows,
+        S(g.ScatterElementsOp, F32(2, 5), np.zeros((2, 0), np.int64), F32(2, 0),
+          dims="n 5; n 0; n 0", axis=1, **_NONE),
+        S(g.ScatterNdOp, BF16(3), np.array([[2], [0]]), BF16(2), dims="n; 2 1; 2", **_NONE),
+        S(g.ScatterNdOp, F32(3), np.zeros((2, 0), np.int64), F32(2, 3), dims="n; k 0; k n",
+          **_NONE),
+    ]
+
+
+ORDERING = [*_cumulative(), *_places(), *_TOP_K, *_scatters()]

@@ -1,0 +1,107 @@
+"""Schedules: what each target's rules choose, and what the lowering refuses."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.loop import KernelOp
+from passes.base import PassError, StrataContext
+from targets.base import TargetOptions, find_target
+from tests.passes.harness import parse, run_passes
+
+TO_SCHEDULE = ("graph-decompose,graph-to-loop,loop-fuse,loop-assign-layouts,loop-outline,"
+               "loop-collapse-axes,loop-prepare-kernels,loop-pack-operands,loop-schedule")
+
+MATMUL = ("%a: f32[m, 96], %b: f32[96, 128]", "f32[m, 128]",
+          "%y = graph.matmul %a, %b : f32[m, 128]")
+SOFTMAX = ("%x: f32[rows, 1000]", "f32[rows, 1000]",
+           "%y = graph.softmax %x {axis = 1} : f32[rows, 1000]")
+COLUMNS = ("%x: f32[64, n]", "f32[n]",
+           "%y = graph.reduce_sum %x {axes = [0], keepdims = false} : f32[n]")
+EXP = ("%x: f32[n, 8]", "f32[n, 8]", "%y = graph.exp %x : f32[n, 8]")
+SCALAR = ("%x: f32[]", "f32[]", "%y = graph.exp %x : f32[]")
+EMPTY = ("%x: f32[3, 0]", "f32[3, 0]", "%y = graph.exp %x : f32[3, 0]")
+
+
+def scheduled(model: tuple[str, str, str], target: str, features: str | None) -> list[str]:
+    """The schedules of a model's kernels."""
+    arguments, result, body = model
+    names = ", ".join(f'"{a.split(":")[0]}"' for a in arguments.split("%")[1:])
+    text = (f"builtin.module {{ strata.func @main({arguments}) -> ({result}) inputs [{names}] "
+            f'outputs ["y"] {{ {body} strata.return %y }} }}')
+    context = StrataContext.with_dialects(
+        None, find_target(target), TargetOptions(features=features))
+    module = parse(text, context)
+    run_passes(module, TO_SCHEDULE, context)
+    return [str(k.schedule.data) for k in kernels(module) if k.schedule is not None]
+
+
+def kernels(module: ModuleOp) -> list[KernelOp]:
+    return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+
+
+@pytest.mark.parametrize(("model", "wanted"), [
+    (MATMUL, "<grid i1 tile 16 lanes, loop i0 tile 6, loop i2 tile 1 unroll 4>"),
+    (SOFTMAX, "<grid i0 tile 1, loop i1 tile 32 lanes>"),
+    (COLUMNS, "<grid i0 tile 32 lanes, loop i1 tile 1>"),
+    (EXP, "<grid i0 tile 4096, loop i0 tile 32 lanes>"),
+    (SCALAR, "<>"),
+    (EMPTY, "<loop i0 tile 1 lanes>"),
+], ids=["matmul", "softmax", "columns", "exp", "scalar", "empty"])
+def test_cpu_schedules(model: tuple[str, str, str], wanted: str) -> None:
+    assert scheduled(model, "cpu", "avx2") == [wanted]
+
+
+@pytest.mark.parametrize(("model", "wanted"), [
+    (MATMUL, "<grid i0 tile 64, grid i1 tile 64, loop i2 tile 32 | dot = 1, tails = mask, "
+             "warps = 4, stages = 3, precision = f32>"),
+    (SOFTMAX, "<grid i0 tile 1, whole i1 tile 1024 | tails = mask, warps = 4>"),
+    (COLUMNS, "<grid i0 tile 64, loop i1 tile 16 | tails = mask, warps = 4>"),
+    (EXP, "<grid i0 tile 1024 | tails = mask, warps = 4>"),
+    (SCALAR, "< | tails = mask, warps = 4>"),
+    (EMPTY, "<grid i0 tile 1 | tails = mask, warps = 4>"),
+], ids=["matmul", "softmax", "columns", "exp", "scalar", "empty"])
+def test_cuda_schedules(model: tuple[str, str, str], wanted: str) -> None:
+    assert scheduled(model, "cuda", "sm_90") == [wanted]
+
+
+# ---------------------------------------------------------------------- what does not fit
+def lower_sum(schedule: str) -> ModuleOp:
+    """A kernel that sums rows of 40, lowered by a schedule."""
+    context = StrataContext.with_dialects()
+    module = parse(f"""builtin.module {{
+      loop.kernel @sum(%x: f32[n, 40]) -> (f32[n]) sizes(n) {schedule} {{
+        %s = loop.nest (i0: n, reduce i1: 40) ins(%x[i0, i1]) outs(add f32[n][i0]) {{
+        ^bb0(%p: f32):
+          loop.yield %p
+        }}
+        loop.yield %s
+      }}
+    }}""", context)
+    run_passes(module, "loop-to-block", context)
+    return module
+
+
+@pytest.mark.parametrize(("schedule", "fault"), [
+    ("", "it has none"),
+    ("schedule<grid i0 tile 1>", "does not place axes i1"),
+    ("schedule<grid i0 tile 1, loop i1 tile 1, loop i7 tile 1>", "names unknown axes i7"),
+    ("schedule<loop i1 tile 1, grid i0 tile 1>", "grid levels come before all others"),
+    ("schedule<grid i0 tile 8, grid i0 tile 1, loop i1 tile 1>", "axis i0 has two grid levels"),
+    ("schedule<loop i0 tile 8 lanes, loop i1 tile 8 lanes>", "only one axis can lie in lanes"),
+    ("schedule<loop i0 tile 0, loop i1 tile 8>", "are at least 1"),
+    ("schedule<grid i0 tile 1, whole i1 tile 32>", "a tile of 32 does not hold axis i1 of 40"),
+    ("schedule<whole i0 tile 64, loop i1 tile 32>", "a tile of 64 does not hold axis i0 of n"),
+    ("schedule<loop i0 tile 1, whole i1 tile 64, loop i1 tile 8>", "further levels inside"),
+    ("schedule<grid i0 tile 1, grid i1 tile 8>", "axis i1 is summed over"),
+    ("schedule<loop i1 tile 8, loop i0 tile 4>", "axis i0 is inside the loop over i1"),
+])
+def test_a_schedule_that_does_not_fit_is_refused(schedule: str, fault: str) -> None:
+    with pytest.raises(PassError, match=rf"the schedule of kernel @sum: [\s\S]*{fault}"):
+        lower_sum(schedule)
+
+
+def test_a_schedule_that_fits_is_lowered() -> None:
+    module = lower_sum("schedule<grid i0 tile 64, loop i0 tile 4, whole i1 tile 64>")
+    assert not kernels(module)

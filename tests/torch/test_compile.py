@@ -1,0 +1,133 @@
+"""`torch.compile(model, backend="strata")`."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from compiler.torch_backend import strata
+
+NO_CACHE = {"threads": 1, "cache": "off"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def compiled(model: nn.Module, **more: object) -> nn.Module:
+    return torch.compile(model.eval(), backend=strata, options=NO_CACHE, **more)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.out = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.norm(self.conv(x)).relu().mean((2, 3))).softmax(-1)
+
+
+def test_inference_at_several_sizes(caplog: pytest.LogCaptureFixture) -> None:
+    model = Net()
+    fast = compiled(model)
+    with torch.no_grad(), caplog.at_level(logging.WARNING, "strata"):
+        for batch in (2, 3, 4, 7):
+            x = torch.randn(batch, 3, 8, 8)
+            torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
+    assert not caplog.records
+
+
+def test_the_entry_point_names_the_backend() -> None:
+    from importlib.metadata import entry_points
+
+    found = [e for e in entry_points(group="torch_dynamo_backends") if e.name == "strata"]
+    if not found:
+        pytest.skip("Strata is not installed")
+    assert found[0].load() is strata
+
+
+def test_graph_breaks() -> None:
+    class Breaks(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.conv(x)
+            torch._dynamo.graph_break()
+            return self.norm(y).sum((2, 3)) * len(x)
+
+    model = Breaks().eval()
+    with torch.no_grad():
+        x = torch.randn(2, 3, 8, 8)
+        torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_unsupported_parts_run_eagerly_and_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.out(x).T.exp()
+            q, _ = torch.linalg.qr(y @ y.T)
+            return torch.special.i0(q).sin() + y[:, :1]
+
+    model = Odd().eval()
+    with torch.no_grad(), caplog.at_level(logging.WARNING, "strata"):
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-4, atol=1e-4)
+    assert "2 nodes run eagerly" in caplog.text
+    assert "aten.linalg_qr.default" in caplog.text and "aten.i0.default" in caplog.text
+
+
+def test_changed_weights_are_seen() -> None:
+    model = Net()
+    fast = compiled(model)
+    with torch.no_grad():
+        x = torch.randn(2, 3, 8, 8)
+        fast(x)
+        model.out.weight.mul_(2)
+        model.norm.running_mean.add_(0.5)
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_inputs_that_are_written() -> None:
+    class Cache(nn.Module):
+        def forward(self, x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+            cache[:, 1] = x
+            return cache.sum(1)
+
+    model, x = Cache(), torch.randn(2, 3)
+    fast, mine, theirs = compiled(model), torch.zeros(2, 4, 3), torch.zeros(2, 4, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x, mine), model(x, theirs))
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_gradients_run_eagerly(caplog: pytest.LogCaptureFixture) -> None:
+    model = Net()
+    with caplog.at_level(logging.WARNING, "strata"):
+        compiled(model)(torch.randn(2, 3, 8, 8)).sum().backward()
+    assert "gradients are recorded" in caplog.text
+    assert model.out.weight.grad is not None
+
+
+def test_half_precision_and_integers() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(9, 8)
+
+        def forward(self, ids: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+            x = nn.functional.layer_norm(self.table(ids) * scale, (8,))
+            return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    model = Mixed().bfloat16()
+    ids, scale = torch.randint(9, (2, 5)), torch.rand(8).bfloat16()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(ids, scale), model(ids, scale), rtol=3e-2,
+                                   atol=3e-2)
