@@ -15,6 +15,7 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from compiler.diagnostics import StrataError, count_of
 from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
 from compiler.frontend.torch import CapturedGraph
+from compiler.frontend.torch.library import torch_module
 
 log = logging.getLogger("strata")
 
@@ -40,23 +42,24 @@ def strata(
     options: Mapping[str, Any] | None = None,
 ) -> Run:
     """The backend. `mode` is accepted and has no effect yet."""
-    from torch._dynamo.backends.common import aot_autograd  # pyright: ignore
-
     from compiler.frontend.torch.decompose import decompositions
 
     del mode
     chosen = dict(options or {})
-    compiled: Any = aot_autograd(
-        fw_compiler=_train, bw_compiler=_eager, decompositions=decompositions(),
-        inference_compiler=lambda graph, inputs: _boxed(Program(graph, chosen)))
+
+    def infer(graph: Any, inputs: Sequence[Any]) -> Run:
+        del inputs
+        return _boxed(Program(graph, chosen))
+
+    compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
+        fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
+        decompositions=decompositions())
     return compiled(graph_module, example_inputs)
 
 
 def _boxed(function: Run) -> Run:
     """As AOTAutograd calls it: with a list of arguments, which it may empty."""
-    from functorch.compile import make_boxed_func  # pyright: ignore
-
-    return make_boxed_func(function)  # pyright: ignore
+    return torch_module("functorch.compile").make_boxed_func(function)
 
 
 def _eager(graph: Any, inputs: Sequence[Any]) -> Run:
@@ -133,13 +136,10 @@ def _in_parts(
     graph: Any, bad: set[Any], weights: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Run:
     """The graph with everything between bad nodes replaced by compiled parts."""
-    import copy
-
-    from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner  # pyright: ignore
-
+    partitioners = torch_module("torch.fx.passes.infra.partitioner")
     names = {n.name for n in bad}
     whole = copy.deepcopy(graph)
-    partitioner: Any = CapabilityBasedPartitioner(
+    partitioner = partitioners.CapabilityBasedPartitioner(
         whole, _Supported(names), allows_single_node_partition=True)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions(), prefix=PART)
     for node in list(fused.graph.nodes):
@@ -239,8 +239,7 @@ class Part:
 
 def _as_tensor(value: Any, like: Any) -> Any:
     """A result as a tensor, with the strides that the graph was captured with."""
-    import torch
-
+    torch = torch_module()
     tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(value).to(like.device)
     strides = like.stride()
     if all(isinstance(s, int) for s in strides) and tensor.stride() != tuple(strides):

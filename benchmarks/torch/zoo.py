@@ -33,20 +33,29 @@ class Named(torch.nn.Module):
         return tuple(v for v in values if isinstance(v, torch.Tensor))
 
 
+class Positional(Named):
+    """A model that is called with its input, not by name; returns a tensor."""
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (self.model(*inputs),)
+
+
 @dataclass(frozen=True)
 class Case:
-    """A model and its inputs. `dynamic`: the dims that are exported as sizes."""
+    """A model and its inputs. `dynamic`: the dims that are exported as sizes. `gain`: how much a
+    layer enlarges what it gets; deep models need less."""
 
     module: Named
     inputs: Mapping[str, torch.Tensor]
     dynamic: Sizes = field(default_factory=tuple)
+    gain: float = 1.5
 
     def __post_init__(self) -> None:
         self.module.names = tuple(self.inputs)
-        enliven(self.module)
+        enliven(self.module, self.gain)
 
 
-def enliven(module: torch.nn.Module) -> None:
+def enliven(module: torch.nn.Module, gain: float) -> None:
     """Weights as after training: no zeros, no vanishing activations, statistics of their own."""
     with torch.no_grad():
         for name, value in (*module.named_parameters(), *module.named_buffers()):
@@ -57,7 +66,7 @@ def enliven(module: torch.nn.Module) -> None:
             elif name.endswith("running_mean"):
                 value.normal_(0, 0.2)
             elif value.ndim > 1 and isinstance(value, torch.nn.Parameter):
-                value.normal_(0, 1.5 / math.sqrt(value[0].numel()))
+                value.normal_(0, gain / math.sqrt(value[0].numel()))
             elif isinstance(value, torch.nn.Parameter) and "A_log" not in name:
                 value.add_(torch.randn_like(value) * 0.1)
 
@@ -333,3 +342,23 @@ def dit() -> Case:
     return Case(Named(model, return_dict=False), {
         "hidden_states": torch.randn(2, 4, 8, 8), "timestep": torch.tensor([3, 7]),
         "class_labels": torch.tensor([1, 2])})
+
+
+# ---------------------------------------------------------------------- timm
+def _timm(model: str, size: int = PIXELS, gain: float = 1.5, **more: Any) -> Make:
+    def make() -> Case:
+        import timm
+
+        module = timm.create_model(model, pretrained=False, num_classes=10, **more)
+        return Case(Positional(module), {"pixel_values": picture(size)}, IMAGE, gain)
+    return make
+
+
+case("MobileNetV3 (timm)", "timm")(_timm("mobilenetv3_small_050"))
+case("GhostNet (timm)", "timm")(_timm("ghostnet_050", 64))
+case("EfficientNetV2 (timm)", "timm")(_timm("efficientnetv2_rw_t", 64, gain=0.7))
+case("NFNet (timm)", "timm")(_timm("dm_nfnet_f0", 64))
+case("MLP-Mixer (timm)", "timm")(_timm("mixer_s32_224", 64, img_size=64))
+case("CaiT (timm)", "timm")(_timm("cait_xxs24_224", 32, img_size=32, depth=2))
+case("HRNet (timm)", "timm")(_timm("hrnet_w18_small", 64))
+case("Inception-v3 (timm)", "timm")(_timm("inception_v3", 96))

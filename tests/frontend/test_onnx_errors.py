@@ -70,7 +70,7 @@ def test_unsupported_operators_inside_a_branch(tmp_path: Path):
     ([node("Cast", "x", "y", "c", to=8)], "element type STRING is not supported", "c"),
     ([node("Fancy", "x", "y", "f", domain="other"), node("Neg", "x", "z")],
      "other.Fancy (opset 1) is not supported", ""),
-    ([node("Compress", "x x", "y", "c")], "condition are known only at run time", "c"),
+    ([node("Compress", "x x", "y", "c")], "conditions are known only at run time", "c"),
 ])
 def test_faults_of_nodes(
     nodes: list[onnx.NodeProto], text: str, where: str, tmp_path: Path

@@ -3,5 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
 
-collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
+import pytest
+
+
+class WithoutTorch(pytest.Module):
+    """A file of tests that is skipped before it is imported."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        pytest.skip("needs PyTorch: make test TORCH=1", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    if importlib.util.find_spec("torch") is not None:
+        return None
+    return WithoutTorch.from_parent(parent, path=module_path)

@@ -41,48 +41,48 @@ def sample(names: str | Sequence[str], *arguments: Arguments) -> None:
         SAMPLES.setdefault(f"aten.{name}", []).extend(arguments)
 
 
-X, Y, ROW, I, J, B = (floats(2, 3, 4), floats(2, 3, 4) * 2, floats(4), ints(2, 3, 4),
+X, Y, ROW, N, J, B = (floats(2, 3, 4), floats(2, 3, 4) * 2, floats(4), ints(2, 3, 4),
                       ints(3, 4, low=1), bools(2, 3, 4))
 IMAGE = floats(2, 4, 9, 8)
 
 # ---------------------------------------------------------------------- arithmetic
 for name in ("add", "sub", "rsub"):
-    sample(f"{name}.Tensor", (X, ROW), (X, I), (I, J), (X, torch.tensor(2)))
-    sample(f"{name}.Scalar", (X, 1.5), (I, 2), (X.bfloat16(), 0.1))
+    sample(f"{name}.Tensor", (X, ROW), (X, N), (N, J), (X, torch.tensor(2)))
+    sample(f"{name}.Scalar", (X, 1.5), (N, 2), (X.bfloat16(), 0.1))
 sample("add.Tensor", (B, B.flip(0)))
-sample("mul.Tensor", (X, ROW), (X, I), (B, B.flip(0)), (X.half(), Y.half()))
+sample("mul.Tensor", (X, ROW), (X, N), (B, B.flip(0)), (X.half(), Y.half()))
 sample("mul.Scalar", (X, 1.5), (X.half(), 0.1))
-sample("div.Tensor", (X, positive(4)), (I, J), (I.int(), J))
-sample("div.Scalar", (X, 2), (I, 2))
-sample("div.Tensor_mode", *((a, b, mode) for a, b in ((X, positive(4)), (I, J.neg()))
+sample("div.Tensor", (X, positive(4)), (N, J), (N.int(), J))
+sample("div.Scalar", (X, 2), (N, 2))
+sample("div.Tensor_mode", *((a, b, mode) for a, b in ((X, positive(4)), (N, J.neg()))
                             for mode in ("floor", "trunc", None)))
-sample("div.Scalar_mode", (X, 0.7, "floor"), (I, 3, "trunc"), (I, -3, "floor"))
-sample("floor_divide.default", (I, J), (X, positive(4)))
+sample("div.Scalar_mode", (X, 0.7, "floor"), (N, 3, "trunc"), (N, -3, "floor"))
+sample("floor_divide.default", (N, J), (X, positive(4)))
 for name in ("remainder", "fmod"):
-    sample(f"{name}.Tensor", (X, positive(4)), (I, J))
-    sample(f"{name}.Scalar", (X, 0.7), (I, 3))
-sample(["maximum.default", "minimum.default"], (X, ROW), (I, J), (B, B.flip(0)))
+    sample(f"{name}.Tensor", (X, positive(4)), (N, J))
+    sample(f"{name}.Scalar", (X, 0.7), (N, 3))
+sample(["maximum.default", "minimum.default"], (X, ROW), (N, J), (B, B.flip(0)))
 sample("pow.Tensor_Tensor", (positive(2, 3), floats(3)), (ints(3, low=1), ints(3, low=0)))
-sample("pow.Tensor_Scalar", *((positive(2, 3), e) for e in (2, 3, 0.5, -0.5, -1, 1.7)), (I, 2))
+sample("pow.Tensor_Scalar", *((positive(2, 3), e) for e in (2, 3, 0.5, -0.5, -1, 1.7)), (N, 2))
 sample("pow.Scalar", (2.0, X), (2, ints(3, low=0)))
 
 # ---------------------------------------------------------------------- comparisons, logic
 for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    sample(f"{name}.Tensor", (I, J), (X, I), (B, B.flip(0)))
-    sample(f"{name}.Scalar", (I, 2), (X, 0), (I, 1.5))
+    sample(f"{name}.Tensor", (N, J), (X, N), (B, B.flip(0)))
+    sample(f"{name}.Scalar", (N, 2), (X, 0), (N, 1.5))
 for name in ("and", "or", "xor"):
-    sample(f"bitwise_{name}.Tensor", (B, B.flip(0)), (I, J))
-    sample(f"bitwise_{name}.Scalar", (I, 3))
-    sample(f"logical_{name}.default", (B, B.flip(0)), (X, I))
-sample("logical_not.default", (B,), (I,))
-sample("bitwise_not.default", (B,), (I,))
-sample("where.self", (B, X, Y), (B, I, X))
+    sample(f"bitwise_{name}.Tensor", (B, B.flip(0)), (N, J))
+    sample(f"bitwise_{name}.Scalar", (N, 3))
+    sample(f"logical_{name}.default", (B, B.flip(0)), (X, N))
+sample("logical_not.default", (B,), (N,))
+sample("bitwise_not.default", (B,), (N,))
+sample("where.self", (B, X, Y), (B, N, X))
 sample("where.ScalarSelf", (B, 1.0, X))
 sample("where.ScalarOther", (B, X, -1.0))
 sample("where.Scalar", (B, 1, 0))
-sample("masked_fill.Scalar", (X, B, -math.inf), (I, B, 7))
+sample("masked_fill.Scalar", (X, B, -math.inf), (N, B, 7))
 sample("masked_fill.Tensor", (X, B, torch.tensor(2.0)))
-sample("clamp.default", (X, -0.5, 0.5), (X, None, 0.5), (I, -1, 2), (I, 0.5, None))
+sample("clamp.default", (X, -0.5, 0.5), (X, None, 0.5), (N, -1, 2), (N, 0.5, None))
 sample("clamp.Tensor", (X, ROW, None), (X, ROW, ROW + 1))
 sample("hardtanh.default", (X, -0.5, 0.7))
 sample(["clamp_min.default", "clamp_max.default"], (X, 0.1))
@@ -98,9 +98,9 @@ sample([f"{name}.default" for name in (
 sample([f"{name}.default" for name in ("asin", "acos", "atanh")], (X.tanh(),))
 sample("acosh.default", (positive(2, 3) + 1,))
 sample(["exp.default", "sqrt.default", "sin.default"], (ints(5, low=0),))
-sample(["neg.default", "abs.default", "sign.default", "floor.default"], (I,))
+sample(["neg.default", "abs.default", "sign.default", "floor.default"], (N,))
 ODD = torch.tensor([1.0, math.nan, math.inf, -math.inf])
-sample(["isnan.default", "isinf.default", "isfinite.default"], (ODD,), (I,))
+sample(["isnan.default", "isinf.default", "isfinite.default"], (ODD,), (N,))
 
 # ---------------------------------------------------------------------- activations
 sample([f"{name}.default" for name in (
@@ -114,7 +114,7 @@ sample(["prelu.default", "_prelu_kernel.default"], (X, torch.tensor([0.2]).resha
 sample("prelu.default", (X, floats(3)))
 sample("glu.default", (X, -1))
 sample(["_softmax.default", "_log_softmax.default"], (X, 1, False), (X, -1, False))
-sample(["softmax.int", "log_softmax.int"], (X, -1), (X.half(), 0), (I, 1, torch.float32))
+sample(["softmax.int", "log_softmax.int"], (X, -1), (X.half(), 0), (N, 1, torch.float32))
 sample("_safe_softmax.default", (X, -1))
 
 # ---------------------------------------------------------------------- shapes
@@ -131,10 +131,10 @@ sample([f"{name}.default" for name in (
     "clone", "alias", "detach", "contiguous", "lift_fresh_copy", "lift_fresh", "alias_copy",
     "detach_copy", "lift")], (X,))
 sample("dropout.default", (X, 0.5, False))
-sample("to.dtype", (X, torch.int32), (I, torch.float16), (X, torch.bool), (B, torch.float32))
+sample("to.dtype", (X, torch.int32), (N, torch.float16), (X, torch.bool), (B, torch.float32))
 sample("to.device", (X, torch.device("cpu"), torch.float64))
-sample("type_as.default", (X, I))
-sample("copy.default", (X, ROW), (X, I))
+sample("type_as.default", (X, N))
+sample("copy.default", (X, ROW), (X, N))
 sample(["permute.default", "permute_copy.default"], (X, [2, 0, 1]), (X, [-1, 0, 1]))
 sample(["transpose.int", "transpose_copy.int"], (X, 0, 2), (X, -1, -2))
 sample(["t.default", "t_copy.default", "numpy_T.default"], (floats(3, 4),))
@@ -145,7 +145,7 @@ sample(["expand.default", "expand_copy.default", "broadcast_to.default"],
 sample("expand_as.default", (ROW, X))
 sample("repeat.default", (X, [1, 2, 3]), (ROW, [2, 2]))
 sample("repeat_interleave.self_int", (X, 2), (X, 3, 1))
-sample("cat.default", ([X, Y], 1), ([X, I], -1), ([torch.zeros(0), X], 0))
+sample("cat.default", ([X, Y], 1), ([X, N], -1), ([torch.zeros(0), X], 0))
 sample("stack.default", ([X, Y], 0), ([X, Y], -1))
 sample(["slice.Tensor", "slice_copy.Tensor"], (X, 2, 1, 3), (X, -1, -3, 100, 2), (X, 1, 0, -1))
 sample(["select.int", "select_copy.int"], (X, 1, 2), (X, -1, -1))
@@ -168,7 +168,7 @@ sample(["reflection_pad3d.default", "replication_pad3d.default"],
 # ---------------------------------------------------------------------- from sizes and numbers
 for name in ("zeros", "ones"):
     sample(f"{name}.default", ([2, 3],))
-    sample([f"{name}_like.default"], (X,), (I,))
+    sample([f"{name}_like.default"], (X,), (N,))
     sample(f"new_{name}.default", (X, [2, 5]))
 sample("zero.default", (X,))
 sample("full.default", ([2, 3], 1.5), ([2], 3))
@@ -183,10 +183,10 @@ sample("arange.start_step", (1, 10, 3), (5, -3, -2), (0.0, 1.0, 0.3))
 sample("linspace.default", (0.0, 1.0, 5))
 sample("eye.default", (3,))
 sample("eye.m", (3, 5))
-sample(["tril.default", "triu.default"], (X,), (X, 1), (I, -1))
+sample(["tril.default", "triu.default"], (X,), (X, 1), (N, -1))
 
 # ---------------------------------------------------------------------- reductions
-sample("sum.default", (X,), (I,), (B,))
+sample("sum.default", (X,), (N,), (B,))
 sample("sum.dim_IntList", (X, [1]), (X, [0, -1], True), (X.half(), [2]))
 sample("mean.default", (X,))
 sample("mean.dim", (X, [1, 2]), (X.bfloat16(), [-1], True))
@@ -198,13 +198,13 @@ sample(["any.dims", "all.dims"], (B, [0, 1]))
 sample(["var.correction", "std.correction", "var_mean.correction"], (X, [1]), (X, None))
 sample("linalg_vector_norm.default", (X,), (X, 1, [1]), (X, 3, [-1], True), (X, math.inf))
 sample("logsumexp.default", (X, [1]), (X, [0, 2], True))
-sample(["amax.default", "amin.default"], (X, [1]), (X, []), (I, [0, -1], True))
-sample(["max.default", "min.default"], (X,), (I,), (B,))
-sample(["max.dim", "min.dim"], (X, 1), (I, -1, True))
+sample(["amax.default", "amin.default"], (X, [1]), (X, []), (N, [0, -1], True))
+sample(["max.default", "min.default"], (X,), (N,), (B,))
+sample(["max.dim", "min.dim"], (X, 1), (N, -1, True))
 
 # ---------------------------------------------------------------------- order
-sample(["cumsum.default", "cumprod.default"], (X, 1), (I, -1), (B, 0), (X.half(), 2))
-sample(["argmax.default", "argmin.default"], (X,), (X, 1), (I, -1, True))
+sample(["cumsum.default", "cumprod.default"], (X, 1), (N, -1), (B, 0), (X.half(), 2))
+sample(["argmax.default", "argmin.default"], (X,), (X, 1), (N, -1, True))
 DISTINCT = torch.randperm(24, generator=torch.Generator().manual_seed(1)).reshape(2, 12).float()
 sample("topk.default", (DISTINCT, 3), (DISTINCT, 2, 0), (DISTINCT, 4, -1, False))
 sample("sort.default", (DISTINCT,), (DISTINCT, 0, True))
@@ -215,7 +215,8 @@ sample("argsort.default", (DISTINCT, -1, True))
 TABLE, PLACES = floats(7, 3), ints(2, 4, low=0, high=7)
 sample("embedding.default", (TABLE, PLACES), (TABLE, PLACES.int()))
 sample("index_select.default", (TABLE, 0, ints(5, low=0, high=7)), (X, -1, torch.tensor([0, 2])))
-sample("gather.default", (TABLE, 0, ints(4, 2, low=0, high=7)), (X, 2, ints(2, 3, 2, low=0, high=4)))
+sample("gather.default", (TABLE, 0, ints(4, 2, low=0, high=7)),
+       (X, 2, ints(2, 3, 2, low=0, high=4)))
 sample("one_hot.default", (PLACES, 7))
 PAIR = (torch.tensor([0, 1, 1]), torch.tensor([2, 0, 1]))
 sample(["index.Tensor", "_unsafe_index.Tensor"],
@@ -261,7 +262,7 @@ sample("convolution.default",
        (IMAGE, floats(4, 3, 3, 3), floats(3), [2, 2], [1, 1], [1, 1], True, [1, 1], 1))
 for k, x in ((1, floats(2, 4, 9)), (2, IMAGE), (3, floats(1, 2, 5, 6, 7))):
     sample(f"avg_pool{k}d.default", (x, [3]), (x, [3], [2], [1]), (x, [2], [2], [0], True),
-           (x, [3], [2], [1], False, False), (x[0], [2]))
+           (x, [3], [2], [1], False, False), (x[0], [2]), (x, [20], [20], [1], True))
     sample([f"adaptive_avg_pool{k}d.default"], (x, [1] * k), (x, [3] * k))
     sample(f"adaptive_max_pool{k}d.default", (x, [1] * k))
     sample(f"max_pool{k}d.default", (x, [3]), (x, [3], [2], [1]))

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.torch.model_file import Small
-from tests.torch.programs import check_outputs, export
 from torch.export import Dim
 
 import compiler
 from compiler.__main__ import main
 from compiler.diagnostics import StrataError
 from compiler.frontend import MemoryModel
+from tests.torch.model_file import Small
+from tests.torch.programs import check_outputs, export
 
 HERE = Path(__file__).parent
 
@@ -146,19 +146,23 @@ CODE = "__import__('os').system('touch trace')"
 
 @pytest.mark.parametrize("target", [
     "torch.os.system", "torchx.os.system", "math.__loader__.load_module", "_operator.attrgetter",
-    "torch.ops.higher_order.triton_kernel_wrapper_functional", "torch.ops.aten.x.y\nimport os", "#os:x",
-    None,
+    "torch.ops.higher_order.triton_kernel_wrapper_functional", "torch.ops.aten.x.y\nimport os",
+    "#os:x", None,
 ])
 def test_operators_are_from_a_list(saved: tuple[Small, Path], target: object) -> None:
     path = change_model(saved[1], lambda p: first_node(p).update(target=target))
-    with pytest.raises(StrataError, match="is not one that is read|is no plain name"):
+    with pytest.raises(StrataError, match=r"is not one that is read|is no plain name"):
         compiler.compile(path, target="reference")
 
 
-def test_sizes_are_not_evaluated(saved: tuple[Small, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [
+    CODE, "s0.__class__", "Pow(Integer(9), Pow(Integer(9), Integer(9)))", "9**9**9", "open('x')",
+    "().__class__", "lambda: 0", "Symbol('s0\\n')",
+])
+def test_sizes_are_not_evaluated(saved: tuple[Small, Path], size: str) -> None:
     def change(program: dict[str, Any]) -> None:
         values = program["graph_module"]["graph"]["tensor_values"]
-        values["x"]["sizes"][0] = {"as_expr": {"expr_str": CODE, "hint": {"as_int": 2}}}
+        values["x"]["sizes"][0] = {"as_expr": {"expr_str": size, "hint": {"as_int": 2}}}
 
     with pytest.raises(StrataError, match="is no arithmetic"):
         compiler.compile(change_model(saved[1], change), target="reference")
@@ -181,7 +185,8 @@ def test_guards_and_descriptions_of_inputs_are_not_used(
     def change(program: dict[str, Any]) -> None:
         program["guards_code"] = [CODE]
         [call, *_] = program["graph_module"]["module_call_graph"]
-        call["signature"]["in_spec"] = '[1, {"type": "x", "context": "os:system", "children_spec": []}]'
+        spec = {"type": "x", "context": "os:system", "children_spec": []}
+        call["signature"]["in_spec"] = json.dumps([1, spec])
 
     compiler.compile(change_model(saved[1], change), target="reference")
     assert not (tmp_path / "trace").exists()
@@ -213,6 +218,16 @@ def test_weights_stay_inside_their_bytes(saved: tuple[Small, Path]) -> None:
 
     with pytest.raises(StrataError, match="outside of its bytes"):
         compiler.compile(rewrite(saved[1], change), target="reference")
+
+
+def test_programs_that_are_not_sound(saved: tuple[Small, Path]) -> None:
+    """Whatever is wrong, it is the file's fault."""
+    def change(program: dict[str, Any]) -> None:
+        nodes = program["graph_module"]["graph"]["nodes"]
+        nodes[-1]["target"] = "torch.ops.aten.matmul.default"
+
+    with pytest.raises(StrataError):
+        compiler.compile(change_model(saved[1], change), target="reference")
 
 
 # ---------------------------------------------------------------------- file.py:function

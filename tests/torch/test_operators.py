@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.torch.op_samples import FIRST_ONLY, SAMPLES, UNSAMPLED
-from tests.torch.programs import check_outputs, export, run
 
 from compiler.frontend.torch.ops import importers
+from tests.torch.op_samples import FIRST_ONLY, SAMPLES, UNSAMPLED
+from tests.torch.programs import check_outputs, export, run
 
 CASES = [(name, k) for name, samples in SAMPLES.items() for k in range(len(samples))]
 

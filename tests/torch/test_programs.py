@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.torch.programs import Function, check_outputs, export, run
 from torch import nn
 from torch.export import Dim
 
@@ -16,6 +15,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, load_model
 from compiler.frontend.torch import in_memory
 from dialects.syntax import location_name
+from tests.torch.programs import Function, check_outputs, export, run
 
 
 def graph_of(program: object) -> ImportedModel:
@@ -60,7 +60,8 @@ def test_a_size_has_its_range() -> None:
 
 
 def test_sizes_can_be_fixed() -> None:
-    program = export(Attention(), [torch.randn(2, 5, 8)], {"x": {0: Dim("batch"), 1: Dim("tokens")}})
+    dynamic = {"x": {0: Dim("batch"), 1: Dim("tokens")}}
+    program = export(Attention(), [torch.randn(2, 5, 8)], dynamic)
     by_dim = compiler.compile(program, target="reference", dims={"batch": 3})
     assert by_dim.input_types == ["f32[3, tokens, 8]"]
     by_shape = compiler.compile(program, target="reference", shapes={"x": ("n", 6, 8)})
@@ -72,9 +73,11 @@ def test_sizes_can_be_fixed() -> None:
     ({"shapes": {"y": (1, 2)}}, "no input of the model"),
     ({"shapes": {"x": (2, 5, 9)}}, "but it is 8"),
     ({"shapes": {"x": (2, 5)}}, "the model has 3"),
+    ({"dims": {"batch": 9}}, "batch is 9, but the model was exported for 1 to 8"),
+    ({"dims": {"batch": 0}}, "batch is 0"),
 ])
 def test_options_that_do_not_fit(options: dict[str, object], message: str) -> None:
-    program = export(Attention(), [torch.randn(2, 5, 8)], {"x": {0: Dim("batch")}})
+    program = export(Attention(), [torch.randn(2, 5, 8)], {"x": {0: Dim("batch", max=8)}})
     with pytest.raises(StrataError, match=message):
         compiler.compile(program, target="reference", **options)  # type: ignore[arg-type]
 
@@ -166,7 +169,8 @@ def test_regions_without_gradients_are_inlined() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("target", ["reference", "cpu"])
 def test_other_floats(dtype: torch.dtype, target: str) -> None:
-    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(dtype)
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
+    model = model.to(dtype)
     x = torch.randn(3, 16).to(dtype)
     check_outputs(run(export(model, [x]), [x], target), model(x).detach())
 

@@ -83,10 +83,10 @@ def in_memory(model: object) -> MemoryModel | None:
 def program_name(program: Any) -> str:
     """The class of the module that was exported, as far as the program tells."""
     for node in program.graph.nodes:
-        stack = node.meta.get("nn_module_stack") or {}
+        stack: dict[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
         for path, kind in stack.values():
             if not path:
-                return str(kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
+                return str(getattr(kind, "__name__", kind)).rpartition(".")[2]
     return "program"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import json
-import logging
+import pickle
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,11 +23,12 @@ import numpy as np
 from compiler.arrays import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.checks import check_program
+from compiler.frontend.torch.library import quiet, torch_module
 from dialects.types import Array
 
 _LOCAL_HEADER = 30
 """Bytes of a zip entry's header before its name; two lengths stand at its end."""
-_BAD_FILE = (*FILE_ERRORS, KeyError, UnicodeDecodeError, RecursionError)
+_BAD_FILE = (*FILE_ERRORS, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def read_archive(path: Path) -> Any:
@@ -61,23 +62,16 @@ def _read(name: str, whole: Array) -> Any:
 def _deserialize(
     name: str, program: dict[str, Any], weights: Mapping[str, Any], constants: Mapping[str, Any]
 ) -> Any:
-    import torch
-    from torch._export.serde import schema, serialize  # pyright: ignore
-
-    log = logging.getLogger("torch.export")
-    level = log.level
-    log.setLevel(logging.ERROR)
+    torch, serialize = torch_module(), torch_module("torch._export.serde.serialize")
     try:
-        typed = serialize._dict_to_dataclass(  # pyright: ignore
-            schema.ExportedProgram, program)
-        return serialize.ExportedProgramDeserializer({}).deserialize(
-            typed, dict(weights), dict(constants), None)
+        with quiet():
+            typed = serialize._dict_to_dataclass(serialize.ExportedProgram, program)
+            return serialize.ExportedProgramDeserializer({}).deserialize(
+                typed, dict(weights), dict(constants), None)
     except Exception as error:  # whatever PyTorch raises for a bad file, or one of another version
         raise StrataError(f"PyTorch {torch.__version__} cannot read {name}", [Problem(
             f"{type(error).__name__}: {error}", hint="write it again with this version of "
             "PyTorch")]) from None
-    finally:
-        log.setLevel(level)
 
 
 @dataclass
@@ -133,8 +127,7 @@ class Archive:
                 for name, meta in listed.items()}
 
     def _tensor(self, name: str, folder: str, meta: Mapping[str, Any]) -> Any:
-        import torch
-
+        torch = torch_module()
         path, shape = str(meta["path_name"]), meta.get("tensor_meta")
         if not path.startswith(("weight_", "tensor_")):
             raise StrataError(f"{self.name} is not a program that can be read safely", [Problem(
@@ -147,10 +140,7 @@ class Archive:
 
     def _unpickled(self, name: str, data: bytes) -> Any:
         """A tensor that the restricted unpickler makes. Raises StrataError for anything else."""
-        import pickle
-
-        import torch
-
+        torch = torch_module()
         try:
             found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, *_BAD_FILE) as error:
@@ -172,10 +162,9 @@ def _file_of(whole: Array) -> IO[bytes]:
 
 def _strided(data: Array, meta: Mapping[str, Any]) -> Any:
     """The tensor on an entry's bytes. Raises ValueError when it reaches outside of them."""
-    import torch
-    from torch._export.serde.serialize import deserialize_scalar_type  # pyright: ignore
-
-    dtype = deserialize_scalar_type(int(meta["dtype"]))
+    torch = torch_module()
+    serialize = torch_module("torch._export.serde.serialize")
+    dtype = serialize.deserialize_scalar_type(int(meta["dtype"]))
     sizes, strides = ([int(v["as_int"]) for v in meta[key]] for key in ("sizes", "strides"))
     offset = int(meta["storage_offset"]["as_int"])
     if not data.size:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.library import torch_module
 
 _OPERATOR = re.compile(
     r"torch\.ops\.(aten|prims)\.\w+\.\w+"
@@ -33,6 +34,8 @@ _SIZE_WORDS = frozenset((
     "FloorToInt", "TruncToInt", "TruncToFloat", "RoundToInt", "ToFloat", "PowByNatural",
     "FloatPow", "int_oo", "evaluate"))
 _MAX_SIZE_TEXT = 4096
+_POWER = re.compile(r"Pow\(Symbol\('\w+'[^()]*\), Integer\(-?\d{1,2}\)\)")
+"""The only powers that are read; others could be made to take forever."""
 
 OBJECTS = ("as_custom_obj", "custom_obj", "as_opaque", "token")
 """Kinds of values that are not tensors or numbers."""
@@ -55,15 +58,15 @@ def check_program(program: Any, file: str) -> dict[str, Any]:
 
 def _call(graph_module: Mapping[str, Any]) -> dict[str, Any]:
     """The program takes its inputs one by one, and returns its outputs as one tuple."""
-    from torch.utils._pytree import tree_structure, treespec_dumps  # pyright: ignore
-
+    pytree = torch_module("torch.utils._pytree")
+    structure, dumps = pytree.tree_structure, pytree.treespec_dumps
     signature = graph_module["signature"]
     inputs = sum("user_input" in spec for spec in signature["input_specs"])
     outputs = sum("user_output" in spec for spec in signature["output_specs"])
     return {"fqn": "", "signature": {
         "inputs": [], "outputs": [], "forward_arg_names": None,
-        "in_spec": treespec_dumps(tree_structure(((0,) * inputs, {}))),
-        "out_spec": treespec_dumps(tree_structure((0,) * outputs))}}
+        "in_spec": dumps(structure(((0,) * inputs, {}))),
+        "out_spec": dumps(structure((0,) * outputs))}}
 
 
 def _problems(value: Any, key: str) -> Iterator[str]:
@@ -73,9 +76,10 @@ def _problems(value: Any, key: str) -> Iterator[str]:
     elif key == "module_call_graph" or key == "guards_code" or key in FREE:
         return
     elif isinstance(value, dict):
+        entries = cast(dict[str, Any], value)
         if key == "nodes":
-            yield from _text_problems(str(value.get("target")), "as_operator")  # pyright: ignore
-        for name, inner in cast(dict[str, Any], value).items():
+            yield from _text_problems(str(entries.get("target")), "as_operator")
+        for name, inner in entries.items():
             yield from _text_problems(str(name), "")
             yield from _problems(inner, name)
     elif isinstance(value, list):
@@ -98,6 +102,8 @@ def _text_problems(text: str, key: str) -> Iterator[str]:
 
 def _is_size(text: str) -> bool:
     """Whether a text has only words of arithmetic and symbols such as `s0`."""
+    if "Pow" in _POWER.sub("", text):
+        return False
     position = 0
     while position < len(text):
         token = _SIZE_TOKEN.match(text, position)

@@ -8,24 +8,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.library import quiet, torch_module
 from compiler.frontend.torch.ops import importers
 
 
 def decompose(program: Any) -> Any:
-    """The program in inference form: decomposed, without mutations and views."""
-    import torch
+    """The program in inference form: decomposed, without mutations and views.
 
+    Raises StrataError where PyTorch cannot do that, as with a program that is not sound.
+    """
+    torch = torch_module()
     table = torch.export.default_decompositions()
     for op in kept_whole(list(table)):
         del table[op]
-    return program.run_decompositions(table)
+    try:
+        with quiet():
+            return program.run_decompositions(table)
+    except Exception as error:
+        raise StrataError(f"PyTorch {torch.__version__} cannot decompose the program", [Problem(
+            f"{type(error).__name__}: {str(error).strip()}")]) from error
 
 
 def decompositions() -> dict[Any, Any]:
     """The same table for `aot_autograd`, which decomposes composite operators by itself."""
-    from torch._decomp import core_aten_decompositions  # pyright: ignore
-
-    table: Any = core_aten_decompositions()
+    table = torch_module("torch._decomp").core_aten_decompositions()
     kept = set(kept_whole(list(table)))
     return {op: table[op] for op in list(table) if op not in kept}
 

@@ -10,9 +10,9 @@ depends on a bad node is passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
@@ -24,7 +24,7 @@ from compiler.frontend.onnx.importer import LEVEL, SIZE_NAMES
 from compiler.frontend.onnx.values import Value
 from compiler.frontend.torch import CapturedGraph
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
-from compiler.frontend.torch.inputs import Inputs, assumptions, read_options
+from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import argument_count, importers
 from compiler.frontend.torch.provenance import path_of, source_of
@@ -131,6 +131,7 @@ class Importer:
 
     def run(self, ranges: Mapping[Any, Any]) -> FuncOp:
         """The program's function. Raises StrataError."""
+        check_fixed(ranges, self.sizes, self.faults)
         self.faults.raise_any()
         outputs = self.walk(self.module, self.values)
         self._report_unsupported()
@@ -202,9 +203,8 @@ class Importer:
         meta = node.meta.get("val")
         if not self.lenient or meta is None:
             return Missing()
-        several = isinstance(meta, (list, tuple))
-        found = [self._stand_in(m) for m in (meta if several else [meta])]  # pyright: ignore
-        return found if several else found[0]
+        found = [self._stand_in(m) for m in _listed(meta)]
+        return found if isinstance(meta, (list, tuple)) else found[0]
 
     def _stand_in(self, tensor: Any) -> Any:
         try:
@@ -263,7 +263,7 @@ class Importer:
         """What PyTorch says about the results, and why it says nothing of some."""
         types: list[TensorType | None] = []
         unknown: Fault | None = None
-        for value in meta if isinstance(meta, (list, tuple)) else [meta]:  # pyright: ignore
+        for value in _listed(meta):
             try:
                 types.append(type_of(value, self.sizes) if hasattr(value, "dtype") else None)
             except Fault as fault:
@@ -274,7 +274,7 @@ class Importer:
     def _report_unsupported(self) -> None:
         """One problem per operator, with the first places where the model uses it."""
         for op, nodes in sorted(self.unsupported.items()):
-            places = list(dict.fromkeys(filter(None, map(source_of, nodes))))
+            places = list(dict.fromkeys(place for place in map(source_of, nodes) if place))
             shown = "; ".join(places[:3])
             more = f" and {len(places) - 3} more places" if len(places) > 3 else ""
             used = f"{count_of(nodes, 'use')}" + (f": {shown}{more}" if shown else "")
@@ -305,11 +305,15 @@ def _output(node: Any, values: Mapping[str, Any]) -> Any:
     return values.get(node.name) if hasattr(node, "name") else node
 
 
+def _listed(value: Any) -> list[Any]:
+    """A list or tuple as a list; anything else as a list of it."""
+    return list(cast(Sequence[Any], value)) if isinstance(value, (list, tuple)) else [value]
+
+
 def _flatten(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple)):
-        items: Iterable[Any] = value  # pyright: ignore
-        return [leaf for item in items for leaf in _flatten(item)]
-    return [value]
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    return [leaf for item in _listed(value) for leaf in _flatten(item)]
 
 
 def _op_name(node: Any) -> str:

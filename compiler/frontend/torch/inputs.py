@@ -149,17 +149,33 @@ def _free_symbols(graph: Any) -> set[Any]:
 def assumptions(ranges: Mapping[Any, Any], sizes: Sizes, bound: set[str]) -> Sequence[AssumeOp]:
     """What the program was exported for: each size in its range."""
     found: list[AssumeOp] = []
-    for symbol, limits in sorted(ranges.items(), key=lambda item: str(item[0])):
-        if not symbol.is_Symbol:
+    for _, size, low, high in _limits(ranges, sizes):
+        if size.constant is not None or not size.symbols <= bound:
             continue
-        size = sizes.symbol(str(symbol))
-        if size.symbols and not size.symbols <= bound:
-            continue
-        low, high = (int(v) if v.is_Integer else None for v in (limits.lower, limits.upper))
-        if low is not None and low > 1:
+        if low > 1:
             found.append(AssumeOp.of(low, "<=", size))
         if high is not None:
             found.append(AssumeOp.of(size, "<=", high))
     for op in found:
         op.location = location(INPUTS)
     return found
+
+
+def check_fixed(ranges: Mapping[Any, Any], sizes: Sizes, faults: Faults) -> None:
+    """Note the sizes that the user has fixed outside of their ranges."""
+    for name, size, low, high in _limits(ranges, sizes):
+        value = size.constant
+        if value is not None and not low <= value <= (value if high is None else high):
+            limits = f"at least {low}" if high is None else f"{low} to {high}"
+            faults.add(f"the size {name} is {value}, but the model was exported for {limits}")
+
+
+def _limits(
+    ranges: Mapping[Any, Any], sizes: Sizes
+) -> Iterator[tuple[str, Expr, int, int | None]]:
+    """Name, size, and the first and last value of every size that has a range."""
+    for symbol, limits in sorted(ranges.items(), key=lambda item: str(item[0])):
+        if symbol.is_Symbol:
+            low, high = (int(v) if v.is_Integer else None for v in (limits.lower, limits.upper))
+            name = sizes.names.get(str(symbol), str(symbol))
+            yield name, sizes.symbol(str(symbol)), max(low or 1, 1), high

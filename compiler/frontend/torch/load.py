@@ -12,9 +12,10 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.library import torch_module
 
 
 def load_program(model: str) -> tuple[Any, str]:
@@ -68,8 +69,7 @@ def _find(path: Path, function: str) -> Callable[[], Any]:
 
 def program_of(function: Callable[[], Any], model: str) -> Any:
     """What the function makes, exported. Raises StrataError."""
-    import torch
-
+    torch = torch_module()
     try:
         made = function()
     except Exception as error:
@@ -86,14 +86,13 @@ def program_of(function: Callable[[], Any], model: str) -> Any:
 
 def _parts(made: Any, model: str) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
     """(module, inputs, kwargs, dynamic_shapes). Raises StrataError."""
-    import torch
-
-    if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(
-            made[0], torch.nn.Module):  # pyright: ignore
+    parts = list(cast(tuple[Any, ...], made)) if isinstance(made, tuple) else list[Any]()
+    if not 2 <= len(parts) <= 4 or not isinstance(parts[0], torch_module().nn.Module):
+        kind = type(cast(object, made)).__name__
         raise StrataError(f"{model} must return (module, inputs[, dynamic_shapes]) or an "
-                          "ExportedProgram", [Problem(f"it returned {type(made).__name__}")])
-    module, inputs, *rest = made
-    kwargs = rest[0] if len(rest) == 2 else {}
+                          "ExportedProgram", [Problem(f"it returned {kind}")])
+    module, inputs, *rest = parts
+    kwargs: dict[str, Any] = rest[0] if len(rest) == 2 else {}
     return module, tuple(inputs), dict(kwargs or {}), rest[-1] if rest else None
 
 

@@ -10,15 +10,15 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\s*\n\s*(.*)')
 
 def path_of(node: Any) -> str:
     """`encoder.layer.0/linear`: the innermost module that the node runs in, and its name."""
-    paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()
-             if not path.startswith("_empty")]
+    stack: dict[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values() if not path.startswith("_empty")]
     inner = re.sub(r"^L\['self'\]\.?", "", paths[-1]) if paths else ""
     return f"{inner}/{node.name}" if inner else str(node.name)
 
 
 def source_of(node: Any) -> str:
     """`model.py:12 in forward: return x.cumsum(1)`; the last line outside of torch itself."""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    frames: list[tuple[str, str, str, str]] = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [f for f in frames if not re.search(r"[/\\]torch[/\\]|^<", f[0])] or frames
     if not own:
         return ""

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute
 from compiler.arrays import to_numpy
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.values import Value, constant
+from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.sizes import Sizes
 from dialects import types as t
 from dialects.types import TensorType
@@ -17,8 +18,7 @@ from dialects.types import TensorType
 
 @cache
 def _elements() -> dict[Any, Attribute]:
-    import torch
-
+    torch = torch_module()
     return {
         torch.float32: t.f32, torch.float64: t.f64, torch.float16: t.f16, torch.bfloat16: t.bf16,
         torch.bool: t.i1, torch.int8: t.i8, torch.int16: t.i16, torch.int32: t.i32,

@@ -40,8 +40,8 @@ def dropout(
     n: Node, x: Value, ratio: Value | None = None, training: Value | None = None
 ) -> list[Value]:
     """In inference nothing is dropped, and the mask is true everywhere."""
-    active = training is not None and bool(n.known_numbers(training, "mode").any())
-    share = 0.5 if ratio is None else float(n.known_numbers(ratio, "ratio")) if active else 0.0
+    active = training is not None and bool(n.known_numbers(training, "training flags").any())
+    share = 0.5 if ratio is None else float(n.known_numbers(ratio, "ratios")) if active else 0.0
     if active and share:
         return _dropped(n, x, share)
     mask = [broadcast(n, n.constant(np.array(True)), x.shape)] if n.wants(1) else []

@@ -34,7 +34,7 @@ def gather_nd(n: Node, x: Value, indices: Value) -> Value:
 @onnx_op("Compress")
 def compress(n: Node, x: Value, condition: Value) -> Value:
     """The entries of an axis, or the elements, where a constant condition holds."""
-    chosen = np.flatnonzero(n.known_numbers(condition, "condition"))
+    chosen = np.flatnonzero(n.known_numbers(condition, "conditions"))
     if not n.has("axis"):
         return n(GatherOp, n.reshape(x, [x.type.count]), n.constant(chosen), axis=0)
     return n(GatherOp, x, n.constant(chosen), axis=n.axis(n.integer("axis"), x.rank))
@@ -43,7 +43,7 @@ def compress(n: Node, x: Value, condition: Value) -> Value:
 @onnx_op("OneHot")
 def one_hot(n: Node, indices: Value, depth: Value, values: Value) -> Value:
     """values = [off, on]: on at each index, off elsewhere and for indices that are no place."""
-    [size] = n.known_sizes(_whole(n, depth), "depth")
+    [size] = n.known_sizes(_whole(n, depth), "numbers of values")
     axis = n.axis(n.integer("axis", -1), indices.rank + 1)
     whole = n.cast(indices, t.i64)
     end = n.cast(n.of_sizes([size], scalar=True), t.i64)
@@ -60,7 +60,7 @@ def _whole(n: Node, number: Value) -> Value:
     """A known float as an integer."""
     if not t.is_float(number.element):
         return number
-    return n.constant(n.known_numbers(number, "depth").astype(np.int64))
+    return n.constant(n.known_numbers(number, "numbers of values").astype(np.int64))
 
 
 @onnx_op("ReverseSequence")

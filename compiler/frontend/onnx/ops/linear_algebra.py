@@ -10,7 +10,7 @@ import numpy as np
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.recurrent_cells import part
+from compiler.frontend.onnx.ops.slicing import part
 from compiler.frontend.onnx.values import Value
 from dialects.graph.convolution import ConvTransposeOp
 from dialects.graph.elementwise import DivOp, MulOp, SubOp
@@ -44,7 +44,7 @@ def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
 
     The rest is [b, k-1, k-1]: rows less their multiple of the pivot's row, which gets the first.
     """
-    [order] = n.known_ints(n.of_sizes([x.shape[1]]), "order")
+    [order] = n.known_ints(n.of_sizes([x.shape[1]]), "orders")
     column = n.reshape(part(n, x, 2, 0, 1), x.shape[:2])
     which = n(ArgMaxOp, n(AbsOp, column), axis=1, keepdims=True, last=False)  # [b, 1]
     row = n.reshape(n(GatherNdOp, x, which, batch_dims=1), [x.shape[0], 1, order])
@@ -78,7 +78,7 @@ def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
         room = size + pads[k] + pads[k + rank] - dilations[k] * (kernel[k] - 1) - 1
         counts.append(room // strides[k] + 1)
         extra.append(room % strides[k])
-    [channels] = n.known_ints(n.of_sizes([x.shape[1] // entries]), "channels")
+    [channels] = n.known_ints(n.of_sizes([x.shape[1] // entries]), "numbers of channels")
     filters = np.tile(np.eye(entries), (channels, 1)).reshape(channels * entries, 1, *kernel)
     return n(ConvTransposeOp, n.reshape(x, [*x.shape[:2], *counts]),
              n.constant(filters.astype(x.type.dtype)), strides=strides, dilations=dilations,

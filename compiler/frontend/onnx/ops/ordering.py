@@ -26,7 +26,7 @@ def arg(n: Node, x: Value) -> Value:
 
 @onnx_op(*_CUMULATIVE)
 def cumulative(n: Node, x: Value, axis: Value) -> Value:
-    return n(_CUMULATIVE[n.op_type], x, axis=n.axis(n.known_ints(axis, "axis")[0], x.rank),
+    return n(_CUMULATIVE[n.op_type], x, axis=n.axis(n.known_ints(axis, "axes")[0], x.rank),
              exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
 
 
@@ -38,7 +38,7 @@ def top_k_by_attribute(n: Node, x: Value) -> list[Value]:
 
 @onnx_op("TopK", since=10)
 def top_k(n: Node, x: Value, k: Value) -> list[Value]:
-    return _top_k(n, x, n.known_sizes(k, "number k")[0])
+    return _top_k(n, x, n.known_sizes(k, "numbers k")[0])
 
 
 def _top_k(n: Node, x: Value, k: Expr) -> list[Value]:

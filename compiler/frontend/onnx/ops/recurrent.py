@@ -17,7 +17,7 @@ def rnn(
     n: Node, x: Value, w: Value, r: Value, b: Value | None = None, lengths: Value | None = None,
     initial_h: Value | None = None,
 ) -> list[Value]:
-    return run_layer(n, rnn_cell, ["Tanh"], [x, w, r, b, lengths, None], [initial_h])
+    return run_layer(n, rnn_cell, ["Tanh"], [x, w, r], [b, lengths, None], [initial_h])
 
 
 @onnx_op("GRU")
@@ -25,7 +25,7 @@ def gru(
     n: Node, x: Value, w: Value, r: Value, b: Value | None = None, lengths: Value | None = None,
     initial_h: Value | None = None,
 ) -> list[Value]:
-    return run_layer(n, gru_cell, ["Sigmoid", "Tanh"], [x, w, r, b, lengths, None], [initial_h])
+    return run_layer(n, gru_cell, ["Sigmoid", "Tanh"], [x, w, r], [b, lengths, None], [initial_h])
 
 
 @onnx_op("LSTM")
@@ -35,7 +35,7 @@ def lstm(
 ) -> list[Value]:
     direction = n.text("direction", "forward")
     if peepholes is not None or not _is_plain(n, x, lengths, direction):
-        return run_layer(n, lstm_cell, _GATES, [x, w, r, b, lengths, peepholes],
+        return run_layer(n, lstm_cell, _GATES, [x, w, r], [b, lengths, peepholes],
                          [initial_h, initial_c])
     batch_first = n.flag("layout")
     if batch_first:  # [batch, seq, in] and [batch, dirs, h]

@@ -15,7 +15,7 @@ from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip
 from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import take
+from compiler.frontend.onnx.ops.slicing import part
 from compiler.frontend.onnx.values import Value
 from dialects.expr import Expr
 from dialects.graph.activation import (
@@ -60,47 +60,66 @@ class Direction:
         return clip(self.n, x, self.n.scalar(-limit, x), self.n.scalar(limit, x))
 
 
-def part(n: Node, x: Value, axis: int, start: int, size: int) -> Value:
-    starts = [Expr.of(start if k == axis else 0) for k in range(x.rank)]
-    sizes = [Expr.of(size) if k == axis else s for k, s in enumerate(x.shape)]
-    return take(n, x, starts, sizes, [1] * x.rank)
+@dataclass(frozen=True)
+class Layer:
+    """The inputs of a recurrent layer, the time before the batch."""
+
+    n: Node
+    x: Value
+    w: Value
+    r: Value
+    bias: Value | None
+    lengths: Value | None
+    peepholes: Value | None
+    initial: Sequence[Value | None]
+
+    @property
+    def hidden(self) -> int:
+        return self.n.known_ints(self.n.of_sizes([self.r.shape[-1]]), "hidden sizes")[0]
+
+    def run(self, cell: Cell, d: int, functions: list[Function], backward: bool) -> State:
+        """The outputs of direction d, and its last states."""
+        n = self.n
+        bias, peepholes = (None if v is None else _at(n, v, d)
+                           for v in (self.bias, self.peepholes))
+        recurrent = n.transpose(_at(n, self.r, d), [1, 0])
+        direction = Direction(n, recurrent, bias, peepholes, functions, self.hidden)
+        projected = n(MatmulOp, self.x, n.transpose(_at(n, self.w, d), [1, 0]))
+        [steps] = n.known_ints(n.of_sizes([self.x.shape[0]]), "numbers of steps")
+        begin = [_initial(n, self.x, s, d, self.hidden) for s in self.initial]
+        order = range(steps)[::-1 if backward else 1]
+        y, last = _walk(n, direction, cell, projected, begin, self.lengths, order)
+        return [y, *last]
 
 
 def run_layer(
-    n: Node, cell: Cell, defaults: Sequence[str], inputs: Sequence[Value | None],
-    initial: Sequence[Value | None],
+    n: Node, cell: Cell, defaults: Sequence[str], inputs: Sequence[Value],
+    optional: Sequence[Value | None], initial: Sequence[Value | None],
 ) -> list[Value]:
-    """Y, then the last states. `inputs`: x, w, r, bias, lengths, peepholes."""
-    x, w, r, bias, lengths, peepholes = inputs
-    assert x is not None and w is not None and r is not None
+    """Y, then the last states. `inputs`: x, w, r; `optional`: bias, lengths, peepholes."""
+    x, w, r = inputs
+    bias, lengths, peepholes = optional
     batch_first = n.flag("layout")
     if batch_first:
         x = n.transpose(x, [1, 0, 2])
         initial = [s if s is None else n.transpose(s, [1, 0, 2]) for s in initial]
-    hidden, steps = _constant(n, r.shape[-1], "hidden size"), _constant(n, x.shape[0], "steps")
+    layer = Layer(n, x, w, r, bias, lengths, peepholes, initial)
     directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     backwards = directions.get(n.text("direction", "forward"))
     if backwards is None:
         raise Fault(f"its direction is '{n.text('direction')}'")
+    count = len(defaults)
     functions = _functions(n, list(defaults) * len(backwards))
-    outputs: list[Value] = []
-    states: list[State] = []
-    for d, backward in enumerate(backwards):
-        own = [None if v is None else _at(n, v, d) for v in (w, r, bias, peepholes)]
-        wide = own[1]
-        assert own[0] is not None and wide is not None
-        used = functions[d * len(defaults):(d + 1) * len(defaults)]
-        direction = Direction(n, n.transpose(wide, [1, 0]), own[2], own[3], used, hidden)
-        begin = [_initial(n, x, s, d, hidden) for s in initial]
-        projected = n(MatmulOp, x, n.transpose(own[0], [1, 0]))
-        y, last = _walk(n, direction, cell, projected, begin, lengths, range(steps)[
-            ::-1 if backward else 1])
-        outputs.append(n.reshape(y, [y.shape[0], 1, *y.shape[1:]]))
-        states.append([n.reshape(s, [1, *s.shape]) for s in last])
-    joined = [_join(n, outputs, 1), *[_join(n, list(row), 0) for row in zip(*states, strict=True)]]
+    rows = [layer.run(cell, d, functions[d * count:(d + 1) * count], backward)
+            for d, backward in enumerate(backwards)]
+    y, *states = ([n.reshape(v, [*v.shape[:k], 1, *v.shape[k:]]) for v in column]
+                  for k, column in zip((1, *[0] * len(initial)), zip(*rows, strict=True),
+                                       strict=True))
+    results = [_join(n, y, 1), *[_join(n, column, 0) for column in states]]
     if not batch_first:
-        return joined
-    return [n.transpose(joined[0], [2, 0, 1, 3]), *[n.transpose(s, [1, 0, 2]) for s in joined[1:]]]
+        return results
+    return [n.transpose(results[0], [2, 0, 1, 3]), *(
+        n.transpose(s, [1, 0, 2]) for s in results[1:])]
 
 
 def _walk(
@@ -222,10 +241,6 @@ def _activate(n: Node, name: str, own: Sequence[float], x: Value) -> Value:
 
 
 # ---------------------------------------------------------------------- small things
-def _constant(n: Node, size: Expr, what: str) -> int:
-    return n.known_ints(n.of_sizes([size]), what)[0]
-
-
 def _at(n: Node, x: Value, k: int) -> Value:
     """Entry k of the first dim."""
     return n.reshape(part(n, x, 0, k, 1), x.shape[1:])

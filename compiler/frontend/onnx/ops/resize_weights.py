@@ -44,8 +44,8 @@ class Weights:
                 weights = np.where((indices >= 0) & (indices < size), weights, 0.0)
                 weights = weights / weights.sum()
             np.add.at(result[row], np.clip(indices, 0, size - 1), weights)
-        outside = (where < 0) | (where > size - 1)
-        return result, outside if self.coordinates == "tf_crop_and_resize" else outside & False
+        crop = self.coordinates == "tf_crop_and_resize"
+        return result, crop & ((where < 0) | (where > size - 1))
 
     def _places(
         self, size: int, wanted: int, scale: float, region: tuple[float, float]

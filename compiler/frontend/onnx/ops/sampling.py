@@ -15,8 +15,8 @@ import numpy as np
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.recurrent_cells import part
 from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.ops.slicing import part
 from compiler.frontend.onnx.values import Value
 from dialects import types as t
 from dialects.expr import Expr, product

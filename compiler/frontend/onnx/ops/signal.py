@@ -12,7 +12,7 @@ import numpy as np
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.recurrent_cells import part
+from compiler.frontend.onnx.ops.slicing import part
 from compiler.frontend.onnx.values import Value
 from dialects import types as t
 from dialects.graph.contraction import MatmulOp
@@ -20,6 +20,9 @@ from dialects.graph.elementwise import AddOp, MulOp
 from dialects.graph.gather import GatherOp
 from dialects.graph.shape import ConcatOp
 from dialects.types import Array
+
+MAX_POINTS = 4096
+"""Matrices of longer transforms would take hundreds of megabytes."""
 
 
 @onnx_op("DFT")
@@ -29,7 +32,7 @@ def dft_by_attribute(n: Node, x: Value, length: Value | None = None) -> Value:
 
 @onnx_op("DFT", since=20)
 def dft(n: Node, x: Value, length: Value | None = None, axis: Value | None = None) -> Value:
-    return _dft(n, x, length, -2 if axis is None else n.known_ints(axis, "axis")[0])
+    return _dft(n, x, length, -2 if axis is None else n.known_ints(axis, "axes")[0])
 
 
 def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
@@ -37,10 +40,10 @@ def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
     axis = n.axis(given, x.rank)
     if axis == x.rank - 1:
         raise Fault("the last dim holds the parts of complex numbers; it cannot be transformed")
-    [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "size")
+    [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "sizes")
     inverse, onesided = n.flag("inverse"), n.flag("onesided")
     default = 2 * (size - 1) if inverse and onesided else size
-    points = default if length is None else n.known_ints(length, "length")[0]
+    points = default if length is None else n.known_ints(length, "lengths")[0]
     return transform(n, x, axis, points, inverse, onesided)
 
 
@@ -48,7 +51,9 @@ def transform(
     n: Node, x: Value, axis: int, points: int, inverse: bool, onesided: bool
 ) -> Value:
     """Sum the products of x with matrices [parts of x, parts of the result], along an axis."""
-    [size], [parts] = (n.known_ints(n.of_sizes([x.shape[k]]), "size") for k in (axis, x.rank - 1))
+    if points > MAX_POINTS:
+        raise Fault(f"a transform of {points} points is not supported; {MAX_POINTS} are the most")
+    [size], [parts] = (n.known_ints(n.of_sizes([x.shape[k]]), "sizes") for k in (axis, x.rank - 1))
     matrices = _matrices(points, inverse, onesided)
     used = min(size, matrices[0][0].shape[0])
     x = part(n, x, axis, 0, used)
@@ -87,13 +92,13 @@ def stft(
     n: Node, x: Value, step: Value, window: Value | None = None, length: Value | None = None
 ) -> Value:
     """Transforms of frames of x [n, samples, 1 or 2], `step` apart: [n, frames, bins, 2]."""
-    [stride] = n.known_ints(step, "frame step")
+    [stride] = n.known_ints(step, "frame steps")
     if length is not None:
-        [size] = n.known_ints(length, "frame length")
+        [size] = n.known_ints(length, "frame lengths")
     else:
         source = x.shape[1] if window is None else window.shape[0]
-        [size] = n.known_ints(n.of_sizes([source]), "frame length")
-    [samples] = n.known_ints(n.of_sizes([x.shape[1]]), "number of samples")
+        [size] = n.known_ints(n.of_sizes([source]), "frame lengths")
+    [samples] = n.known_ints(n.of_sizes([x.shape[1]]), "numbers of samples")
     if stride < 1 or size < 1:
         raise Fault(f"frames of {size} samples, {stride} apart, cannot be taken")
     starts = np.arange(0, samples - size + 1, stride)

@@ -91,6 +91,11 @@ def take(
     return n(SliceOp, x, starts=list(starts), sizes=list(sizes), steps=list(steps))
 
 
+def part(n: Node, x: Value, axis: int, start: int, size: int) -> Value:
+    """`size` entries of one axis, from `start` on."""
+    return _part(n, x, axis, Expr.of(start), Expr.of(size))
+
+
 # ---------------------------------------------------------------------- split
 @onnx_op("Split")
 def split(n: Node, x: Value, sizes: Value | None = None) -> list[Value]:

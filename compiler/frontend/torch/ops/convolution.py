@@ -46,6 +46,23 @@ def _batched(n: Node, x: Value, rank: int) -> Value:
     return x if x.rank == rank + 2 else n.reshape(x, [1, *x.shape])
 
 
+def _window(
+    n: Node, x: Value, kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size],
+    ceil_mode: bool,
+) -> dict[str, Any]:
+    """A pool's attributes. With ceil_mode PyTorch allows a window larger than the padded x, and
+    cuts it."""
+    rank = x.rank - 2
+    sizes, pads = spread(n, kernel, rank, "kernel sizes"), spread(n, padding, rank, "pads")
+    strides = spread(n, stride or sizes, rank, "strides")
+    if ceil_mode:
+        room = [s.constant if s.constant is None else s.constant + 2 * p
+                for s, p in zip(x.shape[2:], pads, strict=True)]
+        sizes = [k if most is None else min(k, most) for k, most in zip(sizes, room, strict=True)]
+    return {"kernel": sizes, "strides": strides, "dilations": [1] * rank, "pads": pads * 2,
+            "ceil_mode": ceil_mode}
+
+
 @aten_op(*(f"aten.max_pool{k}d_with_indices.default" for k in (2, 3)),
          *(f"aten.max_pool{k}d.default" for k in (1, 2, 3)))
 def max_pool(
@@ -54,11 +71,9 @@ def max_pool(
 ) -> list[Value]:
     """The positions count the elements of one plane."""
     rank = int(n.op.split("pool")[1][0])
-    sizes, x = spread(n, kernel, rank, "kernel sizes"), _batched(n, x, rank)
-    window: dict[str, Any] = {
-        "kernel": sizes, "strides": spread(n, stride or sizes, rank, "strides"),
-        "dilations": spread(n, dilation, rank, "dilations"),
-        "pads": spread(n, padding, rank, "pads") * 2, "ceil_mode": ceil_mode}
+    x = _batched(n, x, rank)
+    window = _window(n, x, kernel, stride, padding, ceil_mode)
+    window["dilations"] = spread(n, dilation, rank, "dilations")
     pooled = n(MaxPoolOp, x, **window)
     if not n.wants(1):
         return [n.reshape(pooled, n.shape)]
@@ -74,12 +89,9 @@ def avg_pool(
 ) -> Value:
     if divisor is not None:
         raise Fault("divisor_override is not supported")
-    rank = int(n.op.split("pool")[1][0])
-    sizes = spread(n, kernel, rank, "kernel sizes")
-    pooled = n(AvgPoolOp, _batched(n, x, rank), kernel=sizes,
-               strides=spread(n, stride or sizes, rank, "strides"), dilations=[1] * rank,
-               pads=spread(n, padding, rank, "pads") * 2, ceil_mode=ceil_mode,
-               count_include_pad=count_include_pad)
+    x = _batched(n, x, int(n.op.split("pool")[1][0]))
+    window = _window(n, x, kernel, stride, padding, ceil_mode)
+    pooled = n(AvgPoolOp, x, count_include_pad=count_include_pad, **window)
     return n.reshape(pooled, n.shape)
 
 

@@ -13,7 +13,7 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
 from dialects import types as t
-from dialects.expr import Expr
+from dialects.expr import Expr, Size
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp
 from dialects.graph.logic import EqualOp, GreaterEqualOp, LessEqualOp, WhereOp
@@ -63,33 +63,35 @@ def arange_start(n: Node, start: Operand, end: Operand) -> Value:
 
 @aten_op("aten.arange.start_step")
 def arange_step(n: Node, start: Operand, end: Operand, step: Operand = 1) -> Value:
-    first, last, stride = (_number(v) for v in (start, end, step))
-    if isinstance(stride, Expr):
-        raise Fault("its step is a size")
-    if any(isinstance(v, float) for v in (first, last, stride)):
-        numbers = [float(v.constant if isinstance(v, Expr) and v.constant is not None else v)
-                   for v in (first, last) if not isinstance(v, Expr) or v.constant is not None]
-        if len(numbers) < 2:
-            raise Fault("its limits are fractions and sizes")
-        count = max(math.ceil((numbers[1] - numbers[0]) / stride), 0)
-        return n.constant((numbers[0] + np.arange(count) * stride).astype(n.result.dtype))
-    count = (Expr.of(last) - first) if stride > 0 else (Expr.of(first) - last)
-    count = at_least_zero(count.ceildiv(abs(int(stride))))
-    return n(RangeOp, start=Expr.of(first), step=int(stride), count=count, to=n.element)
+    limits = (start, end, step)
+    if any(isinstance(v, float) for v in limits):
+        first, last, stride = (_number(v) for v in limits)
+        count = max(math.ceil((last - first) / stride), 0)
+        return n.constant((first + np.arange(count) * stride).astype(n.result.dtype))
+    first, last, stride = (_size(v) for v in limits)
+    by = n.integer(stride, "steps")
+    count = (last - first).ceildiv(by) if by > 0 else (first - last).ceildiv(-by)
+    return n(RangeOp, start=first, step=by, count=at_least_zero(count), to=n.element)
 
 
-def _number(value: Operand) -> Expr | float:
-    if isinstance(value, Value):
+def _number(limit: Operand) -> float:
+    if isinstance(limit, Expr) and limit.constant is not None:
+        return float(limit.constant)
+    if isinstance(limit, (Value, Expr)):
+        raise Fault("its limits are fractions and sizes")
+    return float(limit)
+
+
+def _size(limit: Operand) -> Expr:
+    if isinstance(limit, (Value, float)):
         raise Fault("its limits are known only at run time")
-    return value
+    return Expr.of(limit)
 
 
 @aten_op("aten.linspace.default")
-def linspace(n: Node, start: float, end: float, steps: int) -> Value:
-    numbers = [v for v in (start, end, steps) if isinstance(v, (int, float))]
-    if len(numbers) < 3:
-        raise Fault("its limits are sizes", "only numbers are supported")
-    return n.constant(np.linspace(start, end, int(steps)).astype(n.result.dtype))
+def linspace(n: Node, start: Operand, end: Operand, steps: Size) -> Value:
+    numbers = np.linspace(_number(start), _number(end), n.integer(steps, "steps"))
+    return n.constant(numbers.astype(n.result.dtype))
 
 
 @aten_op("aten.eye.default", "aten.eye.m")

@@ -41,6 +41,9 @@ from dialects.graph.unary import CeilOp, FloorOp, NotOp, ReciprocalOp, SqrtOp
 from dialects.types import is_float
 
 HALVES = (t.f16, t.bf16)
+_ON_TRUTH_VALUES: dict[type[GraphOp], type[GraphOp]] = {
+    AddOp: OrOp, MulOp: AndOp, MaxOp: OrOp, MinOp: AndOp,
+}
 
 
 # ---------------------------------------------------------------------- operands
@@ -55,7 +58,7 @@ def arithmetic(n: Node, op: type[GraphOp], a: Operand, b: Operand) -> Value:
     if element in HALVES and not all(_exact(v, element) for v in (a, b)):
         element = t.f32
     if element == t.i1:
-        op = {AddOp: OrOp, MulOp: AndOp, MaxOp: OrOp, MinOp: AndOp}.get(op, op)
+        op = _ON_TRUTH_VALUES.get(op, op)
     return n(op, operand(n, a, element), operand(n, b, element))
 
 

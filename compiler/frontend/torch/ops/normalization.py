@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.ir import Attribute
+
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.values import Value
 from compiler.frontend.torch.node import Node
@@ -16,7 +18,10 @@ from dialects.graph.normalization import BatchNormOp, LayerNormOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
 from dialects.graph.unary import ReciprocalOp, SqrtOp
 
-_EPSILON = {t.f16: 2.0**-10, t.bf16: 2.0**-7, t.f32: 2.0**-23, t.f64: 2.0**-52}
+_EPSILON: dict[Attribute, float] = {
+    t.f16: 2.0**-10, t.bf16: 2.0**-7, t.f32: 2.0**-23, t.f64: 2.0**-52,
+}
+"""The default of rms_norm: the distance from 1 to the next number."""
 
 
 def _affine(n: Node, x: Value, weight: Value | None, bias: Value | None) -> Value:
