@@ -211,7 +211,7 @@ class AssumeOp(IRDLOperation):
     def check(self, sizes: Mapping[str, int]) -> None:
         """Raises SizeError naming the node where the sizes break it."""
         left, right = (int(e.data.evaluate(sizes)) for e in (self.left, self.right))
-        if left == right or left < right and self.relation.data == "<=":
+        if left == right or (left < right and self.relation.data == "<="):
             return
         names = sorted(self.left.data.symbols | self.right.data.symbols)
         values = ", ".join(f"{s} = {sizes[s]}" for s in names)

@@ -150,9 +150,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rows", type=Path, default=HERE / "rows.json",
+    parser.add_argument("--rows", type=Path, default=Path("build/torch.json"),
                         help="results so far, merged with new ones")
     arguments = parser.parse_args()
+    arguments.rows.parent.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)
     warnings.filterwarnings("ignore")
     known = json.loads(arguments.rows.read_text()) if arguments.rows.is_file() else {}

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from compiler.frontend.torch.ops import importers
-from tests.torch.op_samples import FIRST_ONLY, SAMPLES, UNSAMPLED
-from tests.torch.programs import check_outputs, export, run
+from tests.pytorch.op_samples import FIRST_ONLY, SAMPLES, UNSAMPLED
+from tests.pytorch.programs import check_outputs, export, run
 
 CASES = [(name, k) for name, samples in SAMPLES.items() for k in range(len(samples))]
 

@@ -19,8 +19,8 @@ import compiler
 from compiler.__main__ import main
 from compiler.diagnostics import StrataError
 from compiler.frontend import MemoryModel
-from tests.torch.model_file import Small
-from tests.torch.programs import check_outputs, export
+from tests.pytorch.model_file import Small
+from tests.pytorch.programs import check_outputs, export
 
 HERE = Path(__file__).parent
 

@@ -15,7 +15,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, load_model
 from compiler.frontend.torch import in_memory
 from dialects.syntax import location_name
-from tests.torch.programs import Function, check_outputs, export, run
+from tests.pytorch.programs import Function, check_outputs, export, run
 
 
 def graph_of(program: object) -> ImportedModel:
