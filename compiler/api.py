@@ -100,7 +100,7 @@ def compile(
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
     `plugins`, `schedule`, `weights`, `features`, `precision`: as on the command line. `cache`: a
-    folder for compiled code, "default" or "off". `interpret`: run CUDA kernels in Triton's
+    folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA kernels in Triton's
     interpreter.
 
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
@@ -113,7 +113,8 @@ def compile(
         shapes={name: tuple(sizes) for name, sizes in (shapes or {}).items()},
         dims=dict(dims or {}), constants=dict(constants or {}), passes=passes,
         plugins=tuple(map(Path, plugins)), schedule=_path(schedule), weights=_path(weights),
-        features=features, cache=str(cache), precision=precision, interpret=interpret)
+        features=features, cache="off" if cache is None else str(cache), precision=precision,
+        interpret=interpret)
     return compile_with(model_of(model), options)
 
 

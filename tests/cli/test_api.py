@@ -70,6 +70,13 @@ def test_dumps(small_model: Path, tmp_path: Path) -> None:
     assert (tmp_path / "dumps" / "00-graph-import.mlir").is_file()
 
 
+def test_no_cache(small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is no folder's name."""
+    monkeypatch.chdir(tmp_path)
+    compiler.compile(small_model, target="cpu", cache=None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_sizes(small_model: Path) -> None:
     fixed = compiler.compile(small_model, target="reference", dims={"n": 5},
                              shapes={"rows": [3]})
