@@ -100,8 +100,8 @@ def compile(
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
     `plugins`, `schedule`, `weights`, `features`, `precision`: as on the command line. `cache`: a
-    folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA kernels in Triton's
-    interpreter.
+    folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA kernels in
+    Triton's interpreter.
 
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
