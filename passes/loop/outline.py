@@ -23,7 +23,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.expr import Expr, product
 from dialects.func import FuncOp, main_function
-from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
+from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
@@ -105,9 +105,9 @@ class Group:
         return found[0] if found else None
 
 
-def _wide(axes: Iterable[object]) -> set[str]:
+def _wide(axes: Iterable[Axis]) -> set[str]:
     """The names of axes longer than 1."""
-    return {a.name for a in axes if a.extent.constant != 1}  # type: ignore[attr-defined]
+    return {a.name for a in axes if a.extent.constant != 1}
 
 
 class Grouping:
@@ -268,7 +268,7 @@ def _enough(rows: set[str], group: Group) -> bool:
 def _outline(module: ModuleOp, func: FuncOp, groups: list[Group]) -> None:
     for number, group in enumerate(groups):
         call = _make_kernel(module, group, number)
-        group.nests[-1].parent_block().insert_op_before(call, group.nests[-1])  # type: ignore[union-attr]
+        func.body.block.insert_op_before(call, group.nests[-1])
     for group in groups:
         for nest in reversed(group.nests):
             nest.detach()

@@ -18,11 +18,7 @@ from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
-from dialects.block import (
-    ForOp,
-    KernelOp,
-    YieldOp,
-)
+from dialects.block import ForOp, KernelOp, YieldOp
 from dialects.expr import Expr, minimum
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
