@@ -6,8 +6,9 @@
       strata.return %logits
     }
 
-Size symbols in argument types are bound by the arguments' run-time shapes. `inputs` and `outputs`
-keep the model's own names, which need not be identifiers.
+Size symbols in argument types are bound by the arguments' run-time shapes; a function that others
+call may name more, which it has from its caller: `sizes(batch)` behind the results. `inputs` and
+`outputs` keep the model's own names, which need not be identifiers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     traits_def,
@@ -54,7 +56,8 @@ class FuncOp(IRDLOperation):
     """A function from tensors to tensors.
 
     Constraints: (C1) one name per argument and per result; (C2) the terminator returns values of
-    the declared types; (C3) every size symbol of a result in the body occurs in an argument's type.
+    the declared types; (C3) every size symbol of a result in the body occurs in an argument's type,
+    or in `sizes`, or is defined by an operation before (`dialects/control.py`).
     """
 
     name = "strata.func"
@@ -62,6 +65,7 @@ class FuncOp(IRDLOperation):
     inputs = prop_def(ArrayAttr[StringAttr])
     outputs = prop_def(ArrayAttr[StringAttr])
     result_types_ = prop_def(ArrayAttr[Attribute], prop_name="result_types")
+    sizes = opt_prop_def(ArrayAttr[StringAttr])
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
 
@@ -90,6 +94,11 @@ class FuncOp(IRDLOperation):
         return [n.data for n in self.outputs.data]
 
     @property
+    def caller_sizes(self) -> list[str]:
+        """The size symbols that it has from its caller."""
+        return [] if self.sizes is None else [n.data for n in self.sizes.data]
+
+    @property
     def return_op(self) -> ReturnOp:
         last = self.body.block.last_op
         assert isinstance(last, ReturnOp)
@@ -116,6 +125,8 @@ class FuncOp(IRDLOperation):
         printer.print_string(" -> (")
         printer.print_string(", ".join(_short(r) for r in self.result_types_.data))
         printer.print_string(")")
+        if self.caller_sizes:
+            printer.print_string(f" sizes({', '.join(self.caller_sizes)})")
         print_names(printer, "inputs", self.inputs)
         print_names(printer, "outputs", self.outputs)
         printer.print_string(" ")
@@ -128,21 +139,34 @@ class FuncOp(IRDLOperation):
         arguments = parser.parse_comma_separated_list(delimiter, lambda: _parse_argument(parser))
         parser.parse_punctuation("->")
         results = parser.parse_comma_separated_list(delimiter, lambda: parse_tensor_type(parser))
-        inputs, outputs = parse_names(parser, "inputs"), parse_names(parser, "outputs")
+        properties: dict[str, Attribute] = {"sym_name": name, "result_types": ArrayAttr(results)}
+        if parser.parse_optional_keyword("sizes"):
+            names = parser.parse_comma_separated_list(delimiter, parser.parse_identifier)
+            properties["sizes"] = ArrayAttr([StringAttr(n) for n in names])
+        properties["inputs"] = parse_names(parser, "inputs")
+        properties["outputs"] = parse_names(parser, "outputs")
         body = parser.parse_region(arguments)
-        properties = {"sym_name": name, "inputs": inputs, "outputs": outputs,
-                      "result_types": ArrayAttr(results)}
         return FuncOp.create(properties=properties, regions=[body])
 
 
 def _check_symbols(func: FuncOp) -> None:
     bound = {name for argument in func.body.block.args for name in _symbols(argument)}
+    bound |= {*func.caller_sizes}
     for op in func.body.block.ops:
+        bound |= {*defined_sizes(op)}
         free = {name for result in op.results for name in _symbols(result)} - bound
         if free:
             raise VerifyException(
-                f"C3: no argument has the size {', '.join(sorted(free))} of {op.name}"
+                f"C3: nothing defines the size {', '.join(sorted(free))} of {op.name}"
             )
+
+
+def defined_sizes(op: Operation) -> list[str]:
+    """The size symbols that have a value only once the operation has run: its `defines`."""
+    names = op.properties.get("defines")
+    if not isinstance(names, ArrayAttr):
+        return []
+    return [n.data for n in names.data if isinstance(n, StringAttr)]
 
 
 def _symbols(value: SSAValue) -> frozenset[str]:
@@ -192,8 +216,8 @@ class SizeError(ValueError):
 class AssumeOp(IRDLOperation):
     """What the code relies on about sizes: `strata.assume 2*h - 1 <= w`, or `... == w`.
 
-    Checked once for each set of run-time sizes, before anything runs. Its location is the node of
-    the model that needs it.
+    Checked once for each set of run-time sizes, before anything runs; where a size is known only
+    later, when the run gets there. Its location is the node of the model that needs it.
     """
 
     name = "strata.assume"
@@ -208,13 +232,17 @@ class AssumeOp(IRDLOperation):
             "left": ExprAttr(Expr.of(left)), "right": ExprAttr(Expr.of(right)),
             "relation": StringAttr(relation)})
 
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The sizes that it is about."""
+        return self.left.data.symbols | self.right.data.symbols
+
     def check(self, sizes: Mapping[str, int]) -> None:
         """Raises SizeError naming the node where the sizes break it."""
         left, right = (int(e.data.evaluate(sizes)) for e in (self.left, self.right))
         if left == right or (left < right and self.relation.data == "<="):
             return
-        names = sorted(self.left.data.symbols | self.right.data.symbols)
-        values = ", ".join(f"{s} = {sizes[s]}" for s in names)
+        values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(self.symbols))
         raise SizeError(f"sizes do not fit each other at node {location_name(self)!r}: it needs "
                         f"{self.left.data} {self.relation.data} {self.right.data}, which is "
                         f"{left} {self.relation.data} {right} with {values}")
@@ -237,9 +265,9 @@ class AssumeOp(IRDLOperation):
 
 
 def check_assumptions(function: Operation, sizes: Mapping[str, int]) -> None:
-    """Check every assumption of a function. Raises SizeError."""
+    """Check every assumption of a function on sizes that are known. Raises SizeError."""
     for op in function.regions[0].block.ops:
-        if isinstance(op, AssumeOp):
+        if isinstance(op, AssumeOp) and op.symbols <= sizes.keys():
             op.check(sizes)
 
 

@@ -46,8 +46,9 @@ def _load_folder(name: str) -> Dialect:
 
 
 def _load_strata() -> Dialect:
-    """The shared types and attributes, and the function over tensors."""
+    """The shared types and attributes, the function over tensors, and control."""
+    from dialects.control import CONTROL_OPS
     from dialects.func import AssumeOp, FuncOp, ReturnOp
     from dialects.types import Strata
 
-    return Dialect("strata", [FuncOp, ReturnOp, AssumeOp], list(Strata.attributes))
+    return Dialect("strata", [FuncOp, ReturnOp, AssumeOp, *CONTROL_OPS], list(Strata.attributes))

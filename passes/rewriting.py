@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from dialects.func import FuncOp
+from dialects.func import FuncOp, defined_sizes
 from dialects.graph.base import Build
 from dialects.syntax import set_location
 from passes.base import StrataContext
@@ -138,7 +138,7 @@ def is_unused(op: Operation) -> bool:
     """Whether it has results, none of them is used, and it does nothing else."""
     if not op.results or any(r.first_use is not None for r in op.results):
         return False
-    return op.has_trait(Pure)
+    return op.has_trait(Pure) and not defined_sizes(op)
 
 
 def erase_unused(block: Block) -> int:

@@ -1,0 +1,417 @@
+"""`strata.size`, `strata.if`, `strata.loop`: sizes and decisions that only a run knows.
+
+    strata.func @main(%x: f32[n, 4]) -> (f32[m, 4]) inputs ["x"] outputs ["y"] {
+      ...
+      strata.size m = %count                      // the element of %count becomes the size m
+      %k = graph.slice %x {starts = [0, 0], sizes = [m, 4], steps = [1, 1]} : f32[m, 4]
+      %y = strata.if %c then @small else @large (%k) : f32[m, 4]
+      strata.return %y
+    }
+
+What is decided upon are functions, as in HLO: they take what they use as arguments, so that every
+function of a module is compiled like any other. The size symbols of a function are bound by the
+shapes of its arguments; those it names in `sizes(...)` are its caller's, of the same name.
+
+Levels with tensors share these operations. `host` has its own, on buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from dialects import types as t
+from dialects.expr import Expr, Size
+from dialects.func import FuncOp, SizeError, defined_sizes
+from dialects.syntax import location_name, parse_value, parse_values, print_values
+from dialects.types import Array, BufferType, ExprAttr, TensorType, i1, i64
+
+MAX_SIZE = 2**48
+"""No size that is computed at run time may be larger: nothing of that size fits any memory."""
+
+
+def strings(names: Sequence[str]) -> ArrayAttr[StringAttr]:
+    return ArrayAttr([StringAttr(n) for n in names])
+
+
+def function_of(op: Operation, name: str) -> FuncOp:
+    """A function of the module that holds `op`. Raises KeyError when there is none of that name."""
+    root = op
+    while (parent := root.parent_op()) is not None:
+        root = parent
+    for other in root.regions[0].block.ops:
+        if isinstance(other, FuncOp) and other.sym_name.data == name:
+            return other
+    raise KeyError(f"the module has no strata.func @{name}")
+
+
+# ---------------------------------------------------------------------- sizes from contents
+@irdl_op_definition
+class SizeOp(IRDLOperation):
+    """Elements of a tensor become sizes: `strata.size h, w = %shape`, with %shape: i64[2].
+
+    They are read when the operation runs; what uses them stands behind it. Each must be from 0 to
+    2**48, else the run ends with an error that names the operation's node. At the host level the
+    operand is a buffer.
+
+    Constraints: (C1) i64 elements; (C2) as many elements as names.
+    """
+
+    name = "strata.size"
+    defines = prop_def(ArrayAttr[StringAttr])
+    source = operand_def(TensorType | BufferType)
+
+    @staticmethod
+    def of(names: Sequence[str], source: SSAValue) -> SizeOp:
+        return SizeOp.create(operands=[source], properties={"defines": strings(names)})
+
+    def verify_(self) -> None:
+        type_ = self.source.type
+        assert isinstance(type_, TensorType | BufferType)
+        if type_.element != i64:
+            raise VerifyException(f"C1: strata.size reads i64 elements, not {type_.element}")
+        if type_.count.constant != len(self.defines.data):
+            raise VerifyException(f"C2: strata.size names {len(self.defines.data)} sizes of "
+                                  f"{type_.count} elements")
+
+    def read(self, values: Sequence[int]) -> dict[str, int]:
+        """The symbols' values. Raises SizeError for one that is no size."""
+        for value in values:
+            if not 0 <= value <= MAX_SIZE:
+                raise SizeError(self.refusal(value))
+        return dict(zip(defined_sizes(self), values, strict=True))
+
+    def refusal(self, value: int) -> str:
+        """What is wrong with a value that is no size."""
+        return (f"a size computed at node {location_name(self)!r} is {value}; it must be from 0 "
+                f"to {MAX_SIZE}")
+
+    def evaluate(self, context: Any, source: Array) -> Sequence[Array]:
+        context.sizes.update(self.read([int(v) for v in source.reshape(-1)]))
+        return []
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {', '.join(defined_sizes(self))} = ")
+        printer.print_ssa_value(self.source)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SizeOp:
+        names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_identifier)
+        parser.parse_punctuation("=")
+        return SizeOp.of(names, parse_value(parser))
+
+
+# ---------------------------------------------------------------------- what if and loop share
+class ControlOp(IRDLOperation):
+    """An operation that calls functions. Its results' types may name sizes that it defines.
+
+    Constraints: (C1) the functions' arguments have the operands' element types and ranks; (C2) so
+    have their results those of the operation; (C3) each size that it defines is a dim of a result.
+    """
+
+    defines = prop_def(ArrayAttr[StringAttr])
+
+    @property
+    def result_tensors(self) -> list[TensorType]:
+        return [r.type for r in self.results if isinstance(r.type, TensorType)]
+
+    @property
+    def callees(self) -> list[str]:
+        """The names of the functions that it may call."""
+        raise NotImplementedError(self.name)
+
+    def check_call(self, name: str, inputs: Sequence[SSAValue], results: Sequence[Any]) -> None:
+        """Check the signature of a function against operands and result types, if it is here."""
+        try:
+            function = function_of(self, name)
+        except (KeyError, IndexError):
+            return
+        given = [_kind(v.type) for v in inputs]
+        if [_kind(a.type) for a in function.body.block.args] != given:
+            raise VerifyException(f"C1: the operands do not fit the arguments of @{name}")
+        if [_kind(r) for r in function.result_types_.data] != [_kind(r) for r in results]:
+            raise VerifyException(f"C2: @{name} does not return the results of {self.name}")
+
+    def check_defines(self) -> None:
+        dims = {s.as_symbol for type_ in self.result_tensors for s in type_.shape}
+        for name in defined_sizes(self):
+            if name not in dims:
+                raise VerifyException(f"C3: the size {name} is no dim of a result")
+
+    def bind(self, context: Any, arrays: Sequence[Array]) -> None:
+        """Give the defined sizes their values, from the results."""
+        names = set(defined_sizes(self))
+        for type_, array in zip(self.result_tensors, arrays, strict=True):
+            for size, found in zip(type_.shape, array.shape, strict=True):
+                if size.as_symbol in names:
+                    context.sizes[size.as_symbol] = found
+
+    def print_tail(self, printer: Printer) -> None:
+        names = defined_sizes(self)
+        if names:
+            printer.print_string(f" defines({', '.join(names)})")
+        printer.print_string(f" : {', '.join(type_.short for type_ in self.result_tensors)}")
+
+    @staticmethod
+    def parse_tail(parser: Parser) -> tuple[ArrayAttr[StringAttr], list[TensorType]]:
+        names: list[str] = []
+        if parser.parse_optional_keyword("defines"):
+            names = parser.parse_comma_separated_list(
+                parser.Delimiter.PAREN, parser.parse_identifier)
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: t.parse_tensor_type(parser))
+        return strings(names), types
+
+
+def _kind(type_: Any) -> tuple[Any, int] | None:
+    """What must agree between a function and its caller: sizes may have other names."""
+    return (type_.element, type_.rank) if isinstance(type_, TensorType) else None
+
+
+@irdl_op_definition
+class IfOp(ControlOp):
+    """The results of one of two functions: `%y = strata.if %c then @f else @g (%x) : f32[8]`.
+
+    Both get the same operands. The condition is one truth value.
+    """
+
+    name = "strata.if"
+    then_ = prop_def(StringAttr, prop_name="then")
+    else_ = prop_def(StringAttr, prop_name="else")
+    condition = operand_def(TensorType)
+    inputs = var_operand_def(TensorType)
+    results_ = var_result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(
+        condition: SSAValue, then: str, otherwise: str, inputs: Sequence[SSAValue],
+        types: Sequence[TensorType], defines: Sequence[str] = (),
+    ) -> IfOp:
+        return IfOp.create(
+            operands=[condition, *inputs], result_types=types,
+            properties={"then": StringAttr(then), "else": StringAttr(otherwise),
+                        "defines": strings(defines)})
+
+    @property
+    def callees(self) -> list[str]:
+        return [self.then_.data, self.else_.data]
+
+    def verify_(self) -> None:
+        assert isinstance(self.condition.type, TensorType)
+        if self.condition.type != t.tensor(i1, []):
+            raise VerifyException(f"C0: the condition is {self.condition.type.short}, not i1[]")
+        for name in self.callees:
+            self.check_call(name, self.inputs, self.result_tensors)
+        self.check_defines()
+
+    def evaluate(self, context: Any, condition: Array, *inputs: Array) -> Sequence[Array]:
+        from dialects.graph.interpret import evaluate_func
+
+        name = self.then_.data if bool(condition) else self.else_.data
+        results = evaluate_func(function_of(self, name), inputs, context)
+        self.bind(context, results)
+        return results
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.condition)
+        printer.print_string(" then ")
+        printer.print_symbol_name(self.then_.data)
+        printer.print_string(" else ")
+        printer.print_symbol_name(self.else_.data)
+        printer.print_string(" ")
+        with printer.in_parens():
+            print_values(printer, self.inputs)
+        self.print_tail(printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> IfOp:
+        condition = parse_value(parser)
+        parser.parse_keyword("then")
+        then = parser.parse_symbol_name().data
+        parser.parse_keyword("else")
+        otherwise = parser.parse_symbol_name().data
+        with parser.in_parens():
+            inputs = parse_values(parser)
+        defines, types = cls.parse_tail(parser)
+        return cls.of(condition, then, otherwise, inputs, types, [n.data for n in defines.data])
+
+
+@irdl_op_definition
+class LoopOp(ControlOp):
+    """Call a function again and again, each time with the values that the last call returned.
+
+        %h, %ys = strata.loop @step at k trip n while %c carried(%h0) with(%w)
+            : f32[b, 8], f32[n, b, 8]
+
+    The function takes the carried values, then those `with` it, which stay the same; it returns,
+    where there is a `while`, whether to go on, then the carried values, then values to be stacked.
+    There are at most `trip` calls; none, if `%c` is false at first. The function's size `k` is the
+    number of the call, from 0. Results: the last carried values, then one tensor per stacked value
+    with a new first dim, one entry per call (0 entries with sizes 0 where nothing was called).
+
+    Constraints: (C1) to (C3) as above; (C4) `trip` or `while` is there.
+    """
+
+    name = "strata.loop"
+    body = prop_def(StringAttr)
+    step = prop_def(StringAttr)
+    trip = opt_prop_def(ExprAttr)
+    carried_count = prop_def(ExprAttr)
+    has_condition = prop_def(ExprAttr)
+    operands_ = var_operand_def(TensorType)
+    results_ = var_result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(
+        body: str, step: str, trip: Size | None, condition: SSAValue | None,
+        carried: Sequence[SSAValue], inputs: Sequence[SSAValue], types: Sequence[TensorType],
+        defines: Sequence[str] = (),
+    ) -> LoopOp:
+        first = [] if condition is None else [condition]
+        properties: dict[str, Any] = {
+            "body": StringAttr(body), "step": StringAttr(step), "defines": strings(defines),
+            "carried_count": ExprAttr(Expr.of(len(carried))),
+            "has_condition": ExprAttr(Expr.of(len(first)))}
+        if trip is not None:
+            properties["trip"] = ExprAttr(Expr.of(trip))
+        return LoopOp.create(operands=[*first, *carried, *inputs], result_types=types,
+                             properties=properties)
+
+    @property
+    def callees(self) -> list[str]:
+        return [self.body.data]
+
+    @property
+    def condition(self) -> SSAValue | None:
+        return self.operands[0] if self._first else None
+
+    @property
+    def carried(self) -> Sequence[SSAValue]:
+        """The values before the first call."""
+        return self.operands[self._first: self._first + self._count]
+
+    @property
+    def inputs(self) -> Sequence[SSAValue]:
+        """The values that stay the same."""
+        return self.operands[self._first + self._count:]
+
+    @property
+    def stacked(self) -> Sequence[SSAValue]:
+        return self.results[self._count:]
+
+    @property
+    def _first(self) -> int:
+        return self.has_condition.data.constant or 0
+
+    @property
+    def _count(self) -> int:
+        return self.carried_count.data.constant or 0
+
+    def verify_(self) -> None:
+        if self.trip is None and self.condition is None:
+            raise VerifyException("C4: strata.loop has neither a trip count nor a condition")
+        if self.condition is not None and self.condition.type != t.tensor(i1, []):
+            raise VerifyException("C0: the condition of strata.loop must be i1[]")
+        stacked = [t.tensor(s.type.element, s.type.shape[1:]) for s in self.stacked
+                   if isinstance(s.type, TensorType)]
+        results = [*([t.tensor(i1, [])] if self._first else []),
+                   *self.result_tensors[: self._count], *stacked]
+        self.check_call(self.body.data, self.operands[self._first:], results)
+        self.check_defines()
+
+    def evaluate(self, context: Any, *operands: Array) -> Sequence[Array]:
+        from dataclasses import replace
+
+        from dialects.graph.interpret import evaluate_func
+
+        body = function_of(self, self.body.data)
+        going = not self._first or bool(operands[0])
+        values = list(operands[self._first: self._first + self._count])
+        inputs = operands[self._first + self._count:]
+        limit = None if self.trip is None else context.int(self.trip)
+        stacks: list[list[Array]] = [[] for _ in self.stacked]
+        calls = 0
+        while going and (limit is None or calls < limit):
+            sizes = {**context.sizes, self.step.data: calls}
+            found = evaluate_func(body, [*values, *inputs], replace(context, sizes=sizes))
+            going = not self._first or bool(found[0])
+            values = found[self._first: self._first + self._count]
+            for stack, array in zip(stacks, found[self._first + self._count:], strict=True):
+                stack.append(array)
+            calls += 1
+        results = [*values, *(
+            stack_results(s, v, context, defined_sizes(self))
+            for s, v in zip(stacks, self.stacked, strict=True))]
+        self.bind(context, results)
+        return results
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.body.data)
+        printer.print_string(f" at {self.step.data}")
+        if self.trip is not None:
+            printer.print_string(f" trip {self.trip.data}")
+        if self.condition is not None:
+            printer.print_string(" while ")
+            printer.print_ssa_value(self.condition)
+        for word, values in ((" carried", self.carried), (" with", self.inputs)):
+            printer.print_string(word)
+            with printer.in_parens():
+                print_values(printer, values)
+        self.print_tail(printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LoopOp:
+        body = parser.parse_symbol_name().data
+        parser.parse_keyword("at")
+        step = parser.parse_identifier()
+        trip = t.parse_size(parser) if parser.parse_optional_keyword("trip") else None
+        condition = parse_value(parser) if parser.parse_optional_keyword("while") else None
+        parser.parse_keyword("carried")
+        with parser.in_parens():
+            carried = parse_values(parser)
+        parser.parse_keyword("with")
+        with parser.in_parens():
+            inputs = parse_values(parser)
+        defines, types = cls.parse_tail(parser)
+        return cls.of(body, step, trip, condition, carried, inputs, types,
+                      [n.data for n in defines.data])
+
+
+def stack_results(
+    arrays: Sequence[Array], result: SSAValue, context: Any, defines: Sequence[str]
+) -> Array:
+    """What a loop stacked; without calls, the sizes that it defines are 0."""
+    assert isinstance(result.type, TensorType)
+    if arrays:
+        if len({a.shape for a in arrays}) > 1:
+            raise ValueError("the values that the loop stacks have different shapes")
+        return np.stack(arrays)
+    sizes = {**context.sizes, **dict.fromkeys(defines, 0)}
+    shape = [int(s.evaluate(sizes)) for s in result.type.shape]
+    return np.zeros([0, *shape[1:]], result.type.dtype)
+
+
+CONTROL_OPS: list[type[Operation]] = [SizeOp, IfOp, LoopOp]
