@@ -40,8 +40,8 @@ class Level:
         return self.tensor_operators and _is_tensor_operator(op)
 
 
-FUNCTION = ("builtin.module", "strata.func", "strata.return", "strata.assume", "strata.size",
-            "strata.if", "strata.loop")
+CONTROL = ("builtin.module", "strata.assume", "strata.size", "strata.if", "strata.loop")
+FUNCTION = (*CONTROL, "strata.func", "strata.return")
 
 LEVELS: tuple[Level, ...] = (
     Level("graph", "one operation is one tensor operator; tensors, sizes may be names",
@@ -49,9 +49,9 @@ LEVELS: tuple[Level, ...] = (
     Level("loop", "one operation is one nest: domain, index maps, scalar body; kernels of nests",
           (*FUNCTION, "graph.constant", "loop.*", *SCALARS)),
     Level("host", "buffers, constants and launches, around kernels of nests",
-          ("builtin.module", "host.*", "strata.assume", "strata.size", "loop.*", *SCALARS)),
+          (*CONTROL, "host.*", "loop.*", *SCALARS)),
     Level("block", "buffers and launches as before; a kernel is one program on tiles",
-          ("builtin.module", "host.*", "strata.assume", "strata.size", "block.*", *SCALARS)),
+          (*CONTROL, "host.*", "block.*", *SCALARS)),
 )
 LEVEL_NAMES = tuple(level.name for level in LEVELS)
 

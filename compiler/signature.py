@@ -13,7 +13,7 @@ from dialects.expr import Expr
 from dialects.func import FuncOp, main_function
 from dialects.graph.interpret import EvaluationError, bind_sizes
 from dialects.host import host_function
-from dialects.types import Array, BufferType, TensorType, is_float, tensor_of
+from dialects.types import Array, BufferType, TensorType, f8E8M0FNU, is_float, tensor_of
 
 DEFAULT_SIZE = 2
 """What a size that nobody names gets in random inputs."""
@@ -71,11 +71,16 @@ class Signature:
     ) -> dict[str, Array]:
         """An array per input: floats standard normal, integers 0 or 1 (valid as indices of almost
         anything). Symbols that `sizes` lacks are DEFAULT_SIZE; `shapes` fixes whole shapes.
+        Raises StrataError for arrays that no memory holds.
         """
         arrays: dict[str, Array] = {}
         for k, (name, type_) in enumerate(zip(self.input_names, self.input_types, strict=True)):
             shape = _given(shapes, name) or _shape(type_.shape, sizes)
-            arrays[name] = _random(type_, shape, np.random.default_rng([seed, k]))
+            try:
+                arrays[name] = _random(type_, shape, np.random.default_rng([seed, k]))
+            except (MemoryError, ValueError):  # NumPy's two answers to sizes beyond all memory
+                raise StrataError(f"there is no memory for input '{name}' of shape "
+                                  f"{list(shape)}") from None
         return arrays
 
     def unsized(self, sizes: Mapping[str, int]) -> list[str]:
@@ -96,7 +101,7 @@ def signature_of(module: ModuleOp) -> Signature:
     except ValueError as error:
         raise StrataError(f"there is no model to run: {error}") from None
     inputs = [a.type for a in host.input_arguments]
-    outputs = [a.type for a in host.output_arguments]
+    outputs = host.output_types
     return Signature(tuple(host.input_names), _tensors(inputs), tuple(host.output_names),
                      _tensors(outputs))
 
@@ -134,5 +139,7 @@ def _shape(shape: Sequence[Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def _random(type_: TensorType, shape: tuple[int, ...], source: np.random.Generator) -> Array:
     if is_float(type_.element):
-        return source.standard_normal(shape, np.float32).astype(type_.dtype)
+        numbers = source.standard_normal(shape, np.float32)
+        has_sign = type_.element != f8E8M0FNU
+        return (numbers if has_sign else np.abs(numbers)).astype(type_.dtype)
     return source.integers(0, 2, shape).astype(type_.dtype)

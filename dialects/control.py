@@ -12,13 +12,15 @@ What is decided upon are functions, as in HLO: they take what they use as argume
 function of a module is compiled like any other. The size symbols of a function are bound by the
 shapes of its arguments; those it names in `sizes(...)` are its caller's, of the same name.
 
-Levels with tensors share these operations. `host` has its own, on buffers.
+All levels share these operations. On buffers the functions are `host.func`s, which own what they
+return until they return it; then their caller does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
@@ -44,6 +46,11 @@ from dialects.func import FuncOp, SizeError, defined_sizes
 from dialects.syntax import location_name, parse_value, parse_values, print_values
 from dialects.types import Array, BufferType, ExprAttr, TensorType, i1, i64
 
+Shaped: TypeAlias = TensorType | BufferType
+
+Call: TypeAlias = Callable[[str, Sequence[Array], dict[str, int]], list[Array]]
+"""call(name, inputs, sizes) runs a function; `sizes` are its caller's."""
+
 MAX_SIZE = 2**48
 """No size that is computed at run time may be larger: nothing of that size fits any memory."""
 
@@ -57,7 +64,7 @@ def function_of(op: Operation, name: str) -> FuncOp:
     root = op
     while (parent := root.parent_op()) is not None:
         root = parent
-    for other in root.regions[0].block.ops:
+    for other in root.regions[0].block.ops if root.regions else ():
         if isinstance(other, FuncOp) and other.sym_name.data == name:
             return other
     raise KeyError(f"the module has no strata.func @{name}")
@@ -77,7 +84,7 @@ class SizeOp(IRDLOperation):
 
     name = "strata.size"
     defines = prop_def(ArrayAttr[StringAttr])
-    source = operand_def(TensorType | BufferType)
+    source = operand_def(Shaped)
 
     @staticmethod
     def of(names: Sequence[str], source: SSAValue) -> SizeOp:
@@ -85,7 +92,7 @@ class SizeOp(IRDLOperation):
 
     def verify_(self) -> None:
         type_ = self.source.type
-        assert isinstance(type_, TensorType | BufferType)
+        assert isinstance(type_, Shaped)
         if type_.element != i64:
             raise VerifyException(f"C1: strata.size reads i64 elements, not {type_.element}")
         if type_.count.constant != len(self.defines.data):
@@ -130,8 +137,8 @@ class ControlOp(IRDLOperation):
     defines = prop_def(ArrayAttr[StringAttr])
 
     @property
-    def result_tensors(self) -> list[TensorType]:
-        return [r.type for r in self.results if isinstance(r.type, TensorType)]
+    def result_types(self) -> list[Shaped]:
+        return [r.type for r in self.results if isinstance(r.type, Shaped)]
 
     @property
     def callees(self) -> list[str]:
@@ -142,7 +149,7 @@ class ControlOp(IRDLOperation):
         """Check the signature of a function against operands and result types, if it is here."""
         try:
             function = function_of(self, name)
-        except (KeyError, IndexError):
+        except KeyError:  # on buffers, or outside a module
             return
         given = [_kind(v.type) for v in inputs]
         if [_kind(a.type) for a in function.body.block.args] != given:
@@ -151,7 +158,7 @@ class ControlOp(IRDLOperation):
             raise VerifyException(f"C2: @{name} does not return the results of {self.name}")
 
     def check_defines(self) -> None:
-        dims = {s.as_symbol for type_ in self.result_tensors for s in type_.shape}
+        dims = {s.as_symbol for type_ in self.result_types for s in type_.shape}
         for name in defined_sizes(self):
             if name not in dims:
                 raise VerifyException(f"C3: the size {name} is no dim of a result")
@@ -159,7 +166,7 @@ class ControlOp(IRDLOperation):
     def bind(self, context: Any, arrays: Sequence[Array]) -> None:
         """Give the defined sizes their values, from the results."""
         names = set(defined_sizes(self))
-        for type_, array in zip(self.result_tensors, arrays, strict=True):
+        for type_, array in zip(self.result_types, arrays, strict=True):
             for size, found in zip(type_.shape, array.shape, strict=True):
                 if size.as_symbol in names:
                     context.sizes[size.as_symbol] = found
@@ -168,23 +175,42 @@ class ControlOp(IRDLOperation):
         names = defined_sizes(self)
         if names:
             printer.print_string(f" defines({', '.join(names)})")
-        printer.print_string(f" : {', '.join(type_.short for type_ in self.result_tensors)}")
+        printer.print_string(" buffers" if self.is_on_buffers else " :")
+        printer.print_string(f" {', '.join(type_.short for type_ in self.result_types)}")
+
+    @property
+    def is_on_buffers(self) -> bool:
+        return any(isinstance(v.type, BufferType) for v in (*self.results, *self.operands))
 
     @staticmethod
-    def parse_tail(parser: Parser) -> tuple[ArrayAttr[StringAttr], list[TensorType]]:
+    def parse_tail(parser: Parser) -> tuple[list[str], list[Shaped]]:
         names: list[str] = []
         if parser.parse_optional_keyword("defines"):
             names = parser.parse_comma_separated_list(
                 parser.Delimiter.PAREN, parser.parse_identifier)
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(
-            parser.Delimiter.NONE, lambda: t.parse_tensor_type(parser))
-        return strings(names), types
+        parse = t.parse_tensor_type
+        if parser.parse_optional_keyword("buffers"):
+            parse = t.parse_buffer_type
+        else:
+            parser.parse_punctuation(":")
+        types = parser.parse_optional_undelimited_comma_separated_list(
+            lambda: _parse_optional(parser, parse), lambda: parse(parser))
+        return names, types or []
+
+
+def _parse_optional(parser: Parser, parse: Callable[[Parser], Shaped]) -> Shaped | None:
+    """A type, if one follows: a control operation may have no results."""
+    text = parser._current_token.text  # pyright: ignore[reportPrivateUsage]
+    return parse(parser) if re.fullmatch(r"[a-z]+\d\w*", text) else None
 
 
 def _kind(type_: Any) -> tuple[Any, int] | None:
     """What must agree between a function and its caller: sizes may have other names."""
-    return (type_.element, type_.rank) if isinstance(type_, TensorType) else None
+    return (type_.element, type_.rank) if isinstance(type_, Shaped) else None
+
+
+def _is_flag(value: SSAValue) -> bool:
+    return isinstance(value.type, Shaped) and value.type.element == i1 and not value.type.shape
 
 
 @irdl_op_definition
@@ -197,15 +223,15 @@ class IfOp(ControlOp):
     name = "strata.if"
     then_ = prop_def(StringAttr, prop_name="then")
     else_ = prop_def(StringAttr, prop_name="else")
-    condition = operand_def(TensorType)
-    inputs = var_operand_def(TensorType)
-    results_ = var_result_def(TensorType)
+    condition = operand_def(Shaped)
+    inputs = var_operand_def(Shaped)
+    results_ = var_result_def(Shaped)
     traits = traits_def(Pure())
 
     @staticmethod
     def of(
         condition: SSAValue, then: str, otherwise: str, inputs: Sequence[SSAValue],
-        types: Sequence[TensorType], defines: Sequence[str] = (),
+        types: Sequence[Shaped], defines: Sequence[str] = (),
     ) -> IfOp:
         return IfOp.create(
             operands=[condition, *inputs], result_types=types,
@@ -217,11 +243,10 @@ class IfOp(ControlOp):
         return [self.then_.data, self.else_.data]
 
     def verify_(self) -> None:
-        assert isinstance(self.condition.type, TensorType)
-        if self.condition.type != t.tensor(i1, []):
-            raise VerifyException(f"C0: the condition is {self.condition.type.short}, not i1[]")
+        if not _is_flag(self.condition):
+            raise VerifyException("C0: the condition of strata.if must be i1[]")
         for name in self.callees:
-            self.check_call(name, self.inputs, self.result_tensors)
+            self.check_call(name, self.inputs, self.result_types)
         self.check_defines()
 
     def evaluate(self, context: Any, condition: Array, *inputs: Array) -> Sequence[Array]:
@@ -254,7 +279,7 @@ class IfOp(ControlOp):
         with parser.in_parens():
             inputs = parse_values(parser)
         defines, types = cls.parse_tail(parser)
-        return cls.of(condition, then, otherwise, inputs, types, [n.data for n in defines.data])
+        return cls.of(condition, then, otherwise, inputs, types, defines)
 
 
 @irdl_op_definition
@@ -270,6 +295,8 @@ class LoopOp(ControlOp):
     number of the call, from 0. Results: the last carried values, then one tensor per stacked value
     with a new first dim, one entry per call (0 entries with sizes 0 where nothing was called).
 
+    On buffers, the body gets the carried buffers lent; the loop owns what it returned.
+
     Constraints: (C1) to (C3) as above; (C4) `trip` or `while` is there.
     """
 
@@ -279,14 +306,14 @@ class LoopOp(ControlOp):
     trip = opt_prop_def(ExprAttr)
     carried_count = prop_def(ExprAttr)
     has_condition = prop_def(ExprAttr)
-    operands_ = var_operand_def(TensorType)
-    results_ = var_result_def(TensorType)
+    operands_ = var_operand_def(Shaped)
+    results_ = var_result_def(Shaped)
     traits = traits_def(Pure())
 
     @staticmethod
     def of(
         body: str, step: str, trip: Size | None, condition: SSAValue | None,
-        carried: Sequence[SSAValue], inputs: Sequence[SSAValue], types: Sequence[TensorType],
+        carried: Sequence[SSAValue], inputs: Sequence[SSAValue], types: Sequence[Shaped],
         defines: Sequence[str] = (),
     ) -> LoopOp:
         first = [] if condition is None else [condition]
@@ -332,12 +359,12 @@ class LoopOp(ControlOp):
     def verify_(self) -> None:
         if self.trip is None and self.condition is None:
             raise VerifyException("C4: strata.loop has neither a trip count nor a condition")
-        if self.condition is not None and self.condition.type != t.tensor(i1, []):
+        if self.condition is not None and not _is_flag(self.condition):
             raise VerifyException("C0: the condition of strata.loop must be i1[]")
-        stacked = [t.tensor(s.type.element, s.type.shape[1:]) for s in self.stacked
-                   if isinstance(s.type, TensorType)]
+        stacked = [t.tensor(type_.element, type_.shape[1:])
+                   for type_ in self.result_types[self._count:]]
         results = [*([t.tensor(i1, [])] if self._first else []),
-                   *self.result_tensors[: self._count], *stacked]
+                   *self.result_types[: self._count], *stacked]
         self.check_call(self.body.data, self.operands[self._first:], results)
         self.check_defines()
 
@@ -346,26 +373,40 @@ class LoopOp(ControlOp):
 
         from dialects.graph.interpret import evaluate_func
 
-        body = function_of(self, self.body.data)
+        def call(name: str, inputs: Sequence[Array], sizes: dict[str, int]) -> list[Array]:
+            return evaluate_func(function_of(self, name), inputs, replace(context, sizes=sizes))
+
+        results = self.run(context, operands, call)
+        self.bind(context, results)
+        return results
+
+    def run(self, context: Any, operands: Sequence[Array], call: Call) -> list[Array]:
+        """The results; `context.sizes` has the caller's sizes."""
         going = not self._first or bool(operands[0])
         values = list(operands[self._first: self._first + self._count])
         inputs = operands[self._first + self._count:]
-        limit = None if self.trip is None else context.int(self.trip)
+        limit = None if self.trip is None else int(self.trip.data.evaluate(context.sizes))
         stacks: list[list[Array]] = [[] for _ in self.stacked]
         calls = 0
         while going and (limit is None or calls < limit):
             sizes = {**context.sizes, self.step.data: calls}
-            found = evaluate_func(body, [*values, *inputs], replace(context, sizes=sizes))
+            found = call(self.body.data, [*values, *inputs], sizes)
             going = not self._first or bool(found[0])
             values = found[self._first: self._first + self._count]
             for stack, array in zip(stacks, found[self._first + self._count:], strict=True):
                 stack.append(array)
             calls += 1
-        results = [*values, *(
-            stack_results(s, v, context, defined_sizes(self))
-            for s, v in zip(stacks, self.stacked, strict=True))]
-        self.bind(context, results)
-        return results
+        return [*values, *(self._stack(s, type_, context.sizes) for s, type_ in zip(
+            stacks, self.result_types[self._count:], strict=True))]
+
+    def _stack(self, arrays: Sequence[Array], type_: Shaped, sizes: dict[str, int]) -> Array:
+        """What the calls gave, stacked; without calls, sizes that the loop defines are 0."""
+        if len({a.shape for a in arrays}) > 1:
+            raise ValueError("the values that the loop stacks have different shapes")
+        if arrays:
+            return np.stack(arrays)
+        known = {**sizes, **dict.fromkeys(defined_sizes(self), 0)}
+        return np.zeros([int(s.evaluate(known)) for s in type_.shape], type_.dtype)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -396,22 +437,7 @@ class LoopOp(ControlOp):
         with parser.in_parens():
             inputs = parse_values(parser)
         defines, types = cls.parse_tail(parser)
-        return cls.of(body, step, trip, condition, carried, inputs, types,
-                      [n.data for n in defines.data])
-
-
-def stack_results(
-    arrays: Sequence[Array], result: SSAValue, context: Any, defines: Sequence[str]
-) -> Array:
-    """What a loop stacked; without calls, the sizes that it defines are 0."""
-    assert isinstance(result.type, TensorType)
-    if arrays:
-        if len({a.shape for a in arrays}) > 1:
-            raise ValueError("the values that the loop stacks have different shapes")
-        return np.stack(arrays)
-    sizes = {**context.sizes, **dict.fromkeys(defines, 0)}
-    shape = [int(s.evaluate(sizes)) for s in result.type.shape]
-    return np.zeros([0, *shape[1:]], result.type.dtype)
+        return cls.of(body, step, trip, condition, carried, inputs, types, defines)
 
 
 CONTROL_OPS: list[type[Operation]] = [SizeOp, IfOp, LoopOp]

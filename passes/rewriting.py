@@ -16,15 +16,19 @@ They stand before the matched one and inherit its location, so that provenance i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import Pure
 
+from dialects.control import ControlOp, function_of
 from dialects.func import FuncOp, defined_sizes
 from dialects.graph.base import Build
+from dialects.loop import AxesAttr
 from dialects.syntax import set_location
+from dialects.types import BufferType, ExprAttr, SizesAttr, TensorType
 from passes.base import StrataContext
 
 Replacement: TypeAlias = "SSAValue | Sequence[SSAValue] | None"
@@ -118,6 +122,54 @@ class _Driver:
 def functions(module: ModuleOp) -> list[FuncOp]:
     """The functions over tensors of a module."""
     return [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+
+
+def used_sizes(op: Operation) -> set[str]:
+    """The symbols in the types, attributes and regions of an operation, and what it calls needs.
+
+    In nests, axes are symbols, too.
+    """
+    found: set[str] = set()
+    if isinstance(op, ControlOp):
+        found |= {s for name in op.callees for s in function_of(op, name).caller_sizes}
+    for inner in op.walk():
+        for attribute in (*inner.properties.values(), *(r.type for r in inner.results)):
+            found |= _symbols_in(attribute)
+    return found
+
+
+def _symbols_in(attribute: Attribute) -> set[str]:
+    match attribute:
+        case ExprAttr():
+            return {*attribute.data.symbols}
+        case SizesAttr():
+            return {s for e in attribute.data for s in e.symbols}
+        case TensorType() | BufferType():
+            return {s for e in attribute.shape for s in e.symbols}
+        case AxesAttr():
+            return {s for a in attribute.data for s in a.extent.symbols}
+        case ArrayAttr():
+            return {s for a in attribute.data for s in _symbols_in(a)}
+        case _:
+            return set()
+
+
+@dataclass(frozen=True)
+class SizeDefinitions:
+    """Which operations of a block define sizes: what uses those must stay behind them."""
+
+    by_name: Mapping[str, Operation]
+
+    @staticmethod
+    def of(block: Block) -> SizeDefinitions:
+        return SizeDefinitions({name: op for op in block.ops for name in defined_sizes(op)})
+
+    def used_by(self, op: Operation) -> list[Operation]:
+        """The operations, other than itself, that define sizes of this one."""
+        if not self.by_name:
+            return []
+        names = sorted(used_sizes(op) & self.by_name.keys())
+        return [d for d in dict.fromkeys(self.by_name[n] for n in names) if d is not op]
 
 
 def replace(op: Operation, values: Sequence[SSAValue]) -> None:

@@ -59,7 +59,7 @@ def test_malformed_text_is_rejected(line: str, message: str):
 @pytest.mark.parametrize(("line", "message"), [
     ("%y = graph.exp %x : f32[n, 4]", "graph.exp: result is"),
     ("%z = graph.range {start = 0, step = 1, count = m} : i64[m]\n%y = graph.exp %x : f32[n, 3]",
-     "C3: no argument has the size m of graph.range"),
+     "C3: nothing defines the size m of graph.range"),
     ("%y = graph.transpose %x {perm = [1, 1]} : f32[n, 3]", "C1: perm [1, 1]"),
     ("%y = graph.transpose %x : f32[n, 3]", "perm"),
     ("%y = graph.add %x : f32[n, 3]", "Expected 2 operand"),

@@ -5,15 +5,17 @@ from dialects.host.ops import (
     AllocOp,
     ConstantOp,
     CopyOp,
+    FreeOp,
     FuncOp,
     Host,
     LaunchOp,
     ReturnOp,
     ViewOp,
     host_function,
+    host_functions,
 )
 
 __all__ = [
-    "HOST_OPS", "AllocOp", "ConstantOp", "CopyOp", "FuncOp", "Host", "LaunchOp", "ReturnOp",
-    "ViewOp", "host_function",
+    "HOST_OPS", "AllocOp", "ConstantOp", "CopyOp", "FreeOp", "FuncOp", "Host", "LaunchOp",
+    "ReturnOp", "ViewOp", "host_function", "host_functions",
 ]

@@ -1,7 +1,7 @@
-"""The meaning of the host level, in NumPy: allocate, view, copy and launch, in order.
+"""The meaning of the host level, in NumPy: allocate, view, copy, launch and call, in order.
 
-Memory that nobody has written holds 0xFF bytes: NaN, or -1. Buffers with an offset lie in one real
-arena, so a plan that lets two live buffers overlap shows as wrong numbers.
+Memory that nobody has written, or that is freed, holds 0xFF bytes: NaN, or -1. Buffers with an
+offset lie in one real arena, so a plan that lets two live buffers overlap shows as wrong numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects import block, loop
 from dialects.block.interpret import interpret_kernel
+from dialects.control import ControlOp, IfOp, LoopOp, SizeOp
 from dialects.expr import Expr
 from dialects.func import AssumeOp
 from dialects.graph.base import EvaluationContext
@@ -23,11 +24,13 @@ from dialects.host.ops import (
     AllocOp,
     ConstantOp,
     CopyOp,
+    FreeOp,
     FuncOp,
     LaunchOp,
     ReturnOp,
     ViewOp,
     host_function,
+    host_functions,
 )
 from dialects.syntax import location_name
 from dialects.types import Array, BufferType, tensor_of
@@ -48,16 +51,8 @@ def interpret_host(
     for inputs that do not fit, and for a step that fails, naming it and its model node.
     """
     function = host_function(module)
-    state = _State(module, weights, run_kernel or _run_kernel, _bind_inputs(function, inputs))
-    if function.arena_bytes is not None:
-        state.arena = np.full(state.size(function.arena_bytes), 0xFF, np.uint8)
-    for argument, array in zip(function.input_arguments, inputs, strict=True):
-        state.values[argument] = np.asarray(array, order="C")  # keeps rank 0
-    for argument in function.output_arguments:
-        state.values[argument] = state.fresh(argument)
-    for op in function.body.block.ops:
-        state.execute(op)
-    return [state.values[a] for a in function.output_arguments]
+    program = _Program.of(module, weights, run_kernel or _run_kernel)
+    return program.call(function, inputs, _bind_inputs(function, inputs))
 
 
 def _bind_inputs(function: FuncOp, inputs: Sequence[Array]) -> dict[str, int]:
@@ -83,22 +78,59 @@ def _run_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[str, in
         buffer[...] = result
 
 
-@dataclass
-class _State:
-    """The memory of a run: what every buffer is, and the arena."""
+@dataclass(frozen=True)
+class _Program:
+    """What all functions of a module share."""
 
-    module: Operation
     weights: WeightStore
     run_kernel: RunKernel
+    kernels: dict[str, Operation]
+    functions: dict[str, FuncOp]
+
+    @staticmethod
+    def of(module: Operation, weights: WeightStore, run_kernel: RunKernel) -> _Program:
+        kernels: dict[str, Operation] = {
+            op.sym_name.data: op for op in module.regions[0].block.ops
+            if isinstance(op, (block.KernelOp, loop.KernelOp))}
+        functions = {f.sym_name.data: f for f in host_functions(module)}
+        return _Program(weights, run_kernel, kernels, functions)
+
+    def call(
+        self, function: FuncOp, inputs: Sequence[Array], sizes: dict[str, int]
+    ) -> list[Array]:
+        """The outputs, in order."""
+        state = _State(self, dict(sizes))
+        if function.arena_bytes is not None:
+            state.arena = np.full(state.size(function.arena_bytes), 0xFF, np.uint8)
+        for argument, array in zip(function.input_arguments, inputs, strict=True):
+            state.values[argument] = np.asarray(array, order="C")  # keeps rank 0
+        for argument in function.output_arguments:
+            state.values[argument] = state.fresh(argument)
+        for op in function.body.block.ops:
+            state.execute(op)
+        outputs, returned = map(iter, (function.output_arguments, function.return_op.values))
+        return [state.values[next(outputs if r is None else returned)]
+                for r in function.returned_types]
+
+    def call_bound(
+        self, name: str, inputs: Sequence[Array], sizes: dict[str, int]
+    ) -> list[Array]:
+        """The outputs of a function whose sizes are the inputs', else its caller's."""
+        function = self.functions[name]
+        types = [tensor_of(a.type) for a in function.input_arguments
+                 if isinstance(a.type, BufferType)]
+        known = {n: sizes[n] for n in function.size_names if n in sizes}
+        return self.call(function, inputs, known | bind_sizes(types, inputs))
+
+
+@dataclass
+class _State:
+    """The memory of a call: what every buffer is, and the arena."""
+
+    program: _Program
     sizes: dict[str, int]
     values: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
     arena: Array | None = None
-    kernels: dict[str, Operation] = field(default_factory=dict[str, Operation])
-
-    def __post_init__(self) -> None:
-        for op in self.module.regions[0].block.ops:
-            if isinstance(op, (block.KernelOp, loop.KernelOp)):
-                self.kernels[op.sym_name.data] = op
 
     def size(self, expr: Expr) -> int:
         return int(expr.evaluate(self.sizes))
@@ -128,13 +160,30 @@ class _State:
                 self._launch(op)
             case AssumeOp():
                 op.check(self.sizes)
+            case SizeOp():
+                self.sizes |= op.read([int(v) for v in self.values[op.source].reshape(-1)])
+            case IfOp():
+                name = (op.then_ if bool(self.values[op.condition]) else op.else_).data
+                inputs = [self.values[v] for v in op.inputs]
+                self._keep(op, self.program.call_bound(name, inputs, self.sizes))
+            case LoopOp():
+                operands = [self.values[v] for v in op.operands]
+                self._keep(op, op.run(self, operands, self.program.call_bound))
+            case FreeOp():
+                self.values.pop(op.buffer).reshape(-1).view(np.uint8).fill(0xFF)
             case ReturnOp():
                 pass
             case _:
                 raise EvaluationError(f"{op.name} has no meaning at the host level")
 
+    def _keep(self, op: ControlOp, results: Sequence[Array]) -> None:
+        """The results of a call, in memory of their own, and the sizes that they define."""
+        arrays = [np.array(r, order="C") for r in results]
+        op.bind(self, arrays)
+        self.values.update(zip(op.results, arrays, strict=True))
+
     def _constant(self, op: ConstantOp) -> Array:
-        array = np.ascontiguousarray(op.array(self.weights)).reshape(self.shape(op.result))
+        array = np.ascontiguousarray(op.array(self.program.weights)).reshape(self.shape(op.result))
         fixed = array.view()
         fixed.flags.writeable = False
         return fixed
@@ -151,14 +200,14 @@ class _State:
         return raw.view(op.type.dtype).reshape(self.shape(op.result))
 
     def _launch(self, op: LaunchOp) -> None:
-        kernel = self.kernels.get(op.kernel.data)
+        kernel = self.program.kernels.get(op.kernel.data)
         if kernel is None:
             raise EvaluationError(f"{_place(op)}: the module has no such kernel")
         assert isinstance(kernel, (block.KernelOp, loop.KernelOp))
         values = map(self.size, op.sizes.data)
         sizes = dict(zip(kernel.size_names, values, strict=True))
         try:
-            self.run_kernel(kernel, [self.values[b] for b in op.buffers], sizes)
+            self.program.run_kernel(kernel, [self.values[b] for b in op.buffers], sizes)
         except (ValueError, IndexError, KeyError) as error:
             raise EvaluationError(f"{_place(op)} failed: {error}") from error
 

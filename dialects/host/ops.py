@@ -10,15 +10,24 @@
     }
 
 Arguments are the model's inputs, then its outputs (allocated by the caller). Size symbols are
-bound by the inputs' run-time shapes. `host.alloc` without an offset is memory of its own; buffer
-planning gives each an offset into one arena of `arena` bytes.
+bound by the inputs' run-time shapes. Buffer planning gives each `host.alloc` an offset into one
+arena of `arena` bytes. One that has none is memory of its own, until `host.free`: its size is known
+too late, or it is returned. For an output whose size is known too late is no argument. It has a
+type, `outputs ["y", "found": i64[2, count]]`, and is returned:
+
+      strata.size count = %n
+      %found = host.alloc : i64[2, count]
+      ...
+      host.return %found
+
+Functions that `strata.if` and `strata.loop` call return all their outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, NoneAttr, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -53,15 +62,17 @@ from dialects.weights import WeightStore
 
 @irdl_op_definition
 class FuncOp(IRDLOperation):
-    """The model's driver: a straight sequence of allocations and launches.
+    """A driver: a straight sequence of allocations, launches, and calls of other drivers.
 
-    Constraints: (C1) one argument per input and output name; (C2) ends in `host.return`.
+    `sizes` are the size symbols that have values at the start. Constraints: (C1) one argument per
+    input, and per output without a type; (C2) ends in `host.return`, which returns the others.
     """
 
     name = "host.func"
     sym_name = prop_def(StringAttr)
     inputs = prop_def(ArrayAttr[StringAttr])
     outputs = prop_def(ArrayAttr[StringAttr])
+    returned = prop_def(ArrayAttr[Attribute])
     sizes = prop_def(ArrayAttr[StringAttr])
     arena = opt_prop_def(ExprAttr)
     body = region_def("single_block")
@@ -70,15 +81,18 @@ class FuncOp(IRDLOperation):
     @staticmethod
     def of(
         name: str, inputs: Sequence[str], outputs: Sequence[str], types: Sequence[BufferType],
-        sizes: Sequence[str],
+        sizes: Sequence[str], returned: Sequence[BufferType | None] | None = None,
     ) -> FuncOp:
-        """A function with an empty body."""
+        """A function with an empty body. `returned`: the type of each output that is returned."""
+        kept = [None] * len(outputs) if returned is None else returned
+
         def strings(names: Sequence[str]) -> ArrayAttr[StringAttr]:
             return ArrayAttr([StringAttr(n) for n in names])
 
         return FuncOp.create(
             properties={"sym_name": StringAttr(name), "inputs": strings(inputs),
-                        "outputs": strings(outputs), "sizes": strings(sizes)},
+                        "outputs": strings(outputs), "sizes": strings(sizes),
+                        "returned": ArrayAttr([r or NoneAttr() for r in kept])},
             regions=[Region(Block(arg_types=types))])
 
     @property
@@ -102,15 +116,38 @@ class FuncOp(IRDLOperation):
         return tuple(self.body.block.args[len(self.inputs.data):])
 
     @property
+    def returned_types(self) -> list[BufferType | None]:
+        """Per output its type if it is returned; None if it is an argument."""
+        return [r if isinstance(r, BufferType) else None for r in self.returned.data]
+
+    @property
+    def output_types(self) -> list[BufferType]:
+        """The types of all outputs, in order."""
+        arguments = iter(self.output_arguments)
+        types = [r or next(arguments).type for r in self.returned_types]
+        return [type_ for type_ in types if isinstance(type_, BufferType)]
+
+    @property
+    def return_op(self) -> ReturnOp:
+        last = self.body.block.last_op
+        assert isinstance(last, ReturnOp)
+        return last
+
+    @property
     def arena_bytes(self) -> Expr | None:
         """The size of the arena, once buffers are planned."""
         return None if self.arena is None else self.arena.data
 
     def verify_(self) -> None:
-        if len(self.body.block.args) != len(self.inputs.data) + len(self.outputs.data):
+        kept = [r for r in self.returned_types if r is not None]
+        arguments = len(self.inputs.data) + len(self.outputs.data) - len(kept)
+        if len(self.body.block.args) != arguments:
             raise VerifyException("C1: host.func needs one name per argument")
-        if not isinstance(self.body.block.last_op, ReturnOp):
+        last = self.body.block.last_op
+        if not isinstance(last, ReturnOp):
             raise VerifyException("C2: host.func must end in host.return")
+        if [v.type for v in last.values] != kept:
+            raise VerifyException("C2: host.return must return the outputs that have types")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -118,7 +155,10 @@ class FuncOp(IRDLOperation):
         with printer.in_parens():
             printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
         print_names(printer, "inputs", self.inputs)
-        print_names(printer, "outputs", self.outputs)
+        printer.print_string(" outputs [")
+        printer.print_list(zip(self.output_names, self.returned_types, strict=True),
+                           lambda pair: _print_output(printer, *pair))
+        printer.print_string("]")
         printer.print_string(f" sizes({', '.join(self.size_names)}) ")
         if self.arena is not None:
             printer.print_string(f"arena({self.arena.data}) ")
@@ -131,7 +171,11 @@ class FuncOp(IRDLOperation):
         arguments = parser.parse_comma_separated_list(paren, lambda: _parse_argument(parser))
         properties: dict[str, Attribute] = {"sym_name": name}
         properties["inputs"] = parse_names(parser, "inputs")
-        properties["outputs"] = parse_names(parser, "outputs")
+        parser.parse_keyword("outputs")
+        outputs = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, lambda: _parse_output(parser))
+        properties["outputs"] = ArrayAttr([StringAttr(name) for name, _ in outputs])
+        properties["returned"] = ArrayAttr([type_ or NoneAttr() for _, type_ in outputs])
         parser.parse_keyword("sizes")
         sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
         properties["sizes"] = ArrayAttr([StringAttr(s) for s in sizes])
@@ -139,6 +183,18 @@ class FuncOp(IRDLOperation):
             with parser.in_parens():
                 properties["arena"] = ExprAttr(t.parse_size(parser))
         return FuncOp.create(properties=properties, regions=[parser.parse_region(arguments)])
+
+
+def _print_output(printer: Printer, name: str, type_: BufferType | None) -> None:
+    printer.print_string_literal(name)
+    if type_ is not None:
+        printer.print_string(f": {type_.short}")
+
+
+def _parse_output(parser: Parser) -> tuple[str, BufferType | None]:
+    name = parser.parse_str_literal()
+    is_typed = parser.parse_optional_punctuation(":") is not None
+    return name, t.parse_buffer_type(parser) if is_typed else None
 
 
 def _print_argument(printer: Printer, argument: SSAValue) -> None:
@@ -317,29 +373,61 @@ class CopyOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ReturnOp(IRDLOperation):
-    """End of the driver."""
+class FreeOp(IRDLOperation):
+    """End of a buffer's memory, which was allocated without an offset or returned by a call."""
 
-    name = "host.return"
-    traits = traits_def(IsTerminator(), HasParent(FuncOp))
+    name = "host.free"
+    buffer = operand_def(BufferType)
+
+    @staticmethod
+    def of(buffer: SSAValue) -> FreeOp:
+        return FreeOp.create(operands=[buffer])
 
     def print(self, printer: Printer) -> None:
-        pass
+        printer.print_string(" ")
+        printer.print_ssa_value(self.buffer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FreeOp:
+        return FreeOp.of(parse_value(parser))
+
+
+@irdl_op_definition
+class ReturnOp(IRDLOperation):
+    """End of the driver. What it returns belongs to the caller."""
+
+    name = "host.return"
+    values = var_operand_def(BufferType)
+    traits = traits_def(IsTerminator(), HasParent(FuncOp))
+
+    @staticmethod
+    def of(values: Sequence[SSAValue] = ()) -> ReturnOp:
+        return ReturnOp.create(operands=values)
+
+    def print(self, printer: Printer) -> None:
+        if self.values:
+            printer.print_string(" ")
+            print_values(printer, self.values)
 
     @classmethod
     def parse(cls, parser: Parser) -> ReturnOp:
-        return ReturnOp.create()
+        return ReturnOp.of(parse_values(parser))
 
 
 HOST_OPS: list[type[Operation]] = [
-    FuncOp, ConstantOp, AllocOp, ViewOp, LaunchOp, CopyOp, ReturnOp,
+    FuncOp, ConstantOp, AllocOp, ViewOp, LaunchOp, CopyOp, FreeOp, ReturnOp,
 ]
 Host = Dialect("host", HOST_OPS)
 
 
+def host_functions(module: Operation) -> list[FuncOp]:
+    """All drivers of a module."""
+    return [op for op in module.regions[0].block.ops if isinstance(op, FuncOp)]
+
+
 def host_function(module: Operation) -> FuncOp:
-    """The model's driver. Raises ValueError when the module has none."""
-    for op in module.regions[0].block.ops:
-        if isinstance(op, FuncOp):
-            return op
-    raise ValueError("the module has no host.func")
+    """The model's driver, `@main` if there are several. Raises ValueError when there is none."""
+    found = host_functions(module)
+    if not found:
+        raise ValueError("the module has no host.func")
+    return next((f for f in found if f.sym_name.data == "main"), found[0])

@@ -3,6 +3,9 @@
     %a = graph.exp %x            -->
     strata.return %x                   strata.return %x
 
+So are sizes that nothing uses, decisions whose results and sizes nobody uses, and functions that
+nobody calls any more.
+
 Weights that no constant names any more stay in the store: it is shared with other modules.
 """
 
@@ -11,9 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
 
+from dialects.control import ControlOp
+from dialects.func import defined_sizes
 from passes.base import StrataContext, StrataPass
-from passes.rewriting import erase_unused, functions
+from passes.rewriting import erase, erase_unused, functions, is_unused, used_sizes
 
 
 @dataclass(frozen=True)
@@ -24,4 +30,37 @@ class GraphDce(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
+            _erase_unused_sizes(func.body.block)
             erase_unused(func.body.block)
+        _erase_uncalled(module)
+
+
+def _erase_unused_sizes(block: Block) -> None:
+    """Erase operations whose results and sizes nothing behind them uses."""
+    if not any(map(defined_sizes, block.ops)):
+        return
+    used: set[str] = set()
+    for op in reversed(list(block.ops)):
+        names = defined_sizes(op)
+        if is_unused(op) or (names and not used & {*names} and _has_no_users(op)):
+            erase(op)
+        else:
+            used |= used_sizes(op)
+
+
+def _has_no_users(op: Operation) -> bool:
+    return all(r.first_use is None for r in op.results)
+
+
+def _erase_uncalled(module: ModuleOp) -> None:
+    """Erase functions that the model's function does not reach."""
+    by_name = {f.sym_name.data: f for f in functions(module)}
+    reached, todo = set[str](), ["main"]
+    while todo:
+        name = todo.pop()
+        if name in by_name and name not in reached:
+            reached.add(name)
+            todo += [n for op in by_name[name].body.block.ops if isinstance(op, ControlOp)
+                     for n in op.callees]
+    for name in by_name.keys() - reached if "main" in reached else ():
+        erase(by_name[name])

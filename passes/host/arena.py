@@ -42,6 +42,30 @@ class Block:
         return self.first <= other.last and other.first <= self.last
 
 
+@dataclass
+class _Timetable:
+    """Blocks by the time at which they are needed, so that those of some time are found quickly.
+
+    A block is kept with the smallest span of 2**k steps, from a multiple of 2**k on, that holds its
+    life. Those with one span are all needed at the middle of it: they are as few as live blocks.
+    """
+
+    spans: dict[tuple[int, int], list[Block]] = field(
+        default_factory=dict[tuple[int, int], "list[Block]"])
+    height: int = 0
+
+    def add(self, block: Block) -> None:
+        k = (block.first ^ block.last).bit_length()
+        self.spans.setdefault((k, block.first >> k), []).append(block)
+        self.height = max(self.height, k)
+
+    def overlapping(self, block: Block) -> list[Block]:
+        """The blocks of its time, found in time that grows with its life, not with their number."""
+        return [other for k in range(self.height + 1)
+                for at in range(block.first >> k, (block.last >> k) + 1)
+                for other in self.spans.get((k, at), ()) if other.overlaps(block)]
+
+
 def plan(blocks: Sequence[Block]) -> Expr:
     """Set the offsets of all blocks; the bytes of the whole arena.
 
@@ -93,10 +117,12 @@ def _place_family(blocks: Sequence[Block], start: Expr) -> Expr:
     unit = split(blocks[0].size)[1]
     sizes = {b: _aligned(split(b.size)[0]) for b in blocks}
     offsets: dict[Block, int] = {}
+    placed = _Timetable()
     for block in sorted(blocks, key=lambda b: (-sizes[b], b.first)):
-        taken = sorted((offsets[b], sizes[b]) for b in offsets if b.overlaps(block))
+        taken = sorted((offsets[b], sizes[b]) for b in placed.overlapping(block))
         offsets[block] = _best_gap(taken, sizes[block])
         block.offset = start + unit * offsets[block]
+        placed.add(block)
     return start + unit * max(offsets[b] + sizes[b] for b in blocks)
 
 
@@ -111,15 +137,12 @@ def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 # ---------------------------------------------------------------------- sizes that do not compare
-@dataclass
+@dataclass(eq=False)
 class _Slot:
     """Memory for one block at a time. `sizes`: what it must hold, none certainly the largest."""
 
     blocks: list[Block]
     sizes: list[Expr]
-
-    def is_free(self, block: Block) -> bool:
-        return not any(b.overlaps(block) for b in self.blocks)
 
     def holds(self, size: Expr) -> bool:
         """Whether it is certainly large enough."""
@@ -144,14 +167,20 @@ def _place_in_slots(blocks: Sequence[Block], start: Expr) -> Expr:
     Largest first by the hint, each in a slot that is free all its life: one that certainly holds
     it, or else the one nearest in size, which grows if the hint was wrong.
     """
+    slot_of: dict[Block, _Slot] = {}
     slots: list[_Slot] = []
+    placed = _Timetable()
     for block in sorted(blocks, key=lambda b: (-hint(b.size), b.first)):
-        free = [s for s in slots if s.is_free(block)]
+        busy = {slot_of[b] for b in placed.overlapping(block)}
+        free = [s for s in slots if s not in busy]
         certain = [s for s in free if s.holds(block.size)]
         if free:
-            min(certain or free, key=lambda s: hint(s.size)).add(block)
+            slot = min(certain or free, key=lambda s: hint(s.size))
         else:
-            slots.append(_Slot([block], [block.size]))
+            slots.append(slot := _Slot([], []))
+        slot.add(block)
+        slot_of[block] = slot
+        placed.add(block)
     for slot in slots:
         for block in slot.blocks:
             block.offset = start

@@ -9,22 +9,25 @@ Enters: a function of constants, calls, views and empties; no nest is left outsi
 one buffer per tensor, none of them placed, and launches in the order of the calls.
 
 A returned tensor is computed right in the output argument; what cannot be (an input or constant
-that is returned, or a tensor returned twice) is copied there at the end. A kernel that keeps the
-rest of a tensor (`into`) gets one buffer for that argument and for its result: that tensor's own
-buffer if nobody needs it afterwards, else a copy. Views share the memory of their source.
+that is returned, or a tensor returned twice) is copied there at the end. An output whose size is
+known only later has no argument, nor have outputs of functions that others call: their buffers are
+returned. A kernel that keeps the rest of a tensor (`into`) gets one buffer for that argument and
+for its result: that tensor's own buffer if nobody needs it afterwards, else a copy. Views share
+the memory of their source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects import host
+from dialects.control import ControlOp, SizeOp
 from dialects.expr import Expr
-from dialects.func import AssumeOp, FuncOp, ReturnOp
+from dialects.func import AssumeOp, FuncOp, ReturnOp, defined_sizes
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
 from dialects.syntax import identifier, location_name
@@ -33,7 +36,7 @@ from passes.base import PassError, StrataContext, StrataPass
 from passes.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
 from passes.rewriting import functions
 
-KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, ReturnOp)
+KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, SizeOp, ControlOp, ReturnOp)
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,15 @@ class _Bufferizer:
     def __init__(self, func: FuncOp, kernels: dict[str, KernelOp]):
         self.func = func
         self.storage = assign_storage(func, kernels)
+        sizes = _size_names(func)
+        types = [_buffer_type(v) for v in func.return_op.operands]
+        is_main = func.sym_name.data == "main"
+        self.returned = [None if is_main and type_.count.symbols <= {*sizes} else type_
+                         for type_ in types]
+        outputs = [type_ for type_, r in zip(types, self.returned, strict=True) if r is None]
         self.driver = host.FuncOp.of(
             func.sym_name.data, func.input_names, func.output_names,
-            [*map(_buffer_type, func.body.block.args),
-             *map(_buffer_type, func.return_op.operands)], _size_names(func))
+            [*map(_buffer_type, func.body.block.args), *outputs], sizes, self.returned)
         self.block: Block = self.driver.body.block
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.memory: dict[Storage, SSAValue] = {}
@@ -92,23 +100,28 @@ class _Bufferizer:
     def _drop_unused(self) -> None:
         """Views and empties that only calls with another buffer took."""
         for op in reversed(list(self.block.ops)):
-            if op.results and op.results[0].first_use is None:
+            if op.results and op.results[0].first_use is None and not isinstance(op, ControlOp):
                 self.block.erase_op(op)
 
     def _bind_arguments(self) -> None:
         inputs = self.driver.input_arguments
-        outputs = self.driver.output_arguments
         for old, new in zip(self.func.body.block.args, inputs, strict=True):
             new.name_hint = old.name_hint
             self.buffers[old] = new
-        names = self.func.output_names
-        for value, output, name in zip(
-                self.func.return_op.operands, outputs, names, strict=True):
+        for value, output, name in self._output_arguments():
             output.name_hint = identifier(name)
             storage = self.storage[value]
             if storage.is_fresh and storage not in self.memory:
                 output.name_hint = value.name_hint or output.name_hint
                 self.memory[storage] = output
+
+    def _output_arguments(self) -> Iterator[tuple[SSAValue, BlockArgument, str]]:
+        """(returned tensor, argument, name) of the outputs that are arguments."""
+        arguments = iter(self.driver.output_arguments)
+        for value, returned, name in zip(
+                self.func.return_op.operands, self.returned, self.func.output_names, strict=True):
+            if returned is None:
+                yield value, next(arguments), name
 
     def _convert(self, op: Operation) -> None:
         match op:
@@ -122,8 +135,12 @@ class _Bufferizer:
                 self._make(op.result)
             case AssumeOp():
                 self._add(AssumeOp.of(op.left.data, op.relation.data, op.right.data))
+            case SizeOp():
+                self._add(SizeOp.of(defined_sizes(op), self.buffers[op.source]))
+            case ControlOp():
+                self._control(op)
             case _:
-                self._return(op.operands)
+                self._return()
 
     def _define(self, value: SSAValue, op: Operation) -> None:
         self.buffers[value] = self._add(op).results[0]
@@ -168,12 +185,35 @@ class _Bufferizer:
                 root(kept).owner, EmptyOp):
             self._add(host.CopyOp.of(self.buffers[kept], self.buffers[result]))
 
-    def _return(self, values: Sequence[SSAValue]) -> None:
-        outputs = self.driver.output_arguments
-        for value, output in zip(values, outputs, strict=True):
+    def _control(self, op: ControlOp) -> None:
+        """A call on buffers. This function owns the results."""
+        new = self._add(type(op).create(
+            operands=[self.buffers[v] for v in op.operands],
+            result_types=[_buffer_type(r) for r in op.results],
+            properties={**op.properties}))
+        for old, result in zip(op.results, new.results, strict=True):
+            self.buffers[old], result.name_hint = result, old.name_hint
+
+    def _return(self) -> None:
+        for value, output, _ in self._output_arguments():
             if self.memory.get(self.storage[value]) is not output:
                 self._add(host.CopyOp.of(self.buffers[value], output))
-        self._add(host.ReturnOp.create())
+        given: set[Storage] = set()
+        values = [self._given_away(value, given) for value, returned in zip(
+            self.func.return_op.operands, self.returned, strict=True) if returned is not None]
+        self._add(host.ReturnOp.of(values))
+
+    def _given_away(self, value: SSAValue, given: set[Storage]) -> SSAValue:
+        """The buffer of a value, if this function owns it and has not given it yet; else a copy."""
+        storage = self.storage[value]
+        is_own = storage.is_owned or (storage.is_fresh and not isinstance(
+            self.memory.get(storage), BlockArgument))
+        if is_own and storage not in given:
+            given.add(storage)
+            return self.buffers[value]
+        copy = self._add(host.AllocOp.of(_buffer_type(value))).results[0]
+        self._add(host.CopyOp.of(self.buffers[value], copy))
+        return copy
 
 
 def _buffer_type(value: SSAValue) -> BufferType:
@@ -182,9 +222,10 @@ def _buffer_type(value: SSAValue) -> BufferType:
 
 
 def _size_names(func: FuncOp) -> list[str]:
-    """The size symbols of the arguments, in order of appearance."""
+    """The size symbols of the arguments and the caller's, in order of appearance."""
     sizes: list[Expr] = [e for a in func.body.block.args for e in _shape(a)]
-    return list(dict.fromkeys(name for e in sizes for name in sorted(e.symbols)))
+    names = [name for e in sizes for name in sorted(e.symbols)]
+    return list(dict.fromkeys([*names, *func.caller_sizes]))
 
 
 def _shape(argument: BlockArgument) -> tuple[Expr, ...]:

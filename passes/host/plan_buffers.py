@@ -11,20 +11,24 @@
 Two buffers overlap only where one is used for the last time before the other is first written; an
 elementwise kernel may also compute in place, over an input that dies there (`in-place=false`
 forbids it). Offsets are multiples of 256 bytes. A buffer lives from the first to the last step that
-uses it, also through views. Enters: a `host.func`; offsets that are there already are replaced.
+uses it, also through views. A buffer that the function returns, or whose size is known only later,
+stays memory of its own, and is freed behind its last use. Enters: a `host.func`; offsets that are
+there already are replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
+from dialects.control import ControlOp
 from dialects.expr import Expr
-from dialects.host import AllocOp, FuncOp, LaunchOp, ViewOp
+from dialects.host import AllocOp, FreeOp, FuncOp, LaunchOp, ReturnOp, ViewOp
 from dialects.loop import KernelOp
+from dialects.syntax import set_location
 from dialects.types import BufferType, ExprAttr
 from passes.base import StrataContext, StrataPass
 from passes.host.arena import SYMBOL_HINT, Block, hint, plan
@@ -55,29 +59,53 @@ class HostPlanBuffers(StrataPass):
         for op, life in lives.items():
             op.properties["offset"] = ExprAttr(life.offset)
         func.properties["arena"] = ExprAttr(arena)
+        _free_others(func)
         context.remark(self, func, _report(arena, everything))
 
 
 def _lives(func: FuncOp) -> dict[AllocOp, Block]:
-    """Every buffer's bytes, and the first and last step that uses it."""
-    steps = list(func.body.block.ops)
+    """Of every buffer that can be planned the bytes, and the first and last step that uses it."""
+    steps, known = list(func.body.block.ops), {*func.size_names}
+    returned = {memory_of(v) for v in func.return_op.values}
     lives = {op: Block(op.type.byte_size, at, at) for at, op in enumerate(steps)
-             if isinstance(op, AllocOp)}
+             if isinstance(op, AllocOp) and op not in returned
+             and op.type.count.symbols <= known}
     for at, op in enumerate(steps):
         if isinstance(op, AllocOp | ViewOp):
             continue
         for value in op.operands:
             owner = memory_of(value)
-            if owner is not None:
+            if owner is not None and owner in lives:
                 lives[owner].use(at)
     return lives
 
 
 def memory_of(value: SSAValue) -> AllocOp | None:
-    """The allocation whose memory a buffer shows; None for arguments and constants."""
+    """The allocation whose memory a buffer shows; None for that of arguments, constants, calls."""
+    value = seen_memory(value)
+    return value.owner if isinstance(value.owner, AllocOp) else None
+
+
+def seen_memory(value: SSAValue) -> SSAValue:
+    """The buffer whose memory views show."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.source
-    return value.owner if isinstance(value.owner, AllocOp) else None
+    return value
+
+
+def _free_others(func: FuncOp) -> None:
+    """Free memory of its own behind its last use, unless the function gives it away."""
+    last: dict[SSAValue, Operation] = {}
+    for op in func.body.block.ops:
+        is_own = isinstance(op, ControlOp) or (isinstance(op, AllocOp) and op.offset is None)
+        last |= dict.fromkeys(op.results, op) if is_own else {}
+        if not isinstance(op, ViewOp):
+            last |= {m: op for m in map(seen_memory, op.operands) if m in last}
+    for value, user in last.items():
+        if not isinstance(user, ReturnOp | FreeOp):
+            free = FreeOp.of(value)
+            set_location(free, user)
+            func.body.block.insert_op_after(free, user)
 
 
 def _total(sizes: Iterable[Expr]) -> Expr:
@@ -97,26 +125,32 @@ def _merge_in_place(
     func: FuncOp, lives: dict[AllocOp, Block], kernels: dict[str, KernelOp]
 ) -> None:
     """Let buffers that one kernel reads for the last time and writes first be one."""
+    sharing = {life: [op] for op, life in lives.items()}
     for at, op in enumerate(func.body.block.ops):
         if isinstance(op, LaunchOp) and op.kernel.data in kernels:
-            _merge_in_launch(op, at, kernels[op.kernel.data], lives)
+            for source, target in _mergeable(op, at, kernels[op.kernel.data], lives):
+                _merge(lives[source], lives[target], lives, sharing)
 
 
-def _merge_in_launch(
+def _mergeable(
     op: LaunchOp, at: int, kernel: KernelOp, lives: dict[AllocOp, Block]
-) -> None:
+) -> Iterator[tuple[AllocOp, AllocOp]]:
+    """Pairs of a buffer that dies in a launch, and one that is born and may lie there."""
     count = len(kernel.body.block.args)
     memories = [memory_of(b) for b in op.buffers]
     taken: set[AllocOp] = set()
     for result, target in enumerate(memories[count:]):
-        if target is None or lives[target].first != at or memories.count(target) > 1:
+        if target is None or target not in lives or memories.count(target) > 1:
+            continue
+        if lives[target].first != at:
             continue
         for argument, source in enumerate(memories[:count]):
-            if source is None or source in taken or lives[source].last != at:
+            if source is None or source not in lives or source in taken:
                 continue
-            if memories.count(source) == 1 and can_share(kernel, argument, result) and (
+            dies = lives[source].last == at and memories.count(source) == 1
+            if dies and can_share(kernel, argument, result) and (
                     _same_layout(op.buffers[argument], op.buffers[count + result])):
-                _merge(source, target, lives)
+                yield source, target
                 taken.add(source)
                 break
 
@@ -127,8 +161,11 @@ def _same_layout(left: SSAValue, right: SSAValue) -> bool:
     return a.shape == b.shape and a.byte_size == b.byte_size
 
 
-def _merge(source: AllocOp, target: AllocOp, lives: dict[AllocOp, Block]) -> None:
-    """Let the target's buffer be the source's, which lives on as long as the target's."""
-    kept, gone = lives[source], lives[target]
+def _merge(
+    kept: Block, gone: Block, lives: dict[AllocOp, Block], sharing: dict[Block, list[AllocOp]]
+) -> None:
+    """Let one memory be for the buffers of both, and live on as long as the other would."""
     kept.last = gone.last
-    lives |= {op: kept for op, life in lives.items() if life is gone}
+    moved = sharing.pop(gone)
+    lives |= dict.fromkeys(moved, kept)
+    sharing[kept] += moved

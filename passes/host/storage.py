@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
+from dialects.control import ControlOp
 from dialects.func import FuncOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, NestOp, ViewOp
 from passes.rewriting import functions
@@ -19,12 +20,14 @@ from passes.rewriting import functions
 
 @dataclass(eq=False)
 class Storage:
-    """The memory of some tensors. `is_fresh`: neither an input's nor a constant's.
+    """The memory of some tensors. `is_fresh`: neither an input's nor a constant's nor a callee's.
 
-    `into`: of those computed over a tensor of the call, which argument of the call that is.
+    `is_owned`: memory that a called function has returned. `into`: of those computed over a tensor
+    of the call, which argument of the call that is.
     """
 
     is_fresh: bool
+    is_owned: bool = False
     into: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
 
 
@@ -43,7 +46,8 @@ def assign_storage(func: FuncOp, kernels: dict[str, KernelOp]) -> dict[SSAValue,
         elif isinstance(op, CallOp):
             _assign_call(op, kernels[op.kernel.data], storage, positions)
         else:
-            storage |= {r: Storage(is_fresh=isinstance(op, EmptyOp)) for r in op.results}
+            storage |= {r: Storage(isinstance(op, EmptyOp), isinstance(op, ControlOp))
+                        for r in op.results}
     return storage
 
 
@@ -103,13 +107,16 @@ def separate_reads(module: ModuleOp) -> None:
 
     Such a kernel would read elements that it has overwritten. Calls pass the tensor twice.
     """
-    calls = [op for f in functions(module) for op in f.body.block.ops if isinstance(op, CallOp)]
-    for kernel in kernels_of(module).values():
+    calls: dict[str, list[CallOp]] = {}
+    for op in (op for f in functions(module) for op in f.body.block.ops):
+        if isinstance(op, CallOp):
+            calls.setdefault(op.kernel.data, []).append(op)
+    for name, kernel in kernels_of(module).items():
         for argument in kernel.body.block.args:
             for use in list(argument.uses):
                 if _is_kept(use) and argument.has_more_than_one_use():
                     _add_twin(kernel, argument, use)
-                    _pass_twice(calls, kernel, argument.index)
+                    _pass_twice(calls.get(name, []), argument.index)
 
 
 def _is_kept(use: Use) -> bool:
@@ -127,7 +134,6 @@ def _add_twin(kernel: KernelOp, argument: BlockArgument, use: Use) -> None:
     use.operation.operands[use.index] = twin
 
 
-def _pass_twice(calls: Sequence[CallOp], kernel: KernelOp, index: int) -> None:
+def _pass_twice(calls: Sequence[CallOp], index: int) -> None:
     for call in calls:
-        if call.kernel.data == kernel.sym_name.data:
-            call.operands = [*call.operands, call.operands[index]]
+        call.operands = [*call.operands, call.operands[index]]

@@ -21,16 +21,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.expr import Expr
-from dialects.func import main_function
 from dialects.loop import EmptyOp, NestOp
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import Read, carry, reads_of
 from passes.loop.outline import is_contraction
+from passes.rewriting import functions
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,18 @@ class LoopAssignLayouts(StrataPass):
     name = "loop-assign-layouts"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        block = main_function(module).body.block
-        chosen = _Layouts(list(block.ops)).chosen()
-        for op in list(block.ops):
-            if isinstance(op, NestOp) and any(v in chosen for v in [*op.operands, *op.results]):
-                _permute_nest(op, chosen)
-            elif isinstance(op, EmptyOp) and op.result in chosen:
-                new = EmptyOp.of(_permuted_type(op.result))
-                _replace(op, new, chosen)
+        for func in functions(module):
+            _assign(func.body.block)
+
+
+def _assign(block: Block) -> None:
+    chosen = _Layouts(list(block.ops)).chosen()
+    for op in list(block.ops):
+        if isinstance(op, NestOp) and any(v in chosen for v in [*op.operands, *op.results]):
+            _permute_nest(op, chosen)
+        elif isinstance(op, EmptyOp) and op.result in chosen:
+            new = EmptyOp.of(_permuted_type(op.result))
+            _replace(op, new, chosen)
 
 
 class _Layouts:
@@ -83,8 +87,11 @@ class _Layouts:
             self.wanted += [v for v, _ in known if _rank(v) == _rank(nest.results[0])]
 
     def find(self, value: SSAValue) -> SSAValue:
-        while self.parent[value] is not value:
-            value = self.parent[value]
+        """What stands for the class of a tensor. Each step halves the way for those to come."""
+        parent = self.parent
+        while parent[value] is not value:
+            parent[value] = parent[parent[value]]
+            value = parent[value]
         return value
 
     def unite(self, a: SSAValue, b: SSAValue) -> None:

@@ -17,12 +17,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.expr import Expr, product
-from dialects.func import main_function
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import carry
+from passes.rewriting import functions
 
 Shapes = dict[SSAValue, list[list[int]]]
 """Per tensor of a kernel: its new dims, each a run of old dims."""
@@ -35,7 +35,7 @@ class LoopCollapseAxes(StrataPass):
     name = "loop-collapse-axes"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        calls = {op.kernel.data: op for op in main_function(module).body.block.ops
+        calls = {op.kernel.data: op for func in functions(module) for op in func.body.block.ops
                  if isinstance(op, CallOp)}
         for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:
             if (call := calls.get(kernel.sym_name.data)) is not None and not _has_into(kernel):
@@ -47,16 +47,40 @@ def _has_into(kernel: KernelOp) -> bool:
         not isinstance(op, (NestOp, YieldOp)) for op in kernel.body.block.ops)
 
 
+@dataclass(frozen=True)
+class _Walks:
+    """How a kernel's nests walk its tensors: gathered once, and asked for every pair of axes."""
+
+    extents: Mapping[str, Expr]
+    nests: Sequence[Mapping[str, bool]]
+    """Per nest its axes, and whether they reduce."""
+    computed_with: frozenset[str]
+    """Axes whose values bodies use."""
+    references: Sequence[tuple[SSAValue, tuple[Expr, ...]]]
+
+    @staticmethod
+    def of(kernel: KernelOp) -> _Walks:
+        nests = kernel.nests
+        used = [op.expr.data.symbols for n in nests for op in n.body.block.ops
+                if isinstance(op, IndexOp)]
+        return _Walks(
+            kernel.axes, [{a.name: a.reduce for a in n.axes} for n in nests],
+            frozenset[str]().union(*used), list(_references(kernel)))
+
+
 def _collapse(kernel: KernelOp, call: CallOp) -> None:
     outside = _read_outside(kernel)
     runs: dict[SSAValue, list[list[int]]] = {
         v: [[d] for d, s in enumerate(_shape(v)) if s.constant != 1 or (v, d) in outside]
         for v in _tensors(kernel)}
-    merged: list[list[str]] = [[name] for name in kernel.axes]
-    while (pair := _find_pair(kernel, merged, runs)) is not None:
-        _merge(kernel, merged, runs, *pair)
-    _rebuild(kernel, merged, runs)
-    _update_call(kernel, call)
+    walks = _Walks.of(kernel)
+    merged: list[list[str]] = [[name] for name in walks.extents]
+    while (pair := _find_pair(walks, merged, runs)) is not None:
+        _merge(walks, merged, runs, *pair)
+    if len(merged) < len(walks.extents) or any(
+            len(dims) < len(_shape(v)) for v, dims in runs.items()):
+        _rebuild(kernel, merged, runs)
+        _update_call(kernel, call)
 
 
 def _tensors(kernel: KernelOp) -> list[SSAValue]:
@@ -82,31 +106,29 @@ def _read_outside(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
 
 
 def _find_pair(
-    kernel: KernelOp, merged: Sequence[Sequence[str]], runs: Shapes
+    walks: _Walks, merged: Sequence[Sequence[str]], runs: Shapes
 ) -> tuple[int, int] | None:
     """Two runs of axes, by position, that everything in the kernel walks as one."""
     for i, first in enumerate(merged):
         for j, second in enumerate(merged):
-            if i != j and _are_neighbours(kernel, first, second, runs):
+            if i != j and _are_neighbours(walks, first, second, runs):
                 return i, j
     return None
 
 
 def _are_neighbours(
-    kernel: KernelOp, first: Sequence[str], second: Sequence[str], runs: Shapes
+    walks: _Walks, first: Sequence[str], second: Sequence[str], runs: Shapes
 ) -> bool:
     names = {*first, *second}
-    kinds = {(a.name, a.reduce) for n in kernel.nests for a in n.axes if a.name in names}
-    if len({reduce for _, reduce in kinds}) != 1:
+    if len({axes[name] for axes in walks.nests for name in names & axes.keys()}) != 1:
         return False
-    if any(len(names & {a.name for a in n.axes}) not in (0, len(names)) for n in kernel.nests):
+    if any(len(names & axes.keys()) not in (0, len(names)) for axes in walks.nests):
         return False
-    if any(op.expr.data.symbols & names for n in kernel.nests for op in n.body.block.ops
-           if isinstance(op, IndexOp)):
+    if names & walks.computed_with:
         return False
     touched: dict[SSAValue, set[int]] = {}
-    for value, map_ in _references(kernel):
-        at = _position(value, map_, first, second, runs, kernel.axes)
+    for value, map_ in walks.references:
+        at = _position(value, map_, first, second, runs, walks.extents)
         if at is None:
             return False
         touched.setdefault(value, set()).add(at)
@@ -135,10 +157,10 @@ def _position(
 
 
 def _merge(
-    kernel: KernelOp, merged: list[list[str]], runs: Shapes, i: int, j: int
+    walks: _Walks, merged: list[list[str]], runs: Shapes, i: int, j: int
 ) -> None:
-    for value, map_ in _references(kernel):
-        at = _position(value, map_, merged[i], merged[j], runs, kernel.axes)
+    for value, map_ in walks.references:
+        at = _position(value, map_, merged[i], merged[j], runs, walks.extents)
         if at is not None and at >= 0:
             runs[value][at:at + 2] = [[*runs[value][at], *runs[value][at + 1]]]
     merged[i] = [*merged[i], *merged[j]]

@@ -22,15 +22,19 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.expr import Expr, product
-from dialects.func import FuncOp, main_function
+from dialects.func import FuncOp
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import index_exprs, is_copy, reads_of, rename_axes
+from passes.loop.nests import body_size, index_exprs, is_copy, reads_of, rename_axes
+from passes.rewriting import SizeDefinitions, functions
 
 MIN_ROWS = 4
 """Fewer rows than this do not carry a kernel: it would have too little to do in parallel."""
+
+MAX_OPERATIONS = 256
+"""More operations than this in one kernel would be slow to compile, and win nothing."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,9 @@ class LoopOutline(StrataPass):
     name = "loop-outline"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        func = main_function(module)
-        groups = Grouping(func, self, context).run()
-        _outline(module, func, groups)
+        for func in functions(module):
+            groups = Grouping(func, self, context).run()
+            _outline(module, func, groups)
 
 
 # ---------------------------------------------------------------------- what kind a nest is
@@ -80,6 +84,14 @@ class Group:
     extents: dict[str, Expr] = field(default_factory=dict[str, Expr])
     before: set[Group] = field(default_factory=set["Group"])
     """Groups whose results this one reads."""
+    after: set[Group] = field(default_factory=set["Group"])
+    """Groups that read results of this one."""
+    number: int = 0
+    """Groups are numbered as they come into being."""
+    operations: int = 0
+    """In the bodies of the nests."""
+    rank: int = 0
+    """Larger than the rank of every group before."""
 
     @property
     def has_contraction(self) -> bool:
@@ -98,6 +110,33 @@ class Group:
         self.nests.append(nest)
         self.renamed.append(renamed)
         self.extents |= {a.name: a.extent for a in renamed.axes}
+        self.operations += body_size(nest)
+
+    def wait_for(self, groups: Iterable[Group]) -> None:
+        """Come after others, and let those that come after this one know."""
+        for other in groups:
+            self.before.add(other)
+            other.after.add(self)
+        raised: list[Group] = [self]
+        while raised:
+            group = raised.pop()
+            least = 1 + max((b.rank for b in group.before), default=-1)
+            if group.rank < least:
+                group.rank = least
+                raised += group.after
+
+    def waits_for(self, other: Group) -> bool:
+        """Whether this group needs a result of the other, directly or not."""
+        todo: list[Group] = [self]
+        seen: set[Group] = {self}
+        while todo:
+            current = todo.pop()
+            if current is other:
+                return True
+            new = {b for b in current.before - seen if b.rank >= other.rank}
+            seen |= new
+            todo += new
+        return False
 
     def rows(self) -> set[str] | None:
         """The parallel axes of its reductions; None when it has none."""
@@ -115,6 +154,7 @@ class Grouping:
 
     def __init__(self, func: FuncOp, pass_: StrataPass, context: StrataContext):
         self.func, self.pass_, self.context = func, pass_, context
+        self.definitions = SizeDefinitions.of(func.body.block)
         self.group_of: dict[Operation, Group] = {}
         self.groups: list[Group] = []
         self.names = 0
@@ -129,43 +169,34 @@ class Grouping:
 
     def follow(self, op: Operation) -> None:
         """A view or call between nests: a group of its own, that only keeps the order."""
-        group = Group(before=self.sources(op))
+        self.group_of[op] = self.new_group(self.sources(op))
+
+    def new_group(self, sources: set[Group]) -> Group:
+        group = Group(number=len(self.groups))
+        group.wait_for(sources)
         self.groups.append(group)
-        self.group_of[op] = group
+        return group
 
     def sources(self, op: Operation) -> set[Group]:
-        owners = [v.owner for v in op.operands]
+        owners = [*(v.owner for v in op.operands), *self.definitions.used_by(op)]
         return {self.group_of[o] for o in owners if o in self.group_of}  # type: ignore[index]
 
     def place(self, nest: NestOp) -> None:
         sources = self.sources(nest)
-        for group in sorted(sources, key=self.groups.index, reverse=True):
-            names = self.fit(group, nest)
-            if names is not None and not self.waits(sources - {group}, group):
+        for group in sorted(sources, key=lambda g: g.number, reverse=True):
+            names, others = self.fit(group, nest), sources - {group}
+            if names is not None and not any(o.waits_for(group) for o in others):
                 group.add(nest, names)
-                group.before |= sources - {group}
+                group.wait_for(others)
                 self.group_of[nest] = group
                 return
-        group = Group(before=sources)
+        group = self.new_group(sources)
         group.add(nest, {a.name: self.fresh() for a in nest.axes})
-        self.groups.append(group)
         self.group_of[nest] = group
 
     def fresh(self) -> str:
         self.names += 1
         return f"i{self.names - 1}"
-
-    def waits(self, starts: set[Group], group: Group) -> bool:
-        """Whether one of `starts` needs a result of `group`, directly or not."""
-        todo, seen = list(starts), set(starts)
-        while todo:
-            current = todo.pop()
-            if current is group:
-                return True
-            new = current.before - seen
-            seen |= new
-            todo += new
-        return False
 
     def fit(self, group: Group, nest: NestOp) -> dict[str, str] | None:
         """Names for the nest's axes that let it join; None with a remark if it cannot."""
@@ -240,6 +271,8 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str]) -> str | None:
     """Why a nest whose axes match must not join, or None."""
     if is_contraction(nest):
         return "a contraction starts a kernel"
+    if group.operations + body_size(nest) > MAX_OPERATIONS:
+        return "the kernel would be too large"
     parallel = {names.get(a.name, "") for a in nest.parallel_axes if a.extent.constant != 1}
     if group.has_contraction:
         main = next(n for n in group.renamed if is_contraction(n))
@@ -266,7 +299,8 @@ def _enough(rows: set[str], group: Group) -> bool:
 
 # ---------------------------------------------------------------------- outlining
 def _outline(module: ModuleOp, func: FuncOp, groups: list[Group]) -> None:
-    for number, group in enumerate(groups):
+    first = sum(isinstance(op, KernelOp) for op in module.body.block.ops)
+    for number, group in enumerate(groups, first):
         call = _make_kernel(module, group, number)
         func.body.block.insert_op_before(call, group.nests[-1])
     for group in groups:
@@ -333,16 +367,17 @@ def _size_names(group: Group, values: Sequence[SSAValue]) -> set[str]:
 
 
 def _sort(block: Block) -> None:
-    """Bring operations into an order in which values are made before they are used."""
+    """Bring operations into an order in which values and sizes are made before they are used."""
     ops = list(block.ops)
+    definitions = SizeDefinitions.of(block)
     placed: set[Operation] = set()
     order: list[Operation] = []
     for op in ops:
         stack = [op]
         while stack:
             top = stack[-1]
-            missing = [v.owner for v in top.operands
-                       if isinstance(v.owner, Operation) and v.owner not in placed]
+            needed = [*(v.owner for v in top.operands), *definitions.used_by(top)]
+            missing = [o for o in needed if isinstance(o, Operation) and o not in placed]
             if top in placed:
                 stack.pop()
             elif missing:

@@ -16,20 +16,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from dialects.expr import Expr
-from dialects.func import main_function
 from dialects.graph import ConstantOp
 from dialects.graph.base import EvaluationContext
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.ranges import lower_bound, upper_bound
 from dialects.syntax import set_location
 from dialects.types import TensorType, WeightAttr, tensor
+from dialects.weights import release
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import Read, reads_of, with_reads
 from passes.loop.outline import is_contraction
-from passes.rewriting import erase_unused
+from passes.rewriting import erase_unused, functions
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,15 @@ class LoopPackOperands(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         if context.target is None:
             return
-        block = main_function(module).body.block
-        calls = [op for op in block.ops if isinstance(op, CallOp)]
-        for call in calls:
-            kernel = call.target()
+        for func in functions(module):
+            self._pack(context, module, func.body.block)
+
+    def _pack(self, context: StrataContext, module: ModuleOp, block: Block) -> None:
+        assert context.target is not None
+        kernels = {op.sym_name.data: op for op in module.body.block.ops
+                   if isinstance(op, KernelOp)}
+        for call in [op for op in block.ops if isinstance(op, CallOp)]:
+            kernel = kernels[call.kernel.data]
             nest = next((n for n in kernel.nests if is_contraction(n)), None)
             if nest is not None:
                 packer = _Packer(context, module, kernel, call, nest)
@@ -148,7 +153,7 @@ class _Packer:
         self.nest.detach()
         self.nest.erase()
         self.nest = new
-        value = self.made(copy, source)
+        value = self.made(copy, source, position)
         if argument.uses.get_length() == 0:
             self.kernel.body.block.erase_arg(argument)  # type: ignore[arg-type]
             self.call.operands[number] = value
@@ -160,12 +165,12 @@ class _Packer:
         operands.insert(number, value)
         self.call.operands = operands
 
-    def made(self, copy: NestOp, source: SSAValue) -> SSAValue:
+    def made(self, copy: NestOp, source: SSAValue, position: int) -> SSAValue:
         """The copy's value in the calling function: a constant, or the call of a copy kernel."""
         constant = _constant_behind(source)
         if constant is not None and not _symbols(copy):
             return self._packed_constant(constant, copy)
-        return self._copy_call(copy, source)
+        return self._copy_call(copy, source, position)
 
     def _packed_constant(self, constant: ConstantOp, copy: NestOp) -> SSAValue:
         context = EvaluationContext({}, self.context.weights)
@@ -173,6 +178,7 @@ class _Packer:
         assert isinstance(source, TensorType)
         values = constant.array(self.context.weights).reshape(context.shape(source))
         array = np.ascontiguousarray(copy.evaluate(context, values)[0])
+        release(values)
         label = f"{_label(constant)}.packed"
         new = ConstantOp.of_array(array, self.context.weights, label)
         copy.erase()
@@ -185,8 +191,8 @@ class _Packer:
         block.insert_op_before(op, self.call)
         return op.results[0]
 
-    def _copy_call(self, copy: NestOp, source: SSAValue) -> SSAValue:
-        name = f"{self.kernel.sym_name.data}_pack{len(self.module.body.block.ops)}"
+    def _copy_call(self, copy: NestOp, source: SSAValue, position: int) -> SSAValue:
+        name = f"{self.kernel.sym_name.data}_pack{position}"
         sizes = sorted(_symbols(copy))
         kernel = KernelOp.of(name, [source.type], sizes)
         nest = NestOp.of(

@@ -1,8 +1,13 @@
-"""The fixed part of every driver: the entry, the parallel region, barriers, flush-to-zero.
+"""The fixed part of every driver: the entry, the parallel region, barriers, memory, flush-to-zero.
 
     strata_entry -> [GOMP_parallel ->] strata_task -> strata_run -> strata_body (see driver.py)
 
-The first four table entries are the addresses of `targets.cpu.threads.FUNCTIONS`.
+The first table entries are the addresses of `targets.cpu.threads.FUNCTIONS`, then comes that of the
+heap: 64-bit words that `targets.cpu.heap` lays out and reads. The functions return 0, or 1 when a
+check has failed, the same on every thread.
+
+`strata_allocate` gives every thread the same new memory, or null where there is none.
+`strata_release` and `strata_append` do their work on thread 0 and do not wait.
 """
 
 from __future__ import annotations
@@ -14,29 +19,32 @@ from targets.cpu.machine import Machine
 ENTRY = "strata_entry"
 
 _FRAME = """\
-define void @{entry}(ptr %arena, ptr %table, ptr %sizes, i32 %threads) nounwind {{
+define i32 @{entry}(ptr %arena, ptr %table, ptr %sizes, i32 %threads) nounwind {{
 entry:
 {condition}
   %several = icmp sgt i32 %threads, 1
   %shared = and i1 %several, %parallel
   br i1 %shared, label %region, label %alone
 alone:
-  call void @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 0, i64 1)
-  ret void
+  %status = call i32 @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 0, i64 1)
+  ret i32 %status
 region:
-  %context = alloca [3 x ptr], align 8
+  %context = alloca [4 x ptr], align 8
   %context1 = getelementptr ptr, ptr %context, i64 1
   %context2 = getelementptr ptr, ptr %context, i64 2
+  %context3 = getelementptr ptr, ptr %context, i64 3
   store ptr %arena, ptr %context
   store ptr %table, ptr %context1
   store ptr %sizes, ptr %context2
   %fork = load ptr, ptr %table
   call void %fork(ptr @strata_task, ptr %context, i32 %threads, i32 0)
-  ret void
+  %found = load i32, ptr %context3
+  ret i32 %found
 }}
 define internal void @strata_task(ptr %context) nounwind {{
   %context1 = getelementptr ptr, ptr %context, i64 1
   %context2 = getelementptr ptr, ptr %context, i64 2
+  %context3 = getelementptr ptr, ptr %context, i64 3
   %arena = load ptr, ptr %context
   %table = load ptr, ptr %context1
   %sizes = load ptr, ptr %context2
@@ -48,7 +56,13 @@ define internal void @strata_task(ptr %context) nounwind {{
   %threads32 = call i32 %count()
   %thread = zext i32 %thread32 to i64
   %threads = zext i32 %threads32 to i64
-  call void @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 %thread, i64 %threads)
+  %status = call i32 @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 %thread, i64 %threads)
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %report, label %done
+report:
+  store i32 %status, ptr %context3
+  br label %done
+done:
   ret void
 }}
 define internal void @strata_barrier(ptr %table, i64 %threads) nounwind {{
@@ -62,13 +76,132 @@ wait:
 done:
   ret void
 }}
-define internal void @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 %thread, i64 %threads) \
+define internal i32 @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 %thread, i64 %threads) \
 nounwind {{
 {before}
-  call void @strata_body(ptr %arena, ptr %table, ptr %sizes, i64 %thread, i64 %threads)
+  %status = call i32 @strata_body(ptr %arena, ptr %table, ptr %sizes, i64 %thread, i64 %threads)
 {after}
-  ret void
+  ret i32 %status
 }}"""
+
+_HEAP = """
+define internal ptr @strata_heap(ptr %table) nounwind alwaysinline {
+  %place = getelementptr ptr, ptr %table, i64 4
+  %heap = load ptr, ptr %place
+  ret ptr %heap
+}
+define internal ptr @strata_take(ptr %heap, i64 %bytes) nounwind {
+  %huge = icmp ugt i64 %bytes, 140737488355328
+  br i1 %huge, label %none, label %ask
+none:
+  ret ptr null
+ask:
+  %padded = add i64 %bytes, 128
+  %whole = and i64 %padded, -64
+  %allocate = load ptr, ptr %heap
+  %block = call ptr %allocate(i64 64, i64 %whole)
+  %failed = icmp eq ptr %block, null
+  br i1 %failed, label %none, label %link
+link:
+  %head = getelementptr i64, ptr %heap, i64 2
+  %next = load ptr, ptr %head
+  store ptr %next, ptr %block
+  %before = getelementptr ptr, ptr %block, i64 1
+  store ptr null, ptr %before
+  store ptr %block, ptr %head
+  %alone = icmp eq ptr %next, null
+  br i1 %alone, label %done, label %back
+back:
+  %nextbefore = getelementptr ptr, ptr %next, i64 1
+  store ptr %block, ptr %nextbefore
+  br label %done
+done:
+  %memory = getelementptr i8, ptr %block, i64 64
+  ret ptr %memory
+}
+define internal void @strata_drop(ptr %heap, ptr %memory) nounwind {
+  %block = getelementptr i8, ptr %memory, i64 -64
+  %beforeplace = getelementptr ptr, ptr %block, i64 1
+  %next = load ptr, ptr %block
+  %before = load ptr, ptr %beforeplace
+  %first = icmp eq ptr %before, null
+  %head = getelementptr i64, ptr %heap, i64 2
+  %link = select i1 %first, ptr %head, ptr %before
+  store ptr %next, ptr %link
+  %last = icmp eq ptr %next, null
+  br i1 %last, label %done, label %back
+back:
+  %nextbefore = getelementptr ptr, ptr %next, i64 1
+  store ptr %before, ptr %nextbefore
+  br label %done
+done:
+  %freeplace = getelementptr i64, ptr %heap, i64 1
+  %free = load ptr, ptr %freeplace
+  call void %free(ptr %block)
+  ret void
+}
+define internal ptr @strata_allocate(ptr %table, i64 %bytes, i64 %thread, i64 %threads) nounwind {
+  %heap = call ptr @strata_heap(ptr %table)
+  %slot = getelementptr i64, ptr %heap, i64 3
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %take, label %share
+take:
+  %mine = call ptr @strata_take(ptr %heap, i64 %bytes)
+  store ptr %mine, ptr %slot
+  br label %share
+share:
+  call void @strata_barrier(ptr %table, i64 %threads)
+  %memory = load ptr, ptr %slot
+  call void @strata_barrier(ptr %table, i64 %threads)
+  ret ptr %memory
+}
+define internal void @strata_release(ptr %table, ptr %memory, i64 %thread) nounwind {
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %drop, label %done
+drop:
+  %heap = call ptr @strata_heap(ptr %table)
+  call void @strata_drop(ptr %heap, ptr %memory)
+  br label %done
+done:
+  ret void
+}
+define internal void @strata_append(ptr %table, ptr %stack, i64 %count, ptr %source, i64 %bytes, \
+i64 %thread) nounwind {
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %begin, label %done
+begin:
+  %heap = call ptr @strata_heap(ptr %table)
+  %capacityplace = getelementptr i64, ptr %stack, i64 1
+  %base = load ptr, ptr %stack
+  %capacity = load i64, ptr %capacityplace
+  %used = mul i64 %count, %bytes
+  %needed = add i64 %used, %bytes
+  %lost = icmp eq ptr %base, null
+  br i1 %lost, label %done, label %check
+check:
+  %enough = icmp ule i64 %needed, %capacity
+  br i1 %enough, label %copy, label %grow
+grow:
+  %wanted = shl i64 %needed, 1
+  %new = call ptr @strata_take(ptr %heap, i64 %wanted)
+  store ptr %new, ptr %stack
+  store i64 %wanted, ptr %capacityplace
+  %none = icmp eq ptr %new, null
+  br i1 %none, label %done, label %move
+move:
+  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %base, i64 %used, i1 false)
+  call void @strata_drop(ptr %heap, ptr %base)
+  br label %copy
+copy:
+  %at = load ptr, ptr %stack
+  %end = getelementptr i8, ptr %at, i64 %used
+  call void @llvm.memcpy.p0.p0.i64(ptr %end, ptr %source, i64 %bytes, i1 false)
+  br label %done
+done:
+  ret void
+}"""
+
+MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
 _FLUSH = """\
   %saved = alloca i32, align 4
@@ -86,8 +219,8 @@ declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)"""
 
 
-def frame(machine: Machine, condition: Sequence[str]) -> str:
+def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
     """The fixed functions; `condition` is text that defines `%parallel` in the entry."""
     before, after = (_FLUSH, _RESTORE) if machine.is_x86 else ("", "")
     text = _FRAME.format(entry=ENTRY, condition="\n".join(condition), before=before, after=after)
-    return text + (_X86_DECLARATIONS if machine.is_x86 else "")
+    return text + (_HEAP if has_heap else "") + (_X86_DECLARATIONS if machine.is_x86 else "")

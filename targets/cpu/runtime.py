@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +19,15 @@ from dialects.types import Array, BufferType, tensor_of
 from dialects.weights import WeightStore
 from targets.base import Executable
 from targets.cpu.driver import DriverText
+from targets.cpu.driver_function import FIRST_ARGUMENT
+from targets.cpu.heap import Heap
 from targets.cpu.jit import Library
 from targets.cpu.threads import thread_pool
 
 _ALIGNMENT = 64
+
+_LARGE = 1 << 20
+"""Bytes from which on a copy of a constant costs more than cache lines that are read twice."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,9 @@ class CpuExecutable(Executable):
         self._types = [_buffer_type(a.type) for a in func.input_arguments]
         self._dtypes = [type_.dtype for type_ in self._types]
         self._output_types = [_buffer_type(a.type) for a in func.output_arguments]
+        self._returned = func.returned_types
+        self._heap = Heap([r for r in self._returned if r is not None])
+        self._checks = driver.checks
         self._size_names = func.size_names
         self._arena_bytes = driver.arena_bytes
         self._constants = [_aligned(op.array(weights), op.type) for op in driver.constants]
@@ -53,8 +63,8 @@ class CpuExecutable(Executable):
         self._entry = _entry_function(library.address)
         pool = thread_pool()
         self._threads = threads if pool.is_parallel else 1
-        self._table = self._make_table(pool.addresses)
-        self._first_input = len(pool.addresses)
+        self._table = self._make_table([*pool.addresses, self._heap.address])
+        self._first_input = FIRST_ARGUMENT
         self._binding: _Binding | None = None
         self._lock = threading.Lock()
 
@@ -72,8 +82,15 @@ class CpuExecutable(Executable):
             table = self._table
             for k, array in enumerate((*arrays, *outputs), self._first_input):
                 table[k] = array.__array_interface__["data"][0]
-            self._entry(binding.arena_address, table, binding.sizes, self._threads)
-        return outputs
+            if self._entry(binding.arena_address, table, binding.sizes, self._threads):
+                number, seen = self._heap.failure()
+                raise self._checks[number].error(seen)
+            return self._with_returned(outputs) if self._heap.has_blocks else outputs
+
+    def _with_returned(self, outputs: Sequence[Array]) -> list[Array]:
+        """All outputs in order: those that were allocated before the call, and during it."""
+        given, returned = iter(outputs), iter(self._heap.take_outputs())
+        return [next(given if r is None else returned) for r in self._returned]
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
         """The inputs, C-contiguous. Raises ValueError for a wrong count or dtype."""
@@ -106,7 +123,9 @@ class CpuExecutable(Executable):
                         for t in self._output_types)
         sizes = [values.get(name, 0) for name in self._size_names]
         shapes = tuple(a.shape for a in inputs)
-        arena = _aligned_bytes(int(self._arena_bytes.evaluate(values)))
+        arena_bytes = int(self._arena_bytes.evaluate(values))
+        _check_memory(arena_bytes, outputs, values)
+        arena = _aligned_bytes(arena_bytes)
         return _Binding(shapes, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs, arena,
                         arena.ctypes.data)
 
@@ -116,12 +135,26 @@ def _buffer_type(type_: Any) -> BufferType:
     return type_
 
 
-def _entry_function(address: int) -> Callable[..., None]:
+def _entry_function(address: int) -> Callable[..., int]:
     pointer = ctypes.c_void_p
-    return ctypes.CFUNCTYPE(None, pointer, pointer, pointer, ctypes.c_int32)(address)
+    return ctypes.CFUNCTYPE(
+        ctypes.c_int32, pointer, pointer, pointer, ctypes.c_int32)(address)
 
 
 # ---------------------------------------------------------------------- memory
+def _check_memory(
+    arena: int, outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], sizes: Mapping[str, int]
+) -> None:
+    """Raises ValueError where a call takes more memory than the machine has."""
+    results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in outputs)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if arena + results <= there:
+        return
+    given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    raise ValueError(f"a call takes {results} bytes for results and {arena} bytes for what lies "
+                     f"between{given and ' with '}{given}; this machine has {there}")
+
+
 def _aligned_bytes(count: int) -> Array:
     """Uninitialized memory on a cache line's boundary, never empty."""
     raw = np.empty(max(count, 1) + _ALIGNMENT, np.uint8)
@@ -130,9 +163,13 @@ def _aligned_bytes(count: int) -> Array:
 
 
 def _aligned(array: Array, type_: BufferType) -> Array:
-    """A constant in the buffer's element type, on a cache line's boundary; copied if needed."""
+    """A constant in the buffer's element type, on a cache line's boundary; copied if needed.
+
+    A large one, perhaps of a mapped file, stays where it is if its elements are aligned.
+    """
     array = np.ascontiguousarray(array, type_.dtype)
-    if array.ctypes.data % _ALIGNMENT == 0 and array.size:
+    wanted = _ALIGNMENT if array.nbytes < _LARGE else type_.dtype.itemsize
+    if array.ctypes.data % wanted == 0 and array.size:
         return array
     memory = _aligned_bytes(array.nbytes)
     memory[: array.nbytes] = array.reshape(-1).view(np.uint8)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.block import KernelOp as BlockKernel
-from dialects.host import host_function
+from dialects.host import host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp
 from dialects.schedule import Schedule
@@ -71,7 +71,7 @@ class CpuTarget(Target):
             texts[text.name] = text
             infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
         func = host_function(module)
-        driver = emit_driver(func, infos, machine)
+        driver = emit_driver(func, host_functions(module), infos, machine)
         modules = [driver.module, *(t.module for t in texts.values())]
         objects = compile_texts(modules, machine, ObjectCache(options.cache))
         return CpuExecutable(func, driver, link(objects, ENTRY), weights,
@@ -90,7 +90,7 @@ def module_text(module: ModuleOp, machine: Machine) -> str:
     kernels = {op.sym_name.data: op for op in _kernels(module)}
     names = {name: re.sub(r"[^\w.$]", "_", name) for name in kernels}
     texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
-    driver = emit_driver(host_function(module), {
+    driver = emit_driver(host_function(module), host_functions(module), {
         name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine)
     defined = [f"declare void @{name}(" for name in names.values()]
     lines = [line for line in driver.module.splitlines()

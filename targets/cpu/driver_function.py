@@ -1,0 +1,360 @@
+"""One host function as LLVM text: allocations, copies and launches; see `driver.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from dialects import block as bl
+from dialects import host
+from dialects.control import MAX_SIZE, SizeOp
+from dialects.expr import Expr, product
+from dialects.func import AssumeOp, defined_sizes
+from dialects.types import BufferType
+from targets.cpu.checks import Check, assume_check, memory_check, size_check
+from targets.cpu.cost import PARALLEL_PAYS, program_cost
+from targets.cpu.emit.index import Indices
+from targets.cpu.emit.writer import Writer
+from targets.cpu.heap import CHECK_WORD, RESULTS, SEEN_WORD, SEEN_WORDS
+from targets.cpu.machine import Machine
+from targets.cpu.threads import FUNCTIONS
+
+FIRST_ARGUMENT = len(FUNCTIONS) + 1
+"""The table entry of the first argument: behind the thread pool's functions and the heap."""
+
+_MOST_BYTES = float(2**47)
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What the driver must know of a kernel."""
+
+    function: str
+    op: bl.KernelOp
+    cost: int
+
+    @staticmethod
+    def of(function: str, op: bl.KernelOp, machine: Machine) -> KernelInfo:
+        return KernelInfo(function, op, program_cost(op, machine.lanes))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch: its grid, and whether threads share it (None: known only at run time)."""
+
+    op: host.LaunchOp
+    kernel: KernelInfo
+    total: Expr
+    sizes: tuple[Expr, ...]
+
+    @property
+    def is_parallel(self) -> bool | None:
+        schedule = self.kernel.op.schedule
+        if schedule is not None and schedule.data.option("serial", 0):
+            return False
+        total = self.total.constant
+        return None if total is None else total >= self.least_programs
+
+    @property
+    def least_programs(self) -> int:
+        """The number of programs from which on threads share the launch."""
+        return max(2, PARALLEL_PAYS // self.kernel.cost)
+
+
+@dataclass
+class Program:
+    """What the functions of a model share while they are written."""
+
+    main: host.FuncOp
+    functions: Mapping[str, host.FuncOp]
+    kernels: Mapping[str, KernelInfo]
+    constants: list[host.ConstantOp] = field(default_factory=list[host.ConstantOp])
+    checks: list[Check] = field(default_factory=list[Check])
+
+    def constant_entry(self, op: host.ConstantOp) -> int:
+        """The table entry of a constant; equal ones share it."""
+        first = FIRST_ARGUMENT + len(self.main.body.block.args)
+        for k, known in enumerate(self.constants):
+            if known.value == op.value and known.type == op.type:
+                return first + k
+        self.constants.append(op)
+        return first + len(self.constants) - 1
+
+    def function_name(self, name: str) -> str:
+        return "strata_call_" + re.sub(r"[^\w.$]", "_", name)
+
+
+class FunctionText:
+    """Writes one function. Subclasses add operations in `other`."""
+
+    def __init__(self, program: Program, func: host.FuncOp):
+        self.program, self.func = program, func
+        self.is_main = func is program.main
+        self.writer = Writer(func.sym_name.data)
+        self.indices = Indices(self.writer)
+        self.sizes = {s: self.indices.symbol(self.writer.argument(f"%size.{s}"), 0)
+                      for s in func.size_names}
+        self.pointers: dict[SSAValue, str] = {}
+        self.steps: list[Step] = []
+        self.uses_heap = bool(func.return_op.values)
+        self.arena: str | None = "%arena" if self.is_main else None
+        self.last_alone: bool | None = None if self.is_main else False
+        """Whether thread 0 did the last step alone; None behind a barrier."""
+
+    def emit(self) -> str:
+        self._begin()
+        for op in self.func.body.block.ops:
+            self._operation(op)
+        return "\n".join([self._header(), "entry:", *self.writer.scopes[0].lines, "}"])
+
+    # ------------------------------------------------------------------ arguments
+    def _header(self) -> str:
+        if self.is_main:
+            return ("define internal i32 @strata_body(ptr %arena, ptr %table, ptr %sizes, "
+                    "i64 %thread, i64 %threads) nounwind {")
+        sizes = [f"i64 %size.{s}" for s in self.func.size_names]
+        arguments = [f"ptr %arg{k}" for k, _ in enumerate(self.func.input_arguments)]
+        parameters = ["ptr %table", "ptr %results", "i64 %thread", "i64 %threads", *sizes,
+                      *arguments]
+        name = self.program.function_name(self.func.sym_name.data)
+        return f"define internal i32 @{name}({', '.join(parameters)}) nounwind {{"
+
+    def _begin(self) -> None:
+        """Name the arguments, and have an arena."""
+        if self.is_main:
+            load_sizes(self.writer, self.func.size_names)
+            for k, argument in enumerate(self.func.body.block.args):
+                self.pointers[argument] = self._table_entry(FIRST_ARGUMENT + k)
+            return
+        for k, argument in enumerate(self.func.input_arguments):
+            self.pointers[argument] = f"%arg{k}"
+        size = self.func.arena_bytes or Expr.of(0)
+        if size.constant != 0:
+            self.arena = self.allocate(size, self.func)
+
+    def _table_entry(self, k: int) -> str:
+        place = self.writer.assign(f"getelementptr ptr, ptr %table, i64 {k}")
+        return self.writer.assign(f"load ptr, ptr {place}")
+
+    # ------------------------------------------------------------------ operations
+    def _operation(self, op: Operation) -> None:
+        match op:
+            case host.ConstantOp():
+                self.pointers[op.result] = self._table_entry(self.program.constant_entry(op))
+            case host.AllocOp():
+                self.pointers[op.result] = self._placed(op)
+            case host.ViewOp():
+                self.pointers[op.result] = self.pointers[op.source]
+            case host.CopyOp():
+                self._copy(op)
+            case host.LaunchOp():
+                self._launch(self._step(op))
+            case host.FreeOp():
+                self.wait(alone=True)
+                self.release(self.pointers[op.buffer])
+            case host.ReturnOp():
+                self._return(op)
+            case SizeOp():
+                self._read_sizes(op)
+            case AssumeOp():
+                self._assume(op)
+            case _:
+                self.other(op)
+
+    def other(self, op: Operation) -> None:
+        raise ValueError(f"{op.name} cannot stand in a host function")
+
+    def _placed(self, op: host.AllocOp) -> str:
+        """At its place in the arena, or in memory of its own."""
+        if op.offset is None:
+            return self.allocate(op.type.byte_size, op)
+        place = self.scalar(op.offset.data)
+        return self.writer.assign(f"getelementptr i8, ptr {self.arena}, i64 {place}")
+
+    def scalar(self, expr: Expr) -> str:
+        """The value of an expression over this function's sizes."""
+        return self.indices.scalar(expr.substitute(self.sizes))
+
+    def _copy(self, op: host.CopyOp) -> None:
+        """Thread 0 copies."""
+        assert isinstance(op.source.type, BufferType)
+        self.wait(alone=True)
+        self.copy(self.pointers[op.target], self.pointers[op.source],
+                  self.scalar(op.source.type.byte_size))
+
+    def copy(self, target: str, source: str, count: str) -> None:
+        w = self.writer
+        mine = w.assign(self._mine(count))
+        w.emit(w.call("llvm.memcpy.p0.p0.i64", "void", [
+            ("ptr", target), ("ptr", source), ("i64", mine), ("i1", "false")]))
+
+    def _mine(self, count: str) -> str:
+        """All for thread 0, nothing for the others."""
+        first = self.writer.hoist("icmp eq i64 %thread, 0")
+        return f"select i1 {first}, i64 {count}, i64 0"
+
+    def _return(self, op: host.ReturnOp) -> None:
+        """Hand over what is returned: its address and shape."""
+        if self.arena is not None and not self.is_main:
+            self.wait(alone=True)
+            self.release(self.arena)
+        place = 0
+        target = "%results"
+        if self.is_main and op.values:
+            heap = self.writer.assign("call ptr @strata_heap(ptr %table)")
+            target, place = heap, RESULTS
+        for value in op.values:
+            assert isinstance(value.type, BufferType)
+            self.store(self.pointers[value], "ptr", target, place)
+            for k, size in enumerate(value.type.shape, 1):
+                self.store(self.scalar(size), "i64", target, place + k)
+            place += 1 + value.type.rank
+        self.writer.emit("ret i32 0")
+
+    # ------------------------------------------------------------------ memory and checks
+    def store(self, value: str, type_: str, base: str, word: int) -> None:
+        place = self.writer.assign(f"getelementptr i64, ptr {base}, i64 {word}")
+        self.writer.emit(f"store {type_} {value}, ptr {place}")
+
+    def load(self, type_: str, base: str, word: int) -> str:
+        place = self.writer.assign(f"getelementptr i64, ptr {base}, i64 {word}")
+        return self.writer.assign(f"load {type_}, ptr {place}")
+
+    def allocate(self, size: Expr, op: Operation) -> str:
+        """Memory of its own, the same on every thread; the run ends where there is not enough."""
+        count = self.scalar(size)
+        if size.constant is None:
+            huge = self.writer.assign(f"fcmp ogt double {self._estimate(size)}, {_MOST_BYTES:e}")
+            count = self.writer.assign(f"select i1 {huge}, i64 -1, i64 {count}")
+        return self.allocate_bytes(count, op)
+
+    def allocate_bytes(self, count: str, op: Operation) -> str:
+        """As `allocate`, for so many bytes."""
+        self.uses_heap = True
+        w = self.writer
+        memory = w.assign(f"call ptr @strata_allocate(ptr %table, i64 {count}, i64 %thread, "
+                          "i64 %threads)")
+        self.last_alone = None
+        there = w.assign(f"icmp ne ptr {memory}, null")
+        self.check(there, memory_check(op), [count])
+        return memory
+
+    def _estimate(self, size: Expr) -> str:
+        """A size as a double, which does not wrap around."""
+        w, total = self.writer, "0.0"
+        for atoms, factor in size.substitute(self.sizes).terms:
+            term = f"{float(factor):e}"
+            for atom in atoms:
+                whole = self.indices.scalar(Expr((((atom,), 1),)))
+                real = w.assign(f"sitofp i64 {whole} to double")
+                term = w.assign(f"fmul double {term}, {real}")
+            total = w.assign(f"fadd double {total}, {term}")
+        return total
+
+    def release(self, memory: str) -> None:
+        self.uses_heap = True
+        self.writer.emit(f"call void @strata_release(ptr %table, ptr {memory}, i64 %thread)")
+
+    def check(self, holds: str, check: Check, seen: Sequence[str]) -> None:
+        """End the call with status 1 where `holds` is false, noting what was seen."""
+        self.uses_heap = True
+        w, number = self.writer, len(self.program.checks)
+        self.program.checks.append(check)
+        go, fail = w.fresh("go"), w.fresh("fail")
+        w.emit(f"br i1 {holds}, label %{go}, label %{fail}")
+        w.start_block(fail)
+        heap = w.assign("call ptr @strata_heap(ptr %table)")
+        self.store(str(number), "i64", heap, CHECK_WORD)
+        for k, value in enumerate(seen[:SEEN_WORDS]):
+            self.store(value, "i64", heap, SEEN_WORD + k)
+        w.emit("ret i32 1")
+        w.start_block(go)
+
+    def sync(self) -> None:
+        """All threads see what was done so far; the next step waits until all have looked."""
+        if self.last_alone is not None:
+            self._barrier()
+        self.last_alone = False
+
+    def _read_sizes(self, op: SizeOp) -> None:
+        self.sync()
+        for k, name in enumerate(defined_sizes(op)):
+            value = self.load("i64", self.pointers[op.source], k)
+            holds = self.writer.assign(f"icmp ule i64 {value}, {MAX_SIZE}")
+            self.check(holds, size_check(op), [value])
+            self.sizes[name] = self.indices.symbol(value, 0)
+
+    def _assume(self, op: AssumeOp) -> None:
+        """Check it here, unless it was checked before the run."""
+        if self.is_main and op.symbols <= {*self.func.size_names}:
+            return
+        left, right = self.scalar(op.left.data), self.scalar(op.right.data)
+        test = "eq" if op.relation.data == "==" else "sle"
+        holds = self.writer.assign(f"icmp {test} i64 {left}, {right}")
+        self.check(holds, assume_check(op),
+                   [self.scalar(Expr.symbol(s)) for s in sorted(op.symbols)])
+
+    # ------------------------------------------------------------------ launches
+    def _step(self, op: host.LaunchOp) -> Step:
+        kernel = self.program.kernels.get(op.kernel.data)
+        if kernel is None:
+            raise ValueError(f"host.launch of @{op.kernel.data}, which is no kernel here")
+        values = dict(zip(kernel.op.size_names, op.sizes.data, strict=True))
+        total = product(kernel.op.grid.data).substitute(values)
+        step = Step(op, kernel, total, op.sizes.data)
+        self.steps.append(step)
+        return step
+
+    def _launch(self, step: Step) -> None:
+        """This thread's share of the programs, if it has any."""
+        w, parallel = self.writer, step.is_parallel
+        total = self.scalar(step.total)
+        sizes = [self.scalar(s) for s in step.sizes]
+        self.wait(alone=parallel is False)
+        low, high = self._share(step, total)
+        some, run, skip = w.assign(f"icmp slt i64 {low}, {high}"), w.fresh("run"), w.fresh("skip")
+        w.emit(f"br i1 {some}, label %{run}, label %{skip}")
+        w.start_block(run)
+        arguments = ", ".join([*(f"ptr {self.pointers[b]}" for b in step.op.buffers),
+                               *(f"i64 {s}" for s in (*sizes, low, high))])
+        w.emit(f"call void @{step.kernel.function}({arguments})")
+        w.emit(f"br label %{skip}")
+        w.start_block(skip)
+
+    def _share(self, step: Step, total: str) -> tuple[str, str]:
+        """The programs from `low` to below `high` are this thread's: balanced parts, in order."""
+        w = self.writer
+        if step.is_parallel is False:
+            return "0", w.assign(self._mine(total))
+        low, high = (self._part(total, t) for t in ("%thread", self._next_thread()))
+        if step.is_parallel:
+            return low, high
+        shared = w.assign(f"icmp sge i64 {total}, {step.least_programs}")
+        alone = w.assign(self._mine(total))
+        return (w.assign(f"select i1 {shared}, i64 {low}, i64 0"),
+                w.assign(f"select i1 {shared}, i64 {high}, i64 {alone}"))
+
+    def _next_thread(self) -> str:
+        return self.writer.hoist("add i64 %thread, 1")
+
+    def _part(self, total: str, thread: str) -> str:
+        scaled = self.writer.hoist(f"mul i64 {total}, {thread}", total, thread)
+        return self.writer.hoist(f"udiv i64 {scaled}, %threads", scaled)
+
+    def wait(self, alone: bool) -> None:
+        """A barrier before a step, unless thread 0 did the one before alone and does this too."""
+        if self.last_alone is not None and not (alone and self.last_alone):
+            self._barrier()
+        self.last_alone = alone
+
+    def _barrier(self) -> None:
+        self.writer.emit("call void @strata_barrier(ptr %table, i64 %threads)")
+
+
+def load_sizes(writer: Writer, names: Sequence[str]) -> None:
+    for k, name in enumerate(names):
+        place = writer.assign(f"getelementptr i64, ptr %sizes, i64 {k}")
+        writer.emit(f"%size.{name} = load i64, ptr {place}")
