@@ -12,6 +12,16 @@ builtin.module {
     host.copy %x, %h
     host.return
   }
+  host.func @late(%x: f32[batch, 64], %y: f32[batch]) inputs ["x"] outputs ["found": f32[m, 64], "y", "n": i64[1]] sizes(batch) arena(0) {
+    %n = host.alloc : i64[1]
+    %z = host.alloc : f32[batch]
+    host.launch @count(%x, %n, %y, %z) sizes(batch)
+    host.free %z
+    strata.size m = %n
+    %f = host.alloc : f32[m, 64]
+    host.launch @find(%x, %f) sizes(batch, m)
+    host.return %f, %n
+  }
   host.func @empty() inputs [] outputs [] sizes() {
     host.return
   }
