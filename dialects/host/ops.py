@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, NoneAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, UnitAttr, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -92,7 +92,7 @@ class FuncOp(IRDLOperation):
         return FuncOp.create(
             properties={"sym_name": StringAttr(name), "inputs": strings(inputs),
                         "outputs": strings(outputs), "sizes": strings(sizes),
-                        "returned": ArrayAttr([r or NoneAttr() for r in kept])},
+                        "returned": ArrayAttr([r or UnitAttr() for r in kept])},
             regions=[Region(Block(arg_types=types))])
 
     @property
@@ -175,7 +175,7 @@ class FuncOp(IRDLOperation):
         outputs = parser.parse_comma_separated_list(
             parser.Delimiter.SQUARE, lambda: _parse_output(parser))
         properties["outputs"] = ArrayAttr([StringAttr(name) for name, _ in outputs])
-        properties["returned"] = ArrayAttr([type_ or NoneAttr() for _, type_ in outputs])
+        properties["returned"] = ArrayAttr([type_ or UnitAttr() for _, type_ in outputs])
         parser.parse_keyword("sizes")
         sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
         properties["sizes"] = ArrayAttr([StringAttr(s) for s in sizes])
