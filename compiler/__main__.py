@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from compiler import __version__
 from compiler.cli import commands
+from compiler.collection import rare_collections
 from compiler.options import DEBUG_VARIABLE
 
 DESCRIPTION = """\
@@ -37,6 +38,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@rare_collections()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler.arrays import is_on_gpu, kind_of, to_numpy
+from compiler.collection import rare_collections
 from compiler.driver import Compiler
 from compiler.instrument import Instrument
 from compiler.instrument.dump import Dump
@@ -91,7 +92,8 @@ def compile(
     dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None,
     passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
-    cache: str | Path | None = "default", precision: str = "f32", interpret: bool = False,
+    cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
+    interpret: bool = False,
 ) -> Executable:
     """Compile a model for a target.
 
@@ -99,9 +101,9 @@ def compile(
     in memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
-    `plugins`, `schedule`, `weights`, `features`, `precision`: as on the command line. `cache`: a
-    folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA kernels in
-    Triton's interpreter.
+    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`: as on the command line.
+    `cache`: a folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA
+    kernels in Triton's interpreter.
 
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
@@ -114,10 +116,11 @@ def compile(
         dims=dict(dims or {}), constants=dict(constants or {}), passes=passes,
         plugins=tuple(map(Path, plugins)), schedule=_path(schedule), weights=_path(weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
-        interpret=interpret)
+        exact=exact, interpret=interpret)
     return compile_with(model_of(model), options)
 
 
+@rare_collections()
 def compile_with(
     model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument] = (),
     command: str = "",

@@ -30,6 +30,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
                         help="machine features instead of this machine's: avx2, avx512; sm_90")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32",
                         help="the least precision of products (default f32)")
+    parser.add_argument("--exact", action="store_true",
+                        help="compute quantized models as they are defined, in floats, instead of "
+                             "in integers with results up to one quantization step off")
     parser.add_argument("--cache", metavar="DIR|off", default="default",
                         help="where compiled code is kept")
     parser.add_argument("--threads", metavar="N", type=positive, help="default: all")
@@ -86,8 +89,8 @@ def options_from(
         schedule=given.get("schedule"), weights=given.get("weights"),
         dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
         threads=given.get("threads") or threads, features=given.get("features"),
-        precision=given.get("precision", "f32"), cache=given.get("cache", "default"),
-        interpret=given.get("interpret", False))
+        precision=given.get("precision", "f32"), exact=given.get("exact", False),
+        cache=given.get("cache", "default"), interpret=given.get("interpret", False))
 
 
 # ---------------------------------------------------------------------- values

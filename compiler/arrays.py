@@ -1,7 +1,8 @@
 """Arrays of other libraries: in without a copy where their memory allows it, and the same kind out.
 
-NumPy arrays, torch tensors, and whatever else has `__dlpack__`. NumPy has no bfloat16 of its own,
-so such a tensor goes through its bits.
+NumPy arrays, torch tensors, and whatever else has `__dlpack__`. NumPy has no bfloat16 and no narrow
+types of its own, so such tensors go through their bits; the dtypes are those of `ml_dtypes`, and
+have the names that torch's have.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from dialects.types import Array
+from dialects.graph.numerics import widen
+from dialects.types import Array, element_of, is_float
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FILE_ERRORS = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 """What NumPy raises for a file that is not whole, or no file of its own."""
 Back = Callable[[Any], Any]
@@ -57,6 +58,11 @@ def kind_of(value: Any) -> Back | None:
     return None
 
 
+def is_foreign(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a dtype that NumPy does not have by itself, nor keeps in files."""
+    return dtype.isbuiltin == 2
+
+
 def is_on_gpu(value: Any) -> bool:
     """Whether it is a torch tensor in the memory of a GPU."""
     return bool(getattr(value, "is_cuda", False))
@@ -70,9 +76,11 @@ def _from_torch(tensor: Any) -> Array:
     import torch
 
     plain = tensor.detach().contiguous().cpu()
-    if plain.dtype == torch.bfloat16:
-        return plain.view(torch.int16).numpy().view(BFLOAT16)
-    return plain.numpy()
+    foreign = getattr(ml_dtypes, str(plain.dtype).removeprefix("torch."), None)
+    if foreign is None:
+        return plain.numpy()
+    bits = {1: torch.uint8, 2: torch.int16}[plain.itemsize]
+    return plain.view(bits).numpy().view(foreign)
 
 
 def _torch_like(tensor: Any) -> Back:
@@ -83,8 +91,11 @@ def _torch_like(tensor: Any) -> Back:
         if _is_torch(array):
             return array
         array = np.require(array, requirements=["C", "W"])
-        if array.dtype == BFLOAT16:
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(device)
-        return torch.from_numpy(array).to(device)
+        if not is_foreign(array.dtype):
+            return torch.from_numpy(array).to(device)
+        if not is_float(element_of(array.dtype)):  # torch computes nothing with integers of 4 bits
+            return torch.from_numpy(widen(array)).to(device)
+        bits = torch.from_numpy(array.view({1: np.uint8, 2: np.int16}[array.itemsize]))
+        return bits.view(getattr(torch, array.dtype.name)).to(device)
 
     return back

@@ -11,14 +11,20 @@ from math import inf
 
 import numpy as np
 
-from dialects.types import Array, element_of, is_float
+from dialects.types import Array, element_of, is_float, is_narrow_float, precision
 
 TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "float16": 1e-2, "bfloat16": 8e-2}
 """The largest error that reordered arithmetic of that type is granted, relative as above."""
 
 
 def tolerance_of(array: Array) -> float:
-    """The tolerance of an array's type; 0 for integers and truth values."""
+    """The tolerance of an array's type; 0 for integers and truth values.
+
+    A narrow float may be one step off, for a number between two of them.
+    """
+    element = element_of(array.dtype)
+    if is_narrow_float(element):
+        return precision(element)
     return TOLERANCES.get(array.dtype.name, 0.0)
 
 
@@ -30,7 +36,8 @@ def error_of(got: Array, want: Array) -> float:
         return 0.0
     if not is_float(element_of(want.dtype)):
         return float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max())
-    wide, exact = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN of some narrow floats signals
+        wide, exact = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(exact)
     if not np.array_equal(wide[~finite], exact[~finite], equal_nan=True):
         return inf

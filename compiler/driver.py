@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
+from compiler.collection import rare_collections
 from compiler.diagnostics import Problem, StrataError
 from compiler.faults import CompilerFault, Reproducer, shell_command
 from compiler.instrument import Instrument
 from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
+from compiler.limits import check_limits
 from compiler.options import CompileOptions
 from compiler.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline import PIPELINE, Step
 from compiler.plan import PlannedStep, plan
 from compiler.plugins import Plugins, load_plugins
-from compiler.source import Source, read_model
+from compiler.source import Source, read_model, weight_labels
 from compiler.text import format_header, format_module
 from passes.base import PassError, StrataContext
 from targets.base import TargetError
@@ -101,16 +103,19 @@ class Compiler:
         self.planned: list[PlannedStep] = []
 
     # ------------------------------------------------------------------ reading and lowering
+    @rare_collections()
     def read(self) -> State:
         """The module as it is brought, verified."""
         self.tell(f"reading {self.model}")
         with self.guard(IMPORT):
             source = read_model(self.source, self.options, self.plugins)
+        check_limits(source.module, self.model, source.level)
         return State(source.module, self.make_context(source), source.name, source.level,
                      source.after)
 
     def make_context(self, source: Source) -> StrataContext:
         context = StrataContext.with_dialects(source.weights, self.target, self.target_options)
+        context.exact = self.options.exact
         self.plugins.register_dialects(context)
         return context
 
@@ -152,6 +157,7 @@ class Compiler:
                               "level, and the passes that run do not come by there")
         return planned
 
+    @rare_collections()
     def run(self, state: State, planned: Sequence[PlannedStep]) -> None:
         """Run steps, verify where levels meet, and let the instruments watch."""
         watch = any(i.wants_changes for i in self.instruments)
@@ -196,6 +202,7 @@ class Compiler:
         raise ContractError(f"{message}: {names}")
 
     # ------------------------------------------------------------------ the end
+    @rare_collections()
     def emit(self, state: State, level: str) -> str:
         """Target code of one of the target's levels. The module must be at the final level."""
         self.require_final(state)
@@ -207,11 +214,14 @@ class Compiler:
             instrument.emitted(level, text, time.perf_counter() - started)
         return text
 
+    @rare_collections()
     def load(self, state: State) -> Executable:
         """Make the module runnable."""
         if self.target.lowers:
             self.require_final(state)
         self.tell(f"{state.name}: making code")
+        if not any(i.wants_changes for i in self.instruments):  # no earlier text will be run
+            state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
         with self.guard("load", state=state):
             return self.target.load(state.module, state.context.weights, self.target_options)
 
@@ -279,6 +289,8 @@ class Compiler:
             words += ["--features", options.features]
         if options.precision != "f32":
             words += ["--precision", options.precision]
+        if options.exact:
+            words.append("--exact")
         return shell_command([*words, *more])
 
     def reproducer(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from compiler.arrays import FILE_ERRORS, contiguous
+from compiler.arrays import FILE_ERRORS, contiguous, is_foreign
 from compiler.diagnostics import Problem, StrataError
 from compiler.signature import DEFAULT_SIZE, Signature
 
@@ -43,6 +43,9 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
     except ValueError as error:
         raise StrataError("the model cannot run on these inputs", [Problem(
             str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays")]) from error
+    except MemoryError as error:
+        raise StrataError("the memory does not suffice for a run", [Problem(
+            str(error) or "out of memory", hint="--dim NAME=N sets sizes")]) from error
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -80,11 +83,13 @@ def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, i
 
 
 def _restored(name: str, array: Array, signature: Signature) -> Array:
-    """NumPy's files lose the name of bfloat16, and keep two bytes each."""
+    """NumPy's files lose the names of types that it lacks, and keep their bytes."""
     types = dict(zip(signature.input_names, signature.input_types, strict=True))
-    if array.dtype == np.dtype("V2") and name in types and types[name].dtype.itemsize == 2:
-        return array.view(types[name].dtype)
-    return contiguous(array)
+    type_ = types.get(name)
+    if type_ is None or not is_foreign(type_.dtype):
+        return contiguous(array)
+    lost = (np.dtype(f"V{type_.dtype.itemsize}"), np.dtype(f"u{type_.dtype.itemsize}"))
+    return contiguous(array.view(type_.dtype) if array.dtype in lost else array)
 
 
 def _tell_guesses(signature: Signature, missing: Sequence[str], sizes: Mapping[str, int]) -> None:

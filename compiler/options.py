@@ -28,6 +28,7 @@ class CompileOptions:
     constants of the model, and are no inputs any more. `start`: the level of `--from`.
     `passes`: as `--passes` spells it. `plugins`: files. `schedule`: a file of schedules.
     `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
+    `exact`: compute quantized models as they are defined, in floats, each operation rounded.
     `cache`: a folder, "off", or "default". `debug`: verify between all passes, show tracebacks.
     """
 
@@ -45,6 +46,7 @@ class CompileOptions:
     threads: int | None = None
     features: str | None = None
     precision: str = "f32"
+    exact: bool = False
     cache: str = "default"
     interpret: bool = False
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
@@ -54,7 +56,7 @@ class CompileOptions:
 
         return TargetOptions(features=self.features, threads=self.threads,
                              cache=cache_folder(self.cache), precision=self.precision,
-                             interpret=self.interpret)
+                             exact=self.exact, interpret=self.interpret)
 
 
 def cache_folder(choice: str) -> Path | None:

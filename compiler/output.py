@@ -48,16 +48,20 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
-    """An `.npz` with these names as keys, whatever characters they have. bfloat16 becomes f32."""
+    """An `.npz` with these names as keys, whatever characters they have. What NumPy's files
+    cannot hold becomes what it is computed in: bfloat16 and narrow floats f32, i4 a byte.
+    """
     import io
 
-    import ml_dtypes
     import numpy as np
+
+    from compiler.arrays import is_foreign
+    from dialects.graph.numerics import widen
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
-            plain = array.astype(np.float32) if array.dtype == ml_dtypes.bfloat16 else array
+            plain = widen(array) if is_foreign(array.dtype) else array
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, np.asarray(plain), allow_pickle=False)
     return buffer.getvalue()

@@ -26,6 +26,7 @@ class Step:
 PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ graph: what is computed
     Step("graph", "graph-fold-sizes"),  # first: known sizes let all later passes decide more
+    Step("graph", "graph-quantize-contractions"),  # before constants are folded into floats
     Step("graph", "graph-fold-constants"),  # before the rules, which look for constant operands
     Step("graph", "graph-simplify"),  # on whole operators: some rules know softmax or clip
     Step("graph", "graph-decompose"),  # now that no rule needs a composite operator any more
@@ -48,5 +49,6 @@ PIPELINE: tuple[Step, ...] = (
     Step("host", "host-bufferize"),  # kernels are final, so what they pass on is a buffer each
     Step("host", "host-plan-buffers"),  # when all buffers and the order of launches are known
     # ------------------------------------------------------------------ block: kernels on tiles
-    Step("block", "loop-to-block"),  # last: a kernel and its schedule say all that it needs
+    Step("block", "loop-to-block"),  # now that a kernel and its schedule say all that it needs
+    Step("block", "block-expand-floats"),  # last: so that dumps before it read as casts
 )

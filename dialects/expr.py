@@ -13,7 +13,7 @@ Python's `//` and `%`). Text form: `2*h + w - 1`, `(h - 1) floordiv 2 + 1`, `max
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeAlias
@@ -230,7 +230,10 @@ class Expr:
         return _call("mod", (rest, other)) if rest.terms else rest
 
     def ceildiv(self, other: Size) -> Expr:
-        return -((-self) // Expr.of(other))
+        other = Expr.of(other)
+        if other.constant is not None and other.constant > 0:  # sizes stay positive in this form
+            return (self + (other.constant - 1)) // other
+        return -((-self) // other)
 
     def divide(self, divisor: Expr) -> tuple[Expr, Expr]:
         """(quotient, rest) with self == quotient*divisor + rest; terms move out when they divide.
@@ -344,6 +347,10 @@ def _extremum(op: str, left: Expr, right: Expr) -> Expr:
     difference = (left - right).constant
     if difference is not None:  # they differ by a constant: one always wins
         return left if (difference >= 0) == (op == "max") else right
+    if op == "max" and not (left.terms and right.terms):  # max(-x, 0) == max(x, 0) - x
+        other = left if left.terms else right
+        if other.terms[0][1] < 0:
+            return _extremum("max", -other, right if left.terms else left) + other
     return _call(op, tuple(sorted((left, right), key=str)))
 
 
@@ -393,6 +400,15 @@ def atom_symbols(atom: Atom) -> frozenset[str]:
     if isinstance(atom, str):
         return frozenset((atom,))
     return frozenset[str]().union(*(a.symbols for a in atom.args))
+
+
+def divisors(expr: Expr) -> Iterator[Expr]:
+    """What `expr` divides by, of which a run must see that it is not 0: all but constants."""
+    for atom in (a for monomial, _ in expr.terms for a in monomial):
+        if isinstance(atom, Call):
+            yield from (d for a in atom.args for d in divisors(a))
+            if atom.op in ("floordiv", "mod") and atom.args[1].constant is None:
+                yield atom.args[1]
 
 
 def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:

@@ -1,7 +1,8 @@
 """What the ranges of axes and sizes say about expressions: signs, bounds, and simplification.
 
 Every size symbol is at least 1 and every axis is in 0 <= axis < extent; where a size is 0 at run
-time no point of the domain exists, and what is said about points holds for none.
+time no point of the domain exists, and what is said about points holds for none. A symbol that
+begins with `_` is a number that a run computes, not only a size: it may be 0.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from dialects.expr import Atom, Call, Expr, apply_call, atom_symbols
 
 
 def is_at_most(low: Expr, high: Expr) -> bool:
-    """Whether low <= high is certain when every size symbol is at least 1."""
+    """Whether low <= high is certain, as `is_nonnegative` is."""
     return is_nonnegative(high - low)
 
 
 @cache
 def is_nonnegative(expr: Expr) -> bool:
-    """Whether expr >= 0 is certain when every symbol is at least 1."""
-    return _holds(expr.substitute({name: Expr.symbol(name) + 1 for name in expr.symbols}))
+    """Whether expr >= 0 is certain when every symbol is at least 1, computed ones at least 0."""
+    return _holds(expr.substitute({name: Expr.symbol(name) + 1 for name in expr.symbols
+                                   if not name.startswith("_")}))
 
 
 def _holds(expr: Expr) -> bool:

@@ -5,7 +5,8 @@ row of a table and works on arrays that broadcast, so a body is evaluated for al
 
     evaluate_body(op.body.block, [a, b])     # one array per block argument -> one per yielded value
 
-Types are exact: f32 stays f32, bf16 rounds after every operation, integers wrap around. Integers
+Types are exact: f32 stays f32, bf16 rounds after every operation, integers wrap around. Narrow
+floats and integers of less than a byte are only converted and chosen between. Integers
 have no sign of their own; the operation decides (`divui` reads the bits of i8 as 0..255). A truth
 value is a one-bit integer: 0 or 1 unsigned, 0 or -1 signed. What MLIR leaves undefined (division by
 zero, conversions out of range) gives some value, never an error or a warning.
@@ -22,7 +23,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.graph import numerics
-from dialects.types import Array, dtype_of
+from dialects.types import Array, dtype_of, i2, i4, ui2, ui4
 
 OtherOps = Callable[[Operation], Sequence[Array]]
 """Evaluates an operation that is not in the tables, such as `loop.index`."""
@@ -97,14 +98,19 @@ def _constant(op: arith.ConstantOp) -> Array:
 
 
 # ---------------------------------------------------------------------- signs of integers
+_SHORT = {dtype_of(signed): dtype_of(plain) for signed, plain in ((i2, ui2), (i4, ui4))}
+"""Dtypes of integers of less than a byte, which are only converted: signed -> unsigned."""
+
+
 def _as_signed(x: Array) -> Array:
     """Integers as they are; a truth value as 0 or -1."""
     return -x.astype(np.int8) if x.dtype == np.bool_ else x
 
 
 def _as_unsigned(x: Array) -> Array:
-    """The same bits, read without a sign."""
-    return x.view(f"u{x.dtype.itemsize}")
+    """The same bits, read without a sign; of less than a byte, as a byte."""
+    short = _SHORT.get(x.dtype)
+    return x.view(f"u{x.dtype.itemsize}") if short is None else x.view(short).astype(np.uint8)
 
 
 def _as_signless(x: Array, dtype: np.dtype[Any]) -> Array:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
+    IntegerType,
     NameLoc,
     NoneAttr,
     StringAttr,
@@ -27,8 +28,7 @@ from xdsl.printer import Printer
 from dialects import types as t
 from dialects.types import ExprAttr, LiteralAttr, SizesAttr
 
-_ELEMENT_WORDS = {str(e): e for e in (t.f16, t.bf16, t.f32, t.f64, t.i1, t.i8, t.i16, t.i32, t.i64,
-                                      t.ui8, t.ui16, t.ui32, t.ui64, t.index)}
+_ELEMENT_WORDS = {str(e): e for e in (*t.ELEMENTS, t.index)}
 RESERVED_WORDS = frozenset((*_ELEMENT_WORDS, "true", "false", "max", "min", "mod", "floordiv",
                             "ceildiv", "nan", "inf", "loc"))
 """Words that cannot name a size symbol."""
@@ -128,7 +128,7 @@ def _parse_negative(parser: Parser) -> Attribute:
     return ExprAttr(t.parse_size(parser))
 
 
-def bool_attr(value: bool) -> IntegerAttr[t.IntegerType]:
+def bool_attr(value: bool) -> IntegerAttr[IntegerType]:
     return IntegerAttr(int(value), t.i1)
 
 

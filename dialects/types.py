@@ -15,73 +15,20 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
-    Float64Type,
-    IndexType,
-    IntegerType,
-    Signedness,
-)
 from xdsl.ir import Attribute, Data, Dialect, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from dialects.elements import *  # noqa: F403 (users of types find the element types here)
+from dialects.elements import byte_width, dtype_of
 from dialects.expr import Expr, Size, product
 from dialects.expr_syntax import parse_expr
 from dialects.schedule import ScheduleAttr
 
 Array = NDArray[Any]
-
-f16, bf16, f32, f64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
-i1, i8, i16, i32, i64 = (IntegerType(w) for w in (1, 8, 16, 32, 64))
-ui8, ui16, ui32, ui64 = (IntegerType(w, Signedness.UNSIGNED) for w in (8, 16, 32, 64))
-index = IndexType()
-
-_DTYPES: dict[Attribute, np.dtype[Any]] = {
-    f16: np.dtype(np.float16), bf16: np.dtype(ml_dtypes.bfloat16), f32: np.dtype(np.float32),
-    f64: np.dtype(np.float64), i1: np.dtype(np.bool_), i8: np.dtype(np.int8),
-    i16: np.dtype(np.int16), i32: np.dtype(np.int32), i64: np.dtype(np.int64),
-    ui8: np.dtype(np.uint8), ui16: np.dtype(np.uint16), ui32: np.dtype(np.uint32),
-    ui64: np.dtype(np.uint64), index: np.dtype(np.int64),
-}
-_SIGNLESS: dict[Attribute, Attribute] = {ui8: i8, ui16: i16, ui32: i32, ui64: i64}
-_UNSIGNED = frozenset((i1, *_SIGNLESS))
-_ELEMENTS = {dtype: element for element, dtype in _DTYPES.items() if element != index}
-
-
-def dtype_of(element: Attribute) -> np.dtype[Any]:
-    """The NumPy dtype of an element type. Raises KeyError for a type that has none."""
-    return _DTYPES[element]
-
-
-def element_of(dtype: np.dtype[Any]) -> Attribute:
-    """The element type of a NumPy dtype. Raises KeyError for one we do not have."""
-    return _ELEMENTS[np.dtype(dtype)]
-
-
-def is_float(element: Attribute) -> bool:
-    return isinstance(element, (Float16Type, BFloat16Type, Float32Type, Float64Type))
-
-
-def is_unsigned(element: Attribute) -> bool:
-    """True for ui8 to ui64 and for i1 (a truth value widens without a sign)."""
-    return element in _UNSIGNED
-
-
-def signless(element: Attribute) -> Attribute:
-    """The type that scalar `arith` works on: ui8 becomes i8, the rest stays."""
-    return _SIGNLESS.get(element, element)
-
-
-def byte_width(element: Attribute) -> int:
-    """Bytes of one stored element; a truth value takes one byte."""
-    return _DTYPES[element].itemsize
 
 
 # ---------------------------------------------------------------------- expressions as attributes

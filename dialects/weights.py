@@ -2,11 +2,17 @@
 
 Arrays are kept as they come (often views of a memory-mapped file) and are never copied or printed
 with the IR. Two arrays of equal bytes, dtype and shape share one key.
+
+Of a mapped file, the system holds in memory what has been read. `release` gives that back, so that
+compiling a model takes the memory of what it makes, not also that of all it has looked at.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+import mmap
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +21,15 @@ import numpy as np
 from xdsl.dialects.builtin import StringAttr
 
 from dialects.types import Array, WeightAttr
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector register."""
+
+WORTH_RELEASING = 64 << 10
+"""Bytes from which on an array is worth a call to the system."""
+
+PIECE = 16 << 20
+"""Bytes that are hashed at a time."""
 
 
 @dataclass
@@ -38,13 +53,18 @@ class WeightStore:
             )
         return self.arrays[handle.key.data]
 
+    def keep_only(self, keys: Collection[str]) -> None:
+        """Forget all other arrays. Texts that name them cannot be run any more."""
+        for key in self.arrays.keys() - keys:
+            del self.arrays[key]
+
     def save(self, path: Path) -> None:
         """Write all arrays to one `.npz`, uncompressed, readable by `load`.
 
-        Types that NumPy lacks (bfloat16) are stored as raw bytes with their name in the key.
+        Types that NumPy lacks (bfloat16, i4) are stored as raw bytes with their name in the key.
         """
         plain = {f"{key}|{a.dtype.name}": a.view(np.uint8 if a.dtype.itemsize == 1 else np.uint16)
-                 if a.dtype.kind == "V" else a for key, a in self.arrays.items()}
+                 if a.dtype.isbuiltin == 2 else a for key, a in self.arrays.items()}
         np.savez(path, **plain)  # type: ignore[arg-type]
 
     @staticmethod
@@ -69,5 +89,35 @@ class WeightStore:
 def content_key(array: Array) -> str:
     """A hash of dtype, shape and bytes."""
     digest = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    for start in range(0, data.size, PIECE):
+        piece = data[start: start + PIECE]
+        digest.update(piece.data)
+        release(piece)
     return digest.hexdigest()[:24]
+
+
+# ---------------------------------------------------------------------- memory
+def release(array: Array) -> None:
+    """Tell the system that an array of a mapped file is not needed in memory for now.
+
+    Its elements stay as they are: they are read from the file again. Small arrays, and those of
+    other memory, are left alone.
+    """
+    base: object = array
+    while isinstance(base, (np.ndarray, memoryview)):
+        base = cast(object, base.base if isinstance(base, np.ndarray) else base.obj)
+    if not isinstance(base, mmap.mmap) or array.nbytes < WORTH_RELEASING:
+        return
+    if array.flags.c_contiguous and hasattr(mmap, "MADV_DONTNEED"):
+        first = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data
+        start = first // mmap.PAGESIZE * mmap.PAGESIZE
+        base.madvise(mmap.MADV_DONTNEED, start, first + array.nbytes - start)
+
+
+def aligned_zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array of zeros that starts on a cache line's boundary, so that nobody has to move it."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start: start + size].view(dtype).reshape(shape)

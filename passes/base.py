@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
 from dialects.syntax import location_name
@@ -49,6 +49,8 @@ class TargetLike(Protocol):
     ) -> Mapping[int, Panel] | None: ...
 
     def prepare(self, kernel: KernelOp, options: Any) -> None: ...
+
+    def decodes(self, element: Attribute, options: Any) -> bool: ...
 
     def schedule(self, kernel: KernelOp, options: Any) -> Schedule: ...
 
@@ -94,8 +96,15 @@ class StrataContext(Context):
     target: TargetLike | None = None
     options: Any = None
     """The target's options; they belong to the target and passes hand them on to it."""
+    exact: bool = False
+    """Compute quantized models as they are defined, in floats, not in integers."""
     limits: Limits = field(default_factory=Limits)
-    remarks: list[Remark] = field(default_factory=list[Remark])
+    noted: dict[Remark, None] = field(default_factory=dict[Remark, None])
+    """The remarks, each once, in the order in which they were made."""
+
+    @property
+    def remarks(self) -> list[Remark]:
+        return list(self.noted)
 
     @staticmethod
     def with_dialects(
@@ -112,9 +121,7 @@ class StrataContext(Context):
 
     def remark(self, pass_: StrataPass, op: Operation, text: str) -> None:
         """Record something once: the same words about the same node are not repeated."""
-        remark = Remark(pass_.name, location_name(op), text)
-        if remark not in self.remarks:
-            self.remarks.append(remark)
+        self.noted[Remark(pass_.name, location_name(op), text)] = None
 
     def clone(self) -> StrataContext:
         """A context of its own that shares weights, target and options."""
@@ -130,7 +137,7 @@ def strata_context(context: Context) -> StrataContext:
 
 def _extended(context: Context, extra: StrataContext) -> StrataContext:
     result = StrataContext(weights=extra.weights, target=extra.target, options=extra.options,
-                           limits=extra.limits, remarks=list(extra.remarks))
+                           exact=extra.exact, limits=extra.limits, noted=dict(extra.noted))
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))
     return result

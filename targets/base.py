@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
@@ -38,6 +39,8 @@ class TargetOptions:
     threads: int | None = None
     cache: Path | None = None
     precision: str = "f32"
+    exact: bool = False
+    """Round products before they are added, as the definitions of operators do."""
     interpret: bool = False
     """CUDA: run kernels in Triton's interpreter instead of on a device."""
 
@@ -93,6 +96,11 @@ class Target(ABC):
     def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
         """Rewrite a kernel's axes for this target (split, fuse), before scheduling."""
         del kernel, options
+
+    def decodes(self, element: Attribute, options: TargetOptions) -> bool:
+        """Whether the target's code has a conversion of its own from a narrow float to f32."""
+        del element, options
+        return False
 
     @abstractmethod
     def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:

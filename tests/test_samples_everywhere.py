@@ -132,7 +132,8 @@ def interpreter() -> Iterator[Interpreter]:
 
 
 def run_in_triton(sample: Sample, symbolic: bool, interpreter: Interpreter) -> None:
-    module, context, inputs, expected = lowered(sample, symbolic, "cuda", TargetOptions())
+    options = TargetOptions(interpret=True)
+    module, context, inputs, expected = lowered(sample, symbolic, "cuda", options)
     outputs = interpret_host(
         module, inputs, context.weights,
         lambda kernel, buffers, sizes: interpreter.run(kernel, buffers, sizes))  # type: ignore[arg-type]

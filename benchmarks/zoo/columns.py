@@ -8,7 +8,6 @@ starts a process per cell, so that nothing is warm and memory is given back.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
@@ -24,10 +23,11 @@ from typing import Any
 
 import numpy as np
 from inputs import Array, make_inputs
+from memory import forget_peak, onnxruntime_peak, peak
+from peer import THREADS, onnxruntime_call
 
 Entry = Mapping[str, Any]
 ARCH = "sm_90"
-THREADS = 1
 WEAK = {"weak_check", "constant_weights"}
 """Flags of models whose outputs hardly depend on what is computed."""
 REPLAYS = 50
@@ -82,11 +82,11 @@ def _agreement(model: Path, entry: Entry, **options: Any) -> Cell:
 
 def _compare(exe: Any, model: Path, entry: Entry) -> Cell:
     """The outputs of every case beside onnxruntime's."""
-    worst = 0.0
+    worst, peer = 0.0, onnxruntime_call(model)
     for number, case in enumerate(entry["cases"]):
         feeds = make_inputs(case)
         got = exe(**feeds)
-        for name, a, b in zip(exe.output_names, got, _onnxruntime(model)(feeds), strict=True):
+        for name, a, b in zip(exe.output_names, got, peer(feeds), strict=True):
             error, fault = deviation(a, b, entry)
             if fault:
                 return Cell(False, f"case {number}, output '{name}': {fault}")
@@ -120,30 +120,33 @@ def deviation(got: Array, want: Array, entry: Entry) -> tuple[float, str]:
     return float(error.max(initial=0.0) / (top or 1.0)), "" if good else fault
 
 
-def _onnxruntime(model: Path) -> Callable[[Mapping[str, Array]], list[Array]]:
-    """onnxruntime on one thread: inputs to outputs."""
-    runtime: Any = importlib.import_module("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = THREADS
-    options.log_severity_level = 3
-    session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return lambda feeds: session.run(None, dict(feeds))
-
-
 # ---------------------------------------------------------------------- time
 def speed(model: Path, entry: Entry) -> Cell:
     """One call of the first case beside onnxruntime, one thread each, in turns."""
     import compiler
 
-    exe, peer = compiler.compile(model, target="cpu", threads=THREADS), _onnxruntime(model)
+    exe, peer = compiler.compile(model, target="cpu", threads=THREADS), onnxruntime_call(model)
     feeds = make_inputs(entry["cases"][0])
     inputs = [feeds[name] for name in exe.input_names]
     ours, theirs = _medians([lambda: exe.run(inputs), lambda: peer(feeds)])
     return Cell(True, f"{1e3 * ours:.3g} / {1e3 * theirs:.3g} ms = {ours / theirs:.2f}")
 
 
+def memory(model: Path, entry: Entry) -> Cell:
+    """Peaks of resident memory: to compile, then to run all cases; and onnxruntime's for both."""
+    import compiler
+
+    exe = compiler.compile(model, target="cpu", threads=THREADS, cache="off")
+    compiling = peak()
+    forget_peak()
+    for case in entry["cases"]:
+        exe(**make_inputs(case))
+    megabytes = [round(b / 1e6) for b in (compiling, peak(), onnxruntime_peak(model, entry))]
+    return Cell(True, "{} MB, {} / {} MB".format(*megabytes))
+
+
 def _medians(calls: Sequence[Callable[[], object]]) -> list[float]:
-    """Median seconds of each call; they take turns, after a round that does not count."""
+    """Median CPU seconds of each call; they take turns, after a round that does not count."""
     started = time.perf_counter()
     for call in calls:
         call()
@@ -151,19 +154,25 @@ def _medians(calls: Sequence[Callable[[], object]]) -> list[float]:
     taken: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, times in zip(calls, taken, strict=True):
-            started = time.perf_counter()
+            started = time.process_time()
             call()
-            times.append(time.perf_counter() - started)
+            times.append(time.process_time() - started)
     return [statistics.median(times) for times in taken]
 
 
 def compile_cold(model: Path, entry: Entry) -> Cell:
     """From the file to a callable, without a cache, in a fresh process; the import counts."""
-    started = time.perf_counter()
+    started, spent = time.perf_counter(), _spent()
     import compiler
 
     compiler.compile(model, target="cpu", cache="off")
-    return Cell(True, f"{time.perf_counter() - started:.1f} s")
+    return Cell(True, f"{time.perf_counter() - started:.1f} s, {_spent() - spent:.1f} s of CPU")
+
+
+def _spent() -> float:
+    """CPU seconds of this process and of those that it started."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def to_graph(model: Path, entry: Entry) -> Cell:
@@ -211,7 +220,8 @@ def _command(*words: object) -> tuple[int, str, str]:
 
 COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
     "cpu": cpu, "reference": reference, "verify": verify, "cubins": cubins,
-    "interpret": interpret, "gpu": gpu, "speed": speed, "compile": compile_cold, "graph": to_graph,
+    "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory, "compile": compile_cold,
+    "graph": to_graph,
 }
 
 

@@ -16,7 +16,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,14 @@ from compiler.faults import versions
 
 VARIABLE = "STRATA_ZOO"
 HERE = Path(__file__).parent
-MODELS = ("ppocr_v4_det", "ppocr_v4_rec", "ppocr_v2_cls", "magika", "light_squeezenet", "resnet50",
-          "mobilenet_v2", "shufflenet_v2", "bert_base", "bert_base_dyn", "gpt2_prefill",
-          "silero_v6_no_if", "whisper_tiny_encoder")
 INTERPRETED = ("ppocr_v2_cls", "magika", "silero_v6_no_if")
 """What Triton's interpreter can do in minutes."""
 HEADINGS = {
     "cpu": "cpu: cases, error", "reference": "reference: cases, error",
     "verify": "verify: executions", "cubins": "cuda: cubins", "interpret": "Triton's interpreter",
     "gpu": "GPU: cases, error, time of a graph replay",
-    "speed": "strata / onnxruntime", "compile": "cold compile", "graph": "`lower --to graph`",
+    "speed": "strata / onnxruntime", "memory": "memory: compile, run / onnxruntime",
+    "compile": "cold compile", "graph": "`lower --to graph`",
 }
 NOTES = """\
 - cpu, reference, interpreter: outputs against onnxruntime, within each model's measured tolerance;
@@ -47,7 +45,10 @@ NOTES = """\
   pass that changed something and one of the native code.
 - GPU: as cpu, on the first NVIDIA GPU; the time is that of the last case, from a CUDA graph.
 - cubins: kernels compiled for sm_90 with Triton, on a machine without a GPU, without a cache.
-- strata / onnxruntime: median of a call on one thread each, in turns; below 1 Strata is faster.
+- strata / onnxruntime: median CPU time of a call on one thread each, in turns; below 1 Strata is
+  faster.
+- memory: the most that a process holds, its libraries and the weights included: while it
+  compiles, while it then runs all cases / while onnxruntime loads the model and runs them.
 - cold compile: a fresh process, from the import of the compiler to a callable, without a cache.
 """
 
@@ -72,23 +73,19 @@ class Results:
     def well(self) -> bool:
         return all(cell["ok"] for row in self.cells.values() for cell in row.values())
 
-    def table(self) -> str:
-        """The table in Markdown, with what went wrong below it."""
+    def table(self, order: Sequence[str]) -> str:
+        """The table in Markdown, models in this order, with what went wrong below it."""
         measured = {column for row in self.cells.values() for column in row}
         columns = [column for column in HEADINGS if column in measured]
         rows = ["| model | " + " | ".join(HEADINGS[c] for c in columns) + " |",
                 "|---" * (len(columns) + 1) + "|"]
-        for model, cells in sorted(self.cells.items(), key=lambda row: _place(row[0])):
+        for model, cells in [(m, self.cells[m]) for m in order if m in self.cells]:
             texts = [_short(cells.get(column)) for column in columns]
             rows.append(f"| {model} | " + " | ".join(texts) + " |")
         faults = [f"- {model}, {column}: {' '.join(cell['text'].split())}"
                   for model, cells in self.cells.items() for column, cell in cells.items()
                   if not cell["ok"]]
         return "\n".join([*rows, *(["", "What failed:", "", *faults] if faults else [])]) + "\n"
-
-
-def _place(model: str) -> int:
-    return MODELS.index(model) if model in MODELS else len(MODELS)
 
 
 def _short(cell: Mapping[str, Any] | None) -> str:
@@ -125,13 +122,13 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in ours.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def report(results: Results, note: str) -> str:
+def report(results: Results, order: Sequence[str], note: str) -> str:
     machine = f"{_processor()}, {os.cpu_count()} CPUs, {platform.system()}"
     return "\n".join([
         "# The zoo: what works, and how fast", "",
         f"Made by `python benchmarks/zoo/run.py` on {machine};", f"{', '.join(versions())}.",
         f"Each cell is a process of its own, one after the other. {note}".rstrip(), "",
-        results.table(), NOTES])
+        results.table(order), NOTES])
 
 
 def _processor() -> str:
@@ -146,7 +143,7 @@ def _processor() -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", metavar="A,B", default=",".join(MODELS))
+    parser.add_argument("--models", metavar="A,B", help="default: all that models.json describes")
     parser.add_argument("--columns", metavar="A,B",
                         default=",".join(c for c in HEADINGS if c != "gpu"),
                         help=f"of {', '.join(COLUMNS)}")
@@ -170,7 +167,7 @@ def fill(
     results: Results, folder: Path, entries: Mapping[str, Any], options: argparse.Namespace
 ) -> None:
     """Measure the cells that are asked for; what is not there is told and left out."""
-    for name in filter(None, options.models.split(",")):
+    for name in entries if options.models is None else options.models.split(","):
         model = folder / f"{name}.onnx"
         if name not in entries or not model.is_file():
             print(f"{name}: left out, {model} or its entry in models.json is not there")
@@ -197,9 +194,9 @@ def main() -> int:
     entries = {m["name"]: m for m in json.loads(description.read_text())["models"]}
     results = Results.load(options.results)
     fill(results, Path(folder), entries, options)
-    print("\n" + results.table())
+    print("\n" + results.table(list(entries)))
     if options.output is not None:
-        options.output.write_text(report(results, options.note))
+        options.output.write_text(report(results, list(entries), options.note))
     return 0 if results.well else 1
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
@@ -20,7 +18,8 @@ from compiler.comparison import worst
 from dialects.func import main_function
 from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import EvaluationError, evaluate_func
-from dialects.types import Array, element_of, is_float
+from dialects.graph.numerics import widen
+from dialects.types import Array, element_of, is_float, precision
 from dialects.weights import WeightStore
 
 TRIALS = 4
@@ -46,9 +45,9 @@ class Rounding:
         def alter(array: Array) -> Array:
             if not is_float(element_of(array.dtype)):
                 return array
-            step = float(cast(Any, ml_dtypes).finfo(array.dtype).eps)
+            step = precision(element_of(array.dtype))
             factors = 1 + step * random.integers(-1, 2, array.shape)
-            return np.asarray(array * factors).astype(array.dtype)
+            return np.asarray(widen(array) * factors).astype(array.dtype)
 
         function, context = main_function(self.module), EvaluationContext(weights=self.weights)
         try:

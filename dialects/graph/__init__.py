@@ -30,6 +30,7 @@ from dialects.graph.elementwise import (
     SubOp,
 )
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
+from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp
 from dialects.graph.logic import (
     AndOp,
     EqualOp,
@@ -44,11 +45,21 @@ from dialects.graph.logic import (
 from dialects.graph.normalization import BatchNormOp, LayerNormOp, LogSoftmaxOp, SoftmaxOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
+from dialects.graph.quantization import DequantizeLinearOp, QuantizeLinearOp
 from dialects.graph.recurrent import LstmOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
 from dialects.graph.resize import ResizeOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
-from dialects.graph.shape import BroadcastOp, ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
+from dialects.graph.search import SearchSortedOp
+from dialects.graph.shape import (
+    BroadcastOp,
+    ConcatOp,
+    FramesOp,
+    PadOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+)
 from dialects.graph.trigonometric import (
     AcoshOp,
     AcosOp,
@@ -92,14 +103,15 @@ Graph = Dialect("graph", [
     BitcastOp, ShiftLeftOp, ShiftRightOp,
     ReluOp, LeakyReluOp, EluOp, HardSigmoidOp, HardSwishOp, GeluOp, SiluOp, SoftplusOp, ClipOp,
     ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp, ReduceMeanOp,
-    CumulativeSumOp, CumulativeProdOp,
+    CumulativeSumOp, CumulativeProdOp, SearchSortedOp,
     ArgMaxOp, ArgMinOp, TopKOp,
     MatmulOp,
     ConvOp, ConvTransposeOp,
+    QuantizeLinearOp, DequantizeLinearOp, MatmulIntegerOp, ConvIntegerOp,
     MaxPoolOp, MaxPoolIndicesOp, AvgPoolOp,
     SoftmaxOp, LogSoftmaxOp, LayerNormOp, BatchNormOp,
     LstmOp,
-    ReshapeOp, TransposeOp, BroadcastOp, SliceOp, PadOp, ConcatOp,
+    ReshapeOp, TransposeOp, BroadcastOp, SliceOp, FramesOp, PadOp, ConcatOp,
     GatherOp, GatherElementsOp, GatherNdOp,
     ScatterElementsOp, ScatterNdOp,
     ResizeOp,

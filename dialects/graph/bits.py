@@ -11,10 +11,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
 from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
 from dialects.graph.elementwise import BinaryOp
-from dialects.graph.inference import Kind
-from dialects.types import Array, TensorType, byte_width, dtype_of, i1, is_float, tensor
-
-INTEGERS = Kind("integers", lambda element: not is_float(element) and element != i1)
+from dialects.graph.inference import INTEGERS, Kind
+from dialects.types import Array, TensorType, bit_width, dtype_of, i1, tensor
 
 
 @irdl_op_definition
@@ -39,13 +37,17 @@ class BitcastOp(GraphOp):
             dtype_of(after)
         except KeyError as error:
             raise ShapeError(f"C1: {after} is not an element type") from error
-        if byte_width(before) != byte_width(after):
+        if _bits(before) != _bits(after):
             raise ShapeError(f"C1: elements of {before} cannot be read as {after}")
         return [tensor(after, types[0].shape)]
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         to = self.result_tensors[0].dtype
         return operands[0] != 0 if to == np.bool_ else np.array(operands[0]).view(to)
+
+
+def _bits(element: Attribute) -> int:
+    return 8 if element == i1 else bit_width(element)
 
 
 class ShiftOp(BinaryOp):

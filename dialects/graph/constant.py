@@ -20,6 +20,7 @@ from dialects.graph.base import (
     sizes_of,
 )
 from dialects.graph.inference import NUMBERS, check_kind
+from dialects.graph.numerics import widen
 from dialects.types import (
     Array,
     ExprAttr,
@@ -113,7 +114,8 @@ class ConstantOp(GraphOp):
 
 def literal_of_array(array: Array) -> LiteralAttr:
     """The literal of an array's elements, row-major."""
-    plain = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    element = element_of(array.dtype)
+    plain = widen(array).astype(np.float64) if is_float(element) else widen(array)
     return LiteralAttr(tuple(plain.reshape(-1).tolist()))
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 
 from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
-from dialects.graph.inference import (
-    NUMBERS,
-    broadcast_shapes,
-    check_kind,
-    check_same_element,
-    same_size,
-)
-from dialects.graph.numerics import rounded, widen
-from dialects.types import Array, TensorType, tensor
+from dialects.graph.inference import broadcast_shapes, product_element, same_size
+from dialects.graph.numerics import matmul, rounded, widen
+from dialects.types import Array, TensorType, dtype_of, tensor, wide_element
 
 
 @irdl_op_definition
@@ -24,9 +19,11 @@ class MatmulOp(GraphOp):
     """The matrix product of the last two dims; leading dims broadcast.
 
     A first operand of one dim is a row, a second a column; that dim is missing from the result.
-    f16 and bf16 are accumulated in f32 and rounded once. Integers wrap around.
-    Constraints: (C1) equal element types; (C2) numbers; (C3) at least one dim each; (C4) the last
-    dim of a is the last but one of b; (C5) leading dims broadcast.
+    f16 and bf16 are accumulated in f32 and rounded once. Integers wrap around; with `to` they are
+    multiplied and summed in that type.
+    Constraints: (C1) equal element types, or with `to` integers, which may differ, into an integer;
+    (C2) numbers; (C3) at least one dim each; (C4) the last dim of a is the last but one of b; (C5)
+    leading dims broadcast.
     Source: ONNX MatMul, Gemm; numpy.matmul.
     Example: %c = graph.matmul %a, %b : f32[n, 8, 5, 7]
         given %a: f32[n, 1, 5, 64], %b: f32[8, 64, 7]
@@ -35,13 +32,13 @@ class MatmulOp(GraphOp):
     name = "graph.matmul"
     a = operand_def(TensorType)
     b = operand_def(TensorType)
+    to = opt_prop_def(Attribute)
     result = result_def(TensorType)
 
     @classmethod
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
         a, b = types
-        check_same_element(types)
-        check_kind(NUMBERS, a.element)
+        element = product_element(types, attributes, "C2")
         if not a.rank or not b.rank:
             raise ShapeError("C3: operands need at least one dim")
         inner = b.shape[-2] if b.rank > 1 else b.shape[0]
@@ -49,9 +46,10 @@ class MatmulOp(GraphOp):
         batch = broadcast_shapes([a.shape[:-2], b.shape[:-2]], "C5")
         row = a.shape[-2:-1]
         column = b.shape[-1:] if b.rank > 1 else ()
-        return [tensor(a.element, (*batch, *row, *column))]
+        return [tensor(element, (*batch, *row, *column))]
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         with np.errstate(all="ignore"):
-            result = np.matmul(widen(operands[0]), widen(operands[1]))
-        return rounded(result, self.result_tensors[0])
+            type_ = self.result_tensors[0]
+            dtype = dtype_of(wide_element(type_.element))
+            return rounded(matmul(widen(operands[0]), widen(operands[1]), dtype), type_)

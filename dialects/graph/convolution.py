@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, result_def
 
 from dialects.expr import Expr
@@ -17,17 +19,23 @@ from dialects.graph.base import (
     ints_of,
 )
 from dialects.graph.inference import (
-    NUMBERS,
     certain_sign,
     check_count,
-    check_kind,
     check_rank,
-    check_same_element,
+    product_element,
     same_size,
 )
-from dialects.graph.numerics import rounded, widen
+from dialects.graph.numerics import matmul, rounded, widen
 from dialects.graph.window import Window
-from dialects.types import Array, ExprAttr, SizesAttr, TensorType, tensor
+from dialects.types import (
+    Array,
+    ExprAttr,
+    SizesAttr,
+    TensorType,
+    dtype_of,
+    tensor,
+    wide_element,
+)
 
 
 @irdl_op_definition
@@ -36,11 +44,13 @@ class ConvOp(GraphOp):
 
     y[n, o, p] = b[o] + sum over c', k of x[n, g*(c/group) + c', p*stride + k*dilation - low] *
     w[o, c', k], where g is o's group and x is 0 outside. `pads` holds all lows, then all highs.
-    f16 and bf16 are accumulated in f32 and rounded once.
-    Constraints: (C1) equal element types, numbers; (C2) x has at least one spatial dim, w the same
-    rank; (C3) w's spatial sizes are constants, strides and dilations are positive, pads not
-    negative; (C4) c is group times w's second size and group divides co; (C5) b has the shape
-    [co]; (C6) the window is not larger than the padded x.
+    f16 and bf16 are accumulated in f32 and rounded once. With `to`, integers are multiplied and
+    summed in that type.
+    Constraints: (C1) numbers of equal element types, or with `to` integers, which may differ, into
+    an integer; (C2) x has at least one spatial dim, w the same rank; (C3) w's spatial sizes are
+    constants, strides and dilations are positive, pads not negative; (C4) c is group times w's
+    second size and group divides co; (C5) b has the shape [co]; (C6) the window is not larger than
+    the padded x.
     Source: ONNX Conv.
     Example: %y = graph.conv %x, %w {strides = [2, 2], dilations = [1, 1], pads = [1, 1, 1, 1],
         group = 1} : f32[n, 8, 6, 4] given %x: f32[n, 3, 11, 8], %w: f32[8, 3, 3, 3]
@@ -54,32 +64,42 @@ class ConvOp(GraphOp):
     dilations = opt_prop_def(SizesAttr)
     pads = opt_prop_def(SizesAttr)
     group = opt_prop_def(ExprAttr)
+    to = opt_prop_def(Attribute)
     result = result_def(TensorType)
 
     @classmethod
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
-        _check_operands(types)
+        element = _check_operands(types, attributes)
         x, w = types[:2]
         group = _group(attributes, w.shape[0])
         same_size(x.shape[1], w.shape[1] * group, f"C4: channels of {x.short} and {w.short} differ")
         _check_bias(types, w.shape[0])
         window = Window.of(kernel_sizes(w), attributes, "C3")
-        return [tensor(x.element, (x.shape[0], w.shape[0], *window.counts(x.shape[2:], "C6")))]
+        return [tensor(element, (x.shape[0], w.shape[0], *window.counts(x.shape[2:], "C6")))]
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        type_ = self.result_tensors[0]
+        dtype = dtype_of(wide_element(type_.element))
         x, w = map(widen, operands[:2])
-        window = Window.of(w.shape[2:], self.properties, "C3")
-        counts = context.shape(self.result_tensors[0])[2:]
-        group = int_of(self.properties, "group", 1)
-        matrices = w.reshape(group, w.shape[0] // group, -1)
-        padded = window.padded(x, counts, 0.0)
-        result = np.empty((x.shape[0], w.shape[0], *counts), x.dtype)
-        with np.errstate(all="ignore"):
-            for sample, out in zip(padded, result, strict=True):
-                columns = _columns(sample, window, counts)
-                columns = columns.reshape(group, matrices.shape[2], -1)
-                out[...] = np.matmul(matrices, columns).reshape(out.shape)
-        return rounded(_add_bias(result, operands), self.result_tensors[0])
+        total = convolve(x, w, self.properties, context.shape(type_), dtype)
+        return rounded(_add_bias(total, operands), type_)
+
+
+def convolve(
+    x: Array, w: Array, attributes: Attributes, shape: Sequence[int], dtype: np.dtype[Any]
+) -> Array:
+    """The convolution of a result's shape, summed in `dtype`, by the attributes of `graph.conv`."""
+    window = Window.of(w.shape[2:], attributes, "C3")
+    group = int_of(attributes, "group", 1)
+    matrices = w.reshape(group, w.shape[0] // group, -1)
+    padded = window.padded(x, shape[2:], 0.0)
+    result = np.empty(shape, dtype)
+    with np.errstate(all="ignore"):
+        for sample, out in zip(padded, result, strict=True):
+            columns = _columns(sample, window, shape[2:])
+            columns = columns.reshape(group, matrices.shape[2], -1)
+            out[...] = matmul(matrices, columns, dtype).reshape(out.shape)
+    return result
 
 
 def _columns(x: Array, window: Window, counts: Sequence[int]) -> Array:
@@ -122,7 +142,7 @@ class ConvTransposeOp(GraphOp):
 
     @classmethod
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
-        _check_operands(types)
+        element = _check_operands(types, attributes)
         x, w = types[:2]
         group = _group(attributes, w.shape[0])
         same_size(x.shape[1], w.shape[0], f"C4: channels of {x.short} and {w.short} differ")
@@ -130,7 +150,7 @@ class ConvTransposeOp(GraphOp):
         _check_bias(types, channels)
         window = Window.of(kernel_sizes(w), attributes, "C3")
         sizes = _transposed_sizes(x.shape[2:], window, attributes)
-        return [tensor(x.element, (x.shape[0], channels, *sizes))]
+        return [tensor(element, (x.shape[0], channels, *sizes))]
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         x, w = map(widen, operands[:2])
@@ -181,13 +201,14 @@ def kernel_sizes(w: TensorType) -> list[int]:
     return [c for c in constants if c is not None]
 
 
-def _check_operands(types: Sequence[TensorType]) -> None:
+def _check_operands(types: Sequence[TensorType], attributes: Attributes) -> Attribute:
+    """The element type of the result."""
     check_count(types, 2, 3)
-    check_same_element(types)
-    check_kind(NUMBERS, types[0].element, "C1")
+    element = product_element(types, attributes, "C1")
     if types[0].rank < 3:
         raise ShapeError(f"C2: {types[0].short} has no spatial dims")
     check_rank(types[1], types[0].rank, "the filter", "C2")
+    return element
 
 
 def _group(attributes: Attributes, channels: Expr) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
 
@@ -59,4 +60,5 @@ def _fits(value: Expr, dtype: np.dtype[Any]) -> bool:
         return True
     if value.constant is None:
         return dtype.itemsize >= MIN_SIZE_BYTES
-    return bool(np.iinfo(dtype).min <= value.constant <= np.iinfo(dtype).max)
+    limits = ml_dtypes.iinfo(dtype)
+    return bool(limits.min <= value.constant <= limits.max)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute
 
 from dialects.expr import Expr
-from dialects.graph.base import ShapeError
-from dialects.types import TensorType, format_sizes, i1, is_float
+from dialects.graph.base import Attributes, ShapeError
+from dialects.types import TensorType, format_sizes, i1, is_float, is_narrow_float, is_short_integer
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,22 @@ class Kind:
     holds: Callable[[Attribute], bool]
 
 
-FLOATS = Kind("floats", is_float)
-NUMBERS = Kind("floats or integers", lambda element: element != i1)
-BITS = Kind("truth values or integers", lambda element: not is_float(element))
+def is_computed(element: Attribute) -> bool:
+    """False for narrow floats and integers of less than a byte: these are moved and converted."""
+    return not is_narrow_float(element) and not is_short_integer(element)
+
+
+FLOATS = Kind("floats", lambda e: is_computed(e) and is_float(e))
+NUMBERS = Kind("floats or integers", lambda e: is_computed(e) and e != i1)
+BITS = Kind("truth values or integers", lambda e: is_computed(e) and not is_float(e))
+INTEGERS = Kind("integers", lambda e: is_computed(e) and not is_float(e) and e != i1)
+ORDERED = Kind("of any type that is computed with", is_computed)
 ANY = Kind("any", lambda element: True)
 
 
 def check_kind(kind: Kind, element: Attribute, constraint: str = "C2") -> None:
+    if kind is not ANY and not is_computed(element):
+        raise ShapeError(f"{constraint}: {element} is only moved and converted: cast it first")
     if not kind.holds(element):
         raise ShapeError(f"{constraint}: elements must be {kind.text}, not {element}")
 
@@ -36,6 +45,20 @@ def check_same_element(types: Sequence[TensorType], constraint: str = "C1") -> N
     for type_ in types[1:]:
         if type_.element != first:
             raise ShapeError(f"{constraint}: element types differ: {first} and {type_.element}")
+
+
+def product_element(
+    types: Sequence[TensorType], attributes: Attributes, constraint: str
+) -> Attribute:
+    """The element type of a sum of products: the operands', or `to` for integers of any types."""
+    kind = INTEGERS if "to" in attributes else NUMBERS
+    for type_ in types:
+        check_kind(kind, type_.element, constraint)
+    if "to" not in attributes:
+        check_same_element(types)
+        return types[0].element
+    check_kind(INTEGERS, attributes["to"], "C1")
+    return attributes["to"]
 
 
 def check_rank(type_: TensorType, rank: int, what: str, constraint: str) -> None:

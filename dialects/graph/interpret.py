@@ -8,7 +8,7 @@ arguments, and a value is dropped after its last use.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +37,8 @@ def evaluate_func(
     arguments = func.body.block.args
     _check_inputs(func, inputs)
     types = [a.type for a in arguments if isinstance(a.type, TensorType)]
-    sizes = bind_sizes(types, inputs, func.input_names)
+    given = {s: context.sizes[s] for s in func.caller_sizes if s in context.sizes}
+    sizes = bind_sizes(types, inputs, func.input_names, given)
     context = replace(context, sizes={**context.sizes, **sizes})
     values: dict[SSAValue, Array] = dict(zip(arguments, inputs, strict=True))
     uses = Counter(operand for op in func.body.block.ops for operand in op.operands)
@@ -107,9 +108,12 @@ def _check_inputs(func: FuncOp, inputs: Sequence[Array]) -> None:
 
 
 def bind_sizes(
-    types: Sequence[TensorType], arrays: Sequence[Array], names: Sequence[str] = ()
+    types: Sequence[TensorType], arrays: Sequence[Array], names: Sequence[str] = (),
+    known: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """The values of all size symbols, from the run-time shapes of the arguments.
+
+    `known`: values that some have already.
 
     A dim that is a plain symbol binds it; one that is linear in a single unbound symbol (`2*h + 1`)
     is solved for it. Raises EvaluationError naming the input and dim where shapes contradict, or
@@ -118,7 +122,7 @@ def bind_sizes(
     labels = names or [f"argument {k}" for k in range(len(types))]
     dims = [dim for type_, array, label in zip(types, arrays, labels, strict=True)
             for dim in _dims(type_, array, label)]
-    sizes: dict[str, int] = {}
+    sizes = dict(known or {})
     waiting = sorted(dims, key=lambda dim: dim[0].as_symbol is None)
     while waiting:
         later = [dim for dim in waiting if not _bind(*dim, sizes)]

@@ -1,6 +1,7 @@
 """Numeric rules that the `evaluate` methods of graph operations share.
 
 Half-precision floats (f16, bf16) are computed in f32 and rounded once, at the end of an operation.
+Narrow floats and integers of less than a byte are widened the same way where they are converted.
 """
 
 from __future__ import annotations
@@ -8,17 +9,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from dialects import types as t
 from dialects.types import Array, TensorType
 
-HALF_DTYPES = frozenset((np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)))
+_WIDE = {t.dtype_of(e): t.dtype_of(t.wide_element(e)) for e in t.ELEMENTS}
 
 
 def widen(array: Array) -> Array:
-    """f16 and bf16 as f32; anything else unchanged."""
-    return array.astype(np.float32) if array.dtype in HALF_DTYPES else array
+    """In the dtype that its elements are computed in: f32 for f16 and bf16, mostly its own."""
+    return array.astype(_WIDE.get(array.dtype, array.dtype), copy=False)
 
 
 def rounded(array: Any, type_: TensorType) -> Array:
@@ -39,6 +40,28 @@ def highest(dtype: np.dtype[Any]) -> Any:
     if dtype == np.bool_:
         return True
     return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
+
+
+# ---------------------------------------------------------------------- narrow floats
+ROUNDING_STEPS = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
+"""What carries an f32's 23 bits of mantissa into its exponent, when added to the bits."""
+
+
+LEAST_POWER, LARGEST_POWER = 0x00400000, 0x7F000000
+"""The bits of 2^-127 and 2^127 in f32: what f8E8M0FNU holds."""
+
+
+def power_of_two(x: Array, rounding: str, saturate: bool) -> Array:
+    """The magnitude of f32 numbers as a power of two: `up`, `down`, or `nearest` with ties up.
+
+    What has no power of two beside it in f8E8M0FNU becomes the nearest there is, with `saturate`;
+    else it is inf above and stays below. NaN stays.
+    """
+    bits = np.abs(x).view(np.int32)
+    moved = np.maximum((bits + ROUNDING_STEPS[rounding]) & 0x7F800000, LEAST_POWER)
+    moved = np.where(bits > LEAST_POWER, moved, LEAST_POWER if saturate else bits)
+    moved = np.minimum(moved, LARGEST_POWER) if saturate else moved
+    return np.where(np.isnan(x), x, moved.astype(np.int32).view(np.float32))
 
 
 # ---------------------------------------------------------------------- the error function
@@ -83,6 +106,20 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 
 # ---------------------------------------------------------------------- integers
+def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
+    """The matrix product, summed in `dtype`, where integers wrap around.
+
+    NumPy's product of integers is slow: where f64 holds every sum exactly, it is computed in that.
+    """
+    if dtype.kind not in "iu":
+        return np.matmul(a, b)
+    wide = [x.astype(np.float64) for x in (a, b)]
+    largest = [float(np.abs(x).max(initial=0)) for x in wide]
+    if largest[0] * largest[1] * a.shape[-1] < 2.0**53:
+        return np.matmul(*wide).astype(np.int64).astype(dtype)
+    return np.matmul(a.astype(dtype), b.astype(dtype))
+
+
 def truncating_divide(x: Array, y: Array) -> Array:
     """Integer division rounded towards zero; 0 for a zero divisor."""
     quotient = np.floor_divide(x, y)

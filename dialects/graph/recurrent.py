@@ -43,6 +43,9 @@ _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False,
 
 T = TypeVar("T")
 
+MAX_STEPS = 4096
+"""Longer sequences would be unrolled into too many operations."""
+
 _OPTIONAL = ("has_bias", "has_initial_h", "has_initial_c")
 
 
@@ -58,7 +61,7 @@ class LstmOp(CompositeOp):
     the second of "bidirectional". f16 and bf16 are computed in f32 and rounded once.
     Constraints: (C1) equal float element types; (C2) the direction is one of the three; (C3) the
     operands have the shapes above; (C4) one operand after r per flag that is set.
-    To decompose it, seq must be a constant from 1 up.
+    To decompose it, seq must be a constant from 1 to 4096.
     Source: ONNX LSTM with default activations, layout 0, no peepholes, no clip.
     Example: %y, %h, %c = graph.lstm %x, %w, %r {hidden_size = 5, direction = "forward"} :
         f32[7, 1, n, 5], f32[1, n, 5], f32[1, n, 5]
@@ -122,10 +125,11 @@ class LstmOp(CompositeOp):
 
     def decompose(self, build: Build) -> Sequence[SSAValue]:
         steps = tensor_type(self.x).shape[0].constant
-        if not steps:
+        if steps is None or not 1 <= steps <= MAX_STEPS:
             raise ShapeError(
-                f"graph.lstm needs a constant sequence length from 1 up to be unrolled, not "
-                f"{tensor_type(self.x).shape[0]}: fix that size, or run it on the reference target"
+                f"graph.lstm needs a constant sequence length from 1 to {MAX_STEPS} to be "
+                f"unrolled, not {tensor_type(self.x).shape[0]}: fix that size, or run it on the "
+                "reference target"
             )
         parts = _split(self.properties, [wide(build, v) for v in self.operands])
         runs = [_Direction(build, parts, int_of(self.properties, "hidden_size"), d)

@@ -24,7 +24,7 @@ from dialects.graph.base import (
 from dialects.graph.composite import cast, tensor_type, wide
 from dialects.graph.constant import SizesOp
 from dialects.graph.elementwise import DivOp, MulOp
-from dialects.graph.inference import ANY, NUMBERS, Kind, check_kind
+from dialects.graph.inference import NUMBERS, ORDERED, Kind, check_kind
 from dialects.graph.numerics import highest, lowest, rounded, truncating_divide, widen
 from dialects.graph.unary import ReciprocalOp
 from dialects.types import Array, SizesAttr, TensorType, i64, is_float, tensor
@@ -115,7 +115,7 @@ class ReduceMaxOp(ReduceOp):
     """
 
     name = "graph.reduce_max"
-    ELEMENTS: ClassVar[Kind] = ANY
+    ELEMENTS: ClassVar[Kind] = ORDERED
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.max(x, axes, keepdims=keepdims, initial=lowest(x.dtype))
@@ -130,7 +130,7 @@ class ReduceMinOp(ReduceOp):
     """
 
     name = "graph.reduce_min"
-    ELEMENTS: ClassVar[Kind] = ANY
+    ELEMENTS: ClassVar[Kind] = ORDERED
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.min(x, axes, keepdims=keepdims, initial=highest(x.dtype))

@@ -34,6 +34,12 @@ COMBINERS: dict[str, np.ufunc] = {
 """How an update merges into what is there; `none`, the default, replaces it."""
 
 
+def _check_updates(updates: Array, wanted: Sequence[int]) -> None:
+    """That the run-time sizes agree, which NumPy would broadcast."""
+    if updates.shape != tuple(wanted):
+        raise ValueError(f"updates of shape {list(updates.shape)} must be {list(wanted)}")
+
+
 def _check(types: Sequence[TensorType], attributes: Attributes) -> None:
     x, indices, updates = types
     check_indices(indices)
@@ -92,6 +98,7 @@ class ScatterElementsOp(GraphOp):
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         x, indices, updates = operands
+        _check_updates(updates, indices.shape)
         places = [np.asarray(place) for place in np.indices(indices.shape)]
         places[int_of(self.properties, "axis")] = indices
         merged = _merge(x, tuple(places), updates, text_of(self.properties, "combiner", "none"))
@@ -140,5 +147,6 @@ class ScatterNdOp(GraphOp):
         # A first dim of size 1, so that empty index vectors are places too.
         places = (np.zeros(indices.shape[:-1], np.int64), *np.moveaxis(indices, -1, 0))
         combiner = text_of(self.properties, "combiner", "none")
+        _check_updates(updates, (*indices.shape[:-1], *x.shape[indices.shape[-1]:]))
         merged = _merge(x[None], places, updates, combiner)[0]
         return rounded(merged, self.result_tensors[0])

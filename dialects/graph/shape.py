@@ -1,5 +1,5 @@
-"""Operations that move elements without computing: reshape, transpose, broadcast, slice, pad,
-concat."""
+"""Operations that move elements without computing: reshape, transpose, broadcast, slice, frames,
+pad, concat."""
 
 from __future__ import annotations
 
@@ -209,13 +209,53 @@ def take_slices(
 
 
 @irdl_op_definition
+class FramesOp(GraphOp):
+    """Overlapping pieces along one axis: y[a, f, k, b] = x[a, f*step + k, b] for k < size.
+
+    `a` and `b` are any number of dims. There are as many frames as lie wholly inside x.
+    Constraints: (C1) the axis is one of x's; (C2) size and step are from 1 up; (C3) a frame is not
+    longer than the axis, as far as sizes tell.
+    Source: torch Tensor.unfold; the frames of ONNX STFT.
+    Example: %y = graph.frames %x {axis = 1, size = 400, step = 160} :
+        f32[2, ((n + 80) floordiv 160) - 2, 400] given %x: f32[2, n]
+    """
+
+    name = "graph.frames"
+    x = operand_def(TensorType)
+    axis = prop_def(ExprAttr)
+    size = prop_def(ExprAttr)
+    step = prop_def(ExprAttr)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        x, axis = types[0], int_of(attributes, "axis")
+        size, step = int_of(attributes, "size"), int_of(attributes, "step")
+        check_axis(axis, x.rank, "C1")
+        if min(size, step) < 1:
+            raise ShapeError(f"C2: size {size} and step {step} must be from 1 up")
+        room = x.shape[axis] - size
+        if certain_sign(room) == -1:
+            raise ShapeError(f"C3: a frame of {size} is longer than dim {axis} of {x.short}")
+        return [tensor(x.element, (*x.shape[:axis], room // step + 1, size, *x.shape[axis + 1:]))]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        axis = int_of(self.properties, "axis")
+        size, step = (int_of(self.properties, name) for name in ("size", "step"))
+        every = np.lib.stride_tricks.sliding_window_view(operands[0], size, axis)
+        picked = every[(slice(None),) * axis + (slice(None, None, step),)]
+        return np.moveaxis(picked, -1, axis + 1)
+
+
+@irdl_op_definition
 class PadOp(GraphOp):
     """Adds `low` elements before and `high` after each dim.
 
     Mode constant: `value`; reflect: mirrored without the border element; edge: the border element;
     wrap: from the other end.
-    Constraints: (C1) one `low` and `high` per dim of x, not negative; (C2) the mode is one of the
-    four; (C3) for reflect they are smaller than the dim, for wrap not larger.
+    Constraints: (C1) one `low` and `high` per dim of x, not negative as far as sizes tell;
+    (C2) the mode is one of the four; (C3) for reflect they are smaller than the dim, for wrap not
+    larger, as far as sizes tell.
     Source: ONNX Pad (its negative pads are slices).
     Example: %y = graph.pad %x {low = [0, 1], high = [0, 2], mode = "constant", value = 0.0} :
         f32[n, 6] given %x: f32[n, 3]
@@ -231,29 +271,30 @@ class PadOp(GraphOp):
 
     @classmethod
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
-        low, high = ints_of(attributes, "low"), ints_of(attributes, "high")
-        if not len(low) == len(high) == types[0].rank or min((*low, *high), default=0) < 0:
+        low, high = sizes_of(attributes, "low"), sizes_of(attributes, "high")
+        negative = any(certain_sign(pad) == -1 for pad in (*low, *high))
+        if not len(low) == len(high) == types[0].rank or negative:
             raise ShapeError(f"C1: low and high need {types[0].rank} entries from 0 up")
         mode = text_of(attributes, "mode")
         if mode not in ("constant", "reflect", "edge", "wrap"):
             raise ShapeError(f"C2: unknown mode {mode!r}")
         for dim, size in enumerate(types[0].shape):
-            _check_pad(size, max(low[dim], high[dim]), mode, dim)
+            for pad in (low[dim], high[dim]):
+                _check_pad(size, pad, mode, dim)
         shape = [s + a + b for s, a, b in zip(types[0].shape, low, high, strict=True)]
         return [tensor(types[0].element, shape)]
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
-        low, high = ints_of(self.properties, "low"), ints_of(self.properties, "high")
-        pairs = list(zip(low, high, strict=True))
+        pairs = list(zip(context.ints(self.low), context.ints(self.high), strict=True))
         if self.mode.data != "constant":
             return np.pad(operands[0], pairs, self.mode.data)  # type: ignore[call-overload]
         value = np.asarray(float_of(self.properties, "value")).astype(operands[0].dtype)
         return np.pad(operands[0], pairs, constant_values=value)
 
 
-def _check_pad(size: Expr, pad: int, mode: str, dim: int) -> None:
+def _check_pad(size: Expr, pad: Expr, mode: str, dim: int) -> None:
     room = {"reflect": size - 1 - pad, "wrap": size - pad}.get(mode)
-    if pad and room is not None and certain_sign(room) == -1:
+    if pad.constant != 0 and room is not None and certain_sign(room) == -1:
         raise ShapeError(f"C3: dim {dim} of size {size} is too small to {mode} {pad} elements")
 
 

@@ -6,15 +6,33 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
 from dialects.expr import Expr
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.base import (
+    Attributes,
+    EvaluationContext,
+    GraphOp,
+    ShapeError,
+    flag_of,
+    text_of,
+)
 from dialects.graph.elementwise import ElementwiseOp, on_sizes
 from dialects.graph.inference import BITS, FLOATS, Kind, certain_sign
-from dialects.graph.numerics import erf, rounded, sigmoid, widen
-from dialects.types import Array, TensorType, dtype_of, i1, is_float, tensor
+from dialects.graph.numerics import ROUNDING_STEPS, erf, power_of_two, rounded, sigmoid, widen
+from dialects.types import (
+    Array,
+    TensorType,
+    dtype_of,
+    f8E8M0FNU,
+    i1,
+    is_float,
+    is_narrow_float,
+    largest,
+    tensor,
+)
 
 
 class UnaryOp(ElementwiseOp):
@@ -305,15 +323,32 @@ class CastOp(GraphOp):
 
     A float becomes an integer by dropping its fraction (NaN and values out of range: any value); an
     integer keeps its low bits; a truth value is whether x is not zero; a float is rounded to even.
-    Constraints: (C1) `to` is an element type.
+    Narrow floats are made of f32: what is too large becomes inf, else NaN, else the largest number,
+    whichever the type has; with `saturate` always the largest. The numbers of f8E8M0FNU are powers
+    of two, to the nearest of which (ties up) others are rounded; 0 and negative ones are NaN. With
+    `round` magnitudes are rounded `up`, `down`, or to the `nearest`, and `saturate` makes of 0 the
+    smallest number there is.
+    Constraints: (C1) `to` is an element type; (C2) `saturate` is for narrow floats; (C3) `round` is
+    up, down or nearest, and for f8E8M0FNU.
     Source: ONNX Cast.
-    Example: %y = graph.cast %x {to = f32} : f32[n] given %x: i64[n]
+    Example: %y = graph.cast %x {to = f8E4M3FN, saturate = true} : f8E4M3FN[n] given %x: f32[n]
     """
 
     name = "graph.cast"
     x = operand_def(TensorType)
     to = prop_def(Attribute)
+    saturate = opt_prop_def(IntegerAttr)
+    round = opt_prop_def(StringAttr)
     result = result_def(TensorType)
+
+    @property
+    def saturates(self) -> bool:
+        return flag_of(self.properties, "saturate")
+
+    @property
+    def rounding(self) -> str:
+        """How to round to powers of two; empty for all other types."""
+        return text_of(self.properties, "round")
 
     @classmethod
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
@@ -321,15 +356,33 @@ class CastOp(GraphOp):
             dtype_of(attributes["to"])
         except KeyError as error:
             raise ShapeError(f"C1: {attributes['to']} is not an element type") from error
+        if flag_of(attributes, "saturate") and not is_narrow_float(attributes["to"]):
+            raise ShapeError(f"C2: {attributes['to']} is no narrow float, and cannot saturate")
+        _check_rounding(text_of(attributes, "round"), attributes["to"])
         return [tensor(attributes["to"], types[0].shape)]
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
-        return rounded(widen(operands[0]), self.result_tensors[0])
+        x, type_ = widen(operands[0]), self.result_tensors[0]
+        return rounded(self._narrowed(x) if is_narrow_float(type_.element) else x, type_)
+
+    def _narrowed(self, x: Array) -> Array:
+        """f32 numbers that lie where the narrow float has them, if the attributes ask for that."""
+        with np.errstate(all="ignore"):
+            x = x.astype(np.float32, copy=False)
+        if self.rounding:
+            return power_of_two(x, self.rounding, self.saturates)
+        most = largest(self.to)
+        return np.clip(x, -most, most) if self.saturates else x
 
     def evaluate_sizes(self, *operands: Array) -> Array | None:
         if is_float(self.to):
             return None
         return on_sizes(_truth, *operands) if self.to == i1 else operands[0]
+
+
+def _check_rounding(rounding: str, to: Attribute) -> None:
+    if rounding and (to != f8E8M0FNU or rounding not in ROUNDING_STEPS):
+        raise ShapeError(f"C3: '{rounding}' is no way to round to {to}")
 
 
 def _truth(value: Expr) -> Expr | None:

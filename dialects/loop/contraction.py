@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dialects.graph.numerics import matmul
 from dialects.types import Array
 
 
@@ -25,7 +26,8 @@ def sum_of_products(
     rows = [k for k in outer if a.shape[k] > 1 and b.shape[k] == 1]
     columns = [k for k in outer if b.shape[k] > 1 and a.shape[k] == 1]
     shared = [k for k in inner if a.shape[k] > 1]
-    product = np.matmul(_matrices(a, both, rows, shared), _matrices(b, both, shared, columns))
+    left, right = _matrices(a, both, rows, shared), _matrices(b, both, shared, columns)
+    product = matmul(left, right, a.dtype)
     order = both + rows + columns
     product = product.reshape([max(a.shape[k], b.shape[k]) for k in order])
     product = product.transpose(np.argsort(order))

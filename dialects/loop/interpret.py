@@ -31,6 +31,7 @@ from dialects.loop.kernel import KernelOp
 from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
 from dialects.scalar import evaluate_values, operations_behind
 from dialects.types import Array, TensorType, dtype_of
+from dialects.weights import aligned_zeros
 
 Ranges = Mapping[str, range]
 """A block of the domain: the values of every axis."""
@@ -171,7 +172,8 @@ def _strided(
     used = {name for factors, _ in maps for name in factors}
     shape = [domain.extents[name] if name in used else 1 for name in names]
     origin = array[(..., *(slice(offset, offset + 1) for _, offset in maps))]
-    return as_strided(origin, shape, steps)
+    plain = origin.view(f"V{origin.itemsize}")  # NumPy knows no f8E5M2 here
+    return as_strided(plain, shape, steps).view(origin.dtype)
 
 
 # ---------------------------------------------------------------------- inputs
@@ -253,7 +255,7 @@ class _Output:
     ) -> _Output:
         type_ = nest.results[number].type
         assert isinstance(type_, TensorType)
-        array = np.zeros(context.shape(type_), type_.dtype)
+        array = aligned_zeros(context.shape(type_), type_.dtype)
         for rest in into:
             array[...] = rest
         return _Output(array, nest.output_maps[number], nest.combiner_names[number], domain)
@@ -323,7 +325,7 @@ class _Body:
         rows = zip(self.nest.inputs, self.inputs, self.views, strict=True)
         for k, (operand, input_, view) in enumerate(rows):
             value = input_.gather(known) if view is None else _cut(view, ranges)
-            if value.dtype.kind in "iu":
+            if value.dtype.kind in "iu":  # only such integers are indices
                 known[f"in{k}"] = value.astype(np.int64)
             arguments.append(value.view(dtype_of(scalar_type(operand))))
 

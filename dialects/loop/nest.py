@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     prop_def,
@@ -108,8 +107,7 @@ class NestOp(IRDLOperation):
     """
 
     name = "loop.nest"
-    inputs = var_operand_def(TensorType)
-    into = var_operand_def(TensorType)
+    tensors = var_operand_def(TensorType)
     axes_attr = prop_def(AxesAttr, prop_name="axes")
     maps = prop_def(ArrayAttr[SizesAttr])
     pads = prop_def(ArrayAttr[Attribute])
@@ -117,7 +115,6 @@ class NestOp(IRDLOperation):
     result_maps = prop_def(ArrayAttr[SizesAttr])
     results_ = var_result_def(TensorType)
     body = region_def("single_block")
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
 
     @staticmethod
@@ -138,10 +135,20 @@ class NestOp(IRDLOperation):
             "result_maps": ArrayAttr([SizesAttr.of(m) for m in result_maps]),
         }
         region = body or Region(Block(arg_types=[scalar_type(v) for v in inputs]))
-        return NestOp.build(operands=[list(inputs), list(into)], result_types=[list(types)],
-                            properties=properties, regions=[region])
+        return NestOp.create(operands=[*inputs, *into], result_types=types,
+                             properties=properties, regions=[region])
 
     # ------------------------------------------------------------------ reading
+    @property
+    def inputs(self) -> Sequence[SSAValue]:
+        """The tensors that are read: the first operands, one per map."""
+        return self.operands[:len(self.maps.data)]
+
+    @property
+    def into(self) -> Sequence[SSAValue]:
+        """The tensor that the result keeps the rest of, if any: the operand behind the inputs."""
+        return self.operands[len(self.maps.data):]
+
     @property
     def axes(self) -> tuple[Axis, ...]:
         return self.axes_attr.data
@@ -195,6 +202,8 @@ class NestOp(IRDLOperation):
         self._verify_body()
 
     def _verify_maps(self) -> None:
+        if len(self.operands) < len(self.maps.data):
+            raise VerifyException("C1: loop.nest has more maps than tensors")
         for value, map_ in zip([*self.inputs, *self.results],
                                [*self.input_maps, *self.output_maps], strict=True):
             assert isinstance(value.type, TensorType)

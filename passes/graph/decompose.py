@@ -17,9 +17,20 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.graph.base import CompositeOp, ShapeError
+from dialects.graph.composite import tensor_type
+from dialects.graph.shape import ReshapeOp
 from dialects.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import Rewriter, functions, rewrite
+
+
+def _as_declared(op: CompositeOp, values: Sequence[SSAValue], at: Rewriter) -> list[SSAValue]:
+    """The values in the shapes of the op's results.
+
+    A definition may know a size better: a bias of 2 makes 2 of the n that a norm of x declares.
+    """
+    return [v if v.type == r.type else at(ReshapeOp, v, shape=tensor_type(r).shape)
+            for v, r in zip(values, op.results, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,7 @@ class GraphDecompose(StrataPass):
             if context.target is not None and context.target.claims(op.name):
                 return None
             try:
-                return op.decompose(at)
+                return _as_declared(op, op.decompose(at), at)
             except ShapeError as error:
                 faults.append((location_name(op), f"{op.name}: {error}"))
                 return None

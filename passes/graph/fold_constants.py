@@ -4,8 +4,8 @@
     %t = graph.transpose %w {perm = [1, 0]} : f32[64, 8]               -->
     %t = graph.constant #strata.weight<"fc.w.transpose", ...> : f32[64, 8]
 
-A result larger than 1 MB and larger than all operands together is left alone (a broadcast would
-only fill memory), as are results beyond the memory budget of the context, with a remark. What
+A result larger than 1 MB and than four times all operands together is left alone (a broadcast
+would only fill memory), as are results beyond the memory budget of the context, with a remark. What
 depends on size symbols is not constant. Assumes nothing.
 """
 
@@ -22,11 +22,14 @@ from dialects.graph.base import Build, EvaluationContext, GraphOp
 from dialects.graph.constant import ConstantOp
 from dialects.syntax import location_name
 from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
+from dialects.weights import release
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase_unused, functions, replace
 
 SMALL = 1 << 20
-"""Results of up to so many bytes may be larger than the operands."""
+"""Results of up to so many bytes may be any times as large as the operands."""
+GROWTH = 4
+"""Larger ones this often: bytes may become f32."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class _Folding:
 
     def _is_affordable(self, op: GraphOp) -> bool:
         size = _bytes(op.result_tensors)
-        if size > max(_bytes(op.operand_tensors), SMALL):
+        if size > max(GROWTH * _bytes(op.operand_tensors), SMALL):
             return False
         if size > self.bytes_left:
             self._remark(op, f"{size} bytes are beyond the budget for folded constants")
@@ -87,7 +90,10 @@ class _Folding:
             self._remark(op, str(error.args[0] if error.args else error))
             return None
         found = results if isinstance(results, list | tuple) else [results]
-        return [np.ascontiguousarray(a).reshape(np.shape(a)) for a in found]
+        arrays = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in found]
+        for operand in operands:
+            release(operand)
+        return arrays
 
     def _remark(self, op: GraphOp, reason: str) -> None:
         self.context.remark(self.pass_, op, f"{op.name} not folded: {reason}")

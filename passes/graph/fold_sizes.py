@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -78,7 +79,7 @@ def _fits(values: Array, type_: TensorType) -> bool:
     numbers = [e.constant for e in values.reshape(-1)]
     if type_.element == i1:
         return all(n in (0, 1) for n in numbers)
-    bounds = np.iinfo(type_.dtype)
+    bounds = ml_dtypes.iinfo(type_.dtype)
     return all(n is None or bounds.min <= n <= bounds.max for n in numbers)
 
 

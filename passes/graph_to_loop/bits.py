@@ -49,10 +49,7 @@ def bitcast(op: BitcastOp, at: Rewriter) -> SSAValue:
     def compute(x: Scalar) -> Scalar:
         if t.i1 in (x.element, element):
             return x.to(element)
-        if t.signless(x.element) == t.signless(element):
-            return Scalar(x.body, x.value, element)
-        value = x.body.append(arith.BitcastOp(x.value, t.signless(element)))
-        return Scalar(x.body, value, element)
+        return x.bitcast(element)
 
     return pointwise(at, [op.x], type_of(op.result), compute)
 

@@ -9,7 +9,8 @@ from xdsl.ir import SSAValue
 from dialects.expr import Expr, Size
 from dialects.graph.base import Build
 from dialects.graph.contraction import MatmulOp
-from dialects.types import tensor
+from dialects.graph.inference import same_size
+from dialects.types import TensorType, tensor, wide_element
 from passes.graph_to_loop.nests import (
     Domain,
     Read,
@@ -17,24 +18,23 @@ from passes.graph_to_loop.nests import (
     converted,
     make_nest,
     type_of,
-    wide_element,
 )
 from passes.graph_to_loop.rules import lowers
 from passes.rewriting import Rewriter
 
 
 def contract(
-    at: Build, domain: Domain, x: Read, y: Read, shape: Sequence[Size],
+    at: Build, domain: Domain, x: Read, y: Read, result: TensorType,
     index: Sequence[Size] | None = None,
 ) -> SSAValue:
     """Sum the products of two reads over the reduce axes, of which there may be none.
 
-    f16 and bf16 give an f32 tensor.
+    They are computed in the element type of the result; for f16 and bf16 the sum is an f32 tensor.
     """
-    element = wide_element(type_of(x.value).element)
+    element = wide_element(result.element)
     combiner = "add" if any(a.reduce for a in domain.axes) else "none"
-    return make_nest(at, domain, [x, y], tensor(element, shape),
-                     lambda body, read: read[0].wide() * read[1].wide(),
+    return make_nest(at, domain, [x, y], tensor(element, result.shape),
+                     lambda body, read: read[0].to(element) * read[1].to(element),
                      index=index, combiner=combiner)
 
 
@@ -45,12 +45,12 @@ def matmul(op: MatmulOp, at: Rewriter) -> SSAValue:
     point = domain.parallel(*result.shape)
     batch = result.rank - (a.rank > 1) - (b.rank > 1)
     row, column = _row_and_column(point[batch:], a.rank > 1)
-    [k] = domain.reduce(a.shape[-1])
+    [k] = domain.reduce(same_size(a.shape[-1], b.shape[0 if b.rank == 1 else -2], "C4"))
     shared = (result.shape[:batch], point[:batch])
     left = broadcast_index(tensor(a.element, a.shape[:-2]), *shared)
     right = broadcast_index(tensor(b.element, b.shape[:-2]), *shared)
     total = contract(at, domain, Read(op.a, [*left, *row, k]), Read(op.b, [*right, k, *column]),
-                     result.shape)
+                     result)
     return converted(at, total, result.element)
 
 

@@ -16,6 +16,7 @@ from passes.graph_to_loop.contraction import contract
 from passes.graph_to_loop.nests import (
     Domain,
     Read,
+    assume_equal,
     converted,
     copy,
     make_nest,
@@ -31,7 +32,9 @@ from passes.rewriting import Rewriter
 def conv(op: ConvOp, at: Rewriter) -> SSAValue:
     x, w, result = type_of(op.x), type_of(op.w), type_of(op.result)
     window = Window.of(kernel_sizes(w), op.properties, "C3")
-    channels = _Channels.of(int_of(op.properties, "group", 1), w.shape[1], w.shape[0])
+    group = int_of(op.properties, "group", 1)
+    assume_equal(at, x.shape[1], w.shape[1] * group)
+    channels = _Channels.of(group, w.shape[1], w.shape[0])
     domain = Domain()
     [n] = domain.parallel(x.shape[0])
     outer = channels.outer(domain)
@@ -43,7 +46,7 @@ def conv(op: ConvOp, at: Rewriter) -> SSAValue:
     pad = _zero(x) if any((*window.low, *window.high)) else None
     total = contract(
         at, domain, Read(op.x, [n, channels.source(outer, inner), *source], pad),
-        Read(op.w, [channels.result(outer), channels.within(inner), *taps]), result.shape,
+        Read(op.w, [channels.result(outer), channels.within(inner), *taps]), result,
         index=[n, channels.result(outer), *places])
     return _finish(at, total, op.b, result)
 
@@ -112,7 +115,8 @@ def _finish(
     point = domain.parallel(*result.shape)
 
     reads = [Read(total, point), Read(bias, [point[1]])]
-    return make_nest(at, domain, reads, result, lambda body, read: read[0] + read[1].wide())
+    return make_nest(at, domain, reads, result,
+                     lambda body, read: read[0] + read[1].to(read[0].element))
 
 
 # ---------------------------------------------------------------------- conv_transpose
@@ -163,6 +167,7 @@ def conv_transpose(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
     x, w, result = type_of(op.x), type_of(op.w), type_of(op.result)
     window = Window.of(kernel_sizes(w), op.properties, "C3")
     group = int_of(op.properties, "group", 1)
+    assume_equal(at, x.shape[1], w.shape[0])
     channels = _Channels(group, w.shape[0] // group, w.shape[1])
     dims = [_Spread.of(window, k, x.shape[k + 2], result.shape[k + 2]) for k in range(window.rank)]
     source = _stretched(at, op.x, [1, 1, *(d.stretch for d in dims)])
@@ -180,7 +185,7 @@ def conv_transpose(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
     channel, pad = channels.source(outer, inner), None if all(d.tiled for d in dims) else _zero(x)
     total = contract(
         at, domain, Read(source, [n, channel, *(d.source(p, k) for d, p, k in rows)], pad),
-        Read(op.w, [channel, channels.result_within(outer), *positions]), result.shape,
+        Read(op.w, [channel, channels.result_within(outer), *positions]), result,
         index=[n, channels.result(outer), *(d.target(p, k) for d, p, k in rows)])
     return _finish(at, total, op.b, result)
 

@@ -1,8 +1,9 @@
 """Running sums and products.
 
 Over an axis of constant size n in log2(n) elementwise nests: the k-th adds to every element the one
-2^k places before it, so that each then holds the sum of 2^(k+1). Over a size that only a run tells,
-one reduction over the elements before each, which is quadratic in that size.
+2^k places before it, so that each then holds the sum of 2^(k+1). An axis whose size only a run
+tells is cut into chunks of a constant size, which are summed like that; then every element gets
+the sum of the chunks before its own. That is quadratic in the number of chunks only.
 """
 
 from __future__ import annotations
@@ -14,75 +15,119 @@ from xdsl.ir import SSAValue
 from dialects.expr import Expr
 from dialects.graph.base import flag_of, int_of
 from dialects.graph.cumulative import CumulativeOp, CumulativeProdOp, CumulativeSumOp
-from dialects.types import TensorType, tensor
-from passes.graph_to_loop.nests import Domain, Read, converted, make_nest, type_of, wide_element
+from dialects.types import TensorType, tensor, wide_element
+from passes.graph_to_loop.nests import Domain, Read, converted, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter
+
+CHUNK = 256
+"""Elements of a chunk."""
 
 
 @lowers(CumulativeSumOp, CumulativeProdOp)
 def cumulate(op: CumulativeOp, at: Rewriter) -> SSAValue:
     x = type_of(op.x)
     result = tensor(wide_element(x.element), x.shape)
-    size = x.shape[int_of(op.properties, "axis")].constant
-    total = _reduced(op, at, result) if size is None else _doubled(op, at, result, size)
-    return converted(at, total, x.element)
+    axis = int_of(op.properties, "axis")
+    size = x.shape[axis].constant
+    first = _in_order(op, at, result) if size is not None else _chunks(op, at, result)
+    if size is not None:
+        return converted(at, _doubled(op, at, first, axis, size, backwards(op)), x.element)
+    sums = _doubled(op, at, first, axis + 1, CHUNK, False)
+    return converted(at, _joined(op, at, sums, _sums_before(op, at, sums, axis), result), x.element)
 
 
-def _doubled(op: CumulativeOp, at: Rewriter, result: TensorType, size: int) -> SSAValue:
-    value = op.x
-    if flag_of(op.properties, "exclusive"):
-        value = _shifted(op, at, value, result)
+def backwards(op: CumulativeOp) -> bool:
+    return flag_of(op.properties, "reverse")
+
+
+def _in_order(op: CumulativeOp, at: Rewriter, result: TensorType) -> SSAValue:
+    """The elements; if each is to have the sum before it, its neighbour instead."""
+    if not flag_of(op.properties, "exclusive"):
+        return op.x
+    domain, axis = Domain(), int_of(op.properties, "axis")
+    point = domain.parallel(*result.shape)
+    read = Read(op.x, _moved(point, axis, 1, backwards(op)), op.NEUTRAL)
+    return make_nest(at, domain, [read], result, lambda body, read: read[0].wide())
+
+
+def _doubled(
+    op: CumulativeOp, at: Rewriter, value: SSAValue, axis: int, size: int, reverse: bool
+) -> SSAValue:
+    """Running sums along an axis of constant size."""
     step = 1
     while step < size:
-        value = _combined(op, at, value, result, step)
+        value = _combined(op, at, value, axis, step, reverse)
         step *= 2
     return value
 
 
-def _shifted(op: CumulativeOp, at: Rewriter, x: SSAValue, result: TensorType) -> SSAValue:
-    """Each element's neighbour before it; the neutral number for the first."""
-    domain = Domain()
-    read = Read(x, _before(op, domain.parallel(*result.shape), 1), op.NEUTRAL)
-    return make_nest(at, domain, [read], result, lambda body, read: read[0].wide())
-
-
 def _combined(
-    op: CumulativeOp, at: Rewriter, x: SSAValue, result: TensorType, step: int
+    op: CumulativeOp, at: Rewriter, x: SSAValue, axis: int, step: int, reverse: bool
 ) -> SSAValue:
     """Each element with the one `step` places before it."""
+    domain, type_ = Domain(), type_of(x)
+    point = domain.parallel(*type_.shape)
+    reads = [Read(x, point), Read(x, _moved(point, axis, step, reverse), op.NEUTRAL)]
+    return make_nest(at, domain, reads, tensor(wide_element(type_.element), type_.shape),
+                     lambda body, read: _merge(op, read[0].wide(), read[1].wide()))
+
+
+def _moved(point: Sequence[Expr], axis: int, step: int, reverse: bool) -> list[Expr]:
+    """The point so many steps before this one."""
+    moved = step if reverse else -step
+    return [i + moved if dim == axis else i for dim, i in enumerate(point)]
+
+
+# ---------------------------------------------------------------------- axes of open size
+def _place(op: CumulativeOp, i: Expr, size: Expr) -> Expr:
+    """An element's number in the order of the sum, and the other way round."""
+    return size - 1 - i if backwards(op) else i
+
+
+def _chunks(op: CumulativeOp, at: Rewriter, result: TensorType) -> SSAValue:
+    """The elements in the order of the sum, as [chunks, CHUNK], neutral numbers behind the end."""
+    axis = int_of(op.properties, "axis")
+    size = result.shape[axis]
+    shape = [*result.shape[:axis], size.ceildiv(CHUNK), Expr.of(CHUNK), *result.shape[axis + 1:]]
+    domain = Domain()
+    point = domain.parallel(*shape)
+    number = point[axis] * CHUNK + point[axis + 1] - int(flag_of(op.properties, "exclusive"))
+    source = [*point[:axis], _place(op, number, size), *point[axis + 2:]]
+    return make_nest(at, domain, [Read(op.x, source, op.NEUTRAL)], tensor(result.element, shape),
+                     lambda body, read: read[0].wide())
+
+
+def _sums_before(op: CumulativeOp, at: Rewriter, sums: SSAValue, axis: int) -> SSAValue:
+    """Of every chunk the sum of all chunks before it."""
+    type_ = type_of(sums)
+    shape = [s for dim, s in enumerate(type_.shape) if dim != axis + 1]
+    domain = Domain()
+    point = domain.parallel(*shape)
+    [other] = domain.reduce(shape[axis])
+    last = [*point[:axis], other, Expr.of(CHUNK - 1), *point[axis + 1:]]
+
+    def counted(body: Body, read: Sequence[Scalar]) -> Scalar:
+        return body.index(other - point[axis]).compare("lt", 0).where(read[0].wide(), op.NEUTRAL)
+
+    return make_nest(at, domain, [Read(sums, last)], tensor(type_.element, shape), counted,
+                     combiner="add" if isinstance(op, CumulativeSumOp) else "mul")
+
+
+def _joined(
+    op: CumulativeOp, at: Rewriter, sums: SSAValue, before: SSAValue, result: TensorType
+) -> SSAValue:
+    axis = int_of(op.properties, "axis")
     domain = Domain()
     point = domain.parallel(*result.shape)
-    reads = [Read(x, point), Read(x, _before(op, point, step), op.NEUTRAL)]
+    number = _place(op, point[axis], result.shape[axis])
+    chunk, inside = number // CHUNK, number % CHUNK
+    reads = [Read(sums, [*point[:axis], chunk, inside, *point[axis + 1:]]),
+             Read(before, [*point[:axis], chunk, *point[axis + 1:]])]
     return make_nest(at, domain, reads, result,
                      lambda body, read: _merge(op, read[0].wide(), read[1].wide()))
 
 
-def _before(op: CumulativeOp, point: Sequence[Expr], step: int) -> list[Expr]:
-    axis = int_of(op.properties, "axis")
-    moved = step if flag_of(op.properties, "reverse") else -step
-    return [i + moved if dim == axis else i for dim, i in enumerate(point)]
-
-
 def _merge(op: CumulativeOp, x: Scalar, y: Scalar) -> Scalar:
     return x + y if isinstance(op, CumulativeSumOp) else x * y
-
-
-def _reduced(op: CumulativeOp, at: Rewriter, result: TensorType) -> SSAValue:
-    """Reduces all elements, those that do not count as neutral numbers."""
-    axis = int_of(op.properties, "axis")
-    domain = Domain()
-    point = domain.parallel(*result.shape)
-    [other] = domain.reduce(result.shape[axis])
-    read = Read(op.x, [other if dim == axis else i for dim, i in enumerate(point)])
-    first, last = (point[axis], other) if flag_of(op.properties, "reverse") else (
-        other, point[axis])
-    order = "lt" if flag_of(op.properties, "exclusive") else "le"
-
-    def counted(body: Body, read: Sequence[Scalar]) -> Scalar:
-        counts = body.index(first - last).compare(order, 0)
-        return counts.where(read[0].wide(), op.NEUTRAL)
-
-    combiner = "add" if isinstance(op, CumulativeSumOp) else "mul"
-    return make_nest(at, domain, [read], result, counted, combiner=combiner)

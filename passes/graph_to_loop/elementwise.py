@@ -14,6 +14,7 @@ from typing import Any
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
+from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import (
     AddOp,
@@ -37,6 +38,7 @@ from dialects.graph.logic import (
     WhereOp,
     XorOp,
 )
+from dialects.graph.numerics import LARGEST_POWER, LEAST_POWER, ROUNDING_STEPS
 from dialects.graph.unary import (
     AbsOp,
     CastOp,
@@ -110,7 +112,27 @@ def lower_comparison(op: GraphOp, at: Rewriter) -> SSAValue:
 
 @lowers(CastOp)
 def lower_cast(op: CastOp, at: Rewriter) -> SSAValue:
-    return _lower(op, at, same)
+    if not t.is_narrow_float(op.to):
+        return _lower(op, at, same)
+    most = t.largest(op.to)
+
+    def narrow(x: Scalar) -> Scalar:
+        x = x.to(t.f32)
+        if op.rounding:
+            return _power_of_two(x, ROUNDING_STEPS[op.rounding], op.saturates)
+        return x.minimum(most).maximum(-most) if op.saturates else x
+
+    return _lower(op, at, narrow)
+
+
+def _power_of_two(x: Scalar, step: int, saturate: bool) -> Scalar:
+    """Adding `step` to the bits carries the mantissa into the exponent; NaN stays."""
+    bits = x.bitcast(t.i32) & 0x7FFFFFFF
+    moved = ((bits + step) & 0x7F800000).maximum(LEAST_POWER)
+    least = bits.like(LEAST_POWER) if saturate else bits
+    moved = bits.compare("gt", LEAST_POWER).where(moved, least)
+    moved = moved.minimum(LARGEST_POWER) if saturate else moved
+    return x.is_nan().where(x, moved.bitcast(t.f32))
 
 
 # ---------------------------------------------------------------------- arithmetic

@@ -16,11 +16,12 @@ from xdsl.ir import Attribute, SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr, Size
+from dialects.func import AssumeOp
 from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp, array_of_literal
 from dialects.loop import Axis, NestOp, YieldOp
 from dialects.types import LiteralAttr, TensorType, tensor
-from passes.graph_to_loop.scalars import NARROW, Body, Number, Scalar, number_of
+from passes.graph_to_loop.scalars import Body, Number, Scalar, number_of
 
 Formula = Callable[[Body, Sequence[Scalar]], Scalar]
 """`formula(body, read)`: what a point computes from what it reads."""
@@ -106,7 +107,7 @@ def pointwise(at: Build, operands: Sequence[SSAValue], result: TensorType,
     def compute(body: Body, read: Sequence[Scalar]) -> Scalar:
         following = iter(read)
         scalars = [next(following) if number is None
-                   else body.constant(number, wide_element(type_of(v).element))
+                   else body.constant(number, t.wide_element(type_of(v).element))
                    for v, number in zip(operands, numbers, strict=True)]
         return formula(*scalars)
 
@@ -131,15 +132,16 @@ def converted(at: Build, value: SSAValue, element: Attribute) -> SSAValue:
     return pointwise(at, [value], tensor(element, type_.shape), same)
 
 
+def assume_equal(at: Build, left: Expr, right: Expr) -> None:
+    """Write down that two sizes are equal, where the program does not say so already."""
+    if left != right:
+        at.insert(AssumeOp.of(left, "==", right))
+
+
 # ---------------------------------------------------------------------- asking values
 def type_of(value: SSAValue) -> TensorType:
     assert isinstance(value.type, TensorType)
     return value.type
-
-
-def wide_element(element: Attribute) -> Attribute:
-    """What f16 and bf16 are computed and accumulated in: f32. Any other type is its own."""
-    return t.f32 if element in NARROW else element
 
 
 def literal_number(value: SSAValue) -> Number | None:

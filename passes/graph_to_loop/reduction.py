@@ -23,7 +23,6 @@ from passes.graph_to_loop.nests import (
     pointwise,
     same,
     type_of,
-    wide_element,
 )
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Number, Scalar
@@ -77,7 +76,7 @@ def combine(
 def held_element(element: Attribute, combiner: str) -> Attribute:
     if t.is_unsigned(element) and combiner in ("max", "min"):
         return t.signless(element)
-    return wide_element(element)
+    return t.wide_element(element)
 
 
 def recoded(x: Scalar, element: Attribute) -> Scalar:
@@ -97,7 +96,7 @@ def max_pool(op: MaxPoolOp, at: Rewriter) -> SSAValue:
 def avg_pool(op: AvgPoolOp, at: Rewriter) -> SSAValue:
     """The sum, divided by how many elements count."""
     result = type_of(op.result)
-    total = _pool(op, at, 0.0, "add", tensor(wide_element(result.element), result.shape))
+    total = _pool(op, at, 0.0, "add", tensor(t.wide_element(result.element), result.shape))
     domain = Domain()
     point = domain.parallel(*result.shape)
     count = product(_counts(op, point[2:]))

@@ -27,7 +27,6 @@ from passes.graph_to_loop.nests import (
     converted,
     make_nest,
     type_of,
-    wide_element,
 )
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
@@ -175,7 +174,7 @@ _CUBIC_TAPS = [_cubic_tap(step) for step in (-1, 0, 1, 2)]
 def _mixed(at: Build, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -> SSAValue:
     """The weighted sum over all choices of one tap per dim; narrow floats give f32."""
     type_, count = type_of(x), len(taps)
-    element = wide_element(type_.element)
+    element = t.wide_element(type_.element)
     sizes = {d.number: d.size for d in dims}
     result = tensor(element, [sizes.get(k, size) for k, size in enumerate(type_.shape)])
     domain = Domain()

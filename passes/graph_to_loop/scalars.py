@@ -15,29 +15,32 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dialects import types as t
 from dialects.expr import Size
 from dialects.loop import IndexOp
+from dialects.syntax import set_location
 
 Number: TypeAlias = "int | float | bool"
 Operand: TypeAlias = "Scalar | int | float"
 OpClass: TypeAlias = "type[Any]"
 
-NARROW = (t.f16, t.bf16)
-"""Floats that bodies compute with in f32."""
-
 
 @dataclass(frozen=True)
 class Body:
-    """The body of a nest under construction."""
+    """The body of a nest under construction, or a place in one, before the operation `before`."""
 
     block: Block
+    before: Operation | None = None
 
     def append(self, op: Operation) -> SSAValue:
-        self.block.add_op(op)
+        if self.before is None:
+            self.block.add_op(op)
+        else:
+            set_location(op, self.before)
+            self.block.insert_op_before(op, self.before)
         return op.results[0]
 
     def constant(self, value: Number, element: Attribute) -> Scalar:
@@ -54,10 +57,10 @@ class Body:
 def _attribute(value: Number, element: Attribute) -> Any:
     """The attribute of a number; integers are signless, so in two's complement."""
     if t.is_float(element):
-        return FloatAttr(float(value), cast(t.Float32Type, element))
-    width = 1 if element == t.i1 else 8 * t.byte_width(element)
+        return FloatAttr(float(value), cast(Float32Type, element))
+    width = t.bit_width(element)
     low = -(1 << (width - 1)) if width > 1 else 0
-    signless = cast(t.IntegerType, t.signless(element))
+    signless = cast(IntegerType, t.signless(element))
     return IntegerAttr((int(value) - low) % (1 << width) + low, signless)
 
 
@@ -84,8 +87,8 @@ class Scalar:
 
     @property
     def bits(self) -> int:
-        """The width of the stored value; 1 for a truth value."""
-        return 1 if self.element == t.i1 else 8 * t.byte_width(self.element)
+        """How many bits of the stored value count."""
+        return t.bit_width(self.element)
 
     def like(self, other: Operand) -> Scalar:
         """A number as a constant of this type; a scalar as it is."""
@@ -119,6 +122,13 @@ class Scalar:
 
     def __rtruediv__(self, other: Operand) -> Scalar:
         return self.like(other) / self
+
+    def __lshift__(self, bits: int) -> Scalar:
+        return self.apply(arith.ShLIOp, bits)
+
+    def __rshift__(self, bits: int) -> Scalar:
+        """The bits further down, with zeros above them."""
+        return self.apply(arith.ShRUIOp, bits)
 
     def __and__(self, other: Operand) -> Scalar:
         return self.apply(arith.AndIOp, other)
@@ -186,18 +196,24 @@ class Scalar:
 
     # ------------------------------------------------------------------ conversion
     def wide(self) -> Scalar:
-        """f16 and bf16 in f32, anything else as it is."""
-        return self.to(t.f32) if self.element in NARROW else self
+        """In the type that elements of this type are computed in (`wide_element`)."""
+        return self.to(t.wide_element(self.element))
 
     def to(self, element: Attribute) -> Scalar:
         """In another element type, by the rules of `graph.cast`."""
         if element == self.element:
             return self
         if element == t.i1:
-            return self.compare("ne", 0)
+            return self.wide().compare("ne", 0)
         if self.is_float:
             return self._float_to_float(element) if t.is_float(element) else self._to_int(element)
         return self._int_to_float(element) if t.is_float(element) else self._int_to_int(element)
+
+    def bitcast(self, element: Attribute) -> Scalar:
+        """The same bits as another type of as many."""
+        if t.signless(self.element) == t.signless(element):
+            return Scalar(self.body, self.value, element)
+        return self._convert(arith.BitcastOp, element)
 
     def flipped(self, element: Attribute) -> Scalar:
         """An integer with its sign bit inverted, read in another type of the same width.
@@ -212,22 +228,30 @@ class Scalar:
         return Scalar(self.body, value, element)
 
     def _float_to_float(self, element: Attribute) -> Scalar:
-        bits = 8 * t.byte_width(element)
-        if bits == self.bits:  # f16 and bf16
-            return self.wide().to(element)
+        """Between f32 and all others, and from f64 to halves, directly; else through f32."""
+        if t.f32 not in (self.element, element) and not self._is_direct(element):
+            return self.to(t.f32).to(element)
+        bits = t.bit_width(element)
         return self._convert(arith.ExtFOp if bits > self.bits else arith.TruncFOp, element)
 
+    def _is_direct(self, element: Attribute) -> bool:
+        wide = t.f64 in (self.element, element)
+        return wide and not (t.is_narrow_float(self.element) or t.is_narrow_float(element))
+
     def _to_int(self, element: Attribute) -> Scalar:
+        """Through i32 into integers of less than a byte, which keep its low bits."""
+        if t.is_short_integer(element):
+            return self._to_int(t.i32).to(element)
         op = arith.FPToUIOp if t.is_unsigned(element) else arith.FPToSIOp
         return self.wide()._convert(op, element)
 
     def _int_to_float(self, element: Attribute) -> Scalar:
-        """Through f32 into the narrow floats."""
+        """Through f32 into halves and narrow floats."""
         op = arith.UIToFPOp if self.is_unsigned else arith.SIToFPOp
-        return self._convert(op, t.f32 if element in NARROW else element).to(element)
+        return self.wide()._convert(op, t.wide_element(element)).to(element)
 
     def _int_to_int(self, element: Attribute) -> Scalar:
-        bits = 8 * t.byte_width(element)
+        bits = t.bit_width(element)
         if bits == self.bits:
             return Scalar(self.body, self.value, element)
         if bits < self.bits:
@@ -240,4 +264,4 @@ def number_of(array: np.ndarray[Any, Any]) -> Number:
     value = array.reshape(-1)[0]
     if array.dtype == np.bool_:
         return bool(value)
-    return int(value) if array.dtype.kind in "iu" else float(value)
+    return float(value) if t.is_float(t.element_of(array.dtype)) else int(value)

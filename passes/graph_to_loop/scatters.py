@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -28,7 +29,7 @@ from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.loop import ViewOp
 from dialects.types import Array, TensorType, tensor
 from passes.graph_to_loop.gathers import clamped
-from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.nests import Domain, Read, assume_equal, make_nest, type_of
 from passes.graph_to_loop.reduction import held_element, recoded
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Number, Scalar
@@ -36,6 +37,9 @@ from passes.rewriting import Rewriter
 
 NOWHERE = -1
 """The index of an update that is not there."""
+
+MAX_PLACES = 1 << 24
+"""For constant indices a table is made of so many places at most."""
 
 Known = tuple[Array, bool]
 """The number of each place's last update, and whether none has two."""
@@ -47,6 +51,8 @@ Index = Callable[[Sequence[Expr], Expr], Sequence[Expr]]
 @lowers(ScatterElementsOp)
 def scatter_elements(op: ScatterElementsOp, at: Rewriter) -> SSAValue:
     x, axis, sizes = type_of(op.x), int_of(op.properties, "axis"), type_of(op.indices).shape
+    for own, size in zip(type_of(op.updates).shape, sizes, strict=True):
+        assume_equal(at, own, size)
     smaller = any(k != axis and size != own
                   for k, (size, own) in enumerate(zip(x.shape, sizes, strict=True)))
 
@@ -74,6 +80,8 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
     """Of the updates as [count, inner] and the indices as [count, depth]."""
     x, sizes = type_of(op.x), type_of(op.indices).shape
     depth, count = sizes[-1].constant or 0, product(sizes[:-1])
+    for own, size in zip(type_of(op.updates).shape, (*sizes[:-1], *x.shape[depth:]), strict=True):
+        assume_equal(at, own, size)
     vectors = at.insert(ViewOp.of(op.indices, [count, depth])).results[0]
     updates = at.insert(ViewOp.of(op.updates, [count, *x.shape[depth:]])).results[0]
     rows = {k: clamped(at, vectors, x.shape[k], k) for k in range(depth)}
@@ -93,8 +101,11 @@ def _known_slices(op: ScatterNdOp, at: Rewriter) -> Known | None:
 
 
 def _known(shape: tuple[int, ...], places: Sequence[Array], numbers: Array) -> Known | None:
-    """The last update of every place, and whether all places differ. None for wrong indices."""
-    if any(p.size and not -n <= p.min() <= p.max() < n
+    """The last update of every place, and whether all places differ.
+
+    None for wrong indices, and for more places than a table should have.
+    """
+    if prod(shape) > MAX_PLACES or any(p.size and not -n <= p.min() <= p.max() < n
            for p, n in zip(places, shape, strict=True)):
         return None
     last = np.full(shape, NOWHERE, np.int64)

@@ -5,11 +5,30 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from dialects import types as t
-from dialects.expr import Expr, maximum, minimum
+from dialects.expr import Expr, divisors, maximum, minimum
+from dialects.func import AssumeOp
 from dialects.graph.base import float_of, int_of, ints_of
-from dialects.graph.shape import BroadcastOp, ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
+from dialects.graph.shape import (
+    BroadcastOp,
+    ConcatOp,
+    FramesOp,
+    PadOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+)
 from dialects.loop import EmptyOp, ViewOp
-from passes.graph_to_loop.nests import Domain, Read, copy, make_nest, pointwise, same, type_of
+from dialects.ranges import is_at_most
+from passes.graph_to_loop.nests import (
+    Domain,
+    Read,
+    assume_equal,
+    copy,
+    make_nest,
+    pointwise,
+    same,
+    type_of,
+)
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Number
 from passes.rewriting import Rewriter
@@ -17,12 +36,19 @@ from passes.rewriting import Rewriter
 
 @lowers(ReshapeOp)
 def reshape(op: ReshapeOp, at: Rewriter) -> SSAValue:
+    for divisor in dict.fromkeys(d for s in op.shape.data for d in divisors(s)):
+        at.insert(AssumeOp.of(1, "<=", divisor))
+    assume_equal(at, type_of(op.x).count, type_of(op.result).count)
     return at.insert(ViewOp.of(op.x, op.shape.data)).results[0]
 
 
 @lowers(BroadcastOp)
 def broadcast(op: BroadcastOp, at: Rewriter) -> SSAValue:
-    return pointwise(at, [op.x], type_of(op.result), same)
+    x, result = type_of(op.x), type_of(op.result)
+    for own, size in zip(x.shape, result.shape[result.rank - x.rank:], strict=True):
+        if own.constant != 1:
+            assume_equal(at, own, size)
+    return pointwise(at, [op.x], result, same)
 
 
 @lowers(TransposeOp)
@@ -40,6 +66,16 @@ def slice_(op: SliceOp, at: Rewriter) -> SSAValue:
     point = domain.parallel(*type_of(op.result).shape)
     rows = zip(op.starts.data, point, op.steps.data, strict=True)
     read = Read(op.x, [start + i * step for start, i, step in rows])
+    return make_nest(at, domain, [read], type_of(op.result), copy)
+
+
+@lowers(FramesOp)
+def frames(op: FramesOp, at: Rewriter) -> SSAValue:
+    axis, step = (int_of(op.properties, name) for name in ("axis", "step"))
+    domain = Domain()
+    point = domain.parallel(*type_of(op.result).shape)
+    place = point[axis] * step + point[axis + 1]
+    read = Read(op.x, [*point[:axis], place, *point[axis + 2:]])
     return make_nest(at, domain, [read], type_of(op.result), copy)
 
 
@@ -63,14 +99,24 @@ def concat(op: ConcatOp, at: Rewriter) -> SSAValue:
 # ---------------------------------------------------------------------- pad
 @lowers(PadOp)
 def pad(op: PadOp, at: Rewriter) -> SSAValue:
-    x, low, high = type_of(op.x), *(ints_of(op.properties, p) for p in ("low", "high"))
+    x, low, high = type_of(op.x), op.low.data, op.high.data
+    _assume_room(op, at)
     domain = Domain()
     point = domain.parallel(*type_of(op.result).shape)
     mode = op.mode.data
-    index = [_source(i - low[d], x.shape[d], mode) if low[d] or high[d] else i
-             for d, i in enumerate(point)]
+    index = [i if low[d].constant == high[d].constant == 0 else
+             _source(i - low[d], x.shape[d], mode) for d, i in enumerate(point)]
     outside = _pad_value(op) if mode == "constant" else None
     return make_nest(at, domain, [Read(op.x, index, outside)], type_of(op.result), copy)
+
+
+def _assume_room(op: PadOp, at: Rewriter) -> None:
+    """What is mirrored or taken from the other end must be there, which a run may have to tell."""
+    beside = {"reflect": 1, "wrap": 0}.get(op.mode.data)
+    rows = zip(type_of(op.x).shape, op.low.data, op.high.data, strict=True)
+    for size, pad in [(size, pad) for size, *pads in rows for pad in pads if pad.constant != 0]:
+        if beside is not None and not is_at_most(pad + beside, size):
+            at.insert(AssumeOp.of(pad + beside, "<=", size))
 
 
 def _pad_value(op: PadOp) -> Number:

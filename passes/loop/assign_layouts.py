@@ -122,18 +122,31 @@ def _aligned(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
 def _makes_channels(nest: NestOp) -> bool:
     """Whether dim 1 of the result counts channels: the weights index it, but no later dim.
 
-    The data is the operand of the result's rank that the later dims (the positions) index.
+    The data is the operand that the later dims (the positions) index: of the result's rank, or
+    without a dim for its only channel.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:
         return False
     positions = set[str]().union(*(e.symbols for e in map_[2:]))
-    data = [m for m in nest.input_maps if len(m) == len(map_) and all(
-        p in {s for e in m[2:] for s in e.symbols} for p in positions)]
+    data = [m for m in nest.input_maps if positions <= _positions(nest, m, len(map_))]
     weights = [m for m in nest.input_maps if m not in data]
     return len(data) == 1 and any(
         map_[1].symbols & e.symbols for m in weights for e in m) and not any(
         positions & e.symbols for m in weights for e in m)
+
+
+def _positions(nest: NestOp, map_: Sequence[Expr], rank: int) -> set[str]:
+    """The axes that may index positions of an operand: those of its dims behind the channels.
+
+    An operand without channels must be read by windows, which overlap; a matrix would not.
+    """
+    behind = map_[2 - rank:]
+    if len(map_) == rank:
+        return {s for e in behind for s in e.symbols}
+    reduce = {a.name for a in nest.reduce_axes}
+    windows = len(map_) == rank - 1 and all(e.symbols & reduce for e in behind)
+    return {s for e in behind for s in e.symbols} if windows else set()
 
 
 def _moved(items: Sequence[Expr]) -> tuple[Expr, ...]:

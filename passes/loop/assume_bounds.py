@@ -6,21 +6,22 @@
 Enters: nests as lowering made them. Where sizes are expressions, the model's own words do not
 always prove that every read stays inside its tensor: two sizes that an operator wants equal may
 come from different inputs. Each such read becomes an assumption on the sizes, at its node, so that
-contradicting inputs are an error and never a read of foreign memory.
+contradicting inputs are an error and never a read of foreign memory. A size may be 0, but never
+less: a filter that is larger than its image is an error, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.expr import Expr
+from dialects.expr import Expr, divisors, minimum, product
 from dialects.func import AssumeOp
 from dialects.loop import NestOp, extents_of
-from dialects.ranges import is_at_most, upper_bound
+from dialects.ranges import is_at_most, is_nonnegative, upper_bound
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
@@ -53,11 +54,13 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
 
     A tensor that an axis walks from end to end beside others must be as long as the axis: the
     operator wants equal sizes. Any other read or store, a gather's too, must stay inside. Where an
-    axis is empty, nothing is read or stored.
+    axis is empty, nothing is read or stored. An index from a tensor stays in a dim that has any place.
     """
-    if any(a.extent.constant == 0 for a in nest.axes):
-        return
-    reads = reads_of(nest)
+    for axis in nest.axes:
+        if _may_be_negative(axis.extent):
+            yield Expr.of(0), "<=", axis.extent
+    empty = any(a.extent.constant == 0 for a in nest.axes)
+    reads, positive = reads_of(nest), positive_symbols(a.extent for a in nest.axes)
     references = [(r.value, r.map, len(reads) > 1 and not gathered_inputs(r.map))
                   for r in reads if r.pad is None]
     references += [(r, m, False) for r, m in zip(nest.results, nest.output_maps, strict=True)]
@@ -67,8 +70,30 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
         for expr, size in zip(map_, value.type.shape, strict=True):
             highest = upper_bound(expr, extents)
             if highest is None or gathered_inputs([highest]):
+                if gathered_inputs([expr]) and not _is_within(Expr.of(0), size, positive):
+                    yield minimum(product(extents.values()), 1), "<=", size
                 continue
             if beside and expr.as_symbol is not None and highest + 1 != size:
                 yield highest + 1, "==", size
-            elif not is_at_most(highest + 1, size):
+            elif not empty and not _is_within(highest, size, positive):
                 yield highest + 1, "<=", size
+
+
+def _may_be_negative(size: Expr) -> bool:
+    """Whether sizes of 1 and up, or of 0, may make a size negative."""
+    if not is_nonnegative(size):
+        return True
+    return not list(divisors(size)) and size.evaluate(dict.fromkeys(size.symbols, 0)) < 0
+
+
+def positive_symbols(extents: Iterable[Expr]) -> frozenset[str]:
+    """The sizes that are at least 1 wherever no extent is 0: factors of extents."""
+    products = [e.terms[0][0] for e in extents if len(e.terms) == 1]
+    return frozenset(a for product in products for a in product if isinstance(a, str))
+
+
+def _is_within(highest: Expr, size: Expr, positive: frozenset[str]) -> bool:
+    """Whether highest < size is certain; sizes that are not `positive` may be 0."""
+    names = (highest.symbols | size.symbols) - positive
+    maybe = {n: Expr.symbol(f"_{n}") for n in names if not n.startswith("_")}
+    return is_at_most((highest + 1).substitute(maybe), size.substitute(maybe))

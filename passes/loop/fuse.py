@@ -1,13 +1,16 @@
 """`loop-fuse`: compute producers inside their consumers, and let data movement vanish into maps.
 
 Enters: nests over tensors as lowering made them, one per operator or less. Leaves: fewer nests that
-compute the same. Six rules, applied until none fits:
+compute the same. Seven rules, applied until none fits:
 
     compose views      %v = view %x; nest reads %v[e]      ->  nest reads %x[e']
     inline producers   %p = nest {f}; nest reads %p[e] {g} ->  nest reads f's inputs at e {f; g}
     forward copies     %p = nest {f}; %c = copy of %p      ->  %c = nest {f}, stored in %c's order
     merge views        view (view %x)                      ->  view %x
     drop unit axes     nest (i: 1, j: n)                   ->  nest (j: n), with 0 for i
+    drop idle axes     %y = sum nest (i, j, reduce k) ins(%x[i, k])
+                                                       ->  %s = sum nest (i, reduce k) ins(%x[i, k])
+                                                           %y = copy of %s, the same for every j
     merge equal reads  nest reads %x[e], %x[e]             ->  nest reads %x[e]
 
 A producer is inlined when it is elementwise and is not computed more often than before: the
@@ -22,15 +25,17 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Region, SSAValue
 
 from dialects.expr import Expr
-from dialects.loop import NestOp, ViewOp, YieldOp, extents_of
+from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import is_at_most
-from dialects.types import TensorType
+from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import (
     Read,
+    body_size,
+    carry,
     gathered_inputs,
     has_calls,
     index_exprs,
@@ -38,6 +43,7 @@ from passes.loop.nests import (
     is_copy,
     plain_axes,
     reads_of,
+    result_types,
     substitute_axes,
     through_view,
     with_reads,
@@ -47,6 +53,10 @@ from passes.rewriting import Rewriter, rewrite
 
 MAX_INPUTS = 24
 """More inputs than this would spill registers on every target."""
+
+MAX_OPERATIONS = 128
+"""A body of so many operations is busy enough: one more pass over memory would not show. Larger
+ones are slow to make and to compile."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,8 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if len(nest.inputs) + len(producer.inputs) > MAX_INPUTS:
         return False
+    if body_size(nest) + body_size(producer) > MAX_OPERATIONS:
+        return False
     if read.pad is not None and not _pad_commutes(read, producer):
         return False
     return is_free(producer) or (_only_reader(nest, producer) and reads_once(nest, read))
@@ -244,6 +256,34 @@ def drop_unit_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     return list(at.insert(new).results)
 
 
+def drop_idle_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """What a reduction makes alike for all places along an axis is computed once, and repeated."""
+    if nest.is_elementwise or len(nest.results) != 1 or nest.into:
+        return None
+    named = [e for read in reads_of(nest) for e in read.map] + index_exprs(nest)
+    used = {symbol for expr in named for symbol in expr.symbols}
+    idle = {a.name for a in nest.axes if not a.reduce and a.name not in used}
+    if not idle or plain_axes(nest.output_maps[0]) is None:
+        return None
+    once = at.insert(_without_axes(nest, idle)).results[0]
+    point = [e for e in nest.output_maps[0] if e.as_symbol not in idle]
+    block = Block(arg_types=[scalar_type(once)])
+    block.add_op(YieldOp.of(block.args[0]))
+    repeat = NestOp.of([a for a in nest.axes if not a.reduce], [once], [point], result_types(nest),
+                       nest.output_maps, body=Region(block))
+    return list(at.insert(carry(nest, repeat)).results)
+
+
+def _without_axes(nest: NestOp, names: set[str]) -> NestOp:
+    """The nest of one result without axes that only the result's map names, each alone."""
+    [result], [map_] = result_types(nest), nest.output_maps
+    kept = [k for k, expr in enumerate(map_) if expr.as_symbol not in names]
+    return NestOp.of(
+        [a for a in nest.axes if a.name not in names], list(nest.inputs), nest.input_maps,
+        [tensor(result.element, [result.shape[k] for k in kept])], [[map_[k] for k in kept]],
+        combiners=nest.combiner_names, pads=nest.pad_values, body=nest.body.clone())
+
+
 def merge_equal_reads(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """Read an element once, also when the operator names it twice: x * x."""
     reads = reads_of(nest)
@@ -254,5 +294,6 @@ def merge_equal_reads(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
 
 
 NEST_RULES = [
-    drop_unit_axes, merge_equal_reads, compose_views, forward_copy, inline_producers,
+    drop_unit_axes, drop_idle_axes, merge_equal_reads, compose_views, forward_copy,
+    inline_producers,
 ]

@@ -54,6 +54,11 @@ def index_exprs(nest: NestOp) -> list[Expr]:
     return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
 
 
+def body_size(nest: NestOp) -> int:
+    """The number of operations of the body."""
+    return sum(1 for _ in nest.body.block.ops)
+
+
 def is_copy(nest: NestOp) -> bool:
     """Whether the body passes one input through: a nest that only moves data."""
     if len(nest.inputs) != 1 or len(nest.results) != 1 or not nest.is_elementwise:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import block as bl
 from dialects import host
@@ -72,16 +72,18 @@ class Program:
     functions: Mapping[str, host.FuncOp]
     kernels: Mapping[str, KernelInfo]
     constants: list[host.ConstantOp] = field(default_factory=list[host.ConstantOp])
+    places: dict[tuple[Attribute, BufferType], int] = field(
+        default_factory=dict[tuple[Attribute, BufferType], int])
+    """Where in `constants` a value of a type stands."""
     checks: list[Check] = field(default_factory=list[Check])
 
     def constant_entry(self, op: host.ConstantOp) -> int:
         """The table entry of a constant; equal ones share it."""
         first = FIRST_ARGUMENT + len(self.main.body.block.args)
-        for k, known in enumerate(self.constants):
-            if known.value == op.value and known.type == op.type:
-                return first + k
-        self.constants.append(op)
-        return first + len(self.constants) - 1
+        place = self.places.setdefault((op.value, op.type), len(self.constants))
+        if place == len(self.constants):
+            self.constants.append(op)
+        return first + place
 
     def function_name(self, name: str) -> str:
         return "strata_call_" + re.sub(r"[^\w.$]", "_", name)

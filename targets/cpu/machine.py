@@ -42,6 +42,8 @@ class Machine:
     """Bytes of the data cache of level 1, of level 2, and of level 3 (shared)."""
     cores: int
     """How many processors this process may use: affinity, and the control group's share."""
+    contracts: bool = True
+    """Whether products may be added without being rounded before."""
 
     @property
     def vector_bytes(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.schedule import Level, Schedule
-from dialects.types import TensorType, byte_width
+from dialects.types import TensorType, byte_width, is_float
 from passes.loop.nests import gathered_inputs, has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
@@ -21,6 +21,8 @@ from targets.cpu.machine import Machine
 
 SPARE_REGISTERS = 4
 """Vector registers kept for operands and broadcasts beside the accumulators."""
+WIDENING_REGISTERS = 8
+"""The same where operands are short integers, which need a register to be widened in."""
 DYNAMIC_ROWS = 6
 """Rows of a register tile when their number is only known at run time: short tails."""
 CHUNK_ROWS = 256
@@ -99,7 +101,8 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     lanes, extents = order[-1], extents_of(nest.axes)
     width = _width(extents[lanes], machine, nest)
     vectors = -(-width // machine.lanes)
-    budget = max(1, (machine.vector_registers - SPARE_REGISTERS) // vectors)
+    spare = WIDENING_REGISTERS if _widens(nest) else SPARE_REGISTERS
+    budget = max(1, (machine.vector_registers - spare) // vectors)
     rows = _rows([a for a in order[:-1] if _is_row(nest, a, lanes)], extents, budget)
     chosen = {a for a, _ in rows}
     outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
@@ -112,8 +115,18 @@ def _is_row(nest: NestOp, axis: str, lanes: str) -> bool:
     return any(not any(axis in e.symbols for e in m) for m in with_lanes)
 
 
+def _widens(nest: NestOp) -> bool:
+    """Whether integers are read that are shorter than their sums."""
+    types = [v.type for v in (*nest.inputs, nest.results[0])]
+    widths = [byte_width(t.element) for t in types if isinstance(t, TensorType)]
+    return min(widths) < widths[-1] and not is_float(types[-1].element)  # type: ignore[union-attr]
+
+
 def _width(extent: Expr, machine: Machine, nest: NestOp) -> int:
-    """Lanes of a register tile: two to four vectors, whichever wastes least of the extent."""
+    """Lanes of a register tile: two to four vectors, whichever wastes least of the extent.
+
+    Of equals the narrowest, but the widest where operands are widened: each is then used more.
+    """
     result = nest.results[0].type
     assert isinstance(result, TensorType)
     per_vector = machine.lanes if byte_width(result.element) <= 4 else machine.lanes // 2
@@ -122,7 +135,8 @@ def _width(extent: Expr, machine: Machine, nest: NestOp) -> int:
         return 2 * per_vector
     if size <= 2 * per_vector:
         return max(size, 1)
-    return min((2, 3, 4), key=lambda v: (-(-size // (v * per_vector)) * v, v)) * per_vector
+    choices = (4, 3, 2) if _widens(nest) else (2, 3, 4)
+    return min(choices, key=lambda v: -(-size // (v * per_vector)) * v) * per_vector
 
 
 def _rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -52,7 +52,7 @@ class CpuTarget(Target):
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
         """One LLVM module of all kernels and the driver, as LLVM text or as assembly."""
-        machine = machine_of(options.features)
+        machine = _machine(options)
         text = module_text(module, machine)
         if level == "asm":
             return worker.assembly_text(text, machine.cpu, machine.attributes)
@@ -62,7 +62,7 @@ class CpuTarget(Target):
         self, module: ModuleOp, weights: WeightStore, options: TargetOptions
     ) -> CpuExecutable:
         """Compile each distinct kernel and the driver, or take them from the cache; link them."""
-        machine = machine_of(options.features)
+        machine = _machine(options)
         texts: dict[str, KernelText] = {}
         infos: dict[str, KernelInfo] = {}
         for kernel in _kernels(module):
@@ -83,6 +83,11 @@ class CpuTarget(Target):
         machine = machine_of()
         return [f"processor: {machine.name}", f"threads: {thread_count(None)}",
                 f"thread pool: {thread_pool().source}"]
+
+
+def _machine(options: TargetOptions) -> Machine:
+    """The machine that code is made for."""
+    return replace(machine_of(options.features), contracts=not options.exact)
 
 
 def module_text(module: ModuleOp, machine: Machine) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 
 from dialects.block import KernelOp
 from dialects.host import FuncOp
@@ -24,6 +25,7 @@ from targets.base import Executable, Target, TargetOptions
 from targets.cuda import driver
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, triton_version
 from targets.cuda.emit import emit_kernel, module_text
+from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.errors import CudaError
 from targets.cuda.interpreter import InterpretedExecutable
 from targets.cuda.launch import CudaExecutable
@@ -42,6 +44,11 @@ class CudaTarget(Target):
         from targets.cuda.rules import prepare_kernel
 
         prepare_kernel(kernel, options)
+
+    def decodes(self, element: Attribute, options: TargetOptions) -> bool:
+        """In Triton's interpreter none: it takes NaN and infinities for numbers."""
+        known = not options.interpret and element in NATIVE_FLOATS
+        return known and machine_of(options.features).has_float8
 
     def schedule(self, kernel: LoopKernelOp, options: TargetOptions) -> Schedule:
         from targets.cuda.rules import schedule_kernel
@@ -85,7 +92,8 @@ class CudaTarget(Target):
 def compile_options(options: TargetOptions) -> CompileOptions:
     """What the target's options mean for compiling."""
     cache = None if options.cache is None else options.cache / "cuda"
-    return CompileOptions(machine_of(options.features).arch, cache, options.threads)
+    return CompileOptions(machine_of(options.features).arch, cache, options.threads,
+                          fp_fusion=not options.exact)
 
 
 def _kernels(module: ModuleOp) -> list[KernelOp]:

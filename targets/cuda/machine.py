@@ -32,6 +32,11 @@ class Machine:
         """Whether matrix products run on whole groups of 4 warps, from shared memory."""
         return self.arch == "sm_90"
 
+    @property
+    def has_float8(self) -> bool:
+        """Whether there are instructions that convert f8E4M3FN and f8E5M2."""
+        return int(self.arch.removeprefix("sm_")) >= 89
+
 
 MACHINES = {m.arch: m for m in (
     Machine("sm_80", 108, 163 * _KIB, 2048, name="A100"),

@@ -54,7 +54,8 @@ class F:
     dtype: Any = np.float32
 
     def make(self, rng: np.random.Generator) -> Array:
-        return rng.uniform(self.low, self.high, self.shape).astype(self.dtype)
+        numbers = rng.uniform(self.low, self.high, self.shape)
+        return (np.floor(numbers) if self.dtype is np.bool_ else numbers).astype(self.dtype)
 
 
 def f(*shape: int, low: float = -3.0, high: float = 3.0) -> F:
@@ -70,7 +71,16 @@ def i32(*shape: int, low: int = -5, high: int = 6) -> F:
 
 
 def b(*shape: int) -> F:
-    return F(shape, 0, 2, np.uint8)
+    """Truth values."""
+    return F(shape, 0, 2, np.bool_)
+
+
+def u8(*shape: int) -> F:
+    return F(shape, 0, 256, np.uint8)
+
+
+def i8(*shape: int) -> F:
+    return F(shape, -128, 128, np.int8)
 
 
 @dataclass(frozen=True)
@@ -84,17 +94,21 @@ class Op:
     outputs: int = 1
     symbolic: bool = True  # whether it can be imported with all sizes open
     tolerance: float = 2e-5
+    domain: str = ""  # whose version `opsets` then are, the standard one being 17
+    steps: int = 0  # by how much quantized results may differ
+    open_sizes: tuple[int, ...] = ()  # the sizes that may be open; none stands for all
+    defined: bool = False  # compared with a definition, as onnxruntime cannot run it
 
     def arrays(self) -> list[Array | C | None]:
         rng = np.random.default_rng(zlib.crc32(repr(self).encode()))
-        made = [o.make(rng) if isinstance(o, F) else o for o in self.operands]
-        return [a.astype(np.bool_) if isinstance(a, np.ndarray) and a.dtype == np.uint8 else a
-                for a in made]
+        return [o.make(rng) if isinstance(o, F) else o for o in self.operands]
 
 
 def op(op_type: str, *operands: Any, opsets: Sequence[int] = (13,), outputs: int = 1,
-       symbolic: bool = True, tolerance: float = 2e-5, **attributes: Any) -> Op:
-    return Op(op_type, operands, tuple(opsets), attributes, outputs, symbolic, tolerance)
+       symbolic: bool = True, tolerance: float = 2e-5, domain: str = "", steps: int = 0,
+       open_sizes: tuple[int, ...] = (), defined: bool = False, **attributes: Any) -> Op:
+    return Op(op_type, operands, tuple(opsets), attributes, outputs, symbolic, tolerance, domain,
+              steps, open_sizes, defined)
 
 
 # ---------------------------------------------------------------------- models
@@ -106,14 +120,15 @@ def value_info(name: str, dtype: Any, shape: Sequence[int | str] | None) -> onnx
 def make_model(
     nodes: Sequence[onnx.NodeProto], inputs: Sequence[onnx.ValueInfoProto],
     outputs: Sequence[str], constants: Mapping[str, Array] | None = None, opset: int = 17,
-    functions: Sequence[onnx.FunctionProto] = (), domains: Sequence[str] = (),
+    functions: Sequence[onnx.FunctionProto] = (), domains: Sequence[str] | Mapping[str, int] = (),
 ) -> onnx.ModelProto:
     """A model without shapes on its outputs (they are all said to be floats)."""
+    versions = domains if isinstance(domains, Mapping) else dict.fromkeys(domains, 1)
     graph = helper.make_graph(
         nodes, "test", inputs, [helper.make_tensor_value_info(o, TensorProto.FLOAT, None)
                                 for o in outputs],
         [numpy_helper.from_array(np.asarray(a), n) for n, a in (constants or {}).items()])
-    imports = [helper.make_opsetid("", opset), *[helper.make_opsetid(d, 1) for d in domains]]
+    imports = [helper.make_opsetid(d, v) for d, v in {"": opset, **versions}.items()]
     return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION,
                              functions=functions)
 
@@ -130,14 +145,19 @@ def model_of(sample: Op, opset: int, symbolic: bool) -> tuple[onnx.ModelProto, d
         elif operand is not None:
             inputs[names[-1]] = operand
     outputs = [f"y{k}" for k in range(sample.outputs)]
-    node = helper.make_node(sample.op_type, names, outputs, name="the node", **sample.attributes)
-    infos = [value_info(n, a.dtype, _shape(a, symbolic)) for n, a in inputs.items()]
+    node = helper.make_node(sample.op_type, names, outputs, name="the node", domain=sample.domain,
+                            **sample.attributes)
+    infos = [value_info(n, a.dtype, _shape(a, symbolic, sample.open_sizes))
+             for n, a in inputs.items()]
+    if sample.domain:
+        return make_model([node], infos, outputs, constants, domains={sample.domain: opset}), inputs
     return make_model([node], infos, outputs, constants, opset), inputs
 
 
-def _shape(array: Array, symbolic: bool) -> list[int | str]:
+def _shape(array: Array, symbolic: bool, open_sizes: tuple[int, ...]) -> list[int | str]:
     """Equal sizes get equal names, so that operands still fit each other; 1 stays."""
-    return [f"s{s}" if symbolic and s > 1 else s for s in array.shape]
+    return [f"s{s}" if symbolic and s > 1 and s in (open_sizes or (s,)) else s
+            for s in array.shape]
 
 
 def save(model: onnx.ModelProto, folder: Path, name: str = "model.onnx") -> Path:
@@ -179,10 +199,12 @@ def run_reference(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> list[A
     return session.run(None, dict(inputs))
 
 
-def assert_close(actual: Sequence[Array], expected: Sequence[Array], tolerance: float) -> None:
-    """Equal shapes and dtypes, close values; integers equal."""
+def assert_close(
+    actual: Sequence[Array], expected: Sequence[Array], tolerance: float, steps: int = 0
+) -> None:
+    """Equal shapes and dtypes, close values; integers differ by `steps` at most."""
     for got, want in zip(actual, expected, strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
-        exact = want.dtype.kind in "biu"
+        relative, absolute = (0, steps) if want.dtype.kind in "biu" else (tolerance, tolerance)
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64),
-                                   rtol=0 if exact else tolerance, atol=0 if exact else tolerance)
+                                   rtol=relative, atol=absolute)

@@ -111,8 +111,9 @@ SIGNALS = [
     op("DFT", f(2, 6, 2), opsets=(17,), axis=1, inverse=1, tolerance=1e-4, symbolic=False),
     op("DFT", f(2, 6, 1), opsets=(17,), axis=1, onesided=1, tolerance=1e-4, symbolic=False),
     op("DFT", f(2, 6, 1), C(5), C(1), opsets=(20,), symbolic=False, tolerance=1e-4),
-    op("STFT", f(2, 20, 1), C(4), _line(8), opsets=(17,), tolerance=1e-4, symbolic=False),
-    op("STFT", f(2, 20, 1), C(3), None, C(6), opsets=(17,), onesided=0, tolerance=1e-4,
+    op("STFT", f(2, 20, 1), C(4), _line(8), opsets=(17,), tolerance=1e-4),
+    op("STFT", f(2, 20, 1), C(3), None, C(6), opsets=(17,), onesided=0, tolerance=1e-4),
+    op("STFT", f(2, 20, 2), C(3), _line(6), opsets=(17,), onesided=0, tolerance=1e-4,
        symbolic=False),
     op("MelWeightMatrix", C(8), C(16), C(8192), C(0.0), C(4096.0), opsets=(17,)),
 ]

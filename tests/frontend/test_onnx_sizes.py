@@ -14,6 +14,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions, load_model
 from dialects.func import FuncOp, main_function
 from dialects.graph.base import GraphOp
+from dialects.graph.interpret import EvaluationError
 from dialects.syntax import location_name
 from dialects.types import TensorType
 from tests.frontend.onnx_models import assert_close, make_model, run_imported, run_reference, save
@@ -39,6 +40,10 @@ def load(model: onnx.ModelProto, folder: Path, **options: object) -> ImportedMod
 def types_of(imported: ImportedModel) -> str:
     arguments = main_function(imported.module).body.block.args
     return " ".join(a.type.short for a in arguments if isinstance(a.type, TensorType))
+
+
+def results_of(imported: ImportedModel) -> list[str]:
+    return [str(r) for r in main_function(imported.module).result_types_.data]
 
 
 def graph_ops(function: FuncOp) -> list[str]:
@@ -191,3 +196,29 @@ def test_slices_and_pads_by_open_sizes(sizes: tuple[int, int], tmp_path: Path):
     model = make_model(nodes, inputs, ["y"], constants)
     given = {"x": np.arange(1, 5, dtype=np.float32), "z": np.zeros(sizes, np.float32)}
     assert_close(run_imported(load(model, tmp_path), given), run_reference(model, given), 0)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 20])
+def test_padding_to_a_length_makes_it_constant(length: int, tmp_path: Path):
+    """Cut or filled up to 8: n + (8 - n) is 8, whichever of the two happens."""
+    nodes = [node("Shape", "x", "n"), node("Sub", "eight n", "more"),
+             node("Concat", "zero more", "pads", axis=0), node("Pad", "x pads", "y")]
+    constants = {"zero": np.array([0]), "eight": np.array([8])}
+    model = make_model(nodes, [info("x", np.float32, ["n"])], ["y"], constants)
+    imported = load(model, tmp_path)
+    assert results_of(imported) == ["!strata.tensor<f32[8]>"]
+    given = {"x": np.arange(1, length + 1, dtype=np.float32)}
+    assert_close(run_imported(imported, given), run_reference(model, given), 0)
+
+
+def test_initial_states_tell_the_batch(tmp_path: Path):
+    """Squeeze removes the batch dim, whose size only the layer's initial state has as a number."""
+    nodes = [node("GRU", "x w r none none h", "y", hidden_size=2), node("Squeeze", "y", "z")]
+    nodes[0].input[3:5] = ["", ""]
+    constants = {"w": np.ones((1, 6, 3), np.float32), "r": np.ones((1, 6, 2), np.float32)}
+    inputs = [info("x", np.float32, [4, "batch", 3]), info("h", np.float32, [1, 1, 2])]
+    imported = load(make_model(nodes, inputs, ["z"], constants), tmp_path)
+    assert results_of(imported) == ["!strata.tensor<f32[4, 2]>"]
+    with pytest.raises(EvaluationError, match="batch == 1"):
+        run_imported(imported, {"x": np.zeros((4, 2, 3), np.float32),
+                                "h": np.zeros((1, 1, 2), np.float32)})

@@ -105,4 +105,14 @@ def _scatters() -> list[Sample]:
     ]
 
 
-ORDERING = [*_cumulative(), *_places(), *_TOP_K, *_scatters()]
+_LIST = np.float32([-3, -1, -1, -0.5, 0, 0.25, 0.25, 0.25, 1, 2, 2.5, np.inf, np.inf])
+_SEARCHES = [
+    S(g.SearchSortedOp, _LIST, F32(4, 5), dims="n; m k"),
+    S(g.SearchSortedOp, _LIST, np.float32([-np.inf, -3, -1, 0.25, 2.4, np.inf]), dims="n; m"),
+    S(g.SearchSortedOp, np.arange(300) // 7, I64(41, low=-5, high=50), dims="n; m"),
+    S(g.SearchSortedOp, np.uint8([1, 1, 4, 200]), U8(3, 3), dims="n; a b"),
+    S(g.SearchSortedOp, _LIST.astype(np.float16), F16(5), dims="n; m"),
+    S(g.SearchSortedOp, F32(0), F32(3), dims="n; m"),
+    S(g.SearchSortedOp, np.int32([5]), I32(0), dims="n; m"),
+]
+ORDERING = [*_cumulative(), *_places(), *_TOP_K, *_scatters(), *_SEARCHES]

@@ -4,35 +4,59 @@
     Add(y, that)                            %s = graph.sizes {values = [2*batch], ...}; graph.add
 
 Where all operands of an operation have known, few elements, its result is computed at once.
+Elements that only a run tells can become sizes: `bind`. Bodies of branches and loops become
+functions of their own (frames.py); what they use of the functions around them becomes an argument.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.elements import Element, elements_of
+from compiler.frontend.onnx.faults import Fault, Faults
+from compiler.frontend.onnx.frames import Frame, Mark, Names
 from compiler.frontend.onnx.values import Value, computed
+from dialects import types as t
+from dialects.control import SizeOp
+from dialects.expr import Expr, Size
+from dialects.func import AssumeOp, FuncOp
 from dialects.graph.base import EvaluationContext, GraphOp
 from dialects.graph.constant import ConstantOp, SizesOp
 from dialects.graph.fold_sizes import MAX_ELEMENTS, fold_sizes
+from dialects.graph.gather import GatherOp
 from dialects.graph.shape import ReshapeOp
+from dialects.graph.unary import CastOp
 from dialects.syntax import identifier, location
-from dialects.types import Array, WeightAttr
+from dialects.types import Array, TensorType, WeightAttr
 from dialects.weights import WeightStore
+from passes.rewriting import erase_unused
 
 
 @dataclass(eq=False)
 class Builder:
-    """Appends operations to `block`; `node` is the model's node that they come from."""
+    """Appends operations to the block of a function; `node` is the node that they come from.
+
+    `frame` is the function at hand: at first that of `block`, later perhaps a body in it.
+    """
 
     block: Block
     weights: WeightStore
     node: str = ""
+    names: Names = field(default_factory=Names)
+    faults: Faults = field(default_factory=lambda: Faults(""))
+    computed: dict[str, Value] = field(default_factory=dict[str, Value])
+    """The tensors that sizes were bound from."""
+    frame: Frame = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.frame = Frame(self.block)
 
     def __call__(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> Value:
         """The only result of a new operation. Raises ShapeError when the operands do not fit."""
@@ -52,29 +76,43 @@ class Builder:
         return values
 
     def ssa(self, value: Value) -> SSAValue:
-        """The SSA value; known contents become a constant or a `graph.sizes` at the first use."""
-        if value.ssa is None:
-            value.ssa = self._of_contents(value)
-            value.ssa.name_hint = identifier(value.label) if value.label else None
-        return value.ssa
+        """The SSA value in the function at hand.
+
+        Known contents become a constant or a `graph.sizes` at the first use in a function; what
+        another function has becomes an argument.
+        """
+        found = self.frame.find(value)
+        if found is None and value.contents is not None:
+            found = self._of_contents(value)
+            found.name_hint = identifier(value.label) if value.label else None
+        elif found is None:
+            found = self.frame.capture(value)
+        self.frame.local[value] = found
+        return found
 
     def _of_contents(self, value: Value) -> SSAValue:
         contents = value.contents
         assert contents is not None
+        node = value.node or self.node
         if contents.dtype != object:
             label = value.label or value.node
-            return self._add(ConstantOp.of_array(contents, self.weights, label), value.node)
+            return self._add(ConstantOp.of_array(contents, self.weights, label), node)
         shape = contents.shape if contents.ndim < 2 else (contents.size,)
         sizes = SizesOp.of(values=list(contents.reshape(-1)), shape=shape, to=value.element)
-        result = self._add(sizes, value.node)
+        result = self._add(sizes, node)
         if contents.ndim < 2:
             return result
-        return self._add(ReshapeOp.of(result, shape=contents.shape), value.node)
+        return self._add(ReshapeOp.of(result, shape=contents.shape), node)
 
     def _add(self, op: Operation, node: str) -> SSAValue:
-        op.location = location(node)
-        self.block.add_op(op)
+        self.add(op, node)
         return op.results[0]
+
+    def add(self, op: Operation, node: str | None = None) -> list[Value]:
+        """Append an operation; its results."""
+        op.location = location(self.node if node is None else node)
+        self.frame.block.add_op(op)
+        return [Value(r.type, r) for r in op.results if isinstance(r.type, TensorType)]
 
     # ------------------------------------------------------------------ known contents
     def _fold(
@@ -88,15 +126,126 @@ class Builder:
         contents = _evaluate(op, operands)
         return None if contents is None else computed(contents, op.result_tensors[0], self.node)
 
+    # ------------------------------------------------------------------ sizes of a run
+    def new_size(self, hint: str) -> Expr:
+        """A size of the function at hand that no other function has; a run may find it 0."""
+        name = self.names.size(hint)
+        self.frame.sizes.add(name)
+        return Expr.symbol(name)
+
+    def bind(self, value: Value, hint: str) -> Array | None:
+        """The integer elements as size expressions: each becomes a size, or is known to be one.
+
+        A tensor is bound once in a function. None for what cannot become sizes: floats, or many
+        elements, or who knows how many.
+        """
+        shape = value.type.static_shape
+        if value.expressions is not None or shape is None:
+            return value.expressions
+        is_integer = not t.is_float(value.element) and value.element != t.i1
+        if not is_integer or np.prod(shape, dtype=np.int64) > MAX_ELEMENTS:
+            return None
+        contents = np.empty(shape, object)
+        contents.reshape(-1)[:] = [
+            e if isinstance(e, Expr) else self._bound(e.source, hint)[e.index]
+            for e in self.elements(value)]
+        if self.frame.owns(value):
+            value.contents = contents
+        return contents
+
+    def elements(self, value: Value) -> list[Expr | Element]:
+        """Each element of an integer tensor: a size expression, or where a run has it."""
+        if value.expressions is not None:
+            return [Expr.of(e) for e in value.expressions.reshape(-1)]
+        return elements_of(self.ssa(value))
+
+    def element(self, element: Expr | Element) -> Value:
+        """One element as i64[]."""
+        if isinstance(element, Expr):
+            contents = np.empty((), object)
+            contents[()] = element
+            return computed(contents, t.tensor(t.i64, ()), self.node)
+        if element not in self.frame.elements:
+            self.frame.elements[element] = self._taken(element)
+        return self.frame.elements[element]
+
+    def _taken(self, element: Element) -> Value:
+        source = Value(element.source_type, element.source)
+        wide = source if source.element == t.i64 else self(CastOp, source, to=t.i64)
+        if source.type.count.constant == 1:
+            return self(ReshapeOp, wide, shape=[]) if source.rank else wide
+        flat = self(ReshapeOp, wide, shape=[source.type.count]) if source.rank > 1 else wide
+        index = Value(t.tensor(t.i64, ()), contents=np.array(element.index), node=self.node)
+        return self(GatherOp, flat, index, axis=0)
+
+    def _bound(self, source: SSAValue, hint: str) -> list[Expr]:
+        """The sizes that the elements of a tensor become."""
+        if source not in self.frame.bound:
+            value = Value(Element(source, 0).source_type, source)
+            sizes = [self.new_size(hint) for _ in range(value.type.count.constant or 0)]
+            self.computed |= {str(e): value for e in sizes}
+            if sizes:
+                wide = value if value.element == t.i64 else self(CastOp, value, to=t.i64)
+                self.add(SizeOp.of([str(e) for e in sizes], self.ssa(wide)))
+            self.frame.bound[source] = sizes
+        return self.frame.bound[source]
+
+    def assume(self, left: Size, relation: str, right: Size) -> None:
+        """Let a run check that `left` is `==` or `<=` to `right`."""
+        if Expr.of(left) != Expr.of(right):
+            self.add(AssumeOp.of(left, relation, right))
+
+    # ------------------------------------------------------------------ functions
+    @contextmanager
+    def function(self, hint: str) -> Iterator[Frame]:
+        """A new function of the module, without arguments yet, becomes the one at hand."""
+        function = FuncOp.of(self.names.function(hint), [], [])
+        assert self._module is not None
+        self._module.body.block.add_op(function)
+        with self.within(Frame(function.body.block, self.frame)) as frame:
+            yield frame
+
+    @contextmanager
+    def within(self, frame: Frame) -> Iterator[Frame]:
+        """Build in a frame that was left before."""
+        around, node, self.frame = self.frame, self.node, frame
+        try:
+            yield frame
+        finally:
+            self.frame, self.node = around, node
+
+    @property
+    def _module(self) -> ModuleOp | None:
+        """The module that the functions are in."""
+        function = self.block.parent_op()
+        module = None if function is None else function.parent_op()
+        return module if isinstance(module, ModuleOp) else None
+
+    def mark(self) -> Mark:
+        """What `restore` needs to undo what is done from here on in new functions."""
+        assert self._module is not None
+        return Mark(frozenset(self.names.sizes), frozenset(self.names.functions),
+                    self._module.body.block.last_op, self.faults.mark())
+
+    def restore(self, mark: Mark) -> None:
+        """Forget the functions, names and problems that are newer than the mark."""
+        assert self._module is not None
+        self.faults.restore(mark.faults)
+        self.names = Names(set(mark.sizes), set(mark.functions))
+        while (last := self._module.body.block.last_op) is not None and last is not mark.last:
+            last.detach()
+            last.erase(safe_erase=False)
+
     # ------------------------------------------------------------------ the end
     def finish(self) -> None:
         """Remove operations without a use, and weights that no operation names."""
-        for op in reversed(list(self.block.ops)):
-            if op.results and all(r.first_use is None for r in op.results):
-                op.detach()
-                op.erase()
-        used = {op.value.key.data for op in self.block.ops if isinstance(op, ConstantOp)
-                and isinstance(op.value, WeightAttr) and isinstance(op.value.key, StringAttr)}
+        module, used = self._module, set[str]()
+        blocks = [self.block] if module is None else [
+            f.body.block for f in module.body.block.ops if isinstance(f, FuncOp)]
+        for block in blocks:
+            erase_unused(block)
+            used |= {op.value.key.data for op in block.ops if isinstance(op, ConstantOp)
+                     and isinstance(op.value, WeightAttr) and isinstance(op.value.key, StringAttr)}
         for key in self.weights.arrays.keys() - used:
             del self.weights.arrays[key]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import onnx
 from onnx import defs, helper
 
 from compiler.frontend.onnx.functions import Functions, opsets_of, standard_body
-from compiler.frontend.onnx.ops import find_importer, importers
-from compiler.frontend.onnx.schema import OLDEST_OPSET, find_definition, newest_opset
+from compiler.frontend.onnx.ops import OpImporter, find_importer, importers
+from compiler.frontend.onnx.schema import find_definition, newest_opset
 from compiler.frontend.onnx.values import Value, onnx_type_names
 from dialects import types as t
 
@@ -52,12 +53,38 @@ def covered() -> list[Coverage]:
     found: list[Coverage] = []
     for name in names:
         readable = {v: find_importer("", name, v) is not None
-                    for v in range(OLDEST_OPSET, newest + 1) if _is_read(functions, name, v)}
+                    for v in range(1, newest + 1) if _is_read(functions, name, v)}
         if readable:
             last = max(readable)
             found.append(Coverage(name, tuple(readable), readable[last], _elements(name, last)))
-    return found + [Coverage(f"{domain}.{name}", (1,), True, ())
-                    for domain, name in sorted(importers()) if domain]
+    return found + [_other(domain, name) for domain, name in sorted(importers())
+                    if (domain or name not in names) and _opsets(domain, name)]
+
+
+def _other(domain: str, name: str) -> Coverage:
+    """An operator of another domain, or one that onnxruntime adds to the standard one."""
+    opsets = _opsets(domain, name)
+    known = find_definition(domain, name, opsets[-1]) is not None
+    elements = _elements(name, opsets[-1], domain) if known else ()
+    return Coverage(f"{domain}.{name}" if domain else name, opsets, True, elements)
+
+
+def _opsets(domain: str, name: str) -> tuple[int, ...]:
+    """The versions at which there is an importer that does not only refuse."""
+    found = ((v, find_importer(domain, name, v)) for v in range(1, _newest(domain) + 1))
+    return tuple(v for v, importer in found if importer is not None and not _refuses(importer))
+
+
+@cache
+def _newest(domain: str) -> int:
+    """The newest version of a domain that ONNX knows; 1 of others."""
+    return max((s.since_version for s in defs.get_all_schemas_with_history()
+                if s.domain == domain), default=1)
+
+
+def _refuses(importer: OpImporter) -> bool:
+    """Whether it can only say why the operator is not read."""
+    return importer.__annotations__.get("return") == "NoReturn"
 
 
 def _is_read(functions: Functions, name: str, version: int) -> bool:
@@ -80,9 +107,9 @@ def _is_built_of_known(functions: Functions, name: str, inputs: int, version: in
     return bool(known) and all(known)
 
 
-def _elements(name: str, version: int) -> tuple[str, ...]:
+def _elements(name: str, version: int, domain: str = "") -> tuple[str, ...]:
     """What the first input may hold; of operators without one, what the first output may."""
-    definition = find_definition("", name, version)
+    definition = find_definition(domain, name, version)
     assert definition is not None
     ports = definition.inputs or definition.outputs
     allowed = {text for port in ports[:1] for text in port.types}

@@ -10,10 +10,11 @@ import mmap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import onnx
+from xdsl.ir import Attribute
 
 from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.packed import packed_array, packed_size
 from dialects.types import Array
 
 
@@ -33,11 +34,11 @@ class ExternalFiles:
     mapped: dict[Path, mmap.mmap | bytes] = field(
         default_factory=dict[Path, "mmap.mmap | bytes"])
 
-    def read(self, tensor: onnx.TensorProto, dtype: np.dtype, count: int) -> Array:
-        """A view of `count` elements. Raises Fault for every way in which a reference can lie."""
+    def read(self, tensor: onnx.TensorProto, element: Attribute, count: int) -> Array:
+        """`count` elements, a view if possible. Raises Fault for every way a reference can lie."""
         entries = {e.key: e.value for e in tensor.external_data}
         data = self._map(entries.get("location", ""))
-        size = count * dtype.itemsize
+        size = packed_size(element, count)
         offset = _bytes(entries, "offset", 0)
         length = _bytes(entries, "length", size)
         if length != size:
@@ -46,7 +47,7 @@ class ExternalFiles:
             raise Fault(f"its external data, bytes {offset} to {offset + size}, lies beyond the end"
                         f" of '{entries['location']}' ({len(data)} bytes)",
                         "the file is cut short or belongs to another model: fetch it again")
-        return np.frombuffer(data, dtype, count, offset) if count else np.empty(0, dtype)
+        return packed_array(data, offset, element, count)
 
     def _map(self, location: str) -> mmap.mmap | bytes:
         path = self._resolve(location)
@@ -62,11 +63,15 @@ class ExternalFiles:
         if not location or "\0" in location:
             raise Fault(f"its external data names no file (location {location!r})")
         folder = self.folder.resolve()
-        path = (folder / location).resolve()
+        try:
+            path = (folder / location).resolve()
+            is_file = path.is_file()
+        except (OSError, RuntimeError) as error:  # a name too long, links in a circle
+            raise Fault(f"its external data '{location[:80]}' cannot be read: {error}") from None
         if not path.is_relative_to(folder):
             raise Fault(f"its external data '{location}' lies outside the model's folder",
                         "for safety only files in the model's own folder are read")
-        if not path.is_file():
+        if not is_file:
             raise Fault(f"its external data file '{location}' does not exist",
                         f"put it beside the model, as {path}")
         return path

@@ -29,6 +29,10 @@ class UnknownValue(Fault):
         self.value = value
 
 
+class Skip(Exception):
+    """A node needs what a node with a known problem should have made."""
+
+
 @dataclass
 class Faults:
     """The problems of one file so far, and the inputs whose contents would have been needed."""
@@ -42,6 +46,14 @@ class Faults:
         problem = Problem(what, node, level, self.file, hint)
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def mark(self) -> tuple[int, frozenset[str]]:
+        """What `restore` needs to forget what is noted from here on."""
+        return len(self.problems), frozenset(self.unknown)
+
+    def restore(self, mark: tuple[int, frozenset[str]]) -> None:
+        del self.problems[mark[0]:]
+        self.unknown = set(mark[1])
 
     def raise_any(self) -> None:
         """Raise StrataError with everything collected, if there is anything."""

@@ -6,12 +6,16 @@ carries the name of the node that it comes from.
 
 Problems are collected and raised together: first those that validation finds, then those of nodes
 whose shapes or attributes contradict themselves. What depends on a bad node is passed over.
+
+A name that a subgraph does not define is one of the graphs around it. Where the subgraph became a
+function of its own, it sees that value through a view (frames.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -21,7 +25,9 @@ from xdsl.ir import BlockArgument, Operation
 
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.onnx.builder import Builder
-from compiler.frontend.onnx.faults import Fault, Faults, UnknownValue
+from compiler.frontend.onnx.declared import check_declared
+from compiler.frontend.onnx.faults import Fault, Faults, Skip, UnknownValue
+from compiler.frontend.onnx.frames import Frame
 from compiler.frontend.onnx.functions import (
     Functions,
     attributes_of,
@@ -32,10 +38,12 @@ from compiler.frontend.onnx.functions import (
 from compiler.frontend.onnx.inputs import Inputs
 from compiler.frontend.onnx.load import OnnxFile, load_file, parse
 from compiler.frontend.onnx.node import Node
-from compiler.frontend.onnx.ops import find_importer
+from compiler.frontend.onnx.ops import find_importer, takes_sequences
 from compiler.frontend.onnx.schema import find_schema, normalize
-from compiler.frontend.onnx.validate import Validation, node_name
+from compiler.frontend.onnx.sequences import Any, Optional, Run, form_of, view
+from compiler.frontend.onnx.validate import Validation, in_order, node_name
 from compiler.frontend.onnx.values import Value, constant
+from compiler.frontend.onnx.wire import Span
 from dialects.func import FuncOp
 from dialects.graph.base import ShapeError
 from dialects.syntax import identifier
@@ -68,7 +76,9 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
     importer = _Importer(file, functions, faults, types, constants)
-    module = ModuleOp([importer.run(validation.sorted_nodes)])
+    fixed = bool(options.shapes or options.dims)  # what is declared holds for other sizes then
+    module = importer.run(validation.sorted_nodes,
+                          () if fixed else (*graph.output, *graph.value_info))
     if inputs.names.changed:
         names = {k: StringAttr(v) for k, v in inputs.names.changed.items()}
         module.attributes[SIZE_NAMES] = DictionaryAttr(names)
@@ -84,17 +94,21 @@ class Missing:
 
 @dataclass
 class Scope:
-    """What names mean inside the graph, or inside one call of a function."""
+    """What names mean inside a graph, or inside one call of a function.
+
+    `weights`: the tensors that its graph has, with the place of their bytes in the file.
+    `around`: the scope of the graph around, in which names are looked up that this one lacks.
+    """
 
     opsets: Mapping[str, int]
+    frame: Frame
     path: str = ""
     attributes: Mapping[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
-    values: dict[str, Value | Missing | None] = field(
-        default_factory=dict[str, "Value | Missing | None"])
-
-
-class _Skip(Exception):
-    """A node needs what a node with a known problem should have made."""
+    weights: Mapping[str, tuple[onnx.TensorProto, Span | None]] = field(
+        default_factory=dict[str, "tuple[onnx.TensorProto, Span | None]"])
+    around: Scope | None = None
+    values: dict[str, Any | Missing | None] = field(
+        default_factory=dict[str, "Any | Missing | None"])
 
 
 class _Importer:
@@ -106,33 +120,52 @@ class _Importer:
     ):
         self.file, self.functions, self.faults = file, functions, faults
         self.function = FuncOp.of("main", list(types), list(types.values()))
-        self.build = Builder(self.function.body.block, WeightStore())
+        self.module = ModuleOp([self.function])
+        self.build = Builder(self.function.body.block, WeightStore(), faults=faults)
         opsets = {normalize(o.domain): o.version for o in file.proto.opset_import}
-        self.scope = Scope(opsets)
+        tensors = zip(file.proto.graph.initializer, file.spans, strict=True)
+        self.scope = Scope(opsets, self.build.frame, weights={t.name: (t, s) for t, s in tensors})
         for (name, type_), argument in zip(
                 types.items(), self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
             self.scope.values[name] = Value(type_, argument)
         for name, array in constants.items():
             self.scope.values[name] = constant(array, name, name)
-        self.initializers = {t.name: k for k, t in enumerate(file.proto.graph.initializer)}
 
-    def run(self, nodes: NamedNodes) -> FuncOp:
-        """The model's function. Raises StrataError."""
+    def run(self, nodes: NamedNodes, declared: Iterable[onnx.ValueInfoProto]) -> ModuleOp:
+        """The model's module, whose values must be as `declared`. Raises StrataError."""
         self._import_nodes(nodes, self.scope)
-        names = [o.name for o in self.file.proto.graph.output]
-        results = [self._output(name) for name in names]
+        check_declared(declared, self.scope.values, self.faults)
+        results = {o.name: self._output(o.name) for o in self.file.proto.graph.output}
         self.faults.raise_any()
-        self.function.finish(names, [self.build.ssa(v) for v in results if v is not None])
+        named: dict[str, Value] = {}
+        for name, value in results.items():
+            assert value is not None
+            named |= self._named_tensors(name, value)
+        self.function.finish(list(named), [self.build.ssa(v) for v in named.values()])
         self.build.finish()
-        return self.function
+        return self.module
 
-    def _output(self, name: str) -> Value | None:
+    def _named_tensors(self, name: str, value: Any) -> dict[str, Value]:
+        """An output as tensors: `y[0]`, `y[1]` of a sequence, `y.data`, `y.shapes` of one that only
+        a run knows, `y.present` and the content of an optional."""
+        match value:
+            case Value():
+                return {name: value}
+            case Run():
+                return {f"{name}.data": value.data, f"{name}.shapes": value.shapes}
+            case Optional():
+                inner = {} if value.content is None else self._named_tensors(name, value.content)
+                return {f"{name}.present": value.present, **inner}
+            case _:
+                return {f"{name}[{k}]": v for k, v in enumerate(value.items)}
+
+    def _output(self, name: str) -> Any | None:
         try:
             return self._lookup(name, self.scope)
         except Fault as fault:
             self.faults.add(f"graph output '{name}': {fault.what}", level=LEVEL, hint=fault.hint)
-        except _Skip:
+        except Skip:
             pass
         return None
 
@@ -149,7 +182,7 @@ class _Importer:
 
     def _try_node(
         self, path: str, node: onnx.NodeProto, scope: Scope
-    ) -> Sequence[Value | Missing]:
+    ) -> Sequence[Any | Missing]:
         """A node's results; they are missing when it has a problem, which is noted."""
         try:
             inputs = [self._lookup(name, scope) if name else None for name in node.input]
@@ -159,13 +192,13 @@ class _Importer:
                 self.faults.unknown |= self._inputs_behind(error.value)
             what, hint = (error.what, error.hint) if isinstance(error, Fault) else (str(error), "")
             self.faults.add(f"{node.op_type}: {what}", path, LEVEL, hint)
-        except _Skip:
+        except Skip:
             pass
         return [Missing() for _ in node.output]
 
     def _import_node(
-        self, path: str, node: onnx.NodeProto, inputs: Sequence[Value | None], scope: Scope
-    ) -> Sequence[Value | Missing]:
+        self, path: str, node: onnx.NodeProto, inputs: Sequence[Any | None], scope: Scope
+    ) -> Sequence[Any | Missing]:
         attributes = attributes_of(node, scope.attributes)
         function = self.functions.local(node)
         if function is not None:
@@ -183,62 +216,109 @@ class _Importer:
             raise Fault(f"it needs its input {k}, which a call leaves out")
         self.build.node = path
         seen = Node(path, node.op_type, domain, version, inputs, list(node.output), attributes,
-                    self.build, self.file)
+                    self.build, self.file, partial(self._run_subgraph, path, scope))
+        for k, value in enumerate(inputs if not takes_sequences(importer) else ()):
+            if value is not None and not isinstance(value, Value):
+                raise Fault(f"its input {k} is no tensor, but a {form_of(value).kind}")
         results = importer(seen, *inputs)
-        return [results] if isinstance(results, Value) else results
+        return list(results) if isinstance(results, list | tuple) else [results]
+
+    def _run_subgraph(
+        self, path: str, scope: Scope, label: str, graph: onnx.GraphProto, inputs: Sequence[Any]
+    ) -> list[Any]:
+        """The outputs of a graph on these inputs, in the function at hand.
+
+        Raises Skip when one of them has a problem, which is noted then.
+        """
+        if len(inputs) != len(graph.input):
+            raise Fault(f"its {label} takes {len(graph.input)} inputs, not {len(inputs)}")
+        inner = Scope(scope.opsets, self.build.frame, f"{path}/{label}", scope.attributes,
+                      {t.name: (t, None) for t in graph.initializer}, scope)
+        inner.values.update(zip([i.name for i in graph.input], inputs, strict=True))
+        self._import_nodes(in_order(graph), inner)
+        results = [self._subgraph_output(o.name, inner) for o in graph.output]
+        if any(r is None for r in results):
+            raise Skip
+        return [r for r in results if r is not None]
+
+    def _subgraph_output(self, name: str, scope: Scope) -> Any | None:
+        try:
+            return self._lookup(name, scope)
+        except Fault as fault:
+            self.faults.add(f"output '{name}': {fault.what}", scope.path, LEVEL, fault.hint)
+        except Skip:
+            pass
+        return None
 
     def _call(
-        self, function: onnx.FunctionProto, path: str, inputs: Sequence[Value | None],
+        self, function: onnx.FunctionProto, path: str, inputs: Sequence[Any | None],
         attributes: Mapping[str, AttributeProto],
-    ) -> Sequence[Value | Missing]:
+    ) -> Sequence[Any | Missing]:
         """The results of a function's nodes on these inputs."""
-        scope = Scope(opsets_of(function), path, call_attributes(function, attributes))
+        opsets = {**self.scope.opsets, **opsets_of(function)}  # some of ONNX's own name not all
+        scope = Scope(opsets, self.build.frame, path, call_attributes(function, attributes))
         padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
         scope.values = dict(zip(function.input, padded, strict=False))
         self._import_nodes([(node_name(n, k), n) for k, n in enumerate(function.node)], scope)
         return [self._result(name, scope) for name in function.output]
 
-    def _result(self, name: str, scope: Scope) -> Value | Missing:
+    def _result(self, name: str, scope: Scope) -> Any | Missing:
         try:
             return self._lookup(name, scope) or Missing(f"'{name}' is left out")
         except Fault as fault:  # an optional result that this call does not make
             return Missing(fault.what)
-        except _Skip:
+        except Skip:
             return Missing()
 
     # ------------------------------------------------------------------ values
     def _inputs_behind(self, value: Value) -> set[str]:
         """The inputs of the model that a value is computed from."""
-        found, open_ = set[str](), [value.ssa]
+        found, open_ = set[str](), [self.build.frame.source(value)]
         while open_:
             ssa = open_.pop()
             if isinstance(ssa, BlockArgument):
-                found.add(self.function.input_names[ssa.index])
+                outer = self.build.frame.outer_value(ssa)
+                if ssa.block is self.function.body.block:
+                    found.add(self.function.input_names[ssa.index])
+                elif outer is not None:
+                    open_.append(outer)
             elif ssa is not None and isinstance(ssa.owner, Operation):
                 open_ += ssa.owner.operands
         return found
 
-    def _lookup(self, name: str, scope: Scope) -> Value | None:
+    def _lookup(self, name: str, scope: Scope) -> Any | None:
         """What a name stands for; None inside a function for an input that the call leaves out.
 
-        Raises Fault or _Skip when it cannot be had.
+        Raises Fault or Skip when it cannot be had.
         """
-        if name not in scope.values and scope is self.scope and name in self.initializers:
-            scope.values[name] = self._initializer(name)
-        found = scope.values.get(name, Missing(f"value '{name}' is defined nowhere"))
+        found = self._find(name, scope)
         if not isinstance(found, Missing):
             return found
-        raise Fault(found.reason) if found.reason else _Skip
+        raise Fault(found.reason) if found.reason else Skip
 
-    def _initializer(self, name: str) -> Value | Missing:
+    def _find(self, name: str, scope: Scope) -> Any | Missing | None:
+        if name in scope.values:
+            return scope.values[name]
+        if name in scope.weights:
+            found = self._weight(name, *scope.weights[name])
+        elif scope.around is None:
+            return Missing(f"value '{name}' is defined nowhere")
+        else:
+            found = self._find(name, scope.around)
+            if not isinstance(found, Missing | None) and scope.frame is not scope.around.frame:
+                found = view(scope.frame, found)
+        scope.values[name] = found
+        return found
+
+    def _weight(self, name: str, tensor: onnx.TensorProto, span: Span | None) -> Any | Missing:
         try:
-            return constant(self.file.initializer(self.initializers[name]), name, name)
+            return constant(self.file.tensor(tensor, span), name, name)
         except Fault as fault:
             self.faults.add(f"initializer '{name}': {fault.what}", hint=fault.hint)
             return Missing()
 
 
-def _name_value(value: Value | Missing | None, name: str) -> None:
+def _name_value(value: Any | Missing | None, name: str) -> None:
     """Let the IR show the model's name for a value that has none yet."""
     if not isinstance(value, Value):
         return

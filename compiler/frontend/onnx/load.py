@@ -12,14 +12,15 @@ from itertools import chain
 from math import prod
 from pathlib import Path
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
+from xdsl.ir import Attribute
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.onnx.external import ExternalFiles, map_file
 from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.packed import packed_array, packed_size
 from compiler.frontend.onnx.values import element_type
 from compiler.frontend.onnx.wire import Span, split_weights
 from dialects.types import Array, dtype_of
@@ -51,22 +52,22 @@ class OnnxFile:
         shape = tuple(tensor.dims)
         if min(shape, default=0) < 0:
             raise Fault(f"it has a negative size: {list(shape)}")
-        dtype, count = dtype_of(element_type(tensor.data_type)), prod(shape)
+        element, count = element_type(tensor.data_type), prod(shape)
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            return self.external.read(tensor, dtype, count).reshape(shape)
+            return self.external.read(tensor, element, count).reshape(shape)
         if span is not None:
-            return _view(self.data, span, dtype, count).reshape(shape)
+            return _view(self.data, span, element, count).reshape(shape)
         if tensor.HasField("raw_data"):
             raw = tensor.raw_data
-            return _view(raw, Span(0, len(raw)), dtype, count).reshape(shape)
-        return _typed_array(tensor).astype(dtype, copy=False)
+            return _view(raw, Span(0, len(raw)), element, count).reshape(shape)
+        return _typed_array(tensor).astype(dtype_of(element), copy=False)
 
 
-def _view(data: mmap.mmap | bytes, span: Span, dtype: np.dtype, count: int) -> Array:
-    needed = count * dtype.itemsize
+def _view(data: mmap.mmap | bytes, span: Span, element: Attribute, count: int) -> Array:
+    needed = packed_size(element, count)
     if span.length != needed:
         raise Fault(f"it has {span.length} bytes of data, its shape and type need {needed}")
-    return np.frombuffer(data, dtype, count, span.offset) if count else np.empty(0, dtype)
+    return packed_array(data, span.offset, element, count)
 
 
 def _typed_array(tensor: onnx.TensorProto) -> Array:

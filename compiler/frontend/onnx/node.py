@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import onnx
 from onnx import AttributeProto
 from xdsl.ir import Attribute
 
+from compiler.frontend.onnx import sequences
 from compiler.frontend.onnx.builder import Builder
 from compiler.frontend.onnx.faults import Fault, UnknownValue
 from compiler.frontend.onnx.load import OnnxFile
@@ -38,18 +39,19 @@ class Node:
     """One node at its turn in the import.
 
     `version` is the opset version of the operator's domain; `outputs` are the names of its
-    results, empty for one that is left out.
+    results, empty for one that is left out. `run_graph(label, graph, inputs)` imports a subgraph.
     """
 
     name: str
     op_type: str
     domain: str
     version: int
-    inputs: Sequence[Value | None]
+    inputs: Sequence[sequences.Any | None]
     outputs: Sequence[str]
     attributes: Mapping[str, AttributeProto]
     build: Builder
     file: OnnxFile
+    run_graph: Callable[[str, onnx.GraphProto, Sequence[sequences.Any]], list[sequences.Any]]
 
     def __call__(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> Value:
         return self.build(op_type, *operands, **attributes)
@@ -97,6 +99,26 @@ class Node:
         """The element type that an attribute names by its TensorProto.DataType."""
         return element_type(self.integer(name)) if self.integer(name) else default
 
+    def run(
+        self, name: str, label: str, inputs: Sequence[sequences.Any] = ()
+    ) -> list[sequences.Any]:
+        """The outputs of the subgraph that an attribute holds, imported into the function at hand.
+
+        Raises Fault or Skip, as soon as all problems in it are noted.
+        """
+        found = self._attribute(name, AttributeProto.GRAPH)
+        if found is None:
+            raise Fault(f"its {name} is missing")
+        return self.run_graph(label, found.g, inputs)
+
+    def run_tensors(self, name: str, label: str, inputs: Sequence[Value]) -> list[Value]:
+        """As `run`, of a subgraph that must give tensors."""
+        results = self.run(name, label, inputs)
+        tensors = [r for r in results if isinstance(r, Value)]
+        if len(tensors) < len(results):
+            raise Fault(f"its {name} results in a sequence where a tensor must be")
+        return tensors
+
     def _attribute(self, name: str, kind: int) -> onnx.AttributeProto | None:
         found = self.attributes.get(name)
         if found is not None and found.type != kind:
@@ -106,19 +128,30 @@ class Node:
 
     # ------------------------------------------------------------------ known contents of inputs
     def known_sizes(self, value: Value, what: str) -> list[Expr]:
-        """The contents as size expressions, flat. Raises Fault when only a run can tell."""
-        found = value.expressions
+        """The contents as size expressions, flat; where only a run can tell, it binds new sizes.
+
+        So what only a run can tell must not be negative. Raises Fault for what cannot be a size.
+        """
+        found = self.build.bind(value, what)
         if found is None:
-            raise UnknownValue(value, f"its {what} are known only at run time",
-                               "they must be constants or be computed from shapes; if they depend "
-                               "on an input, make that input a constant of the model")
+            raise UnknownValue(value, f"its {what} are known only at run time, and cannot be sizes",
+                               "they must be few integers")
         return list(found.reshape(-1))
 
     def known_ints(self, value: Value, what: str) -> list[int]:
         """The contents as plain integers, flat. Raises Fault when they are not known."""
-        return [self._integer(e, what) for e in self.known_sizes(value, what)]
+        if value.expressions is None:
+            raise UnknownValue(value, f"its {what} are known only at run time",
+                               "they must be constants or be computed from shapes; if they depend "
+                               "on an input, make that input a constant of the model")
+        return [self._integer(e, what) for e in value.expressions.reshape(-1)]
 
     def _integer(self, size: Expr, what: str) -> int:
+        for name in sorted(size.symbols & self.build.computed.keys()):
+            raise UnknownValue(self.build.computed[name],
+                               f"its {what} are known only at run time, but must be constant",
+                               "they must be constants or be computed from shapes; if they depend "
+                               "on an input, make that input a constant of the model")
         if size.constant is None:
             raise Fault(f"its {what} depend on the size {size}, but must be constant",
                         f"fix the size, for instance with --dim {min(size.symbols)}=1")

@@ -1,20 +1,21 @@
-"""What ONNX itself says about operators: inputs, outputs, attributes, since when.
+"""What is known of operators: inputs, outputs, attributes, since when.
 
-The names of the standard domain, `""` and `ai.onnx`, are one: the first.
+ONNX tells it of its own operators, a table of onnxruntime's. The names of the standard domain, `""`
+and `ai.onnx`, are one: the first.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, cast
 
 import onnx
-from onnx import defs
+from onnx import AttributeProto, defs
 
-OLDEST_OPSET = 7
-"""The oldest version of the standard operators that is read: from 7 on, operators broadcast."""
+from compiler.frontend.onnx.contrib_signatures import MICROSOFT, STANDARD
 
 
 class Definition(Protocol):
@@ -74,7 +75,7 @@ def find_schema(domain: str, op_type: str, version: int) -> Schema | None:
     """
     schema = find_definition(domain, op_type, version)
     if schema is None:
-        return None
+        return contrib_schemas().get((domain, op_type))
     attributes = {name: a.type.value for name, a in schema.attributes.items()}
     optional = defs.OpSchema.FormalParameterOption.Optional
     return Schema(
@@ -88,10 +89,45 @@ def find_schema(domain: str, op_type: str, version: int) -> Schema | None:
 @cache
 def find_definition(domain: str, op_type: str, version: int) -> Definition | None:
     """The operator's own definition in the onnx package."""
+    if not 0 < version < 2**31:  # which the package could not even look for
+        return None
     try:
         return cast(Definition, defs.get_schema(op_type, version, domain))
     except defs.SchemaError:
         return None
+
+
+# ---------------------------------------------------------------------- onnxruntime's operators
+_SIGNATURE = re.compile(r"(\w+)\((.*?)\) -> ([^{]*?)\s*(?:\{(.*)\})?")
+_MANY = 2**31 - 1
+
+
+@cache
+def contrib_schemas() -> dict[tuple[str, str], Schema]:
+    """(domain, operator) -> its schema, of the operators that only onnxruntime defines."""
+    tables = {"": STANDARD, "com.microsoft": MICROSOFT}
+    return {(domain, name): schema for domain, table in tables.items()
+            for name, schema in map(_read_signature, re.split(r"\n(?=\w)", table.strip()))}
+
+
+def _read_signature(text: str) -> tuple[str, Schema]:
+    """`Name(input, optional?, any number*) -> outputs {attribute: type, needed: type!}`."""
+    found = _SIGNATURE.fullmatch(" ".join(text.split()))
+    assert found is not None, text
+    name, inputs, outputs, attributes = found.groups()
+    ports = [port.strip() for port in inputs.split(",")]
+    pairs = [pair.split(":") for pair in (attributes or "").split(",") if pair]
+    kinds = {a.strip(): AttributeProto.AttributeType.Value(kind.strip(" !").upper())
+             for a, kind in pairs}
+    needed = frozenset(a.strip() for a, kind in pairs if kind.endswith("!"))
+    return name, Schema(1, _counts(ports), _counts(outputs.split(",")),
+                        tuple(port.endswith("?") for port in ports), kinds, needed)
+
+
+def _counts(ports: Sequence[str]) -> range:
+    """How many may be given: all up to the last one that is not optional, or more."""
+    least = max((k + 1 for k, port in enumerate(ports) if not port.endswith("?")), default=0)
+    return range(least, (_MANY if ports[-1].endswith("*") else len(ports)) + 1)
 
 
 def attribute_kind(kind: int) -> str:

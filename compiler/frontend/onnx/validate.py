@@ -6,7 +6,7 @@ Everything is noted at once, so that a model has to be mended only once.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -16,7 +16,6 @@ from compiler.frontend.onnx.faults import Faults
 from compiler.frontend.onnx.functions import Functions
 from compiler.frontend.onnx.ops import find_importer
 from compiler.frontend.onnx.schema import (
-    OLDEST_OPSET,
     Schema,
     attribute_kind,
     find_schema,
@@ -24,12 +23,52 @@ from compiler.frontend.onnx.schema import (
     normalize,
 )
 
-Nodes = Sequence[onnx.NodeProto]
+NamedNodes = list[tuple[str, onnx.NodeProto]]
+Around = tuple[set[str], ...]
+MAX_DEPTH = 64
+"""Functions and subgraphs within each other, at most so many deep."""
+MAX_NODES = 200_000
+"""Nodes after all calls of functions have become their bodies, at most."""
 
 
 def node_name(node: onnx.NodeProto, index: int) -> str:
     """The node's own name, else `OpType#index`."""
     return node.name or f"{node.op_type}#{index}"
+
+
+def named_nodes(graph: onnx.GraphProto) -> NamedNodes:
+    return [(node_name(n, k), n) for k, n in enumerate(graph.node)]
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that a node has as attributes: branches, or the body of a loop."""
+    for _, graph in labelled_subgraphs(node):
+        yield graph
+
+
+def labelled_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """Each with its label in paths: `then`, `else`, `body`."""
+    for attribute in node.attribute:
+        label = attribute.name.removesuffix("_branch")
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield label, attribute.g
+        elif attribute.type == onnx.AttributeProto.GRAPHS:
+            yield from ((label, graph) for graph in attribute.graphs)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The number of nodes once calls have become bodies, and how deep they stand in each other."""
+
+    nodes: int = 0
+    depth: int = 0
+
+    def beside(self, other: Extent) -> Extent:
+        return Extent(self.nodes + other.nodes, max(self.depth, other.depth))
+
+    def inside(self) -> Extent:
+        """As the body of a node, which stands for nothing else."""
+        return Extent(self.nodes, self.depth + 1)
 
 
 @dataclass
@@ -43,16 +82,18 @@ class Validation:
         default_factory=list[tuple[str, onnx.NodeProto]])
     unsupported: dict[tuple[str, str, int], list[str]] = field(
         default_factory=dict[tuple[str, str, int], list[str]])
+    extents: dict[str, Extent] = field(default_factory=dict[str, Extent])
+    """Of the functions that have been checked."""
 
     def run(self) -> None:
         opsets = self._opsets(self.model.opset_import)
         graph = self.model.graph
-        named = [(node_name(n, k), n) for k, n in enumerate(graph.node)]
-        self._check_operators(named, opsets, frozenset())
+        self._check_extent(self._check_operators(named_nodes(graph), opsets, ()))
         self._report_unsupported()
-        given = self._check_names(graph)
-        self.sorted_nodes = self._sort(named, given)
-        self._check_outputs(graph, given)
+        if not graph.output:
+            self.faults.add("the graph has no outputs")
+        self._check_graph(graph, "", ())
+        self.sorted_nodes = in_order(graph)
 
     # ------------------------------------------------------------------ opsets and operators
     def _opsets(self, imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
@@ -61,32 +102,53 @@ class Validation:
         if standard > newest:
             self.faults.add(f"opset {standard} is newer than the installed onnx package knows "
                             f"({newest})", hint="install a newer onnx or export an older opset")
+        for domain, version in opsets.items():
+            if version < 1:
+                self.faults.add(f"opset {version} of domain '{domain or 'ai.onnx'}' is no version; "
+                                "they count from 1")
         return opsets
 
     def _check_operators(
         self, named: Iterable[tuple[str, onnx.NodeProto]], opsets: Mapping[str, int],
-        inside: frozenset[str],
-    ) -> None:
-        """Check every node's operator and, where there is a schema, the node against it."""
+        calls: tuple[str, ...],
+    ) -> Extent:
+        """Check every node's operator and, where there is a schema, the node against it.
+
+        `calls`: the functions that are being looked into. Returns what the nodes amount to.
+        """
+        total = Extent()
         for name, node in named:
             function = self.functions.local(node)
             if function is not None:
-                self._check_function(function, inside)
-            else:
-                self._check_node(name, node, opsets)
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.GRAPH:
-                    inner = [(f"{name}/{node_name(n, k)}", n)
-                             for k, n in enumerate(attribute.g.node)]
-                    self._check_operators(inner, opsets, inside)
+                total = total.beside(self._check_function(function, calls).inside())
+                continue
+            self._check_node(name, node, opsets)
+            total = total.beside(Extent(nodes=1))
+            for label, graph in labelled_subgraphs(node):
+                inner = [(f"{name}/{label}/{own}", n) for own, n in named_nodes(graph)]
+                total = total.beside(self._check_operators(inner, opsets, calls).inside())
+        return total
 
-    def _check_function(self, function: onnx.FunctionProto, inside: frozenset[str]) -> None:
-        name = f"{function.domain}.{function.name}"
-        if name in inside:
+    def _check_function(self, function: onnx.FunctionProto, calls: tuple[str, ...]) -> Extent:
+        """Check a function's body, once, however often it is called."""
+        overload = function.overload and f":{function.overload}"
+        name = f"{function.domain}.{function.name}{overload}"
+        if name in calls:
             self.faults.add(f"function {name} calls itself")
-            return
-        named = [(f"{name}/{node_name(n, k)}", n) for k, n in enumerate(function.node)]
-        self._check_operators(named, self._opsets(function.opset_import), inside | {name})
+        elif name not in self.extents and len(calls) <= MAX_DEPTH:
+            named = [(f"{name}/{node_name(n, k)}", n) for k, n in enumerate(function.node)]
+            opsets = self._opsets(function.opset_import)
+            self.extents[name] = self._check_operators(named, opsets, (*calls, name))
+        return self.extents.get(name, Extent())
+
+    def _check_extent(self, extent: Extent) -> None:
+        """A few functions that call each other may amount to more than any machine can hold."""
+        if extent.depth > MAX_DEPTH:
+            self.faults.add(f"functions and subgraphs stand more than {MAX_DEPTH} deep in each "
+                            "other", hint="inline them before the export")
+        if extent.nodes > MAX_NODES:
+            self.faults.add(f"with all functions inlined the model has {extent.nodes} nodes; at "
+                            f"most {MAX_NODES} are taken")
 
     def _check_node(self, name: str, node: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
         domain = normalize(node.domain)
@@ -99,20 +161,9 @@ class Validation:
             self.faults.add(f"operator {node.op_type} is of domain '{node.domain}', which the "
                             "model does not import", name)
         elif schema is not None:
-            self._check_age(node, version, schema)
             self._check_signature(name, node, schema)
         elif not domain:  # of other domains ONNX may know nothing
             self.faults.add(f"opset {version} has no operator {node.op_type}", name)
-
-    def _check_age(self, node: onnx.NodeProto, version: int, schema: Schema) -> None:
-        """Before the oldest version that is read, operators may mean something else."""
-        if normalize(node.domain) or version >= OLDEST_OPSET:
-            return
-        oldest = find_schema("", node.op_type, OLDEST_OPSET)
-        if oldest is None or oldest.since != schema.since:
-            self.faults.add(f"opset {version} is too old for operator {node.op_type}",
-                            hint=f"convert the model to opset {OLDEST_OPSET} or later with "
-                            "onnx.version_converter")
 
     def _report_unsupported(self) -> None:
         for (domain, op_type, version), nodes in sorted(self.unsupported.items()):
@@ -149,50 +200,88 @@ class Validation:
                             f"{attribute_kind(attribute.type)}, not {attribute_kind(wanted)}", name)
 
     # ------------------------------------------------------------------ names and order
-    def _check_names(self, graph: onnx.GraphProto) -> set[str]:
-        """Note names that are defined twice; the names known before any node runs."""
+    def _check_graph(self, graph: onnx.GraphProto, path: str, around: Around) -> None:
+        """Note names that are defined twice or nowhere, and cycles; also in subgraphs.
+
+        `path`: of the node that the graph belongs to, with a `/` behind it; `around`: the names
+        that are known in the graphs around it.
+        """
+        self._check_names(graph, path)
+        known = (*around, defined_names(graph))
+        named = named_nodes(graph)
+        for name, node in named:
+            for value in node.input:
+                if value and not _is_known(value, known):
+                    self.faults.add(f"{node.op_type} uses value '{value}', which nothing defines",
+                                    f"{path}{name}")
+            for label, inner in labelled_subgraphs(node):
+                self._check_graph(inner, f"{path}{name}/{label}/", known)
+        for output in graph.output:
+            if not _is_known(output.name, known):
+                what = "graph output" if not path else "output"
+                self.faults.add(f"{what} '{output.name}' is defined by no node", path.rstrip("/"))
+        self._check_order(named, path)
+
+    def _check_names(self, graph: onnx.GraphProto, path: str) -> None:
         weights = [t.name for t in graph.initializer]
         inputs = [i.name for i in graph.input if i.name not in set(weights)]
         results = [o for n in graph.node for o in n.output if o]
         seen: set[str] = set()
         for name in (*inputs, *weights, *results):
             if name in seen:
-                self.faults.add(f"value '{name}' is defined more than once")
+                self.faults.add(f"value '{name}' is defined more than once", path.rstrip("/"))
             seen.add(name)
         for tensor in graph.sparse_initializer:
             self.faults.add(f"initializer '{tensor.values.name}' is sparse; only dense ones are "
-                            "supported")
-        return {*inputs, *weights}
+                            "supported", path.rstrip("/"))
 
-    def _sort(
-        self, named: list[tuple[str, onnx.NodeProto]], given: set[str]
-    ) -> list[tuple[str, onnx.NodeProto]]:
-        """The nodes, each after those it uses, otherwise in the model's order.
-
-        Notes values that nothing defines, and cycles.
-        """
-        makers = {o: k for k, (_, n) in enumerate(named) for o in n.output if o}
-        waits: list[set[int]] = []
-        for name, node in named:
-            for value in node.input:
-                if value and value not in given and value not in makers:
-                    self.faults.add(f"{node.op_type} uses value '{value}', which nothing defines",
-                                    name)
-            waits.append({makers[v] for v in node.input if v in makers and v not in given})
+    def _check_order(self, named: NamedNodes, path: str) -> None:
+        """Note a cycle."""
+        waits = _waits(named)
         order = _order(waits)
         if len(order) < len(named):
             cycle = _cycle(waits, set(range(len(named))) - set(order))
             self.faults.add(f"nodes depend on each other in a circle: "
-                            f"{some_of([named[k][0] for k in cycle], 10)}", named[cycle[0]][0])
-        return [named[k] for k in order]
+                            f"{some_of([path + named[k][0] for k in cycle], 10)}",
+                            path + named[cycle[0]][0])
 
-    def _check_outputs(self, graph: onnx.GraphProto, given: set[str]) -> None:
-        made = {o for n in graph.node for o in n.output}
-        if not graph.output:
-            self.faults.add("the graph has no outputs")
-        for output in graph.output:
-            if output.name not in made and output.name not in given:
-                self.faults.add(f"graph output '{output.name}' is defined by no node")
+
+# ---------------------------------------------------------------------- names and order
+def _is_known(name: str, known: Around) -> bool:
+    return any(name in names for names in reversed(known))
+
+
+def defined_names(graph: onnx.GraphProto) -> set[str]:
+    """The names that a graph itself gives a meaning."""
+    names = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    return names | {o for n in graph.node for o in n.output if o}
+
+
+def free_names(graph: onnx.GraphProto) -> set[str]:
+    """The names that a graph uses and does not define: they are those of graphs around it."""
+    used = {o.name for o in graph.output}
+    for node in graph.node:
+        used |= _used_names(node)
+    return used - defined_names(graph)
+
+
+def _used_names(node: onnx.NodeProto) -> set[str]:
+    used = {name for name in node.input if name}
+    for graph in subgraphs(node):
+        used |= free_names(graph)
+    return used
+
+
+def _waits(named: NamedNodes) -> list[set[int]]:
+    """Per node, the indices of those whose results it uses, perhaps in its subgraphs."""
+    makers = {o: k for k, (_, n) in enumerate(named) for o in n.output if o}
+    return [{makers[v] for v in _used_names(node) if v in makers} for _, node in named]
+
+
+def in_order(graph: onnx.GraphProto) -> NamedNodes:
+    """The nodes, each after those it uses, otherwise in the model's order. Without cycles."""
+    named = named_nodes(graph)
+    return [named[k] for k in _order(_waits(named))]
 
 
 def _order(waits: Sequence[set[int]]) -> list[int]:

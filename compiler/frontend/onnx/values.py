@@ -27,20 +27,28 @@ _ELEMENTS: dict[int, Attribute] = {
     onnx.TensorProto.BOOL: t.i1, onnx.TensorProto.INT8: t.i8, onnx.TensorProto.INT16: t.i16,
     onnx.TensorProto.INT32: t.i32, onnx.TensorProto.INT64: t.i64, onnx.TensorProto.UINT8: t.ui8,
     onnx.TensorProto.UINT16: t.ui16, onnx.TensorProto.UINT32: t.ui32,
-    onnx.TensorProto.UINT64: t.ui64,
+    onnx.TensorProto.UINT64: t.ui64, onnx.TensorProto.INT2: t.i2, onnx.TensorProto.UINT2: t.ui2,
+    onnx.TensorProto.INT4: t.i4, onnx.TensorProto.UINT4: t.ui4,
+    onnx.TensorProto.FLOAT8E4M3FN: t.f8E4M3FN, onnx.TensorProto.FLOAT8E4M3FNUZ: t.f8E4M3FNUZ,
+    onnx.TensorProto.FLOAT8E5M2: t.f8E5M2, onnx.TensorProto.FLOAT8E5M2FNUZ: t.f8E5M2FNUZ,
+    onnx.TensorProto.FLOAT8E8M0: t.f8E8M0FNU, onnx.TensorProto.FLOAT4E2M1: t.f4E2M1FN,
 }
 _DATA_TYPES = {element: data_type for data_type, element in _ELEMENTS.items()}
 
 
 @dataclass(eq=False)
 class Value:
-    """A tensor of `type`: an SSA value, known contents, or both."""
+    """A tensor of `type`: an SSA value, known contents, or both.
+
+    `origin`: the value of an outer function that this is the view of.
+    """
 
     type: TensorType
     ssa: SSAValue | None = None
     contents: Array | None = None
     label: str = ""
     node: str = ""
+    origin: Value | None = None
 
     @property
     def shape(self) -> tuple[Expr, ...]:

@@ -24,6 +24,8 @@ def _elements() -> dict[Any, Attribute]:
         torch.bool: t.i1, torch.int8: t.i8, torch.int16: t.i16, torch.int32: t.i32,
         torch.int64: t.i64, torch.uint8: t.ui8, torch.uint16: t.ui16, torch.uint32: t.ui32,
         torch.uint64: t.ui64,
+        torch.float8_e4m3fn: t.f8E4M3FN, torch.float8_e4m3fnuz: t.f8E4M3FNUZ,
+        torch.float8_e5m2: t.f8E5M2, torch.float8_e5m2fnuz: t.f8E5M2FNUZ,
     }
 
 

@@ -28,7 +28,8 @@ from dialects.syntax import location_name
 from dialects.types import (
     Array,
     bf16,
-    byte_width,
+    bit_width,
+    f8E8M0FNU,
     f16,
     f32,
     f64,
@@ -178,8 +179,8 @@ def negated_choice(op: WhereOp, at: Rewriter) -> SSAValue | None:
 
 
 def cast_to_same(op: CastOp, at: Rewriter) -> SSAValue | None:
-    # cast(x to its own type) == x
-    return _unless_broadcast(op.x, op)
+    # cast(x to its own type) == x, but saturation takes infinities
+    return None if op.saturates else _unless_broadcast(op.x, op)
 
 
 def cast_of_lossless_cast(op: CastOp, at: Rewriter) -> SSAValue | None:
@@ -187,26 +188,26 @@ def cast_of_lossless_cast(op: CastOp, at: Rewriter) -> SSAValue | None:
     inner = op.x.owner
     if not isinstance(inner, CastOp) or not _holds(inner.to, type_of(inner.x).element):
         return None
-    return at(CastOp, inner.x, to=op.to)
+    return at(CastOp, inner.x, to=op.to, saturate=op.saturate, round=op.round)
 
 
 _MANTISSA: dict[Attribute, int] = {f16: 11, bf16: 8, f32: 24, f64: 53}
-"""Integers of so many bits are exact in a float type."""
+"""Integers of so many bits are exact in a float type; none is said to be in narrow ones."""
 
 
 def _holds(wide: Attribute, narrow: Attribute) -> bool:
     """Whether a type represents every value of another exactly."""
     if narrow == i1 or wide == narrow:
-        return True
+        return wide != f8E8M0FNU or wide == narrow
     if wide == i1 or (is_float(narrow) and not is_float(wide)):
         return False
     if is_float(narrow):
-        return wide in (f32, f64) and _MANTISSA[narrow] <= _MANTISSA[wide]
-    bits = 8 * byte_width(narrow) - (not is_unsigned(narrow))
+        return wide == f64 or (wide == f32 and narrow != f64)
+    bits = bit_width(narrow) - (not is_unsigned(narrow))
     if is_float(wide):
-        return bits <= _MANTISSA[wide]
+        return bits <= _MANTISSA.get(wide, 0)
     loses_sign = is_unsigned(wide) and not is_unsigned(narrow)
-    return not loses_sign and bits <= 8 * byte_width(wide) - (not is_unsigned(wide))
+    return not loses_sign and bits <= bit_width(wide) - (not is_unsigned(wide))
 
 
 # ---------------------------------------------------------------------- broadcasts

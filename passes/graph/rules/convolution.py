@@ -30,7 +30,7 @@ from dialects.graph import (
 )
 from dialects.graph.base import float_of, int_of, ints_of
 from dialects.syntax import location_name
-from dialects.types import Array
+from dialects.types import Array, is_float
 from passes.graph.rules.matching import constant_array, has_one_use, type_of
 from passes.rewriting import Rewriter, Rule
 
@@ -84,10 +84,12 @@ def conv_of_pad(op: ConvOp, at: Rewriter) -> SSAValue | None:
     pad = op.x.owner
     if not isinstance(pad, PadOp) or pad.mode.data != "constant":
         return None
-    low, high = ints_of(pad.properties, "low"), ints_of(pad.properties, "high")
+    low, high = ([p.constant for p in side.data] for side in (pad.low, pad.high))
     if float_of(pad.properties, "value") != 0 or any((*low[:2], *high[:2])):
         return None
-    extra = (*low[2:], *high[2:])
+    extra = [p for p in (*low[2:], *high[2:]) if p is not None]
+    if len(extra) < 2 * len(low[2:]):  # a convolution's own pads are constant
+        return None
     pads = ints_of(op.properties, "pads", [0] * len(extra))
     attributes = {**op.properties, "pads": [a + b for a, b in zip(pads, extra, strict=True)]}
     return at(ConvOp, pad.x, *op.operands[1:], **attributes)
@@ -97,12 +99,12 @@ def conv_of_pad(op: ConvOp, at: Rewriter) -> SSAValue | None:
 def _per_channel(
     constant: SSAValue, conv: SSAValue, op: Operation, at: Rewriter
 ) -> Array | None:
-    """A constant that is one number per result channel of a convolution, as an f64 vector."""
+    """A constant of one number per result channel of a convolution of floats, as an f64 vector."""
     if not isinstance(conv.owner, ConvOp | ConvTransposeOp) or conv.type != op.results[0].type:
         return None
     array, type_ = constant_array(constant, at.context), type_of(conv)
     channels = type_.shape[1].constant
-    if array is None or channels is None:
+    if array is None or channels is None or not is_float(type_.element):
         return None
     shape = (1,) * (type_.rank - array.ndim) + array.shape
     if array.size != shape[1] or shape[1] not in (1, channels):

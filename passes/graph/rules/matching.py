@@ -8,6 +8,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from dialects.graph.constant import ConstantOp
+from dialects.graph.numerics import widen
 from dialects.types import Array, TensorType
 from passes.base import StrataContext
 
@@ -41,11 +42,11 @@ def uniform(value: SSAValue, context: StrataContext) -> Any:
     array = constant_array(value, context)
     if array is None:
         return None
-    flat = array.reshape(-1)
+    flat = widen(array).reshape(-1)
     first = flat[0]
     if not np.all(flat == first) or not np.all(np.signbit(flat) == np.signbit(first)):
         return None
-    return first.item() if array.dtype.kind in "biu" else float(first)
+    return first.item() if flat.dtype.kind in "biu" else float(first)
 
 
 def is_number(value: SSAValue, number: float, context: StrataContext) -> bool:

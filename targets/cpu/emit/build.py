@@ -20,9 +20,10 @@ from targets.cpu.emit.writer import Writer
 class Builder:
     """Emits lane-wise instructions into a writer; equal ones of one scope are shared."""
 
-    def __init__(self, writer: Writer, features: frozenset[str]):
+    def __init__(self, writer: Writer, features: frozenset[str], contracts: bool = True):
         self.writer = writer
         self.features = features
+        self.contracts = contracts
 
     # ------------------------------------------------------------------ operands
     def align(self, *regs: Reg) -> list[Reg]:
@@ -38,6 +39,8 @@ class Builder:
     # ------------------------------------------------------------------ instructions
     def binary(self, operation: str, a: Reg, b: Reg) -> Reg:
         """`operation` is the instruction with its flags: `fadd contract`, `add`."""
+        if not self.contracts:
+            operation = operation.removesuffix(" contract")
         a, b = self.align(a, b)
         return a.named(self.writer.local(f"{operation} {a.typed}, {b.name}"))
 

@@ -75,7 +75,7 @@ class _KernelEmitter:
         self.kernel, self.name = kernel, name
         self.writer = Writer(name)
         self.indices = Indices(self.writer)
-        self.builder = Builder(self.writer, machine.features)
+        self.builder = Builder(self.writer, machine.features, machine.contracts)
         self.memory = Memory(self.writer, machine.lanes)
         self.loops = Loops(self.writer, self.indices)
         self.compute = Compute(self.writer, self.indices, self.builder, machine.lanes)

@@ -28,6 +28,7 @@ from targets.cpu.emit.values import (
     chunks,
     lane_literal,
     literal,
+    llvm_type,
     mask_literal,
     memory_type,
     positions,
@@ -183,10 +184,13 @@ class Memory:
             (f"<{chunk.width} x i1>", lanes), (type_, _pad_literal(access, chunk.width, pad))])
 
     def _from_memory(self, access: Access, text: str, width: int) -> str:
-        """Give the instruction a name; a truth value's byte becomes one bit."""
-        name = self.writer.assign(text)
-        if access.buffer.element != t.i1:
+        """Give the instruction a name; a byte becomes the bits of it that count."""
+        name, element = self.writer.assign(text), access.buffer.element
+        if t.bit_width(element) >= 8:
             return name
+        if element != t.i1:
+            return self.writer.assign(
+                f"trunc {memory_type(element, width)} {name} to {llvm_type(element, width)}")
         return self.writer.assign(f"icmp ne {memory_type(t.i1, width)} {name}, zeroinitializer"
                                   if width else f"icmp ne i8 {name}, 0")
 
@@ -241,9 +245,9 @@ class Memory:
 
     def _to_memory(self, access: Access, value: Reg) -> str:
         """The value with its memory type, as `type name`."""
-        if access.buffer.element != t.i1:
+        if t.bit_width(access.buffer.element) >= 8:
             return value.typed
-        type_ = memory_type(t.i1, value.width)
+        type_ = memory_type(t.i8, value.width)
         return f"{type_} {self.writer.local(f'zext {value.typed} to {type_}')}"
 
     def _unread(self) -> str:
@@ -283,7 +287,8 @@ def _pad_literal(access: Access, width: int, pad: Any) -> str:
     element = access.buffer.element
     if element == t.i1:
         return f"splat (i8 {int(bool(pad))})"
-    return literal(pad, t.signless(element), width)
+    number = literal(pad, t.signless(element))
+    return f"splat ({memory_type(element)} {number})" if width else number
 
 
 def suffix(type_: str) -> str:

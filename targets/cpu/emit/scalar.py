@@ -118,15 +118,11 @@ def _ceil_division(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 
 def _resize(b: Builder, x: Reg, target: Attribute, signed: bool) -> Reg:
     """An integer with another width."""
-    before, after = (_bit_width(e) for e in (x.element, target))
+    before, after = (t.bit_width(e) for e in (x.element, target))
     if before == after:
         return x.cast(target)
     extend = "sext" if signed else "zext"
     return b.convert(extend if after > before else "trunc", x, target)
-
-
-def _bit_width(element: Attribute) -> int:
-    return 1 if element == t.i1 else 8 * t.byte_width(element)
 
 
 def _float_to_integer(operation: str) -> Row:
@@ -271,6 +267,10 @@ def scalar_function(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
         raise ValueError(f"the CPU target has no scalar operation {op.name}; "
                          "add a row to targets/cpu/emit/scalar.py")
     target = op.results[0].type
+    if isinstance(op, arith.ExtFOp | arith.TruncFOp) and any(
+            map(t.is_narrow_float, (op.input.type, target))):
+        raise ValueError(f"the CPU target does not convert {op.input.type} to {target}: run the "
+                         "pass block-expand-floats")
     halves = any(v.type in (t.f16, t.bf16) for v in (*op.operands, *op.results))
     if isinstance(op, _BITWISE) or not halves:
         return lambda b, operands: row(b, op, operands)

@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     Float64Type,
     IndexType,
     IntegerType,
+    ReducedPrecisionFloatType,
 )
 from xdsl.ir import Attribute
 
@@ -127,7 +128,7 @@ def positions(type_: TileType) -> Iterator[tuple[int, ...]]:
 # ---------------------------------------------------------------------- LLVM types and literals
 @cache
 def llvm_type(element: Attribute, width: int = 0) -> str:
-    """The register type of an element; f16 and bf16 are carried as their bits."""
+    """The register type of an element; f16, bf16 and narrow floats are carried as their bits."""
     match element:
         case Float32Type():
             scalar = "float"
@@ -137,8 +138,8 @@ def llvm_type(element: Attribute, width: int = 0) -> str:
             scalar = "i16"
         case IndexType():
             scalar = "i64"
-        case IntegerType():
-            scalar = f"i{element.width.data}"
+        case IntegerType() | ReducedPrecisionFloatType():
+            scalar = f"i{t.bit_width(element)}"
         case _:
             raise ValueError(f"the CPU target has no registers for {element}")
     return f"<{width} x {scalar}>" if width else scalar
@@ -146,8 +147,8 @@ def llvm_type(element: Attribute, width: int = 0) -> str:
 
 @cache
 def memory_type(element: Attribute, width: int = 0) -> str:
-    """The type in memory: a truth value takes one byte."""
-    return llvm_type(t.i8 if element == t.i1 else element, width)
+    """The type in memory: what has less than 8 bits takes one byte."""
+    return llvm_type(t.i8 if t.bit_width(element) < 8 else element, width)
 
 
 def literal(value: Any, element: Attribute, width: int = 0) -> str:
@@ -162,8 +163,8 @@ def _scalar_literal(value: Any, element: Attribute) -> str:
     if not t.is_float(element):
         return str(int(value))
     number = np.array(value, t.dtype_of(element))
-    if number.dtype.itemsize == 2:
-        return str(int(number.view(np.int16)))
+    if not isinstance(element, Float32Type | Float64Type):
+        return str(int(number.view(f"i{number.itemsize}")))
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
 

@@ -116,11 +116,20 @@ def _expression(
     result = op.results[0].type
     if op.name in CASTS:
         [operand] = operands
+        _check_interpreted(op, context)
         return CASTS[op.name](operand.value.atom, op.operands[0].type, result), shape
     row, element = row_of(op), op.operands[-1].type
     if row.helper is not None:
         context.helpers.add(helper_of(row.helper, str(element)))
     return render(row, _operand_texts(row, operands, element), element, result), shape
+
+
+def _check_interpreted(op: Operation, context: Context) -> None:
+    """Triton's interpreter takes NaN and infinities of narrow floats for numbers."""
+    decodes = op.name == "arith.extf" and t.is_narrow_float(op.operands[0].type)
+    if decodes and context.options.interpreted:
+        raise EmitError(f"Triton's interpreter does not convert {op.operands[0].type}: lower with "
+                        "--interpret, too, so that block-expand-floats does")
 
 
 def _operand_texts(row: Row, operands: list[Scalar], element: Attribute) -> list[str]:

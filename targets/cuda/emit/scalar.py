@@ -209,7 +209,16 @@ def _is_narrow(element: Attribute) -> bool:
     return element in (t.f16, t.bf16)
 
 
+NATIVE_FLOATS: dict[Attribute, str] = {t.f8E4M3FN: "tl.float8e4nv", t.f8E5M2: "tl.float8e5"}
+"""Narrow floats that Triton converts to f32, on machines that have instructions for it."""
+
+
 def _between_floats(x: str, source: Attribute, target: Attribute) -> str:
+    if source in NATIVE_FLOATS:
+        return _to(f"{x}.to({NATIVE_FLOATS[source]}, bitcast=True)", target)
+    if t.is_narrow_float(source) or t.is_narrow_float(target):
+        raise EmitError(f"Triton does not convert {source} to {target}: run the pass "
+                        "block-expand-floats")
     through = (_is_narrow(source) and target != t.f32) or (_is_narrow(target) and source != t.f32)
     return _to(_to(x, t.f32) if through else x, target)
 
@@ -237,15 +246,31 @@ def _float_to_unsigned(x: str, source: Attribute, target: Attribute) -> str:
 
 
 def _extend_signed(x: str, source: Attribute, target: Attribute) -> str:
+    if t.is_short_integer(source):
+        above = 32 - t.bit_width(source)
+        return _to(f"({_to(x, t.i32)} << {above} >> {above})", target)
     return f"-{_to(x, target)}" if source == t.i1 else _to(x, target)
 
 
 def _extend_unsigned(x: str, source: Attribute, target: Attribute) -> str:
+    if t.is_short_integer(source):
+        return _to(_low_bits(x, source), target)
     return _to(x if source == t.i1 else f"{x}.to({unsigned_text(source)})", target)
 
 
+def _low_bits(x: str, element: Attribute) -> str:
+    return f"({x} & {(1 << t.bit_width(element)) - 1})"
+
+
 def _truncate(x: str, _source: Attribute, target: Attribute) -> str:
+    if t.is_short_integer(target):
+        return _to(_low_bits(x, target), target)
     return f"({x} & 1) != 0" if target == t.i1 else _to(x, target)
+
+
+def _bitcast(x: str, source: Attribute, target: Attribute) -> str:
+    same = dtype_text(source) == dtype_text(target)
+    return x if same else f"{x}.to({dtype_text(target)}, bitcast=True)"
 
 
 CASTS: dict[str, Cast] = {
@@ -259,7 +284,7 @@ CASTS: dict[str, Cast] = {
     "arith.extui": _extend_unsigned,
     "arith.trunci": _truncate,
     "arith.index_cast": lambda x, _source, target: f"tl.cast({x}, {dtype_text(target)})",
-    "arith.bitcast": lambda x, _source, target: f"{x}.to({dtype_text(target)}, bitcast=True)",
+    "arith.bitcast": _bitcast,
 }
 
 

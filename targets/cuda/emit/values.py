@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.dialects.builtin import Float64Type
 from xdsl.ir import Attribute
 
@@ -19,14 +20,17 @@ from targets.cuda.errors import EmitError
 
 Shape = tuple[int, ...]
 
+_BYTES: tuple[Attribute, ...] = (t.i2, t.i4, *t.NARROW_FLOATS)
+"""Carried as bytes, of which the lowest bits count."""
+
 _DTYPES: dict[Attribute, str] = {
     t.f16: "tl.float16", t.bf16: "tl.bfloat16", t.f32: "tl.float32", t.f64: "tl.float64",
     t.i1: "tl.int1", t.i8: "tl.int8", t.i16: "tl.int16", t.i32: "tl.int32", t.i64: "tl.int64",
-    t.index: "tl.int32",
+    t.index: "tl.int32", **dict.fromkeys(_BYTES, "tl.int8"),
 }
 _POINTERS: dict[Attribute, str] = {
     t.f16: "*fp16", t.bf16: "*bf16", t.f32: "*fp32", t.f64: "*fp64", t.i1: "*i8", t.i8: "*i8",
-    t.i16: "*i16", t.i32: "*i32", t.i64: "*i64",
+    t.i16: "*i16", t.i32: "*i32", t.i64: "*i64", **dict.fromkeys(_BYTES, "*i8"),
 }
 
 
@@ -89,6 +93,8 @@ def number_text(value: float | bool, element: Attribute) -> str:
     """A literal of an element type: the shortest text that gives the same number in it."""
     if not t.is_float(element):
         return str(bool(value)) if element == t.i1 else str(int(value))
+    if t.is_narrow_float(element):
+        return str(int(np.array(value, t.dtype_of(element)).view(np.int8)))
     number = float(value)
     if number != number:
         return 'float("nan")'
@@ -98,8 +104,6 @@ def number_text(value: float | bool, element: Attribute) -> str:
 
 
 def _short_f32(number: float) -> str:
-    import numpy as np
-
     rounded = np.float32(number)
     plain = np.format_float_positional(rounded, unique=True, trim="0")
     return plain if 1e-4 <= abs(number) < 1e6 or number == 0 else np.format_float_scientific(

@@ -88,6 +88,8 @@ builtin.module {
     strata.return %r
   }
   // CHECK: strata.func @reflected
+  // CHECK-NEXT: strata.assume 2 <= n
+  // CHECK-NEXT: strata.assume 3 <= n
   // CHECK-NEXT: loop.nest (i0: n + 3) ins(%x[-max(-max(-i0 + 1, i0 - 1) + n - 1, max(-i0 + 1, i0 - 1) - n + 1) + n - 1]) outs(f32[n + 3][i0])
   strata.func @reflected(%x: f32[n]) -> (f32[n + 3]) inputs ["x"] outputs ["r"] {
     %r = graph.pad %x {low = [1], high = [2], mode = "reflect"} : f32[n + 3]

@@ -12,4 +12,20 @@ builtin.module {
     %y = graph.conv %b, %v : f32[n, 4, h, h]
     strata.return %y
   }
+  // A sound has one channel and no dim for it. A product of matrices makes no channels.
+  // CHECK: strata.func @sound
+  // CHECK: ins(%x[i0, 5*i2 + i4], %w[i1, 0, i4]) outs(add f32[n, ((s + 3) floordiv 5) - 1, 9][i0, i2, i1])
+  // CHECK: ins(%{{.*}}[i0, i2, i1]) outs(f32[n, 9, ((s + 3) floordiv 5) - 1][i0, i1, i2])
+  // CHECK: ins(%a[i0, i1, i3], %m[i3, i2]) outs(add f32[n, 4, 6][i0, i1, i2])
+  // CHECK: ins(%{{.*}}[i0, i1, i2]) outs(f32[n, 4, 6][i0, i1, i2])
+  strata.func @sound(%x: f32[n, s], %w: f32[9, 1, 7], %a: f32[n, 4, 5], %m: f32[5, 6])
+      -> (f32[n, 9, ((s + 3) floordiv 5) - 1], f32[n, 4, 6])
+      inputs ["x", "w", "a", "m"] outputs ["y", "p"] {
+    %v = graph.reshape %x {shape = [n, 1, s]} : f32[n, 1, s]
+    %c = graph.conv %v, %w {strides = [5]} : f32[n, 9, ((s + 3) floordiv 5) - 1]
+    %y = graph.exp %c : f32[n, 9, ((s + 3) floordiv 5) - 1]
+    %d = graph.matmul %a, %m : f32[n, 4, 6]
+    %p = graph.exp %d : f32[n, 4, 6]
+    strata.return %y, %p
+  }
 }

@@ -175,4 +175,21 @@ builtin.module {
     }
     strata.return %s
   }
+  // A sum that is the same along an axis is computed once, and repeated where it is used.
+  // CHECK: strata.func @idle
+  // CHECK-NEXT: loop.nest (i0: n, reduce i2: 5) ins(%x[i0, i2]) outs(add f32[n][i0])
+  // CHECK: loop.nest (i0: n, i1: 64) ins(%{{.*}}[i0], %b[i1]) outs(f32[n, 64][i0, i1])
+  // CHECK-NOT: loop.nest
+  strata.func @idle(%x: f32[n, 5], %b: f32[64]) -> (f32[n, 64]) inputs ["x", "b"] outputs ["z"] {
+    %y = loop.nest (i0: n, i1: 64, reduce i2: 5) ins(%x[i0, i2]) outs(add f32[n, 64][i0, i1]) {
+    ^bb0(%p: f32):
+      loop.yield %p
+    }
+    %z = loop.nest (i0: n, i1: 64) ins(%y[i0, i1], %b[i1]) outs(f32[n, 64][i0, i1]) {
+    ^bb0(%p: f32, %q: f32):
+      %r = arith.addf %p, %q : f32
+      loop.yield %r
+    }
+    strata.return %z
+  }
 }

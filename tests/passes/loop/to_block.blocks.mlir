@@ -3,7 +3,7 @@
 // An axis cut twice: chunks, then tiles in a chunk. A tile that does not divide its chunk is masked
 // at the chunk's end, for what is behind belongs to the next one.
 builtin.module {
-  // CHECK: block.kernel @even({{.*}}) grid(%i0: -((-n) floordiv 128)) sizes(n)
+  // CHECK: block.kernel @even({{.*}}) grid(%i0: ((n + 127) floordiv 128)) sizes(n)
   // CHECK: block.for {{.*}} = 128*%i0 to {{.*}}min(
   // CHECK: block.kernel @odd
   // CHECK: block.for %i1 = 0 to 40 step 12

@@ -2,7 +2,7 @@
 // TOLERANCE: 1e-5
 // Tiles of rows by columns, the summed axis in masked steps on `dot`; the bias is an epilogue.
 builtin.module {
-  // CHECK: block.kernel @product({{.*}}) grid(%i0: -((-m) floordiv 16), %i1: 2) sizes(m)
+  // CHECK: block.kernel @product({{.*}}) grid(%i0: ((m + 15) floordiv 16), %i1: 2) sizes(m)
   // CHECK-NEXT: block.full 0.0 : tile<16x32xf32>
   // CHECK-NEXT: block.for %i2 = 0 to 40 step 16 ({{.*}}) {
   // CHECK-NEXT: block.load %a[16*%i0 + t0, %i2 + t1] check [0, 1] pad 0 : tile<16x16xf32>

@@ -8,6 +8,7 @@ The function gets its node and one argument per input, None for one that is left
 one value or a list of them; outputs that it does not return must not be used. It raises Fault for
 what it cannot take, and lets ShapeError pass.
 
+A function that takes sequences or optionals, not only tensors, says so: `structured=True`.
 `since` is the opset version from which the function holds, until that of the next one. Modules of
 this folder are found by scanning it.
 """
@@ -20,16 +21,17 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from compiler.frontend.onnx.values import Value
+OpImporter = Callable[..., "Any | Sequence[Any]"]
 
-OpImporter = Callable[..., "Value | Sequence[Value]"]
-
-_MARK = "onnx_operators"
+_MARK, _STRUCTURED = "onnx_operators", "takes_sequences"
 
 
-def onnx_op(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Any], Any]:
+def onnx_op(
+    *op_types: str, since: int = 1, domain: str = "", structured: bool = False
+) -> Callable[[Any], Any]:
     """Mark a function as the importer of operators."""
     def mark(function: Any) -> Any:
+        setattr(function, _STRUCTURED, structured)
         marks = [(domain, op_type, since) for op_type in op_types]
         setattr(function, _MARK, [*getattr(function, _MARK, ()), *marks])
         return function
@@ -47,6 +49,11 @@ def importers() -> dict[tuple[str, str], list[tuple[int, OpImporter]]]:
     for versions in found.values():
         versions.sort(key=lambda v: -v[0])
     return found
+
+
+def takes_sequences(importer: OpImporter) -> bool:
+    """Whether its inputs may be sequences and optionals."""
+    return getattr(importer, _STRUCTURED, False)
 
 
 def find_importer(domain: str, op_type: str, version: int) -> OpImporter | None:

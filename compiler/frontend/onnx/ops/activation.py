@@ -55,7 +55,7 @@ def elu(n: Node, x: Value) -> Value:
     return n(EluOp, x, alpha=n.real("alpha", 1.0))
 
 
-@onnx_op("Selu")
+@onnx_op("Selu", since=6)
 def selu(n: Node, x: Value) -> Value:
     """gamma * elu(x)."""
     alpha, gamma = n.real("alpha", 1.6732632), n.real("gamma", 1.0507010)
@@ -74,7 +74,7 @@ def softsign(n: Node, x: Value) -> Value:
     return n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
 
 
-@onnx_op("PRelu")
+@onnx_op("PRelu", since=7)
 def p_relu(n: Node, x: Value, slope: Value) -> Value:
     return n(WhereOp, n(LessOp, x, n.scalar(0, x)), n(MulOp, slope, x), x)
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from onnx import TensorProto
+from xdsl.ir import Attribute
 
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.sequences import Any
 from compiler.frontend.onnx.values import Value, element_type
+from dialects import types as t
 from dialects.graph.elementwise import MulOp
+from dialects.graph.unary import CastOp
 
 
 @onnx_op("Constant")
@@ -30,12 +34,12 @@ def constant(n: Node) -> Value:
     raise Fault(f"its value is given as {given}; only dense numbers are supported")
 
 
-@onnx_op("Identity")
-def identity(n: Node, x: Value) -> Value:
+@onnx_op("Identity", structured=True)
+def identity(n: Node, x: Any) -> Any:
     return x
 
 
-@onnx_op("Dropout")
+@onnx_op("Dropout", since=7)
 def dropout(
     n: Node, x: Value, ratio: Value | None = None, training: Value | None = None
 ) -> list[Value]:
@@ -60,11 +64,22 @@ def _dropped(n: Node, x: Value, share: float) -> list[Value]:
     return [n(MulOp, x, scale), n.constant(kept)]
 
 
-@onnx_op("Cast")
+@onnx_op("Cast", since=6)
 def cast(n: Node, x: Value) -> Value:
-    return n.cast(x, element_type(n.integer("to", TensorProto.UNDEFINED)))
+    return narrowed(n, x, element_type(n.integer("to", TensorProto.UNDEFINED)))
 
 
 @onnx_op("CastLike")
 def cast_like(n: Node, x: Value, like: Value) -> Value:
-    return n.cast(x, like.element)
+    return narrowed(n, x, like.element)
+
+
+def narrowed(n: Node, x: Value, element: Attribute) -> Value:
+    """x in an element type; numbers that a narrow float lacks saturate, unless the node says no."""
+    if not t.is_narrow_float(element):
+        return n.cast(x, element)
+    saturate = True if n.integer("saturate", 1) else None
+    rounding = n.text("round_mode", "up") if element == t.f8E8M0FNU else None
+    if x.element == element and (rounding or not saturate):
+        return x
+    return n(CastOp, x, to=element, saturate=saturate, round=rounding)

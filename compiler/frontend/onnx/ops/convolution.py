@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.shape import broadcast
 from compiler.frontend.onnx.values import Value
 from dialects.expr import Expr, maximum
 from dialects.graph.base import GraphOp
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
-from dialects.graph.elementwise import MulOp, PowOp
+from dialects.graph.elementwise import DivOp, MulOp, PowOp
+from dialects.graph.numerics import lowest
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
+from dialects.graph.shape import PadOp
 from dialects.graph.unary import AbsOp
 from dialects.graph.window import Window
+
+_Pad = TypeVar("_Pad", int, Expr)
 
 
 # ---------------------------------------------------------------------- windows
@@ -36,27 +41,24 @@ def _spatial(n: Node, x: Value, kernel: Sequence[int]) -> tuple[list[int], list[
 
 def _pads(
     n: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> list[int]:
+) -> list[Expr]:
     """All low pads, then all high ones, also those that `auto_pad` asks for."""
     auto = n.text("auto_pad", "NOTSET")
     if auto == "NOTSET":
-        return n.ints("pads", [0] * (2 * len(kernel)))
+        return list(map(Expr.of, n.ints("pads", [0] * (2 * len(kernel)))))
     if auto == "VALID":
-        return [0] * (2 * len(kernel))
-    totals = [_same_pad(n, size, (k - 1) * d + 1, s)
+        return [Expr.of(0)] * (2 * len(kernel))
+    totals = [_same_pad(size, (k - 1) * d + 1, s)
               for size, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True)]
     return _two_sides(totals, more_high=_is_upper(auto))
 
 
-def _same_pad(n: Node, size: Expr, extent: int, stride: int) -> int:
+def _same_pad(size: Expr, extent: int, stride: int) -> Expr:
     """The padding with which ceil(size / stride) windows fit."""
     if stride == 1:
-        return extent - 1
-    total = maximum((size.ceildiv(stride) - 1) * stride + extent - size, 0)
-    if total.constant is None:
-        raise Fault(f"auto_pad needs padding that depends on the size {size}",
-                    f"fix the size, for instance with --dim {min(size.symbols)}=224")
-    return total.constant
+        return Expr.of(extent - 1)
+    total = (size.ceildiv(stride) - 1) * stride + extent - size
+    return total if extent >= stride else maximum(total, 0)
 
 
 def _is_upper(auto: str) -> bool:
@@ -65,21 +67,41 @@ def _is_upper(auto: str) -> bool:
     return auto == "SAME_UPPER"
 
 
-def _two_sides(totals: Sequence[int], more_high: bool) -> list[int]:
+def _two_sides(totals: Sequence[_Pad], more_high: bool) -> list[_Pad]:
     """Half of each total on either side; an odd one is larger on the high side, or on the low."""
     less, more = [t // 2 for t in totals], [t - t // 2 for t in totals]
     return less + more if more_high else more + less
 
 
+def _constant(n: Node, pads: Sequence[Expr]) -> list[int]:
+    return n.known_ints(n.of_sizes(pads), "pads")
+
+
+def _apart(n: Node, x: Value, pads: Sequence[Expr], fill: float) -> tuple[Value, list[int]]:
+    """x and the pads as constants; pads that depend on sizes are added to x before, and are 0."""
+    known = [p.constant for p in pads if p.constant is not None]
+    if len(known) == len(pads):
+        return x, known
+    low, high = ([0, 0, *side] for side in (pads[:x.rank - 2], pads[x.rank - 2:]))
+    return n(PadOp, x, low=low, high=high, mode="constant", value=fill), [0] * len(pads)
+
+
 # ---------------------------------------------------------------------- convolutions
 @onnx_op("Conv")
 def conv(n: Node, x: Value, w: Value, b: Value | None = None) -> Value:
-    """Also of integers, for the quantized operators."""
+    x, attributes = conv_attributes(n, x, w)
+    return n(ConvOp, *_present(x, w, b), **attributes)
+
+
+def conv_attributes(
+    n: Node, x: Value, w: Value, fill: float = 0.0
+) -> tuple[Value, dict[str, Any]]:
+    """The attributes of a convolution; x with borders of `fill`, if these depend on sizes."""
     kernel = _kernel(n, w)
     strides, dilations = _spatial(n, x, kernel)
-    pads = _pads(n, x, kernel, strides, dilations)
-    return n(ConvOp, *_present(x, w, b), strides=strides, dilations=dilations, pads=pads,
-             group=n.integer("group", 1))
+    x, pads = _apart(n, x, _pads(n, x, kernel, strides, dilations), fill)
+    return x, {"strides": strides, "dilations": dilations, "pads": pads,
+               "group": n.integer("group", 1)}
 
 
 @onnx_op("ConvTranspose")
@@ -90,7 +112,7 @@ def conv_transpose(n: Node, x: Value, w: Value, b: Value | None = None) -> Value
     if n.has("output_shape") or n.text("auto_pad", "NOTSET").startswith("SAME"):
         pads, extra = _transposed_pads(n, x, kernel, strides, dilations, extra)
     else:
-        pads = _pads(n, x, kernel, strides, dilations)
+        pads = _constant(n, _pads(n, x, kernel, strides, dilations))
     return n(ConvTransposeOp, *_present(x, w, b), strides=strides, dilations=dilations, pads=pads,
              output_padding=extra, group=n.integer("group", 1))
 
@@ -105,12 +127,13 @@ def _transposed_pads(
     wanted = wanted or [size * s for size, s in zip(sizes, strides, strict=True)]
     if not len(wanted) == len(extra) == len(sizes):
         raise Fault(f"output_shape and output_padding need {len(sizes)} entries each")
-    totals: list[int] = []
+    totals: list[Expr] = []
     for k, size in enumerate(sizes):
         full = (size - 1) * strides[k] + (kernel[k] - 1) * dilations[k] + 1 + extra[k]
-        totals.append(n.known_ints(n.of_sizes([full - wanted[k]]), "pads")[0])
-    pads = _two_sides([max(t, 0) for t in totals], n.text("auto_pad") == "SAME_UPPER")
-    return pads, [e + max(-t, 0) for e, t in zip(extra, totals, strict=True)]
+        totals.append(full - wanted[k])
+    known = _constant(n, totals)
+    pads = _two_sides([max(t, 0) for t in known], n.text("auto_pad") == "SAME_UPPER")
+    return pads, [e + max(-t, 0) for e, t in zip(extra, known, strict=True)]
 
 
 def _kernel(n: Node, w: Value) -> list[int]:
@@ -128,17 +151,20 @@ def _present(*values: Value | None) -> list[Value]:
 # ---------------------------------------------------------------------- pools
 @onnx_op("MaxPool")
 def max_pool(n: Node, x: Value) -> list[Value]:
-    attributes = _pool_attributes(n, x)
-    y = n(MaxPoolOp, x, **attributes)
+    attributes, pads = _pool_attributes(n, x)
     if not n.wants(1):
-        return [y]
+        x, attributes["pads"] = _apart(n, x, pads, float(lowest(x.type.dtype)))
+        return [n(MaxPoolOp, x, **attributes)]
+    attributes["pads"] = _constant(n, pads)
+    y = n(MaxPoolOp, x, **attributes)
     return [y, n(MaxPoolIndicesOp, x, y, column_major=n.flag("storage_order"), **attributes)]
 
 
 @onnx_op("LpPool")
 def lp_pool(n: Node, x: Value) -> Value:
     """The p-norm of each window: the root of the mean of powers, times their number."""
-    attributes, p = _pool_attributes(n, x), n.integer("p", 2)
+    (attributes, pads), p = _pool_attributes(n, x), _power(n)
+    x, attributes["pads"] = _apart(n, x, pads, 0.0)
     if attributes.pop("ceil_mode"):
         attributes["pads"] = _ceil_pads(n, x, **attributes)
     power = n(PowOp, n(AbsOp, x), n.scalar(p, x))
@@ -163,17 +189,26 @@ def _ceil_pads(
 
 @onnx_op("AveragePool")
 def average_pool(n: Node, x: Value) -> Value:
+    """Where pads are added before and do not count, the mean of ones tells what part of it is x."""
+    attributes, pads = _pool_attributes(n, x)
     include = n.flag("count_include_pad")
-    return n(AvgPoolOp, x, count_include_pad=include, **_pool_attributes(n, x))
+    padded, attributes["pads"] = _apart(n, x, pads, 0.0)
+    mean = n(AvgPoolOp, padded, count_include_pad=include, **attributes)
+    if include or padded is x:
+        return mean
+    one = [Expr.of(1)] * 2
+    ones, _ = _apart(n, broadcast(n, n.scalar(1, x), [*one, *x.shape[2:]]), pads, 0.0)
+    return n(DivOp, mean, n(AvgPoolOp, ones, count_include_pad=True, **attributes))
 
 
-def _pool_attributes(n: Node, x: Value) -> dict[str, Any]:
+def _pool_attributes(n: Node, x: Value) -> tuple[dict[str, Any], list[Expr]]:
+    """All but the pads, and these."""
     kernel = n.ints("kernel_shape")
     strides, dilations = _spatial(n, x, kernel)
     pads = _pads(n, x, kernel, strides, dilations)
     same = n.text("auto_pad", "NOTSET").startswith("SAME")  # their sizes divide already
-    return {"kernel": kernel, "strides": strides, "dilations": dilations, "pads": pads,
-            "ceil_mode": n.flag("ceil_mode") and not same}
+    return {"kernel": kernel, "strides": strides, "dilations": dilations,
+            "ceil_mode": n.flag("ceil_mode") and not same}, pads
 
 
 @onnx_op("GlobalAveragePool")
@@ -188,9 +223,14 @@ def global_max_pool(n: Node, x: Value) -> Value:
 
 @onnx_op("GlobalLpPool")
 def global_lp_pool(n: Node, x: Value) -> Value:
-    p = n.integer("p", 2)
+    p = _power(n)
     total = _global_pool(n, ReduceSumOp, n(PowOp, n(AbsOp, x), n.scalar(p, x)))
     return n(PowOp, total, n.scalar(1 / p, x))
+
+
+def _power(n: Node) -> float:
+    """The p of a norm, which opset 1 gives as a float."""
+    return n.integer("p", 2) if n.version > 1 else n.real("p", 2.0)
 
 
 def _global_pool(n: Node, op: type[GraphOp], x: Value) -> Value:

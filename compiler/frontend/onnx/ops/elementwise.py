@@ -91,7 +91,7 @@ def unary(n: Node, x: Value) -> Value:
     return n(_UNARY[n.op_type], x)
 
 
-@onnx_op(*_BINARY)
+@onnx_op(*_BINARY, since=7)
 def binary(n: Node, x: Value, y: Value) -> Value:
     return n(_BINARY[n.op_type], x, y)
 
@@ -125,7 +125,7 @@ def mod(n: Node, x: Value, y: Value) -> Value:
     return n(ModOp, x, y)
 
 
-@onnx_op("Pow")
+@onnx_op("Pow", since=7)
 def pow_(n: Node, x: Value, y: Value) -> Value:
     """The result has the type of x; it is computed in a type that holds both."""
     common = _power_type(x.element, y.element)

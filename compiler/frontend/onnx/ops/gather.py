@@ -31,15 +31,6 @@ def gather_nd(n: Node, x: Value, indices: Value) -> Value:
     return n(GatherNdOp, x, indices, batch_dims=n.integer("batch_dims"))
 
 
-@onnx_op("Compress")
-def compress(n: Node, x: Value, condition: Value) -> Value:
-    """The entries of an axis, or the elements, where a constant condition holds."""
-    chosen = np.flatnonzero(n.known_numbers(condition, "conditions"))
-    if not n.has("axis"):
-        return n(GatherOp, n.reshape(x, [x.type.count]), n.constant(chosen), axis=0)
-    return n(GatherOp, x, n.constant(chosen), axis=n.axis(n.integer("axis"), x.rank))
-
-
 @onnx_op("OneHot")
 def one_hot(n: Node, indices: Value, depth: Value, values: Value) -> Value:
     """values = [off, on]: on at each index, off elsewhere and for indices that are no place."""
@@ -57,10 +48,12 @@ def one_hot(n: Node, indices: Value, depth: Value, values: Value) -> Value:
 
 
 def _whole(n: Node, number: Value) -> Value:
-    """A known float as an integer."""
+    """A float as an integer."""
     if not t.is_float(number.element):
         return number
-    return n.constant(n.known_numbers(number, "numbers of values").astype(np.int64))
+    if number.array is not None:
+        return n.constant(number.array.astype(np.int64))
+    return n.cast(number, t.i64)
 
 
 @onnx_op("ReverseSequence")

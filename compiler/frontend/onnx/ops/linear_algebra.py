@@ -21,6 +21,8 @@ from dialects.graph.unary import AbsOp, NegOp
 
 MAX_ORDER = 32
 """Larger matrices would be unrolled into too many operations."""
+MAX_BLOCK = 4096
+"""Blocks of an image have at most so many elements: each takes a filter as large as a block."""
 
 
 @onnx_op("Det")
@@ -72,6 +74,12 @@ def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
     rank, entries = len(kernel), prod(kernel)
     strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
     pads = n.ints("pads", [0] * (2 * rank))
+    if x.rank != 3 or not len(sizes) == len(strides) == len(dilations) == len(pads) / 2 == rank:
+        raise Fault(f"the image {sizes}, its blocks {kernel}, strides, dilations and pads must "
+                    f"have as many sizes each, and {x.type.short} 3 dims")
+    if min([*sizes, *kernel, *strides, *dilations], default=0) < 1 or entries > MAX_BLOCK:
+        raise Fault(f"the image {sizes}, its blocks {kernel} of at most {MAX_BLOCK} elements, "
+                    "strides and dilations must be positive")
     counts: list[int] = []
     extra: list[int] = []
     for k, size in enumerate(sizes):

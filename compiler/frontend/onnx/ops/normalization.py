@@ -52,18 +52,20 @@ def layer_normalization(
     axis = n.axis(n.integer("axis", -1), x.rank)
     parameters = [scale] if bias is None else [scale, bias]
     y = n(LayerNormOp, x, *parameters, axis=axis, epsilon=n.real("epsilon", 1e-5))
-    return [y, *_statistics(n, x, axis)] if n.wants(1) or n.wants(2) else y
+    if not (n.wants(1) or n.wants(2)):
+        return y
+    return [y, *layer_statistics(n, x, axis, n.real("epsilon", 1e-5))]
 
 
-def _statistics(n: Node, x: Value, axis: int) -> list[Value]:
+def layer_statistics(n: Node, x: Value, axis: int, epsilon: float) -> list[Value]:
     """Mean and 1 / standard deviation, in f32 at least."""
     wide = x if t.byte_width(x.element) > 2 else n.cast(x, t.f32)
     axes = list(range(axis, x.rank))
     mean = n(ReduceMeanOp, wide, axes=axes, keepdims=True)
     centered = n(SubOp, wide, mean)
     variance = n(ReduceMeanOp, n(MulOp, centered, centered), axes=axes, keepdims=True)
-    epsilon = n.scalar(n.real("epsilon", 1e-5), wide)
-    return [mean, n(ReciprocalOp, n(SqrtOp, n(AddOp, variance, epsilon)))]
+    root = n(SqrtOp, n(AddOp, variance, n.scalar(epsilon, wide)))
+    return [mean, n(ReciprocalOp, root)]
 
 
 @onnx_op("RMSNormalization")

@@ -38,7 +38,10 @@ def top_k_by_attribute(n: Node, x: Value) -> list[Value]:
 
 @onnx_op("TopK", since=10)
 def top_k(n: Node, x: Value, k: Value) -> list[Value]:
-    return _top_k(n, x, n.known_sizes(k, "numbers k")[0])
+    count = n.known_sizes(k, "k")[0]
+    if count.constant is None:
+        n.build.assume(count, "<=", x.shape[n.axis(n.integer("axis", -1), x.rank)])
+    return _top_k(n, x, count)
 
 
 def _top_k(n: Node, x: Value, k: Expr) -> list[Value]:

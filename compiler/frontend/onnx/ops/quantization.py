@@ -7,73 +7,58 @@ one per index of an axis, or one per block of an axis.
 from __future__ import annotations
 
 import numpy as np
-from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.convolution import conv
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import take
+from compiler.frontend.onnx.ops.convolution import conv_attributes
 from compiler.frontend.onnx.values import Value
 from dialects import types as t
-from dialects.expr import Expr
-from dialects.graph.activation import ClipOp
-from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
-from dialects.graph.unary import RoundOp
+from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp
+from dialects.graph.quantization import DequantizeLinearOp, QuantizeLinearOp
 
 
 # ---------------------------------------------------------------------- from and to floats
 @onnx_op("DequantizeLinear")
 def dequantize_linear(n: Node, x: Value, scale: Value, zero: Value | None = None) -> Value:
-    centered = n.cast(x, t.i32)
-    if zero is not None:
-        centered = n(SubOp, centered, _along(n, x, n.cast(zero, t.i32)))
-    result = n.element("output_dtype", scale.element)
-    wide = n.cast(_along(n, x, scale), t.f32)
-    return n.cast(n(MulOp, n.cast(centered, t.f32), wide), result)
+    parameters = _parameters(n, x, scale, zero)
+    place = _place(n, x, parameters[0])
+    to = n.element("output_dtype", scale.element)
+    result = n(DequantizeLinearOp, x, *parameters, to=to, **place)
+    if result.array is None:
+        return result
+    # what is known stays an operation as well, for the passes that turn it into integers
+    kept = n(DequantizeLinearOp, Value(x.type, n.build.ssa(x)), *parameters, to=to, **place)
+    return Value(kept.type, kept.ssa, result.array, node=n.name)
 
 
 @onnx_op("QuantizeLinear")
 def quantize_linear(n: Node, x: Value, scale: Value, zero: Value | None = None) -> Value:
-    """round(x / scale) + zero point, halves to even, as far as the result's type goes."""
     element = n.element("output_dtype", t.ui8) if zero is None else zero.element
-    computed = n.element("precision", x.element if t.is_float(x.element) else scale.element)
-    wide = n.cast(x, computed)
-    quotient = n(DivOp, wide, n.cast(_along(n, x, scale), computed))
-    return _saturated(n, quotient, None if zero is None else _along(n, x, zero), element)
+    parameters = _parameters(n, x, scale, zero)
+    precision = n.element("precision", t.f32) if n.integer("precision") else None
+    saturate = n.flag("saturate", True) if t.is_narrow_float(element) else None
+    return n(QuantizeLinearOp, x, *parameters, to=element, precision=precision,
+             saturate=saturate, **_place(n, x, parameters[0]))
 
 
-def _saturated(n: Node, x: Value, zero: Value | None, element: Attribute) -> Value:
-    """round(x) + zero point, within the bounds of an integer type."""
-    if t.is_float(element) or element == t.i1:
-        raise Fault(f"quantization to {element} is not supported")
-    whole = n(RoundOp, x if t.byte_width(x.element) > 2 else n.cast(x, t.f32))
-    if zero is not None:
-        whole = n(AddOp, whole, n.cast(zero, whole.element))
-    limits = np.iinfo(t.dtype_of(element))
-    bounds = [n.scalar(float(bound), whole) for bound in (limits.min, limits.max)]
-    return n.cast(n(ClipOp, whole, *bounds, has_min=True, has_max=True), element)
+def _parameters(n: Node, x: Value, scale: Value, zero: Value | None) -> list[Value]:
+    """Scale and zero point; single numbers without dims, and no zero point that is all 0."""
+    given = [scale] if zero is None or _is_zero(zero) else [scale, zero]
+    single = all(p.type.count.constant == 1 for p in given)
+    return [n.reshape(p, ()) if single else p for p in given]
 
 
-def _along(n: Node, x: Value, parameter: Value) -> Value:
-    """A scale or zero point so that it broadcasts to x."""
-    if parameter.type.count.constant == 1:
-        return n.reshape(parameter, ())
-    axis, block = n.axis(n.integer("axis", 1), x.rank), n.integer("block_size")
-    if not block:
-        if parameter.rank != 1:
-            raise Fault(f"{parameter.type.short} is no scale or zero point of an axis")
-        return n.reshape(parameter, [parameter.shape[0], *[1] * (x.rank - axis - 1)])
-    if parameter.rank != x.rank:
-        raise Fault(f"{parameter.type.short} has not the dims of {x.type.short}")
-    shape = list(parameter.shape)
-    apart = n.reshape(parameter, [*shape[:axis + 1], 1, *shape[axis + 1:]])
-    repeated = broadcast(n, apart, [*shape[:axis + 1], Expr.of(block), *shape[axis + 1:]])
-    whole = n.reshape(repeated, [*shape[:axis], shape[axis] * block, *shape[axis + 1:]])
-    sizes = [x.shape[k] if k == axis else s for k, s in enumerate(whole.shape)]
-    return take(n, whole, [Expr.of(0)] * x.rank, sizes, [1] * x.rank)
+def _is_zero(zero: Value) -> bool:
+    return zero.array is not None and not np.any(zero.array.astype(np.float32))
+
+
+def _place(n: Node, x: Value, scale: Value) -> dict[str, int]:
+    """How scales lie along x, when there are several."""
+    if not scale.rank:
+        return {}
+    place, block = {"axis": n.axis(n.integer("axis", 1), x.rank)}, n.integer("block_size")
+    return {**place, "block_size": block} if block else place
 
 
 # ---------------------------------------------------------------------- products of integers
@@ -81,7 +66,8 @@ def _along(n: Node, x: Value, parameter: Value) -> Value:
 def matmul_integer(
     n: Node, a: Value, b: Value, zero_a: Value | None = None, zero_b: Value | None = None
 ) -> Value:
-    return n(MatmulOp, _centered(n, a, zero_a, a.rank - 2), _centered(n, b, zero_b, b.rank - 1))
+    zeros = [_zero(n, a, zero_a, a.rank - 2), _zero(n, b, zero_b, b.rank - 1)]
+    return n(MatmulIntegerOp, a, b, *zeros)
 
 
 @onnx_op("QLinearMatMul")
@@ -99,7 +85,13 @@ def qlinear_matmul(
 def conv_integer(
     n: Node, x: Value, w: Value, zero_x: Value | None = None, zero_w: Value | None = None
 ) -> Value:
-    return conv(n, _centered(n, x, zero_x, 1), _centered(n, w, zero_w, 0), None)
+    zero = _zero(n, x, zero_x, 1)
+    if zero.array is None and n.text("auto_pad").startswith("SAME"):  # then x is padded before
+        x = n(SubOp, n.cast(x, t.i16), n.cast(zero, t.i16))
+        zero = n.scalar(0, x)
+    x, attributes = conv_attributes(n, x, w, 0.0 if zero.array is None else float(zero.array))
+    filters = _zero(n, w, zero_w, w.rank - 1)
+    return n(ConvIntegerOp, x, w, zero, filters, **attributes)
 
 
 @onnx_op("QLinearConv")
@@ -107,16 +99,19 @@ def qlinear_conv(
     n: Node, x: Value, scale_x: Value, zero_x: Value, w: Value, scale_w: Value, zero_w: Value,
     scale: Value, zero: Value, b: Value | None = None,
 ) -> Value:
-    total = conv(n, _centered(n, x, zero_x, 1), _centered(n, w, zero_w, 0), b)
+    total = conv_integer(n, x, w, zero_x, zero_w)
+    if b is not None:
+        total = n(AddOp, total, _vector(n, x, b, 1))
     factor = n(DivOp, n(MulOp, n.reshape(scale_x, ()), _vector(n, x, scale_w, 1)),
                n.reshape(scale, ()))
     return _rescaled(n, total, factor, zero)
 
 
-def _centered(n: Node, x: Value, zero: Value | None, axis: int) -> Value:
-    """x less its zero point, in i32; the zero point may be one per index of an axis."""
-    wide = n.cast(x, t.i32)
-    return wide if zero is None else n(SubOp, wide, _vector(n, x, n.cast(zero, t.i32), axis))
+def _zero(n: Node, x: Value, zero: Value | None, axis: int) -> Value:
+    """The zero point of x; without dims if it is one number, or 0 everywhere."""
+    if zero is None or _is_zero(zero):
+        return n.scalar(0, x)
+    return _vector(n, x, zero, axis)
 
 
 def _vector(n: Node, x: Value, parameter: Value, axis: int) -> Value:
@@ -129,6 +124,8 @@ def _vector(n: Node, x: Value, parameter: Value, axis: int) -> Value:
 
 
 def _rescaled(n: Node, total: Value, factor: Value, zero: Value) -> Value:
+    """round(total * factor) + zero, computed in f32 at least."""
     wide = factor if t.byte_width(factor.element) > 2 else n.cast(factor, t.f32)
     scaled = n(MulOp, n.cast(total, wide.element), wide)
-    return _saturated(n, scaled, n.reshape(zero, ()), zero.element)
+    zeros = [] if _is_zero(zero) else [n.reshape(zero, ())]
+    return n(QuantizeLinearOp, scaled, n.scalar(1.0, scaled), *zeros, to=zero.element)

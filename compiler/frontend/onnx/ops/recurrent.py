@@ -34,7 +34,7 @@ def lstm(
     initial_h: Value | None = None, initial_c: Value | None = None, peepholes: Value | None = None,
 ) -> list[Value]:
     direction = n.text("direction", "forward")
-    if peepholes is not None or not _is_plain(n, x, lengths, direction):
+    if x.rank != 3 or peepholes is not None or not _is_plain(n, x, lengths, direction):
         return run_layer(n, lstm_cell, _GATES, [x, w, r], [b, lengths, peepholes],
                          [initial_h, initial_c])
     batch_first = n.flag("layout")
@@ -60,9 +60,10 @@ def _hidden(r: Value) -> int:
 
 
 def _is_plain(n: Node, x: Value, lengths: Value | None, direction: str) -> bool:
-    """Whether `graph.lstm` is this layer: no clipping, and all sequences have the full length."""
+    """Whether `graph.lstm` is this layer: a constant number of steps, for all sequences, and no
+    clipping."""
     steps = x.shape[1 if n.flag("layout") else 0].constant
-    full = lengths is None or (
-        lengths.array is not None and steps is not None and bool((lengths.array == steps).all()))
+    full = bool(steps) and (lengths is None or (
+        lengths.array is not None and bool((lengths.array == steps).all())))
     gates = n.texts("activations") in ([], _GATES * (2 if direction == "bidirectional" else 1))
     return full and gates and not n.real("clip") and not n.flag("input_forget")

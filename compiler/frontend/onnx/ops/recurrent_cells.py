@@ -2,7 +2,8 @@
 
     W, R of a direction  ->  per step the gates  ->  the cell's new state  ->  Y, Y_h (, Y_c)
 
-The number of steps must be constant. Beyond an item's own length its state stays, and Y is 0.
+A constant number of steps is written out; any other becomes a loop, before which the inputs of all
+steps are multiplied by W at once. Beyond an item's own length its state stays, and Y is 0.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip
 from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import part
+from compiler.frontend.onnx.ops.slicing import entry, part, reversed_
 from compiler.frontend.onnx.values import Value
 from dialects.expr import Expr
 from dialects.graph.activation import (
@@ -80,16 +82,42 @@ class Layer:
     def run(self, cell: Cell, d: int, functions: list[Function], backward: bool) -> State:
         """The outputs of direction d, and its last states."""
         n = self.n
+        projected = n(MatmulOp, self.x, n.transpose(_at(n, self.w, d), [1, 0]))
+        begin = [_initial(n, self.x, s, d, self.hidden) for s in self.initial]
+        steps = self.x.shape[0].constant
+        if steps:
+            order = range(steps)[::-1 if backward else 1]
+            direction = self.direction(d, functions)
+            y, last = _walk(n, direction, cell, projected, begin, self.lengths, order)
+        else:
+            y, last = self._loop(cell, d, functions, projected, begin, backward)
+        return [y, *last]
+
+    def direction(self, d: int, functions: list[Function]) -> Direction:
+        n = self.n
         bias, peepholes = (None if v is None else _at(n, v, d)
                            for v in (self.bias, self.peepholes))
         recurrent = n.transpose(_at(n, self.r, d), [1, 0])
-        direction = Direction(n, recurrent, bias, peepholes, functions, self.hidden)
-        projected = n(MatmulOp, self.x, n.transpose(_at(n, self.w, d), [1, 0]))
-        [steps] = n.known_ints(n.of_sizes([self.x.shape[0]]), "numbers of steps")
-        begin = [_initial(n, self.x, s, d, self.hidden) for s in self.initial]
-        order = range(steps)[::-1 if backward else 1]
-        y, last = _walk(n, direction, cell, projected, begin, self.lengths, order)
-        return [y, *last]
+        return Direction(n, recurrent, bias, peepholes, functions, self.hidden)
+
+    def _loop(
+        self, cell: Cell, d: int, functions: list[Function], projected: Value, begin: State,
+        backward: bool,
+    ) -> tuple[Value, State]:
+        """As `_walk`, for any number of steps. Constant weights are prepared in the body, where
+        that can be done at compile time."""
+        n, size = self.n, projected.shape[0]
+        ready = None if self.r.array is not None else self.direction(d, functions)
+
+        def body(step: Expr, state: State) -> Turn:
+            direction = ready or self.direction(d, functions)
+            time = size - 1 - step if backward else step
+            new = cell(direction, entry(n, projected, time), state)
+            new, output = _masked(n, new, state, self.lengths, time)
+            return Turn(None, new, [output])
+
+        state, [y] = repeat(n.build, Loop(f"{n.name}_step", size, None, begin), body)
+        return reversed_(n, y) if backward else y, state
 
 
 def run_layer(
@@ -99,10 +127,14 @@ def run_layer(
     """Y, then the last states. `inputs`: x, w, r; `optional`: bias, lengths, peepholes."""
     x, w, r = inputs
     bias, lengths, peepholes = optional
+    if not x.rank == w.rank == r.rank == 3:
+        raise Fault(f"x, w and r must have 3 dims each, not be {x.type.short}, {w.type.short} and "
+                    f"{r.type.short}")
     batch_first = n.flag("layout")
     if batch_first:
         x = n.transpose(x, [1, 0, 2])
         initial = [s if s is None else n.transpose(s, [1, 0, 2]) for s in initial]
+    x = _of_batch(n, x, initial)
     layer = Layer(n, x, w, r, bias, lengths, peepholes, initial)
     directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     backwards = directions.get(n.text("direction", "forward"))
@@ -130,14 +162,21 @@ def _walk(
     outputs: dict[int, Value] = {}
     for k in order:
         new = cell(direction, _at(n, projected, k), state)
-        output = new[0]
-        if lengths is not None:
-            live = n(GreaterOp, n.reshape(lengths, [lengths.shape[0], 1]), n.scalar(k, lengths))
-            output = n(WhereOp, live, output, n.scalar(0, output))
-            new = [n(WhereOp, live, a, b) for a, b in zip(new, state, strict=True)]
-        state = new
+        state, output = _masked(n, new, state, lengths, Expr.of(k))
         outputs[k] = n.reshape(output, [1, *output.shape])
     return _join(n, [outputs[k] for k in range(len(order))], 0), state
+
+
+def _masked(
+    n: Node, new: State, old: State, lengths: Value | None, time: Expr
+) -> tuple[State, Value]:
+    """The state after a step, and its output: for items that have ended, the old one and 0."""
+    if lengths is None:
+        return new, new[0]
+    now = n.cast(n.of_sizes([time], scalar=True), lengths.element)
+    live = n(GreaterOp, n.reshape(lengths, [lengths.shape[0], 1]), now)
+    output = n(WhereOp, live, new[0], n.scalar(0, new[0]))
+    return [n(WhereOp, live, a, b) for a, b in zip(new, old, strict=True)], output
 
 
 # ---------------------------------------------------------------------- cells
@@ -248,6 +287,15 @@ def _at(n: Node, x: Value, k: int) -> Value:
 
 def _join(n: Node, values: list[Value], axis: int) -> Value:
     return n(ConcatOp, *values, axis=axis) if len(values) > 1 else values[0]
+
+
+def _of_batch(n: Node, x: Value, states: Sequence[Value | None]) -> Value:
+    """x [time, batch, size] with the batch of the initial states, where only these tell it."""
+    known = [s.shape[1] for s in states if s is not None and s.shape[1].constant is not None]
+    if not known or x.shape[1].constant is not None:
+        return x
+    n.build.assume(x.shape[1], "==", known[0])
+    return n.reshape(x, [x.shape[0], known[0], x.shape[2]])
 
 
 def _initial(n: Node, x: Value, given: Value | None, direction: int, hidden: int) -> Value:

@@ -25,9 +25,16 @@ T = TypeVar("T")
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel",
                 "half_pixel_symmetric", "tf_crop_and_resize")
 
+MAX_SCALE = 2.0**20
+
 
 # ---------------------------------------------------------------------- the versions
 @onnx_op("Upsample")
+def upsample_of_image(n: Node, x: Value) -> Value:
+    return _upsample(n, x, [1, 1, n.real("height_scale"), n.real("width_scale")])
+
+
+@onnx_op("Upsample", since=7)
 def upsample_by_attribute(n: Node, x: Value) -> Value:
     return _upsample(n, x, n.floats("scales"))
 
@@ -40,6 +47,7 @@ def upsample(n: Node, x: Value, scales: Value) -> Value:
 
 def _upsample(n: Node, x: Value, scales: Sequence[float]) -> Value:
     """Before opset 11: asymmetric coordinates, rounded down where the result is the larger."""
+    _check_scales(scales)
     larger, smaller = max(scales, default=1) > 1, min(scales, default=1) < 1
     mode = n.text("mode", "nearest")
     if larger and smaller and mode == "nearest":
@@ -60,6 +68,7 @@ def resize(
     if scales is not None and scales.type.count.constant != 0:
         factors = [1.0] * x.rank
         _place(factors, axes, _floats(n, scales), "scales")
+        _check_scales(factors)
     elif sizes is not None:
         shape = list(x.shape)
         _place(shape, axes, n.known_sizes(sizes, "sizes"), "sizes")
@@ -100,8 +109,7 @@ def _by_weights(
     """The rare variants; None where `graph.resize` has it."""
     wanted = shape or [_scaled(s, f) for s, f in zip(x.shape, scales or (), strict=True)]
     weights = _weights(n, x, wanted, scales or [
-        w.constant / s.constant if w.constant is not None and s.constant else 1.0
-        for s, w in zip(x.shape, wanted, strict=True)])
+        _ratio(s, w) for s, w in zip(x.shape, wanted, strict=True)])
     if weights is None:
         return None
     sizes, counts = (n.known_ints(n.of_sizes(v), "sizes") for v in (x.shape, wanted))
@@ -112,6 +120,14 @@ def _by_weights(
         _place(regions, axes, [(float(a), float(b)) for a, b in bounds.T], "regions")
     return resize_by_weights(n, x, counts, factors, regions, weights,
                              n.real("extrapolation_value"))
+
+
+def _ratio(size: Expr, wanted: Expr) -> float:
+    """wanted / size; where that is unknown, a number that is neither 1 nor above."""
+    if size == wanted:
+        return 1.0
+    known = wanted.constant is not None and size.constant
+    return wanted.constant / size.constant if known else 0.5
 
 
 def _place(into: list[T], axes: Sequence[int], values: Sequence[T], what: str) -> None:
@@ -126,6 +142,13 @@ def _floats(n: Node, scales: Value) -> list[float]:
     return [as_written(s) for s in n.known_numbers(scales, "scales").reshape(-1)]
 
 
+def _check_scales(scales: Sequence[float]) -> None:
+    """That they are scales: not 0, not NaN, and such that sizes stay sizes."""
+    for scale in scales:
+        if not 1 / MAX_SCALE <= scale <= MAX_SCALE:
+            raise Fault(f"the scale {scale} is not between {1 / MAX_SCALE} and {MAX_SCALE}")
+
+
 # ---------------------------------------------------------------------- sizes and scales
 def _keep_aspect(
     n: Node, x: Value, shape: list[Expr], axes: Sequence[int]
@@ -136,6 +159,8 @@ def _keep_aspect(
         return shape, None
     wanted = n.known_ints(n.of_sizes([shape[a] for a in axes]), "sizes")
     given = n.known_ints(n.of_sizes([x.shape[a] for a in axes]), "input sizes")
+    if not axes or min(given) < 1 or min(wanted) < 1:
+        raise Fault(f"sizes {wanted} of {given} tell no scale to keep")
     choose = min if policy == "not_larger" else max
     scale = choose(w / g for w, g in zip(wanted, given, strict=True))
     factors = [scale if k in axes else 1.0 for k in range(x.rank)]
@@ -160,10 +185,9 @@ def _resize(
 
 def _scaled(size: Expr, scale: float) -> Expr:
     """floor(size * scale), in f32 where the size is known, as runtimes compute it."""
-    if scale <= 0:
-        raise Fault(f"the scale {scale} is not positive")
     if size.constant is not None:
         return Expr.of(int(np.floor(np.float32(size.constant) * np.float32(scale))))
     simple = Fraction(scale).limit_denominator(4096)
-    exact = simple if np.float32(float(simple)) == np.float32(scale) else Fraction(scale)
+    stored = np.float32(scale)
+    exact = simple if np.float32(float(simple)) == stored else Fraction(float(stored))
     return (size * exact.numerator) // exact.denominator

@@ -9,6 +9,7 @@ import numpy as np
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.run_sizes import expand_at_run, range_at_run, reshape_at_run
 from compiler.frontend.onnx.values import Value
 from dialects import types as t
 from dialects.expr import Expr, maximum, product
@@ -20,10 +21,15 @@ from dialects.graph.shape import BroadcastOp, ConcatOp
 from dialects.ranges import is_nonnegative
 from dialects.types import format_sizes
 
+MAX_NUMBERS = 2**24
+"""A range of floats becomes a constant of so many numbers at most."""
+
 
 # ---------------------------------------------------------------------- reshape
-@onnx_op("Reshape")
+@onnx_op("Reshape", since=5)
 def reshape(n: Node, x: Value, shape: Value) -> Value:
+    if shape.expressions is None:
+        return n.reshape(x, reshape_at_run(n, x, shape))
     wanted = n.known_sizes(shape, "new sizes")
     if not n.flag("allowzero"):
         wanted = [_copied(x, k) if s.constant == 0 else s for k, s in enumerate(wanted)]
@@ -130,6 +136,8 @@ def concat(n: Node, x: Value, *others: Value) -> Value:
 @onnx_op("Expand")
 def expand(n: Node, x: Value, shape: Value) -> Value:
     """Broadcasting of both ways: a 1 in the shape leaves the input's size."""
+    if shape.expressions is None:
+        return expand_at_run(n, x, shape)
     wanted = n.known_sizes(shape, "sizes")
     rank = max(x.rank, len(wanted))
     one = Expr.of(1)
@@ -144,7 +152,7 @@ def broadcast(n: Node, x: Value, shape: Sequence[Expr]) -> Value:
     return x if x.shape == tuple(shape) else n(BroadcastOp, x, shape=list(shape))
 
 
-@onnx_op("Tile")
+@onnx_op("Tile", since=6)
 def tile(n: Node, x: Value, repeats: Value) -> Value:
     """[a, b] repeated (r, s) times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]."""
     times = n.known_sizes(repeats, "repeats")
@@ -186,14 +194,25 @@ def range_(n: Node, start: Value, limit: Value, delta: Value) -> Value:
         raise Fault("start, limit and delta must be single numbers")
     if delta.array is not None and not delta.array.all():
         raise Fault("its delta is 0")
+    if delta.array is None or not all(
+            v.array is not None or v.expressions is not None for v in (start, limit)):
+        return range_at_run(n, start, limit, delta)
     if t.is_float(start.element):
-        first, end, step = (float(n.known_numbers(v, "limits")) for v in (start, limit, delta))
-        count = max(int(np.ceil((end - first) / step)), 0)
-        return n.constant((first + np.arange(count) * step).astype(start.type.dtype))
+        return _float_range(n, start, *(
+            float(n.known_numbers(v, "limits").reshape(())) for v in (start, limit, delta)))
     first, end = (n.known_sizes(v, "limits")[0] for v in (start, limit))
     step = n.known_ints(delta, "delta")[0]
     count = (end - first).ceildiv(step) if step > 0 else (first - end).ceildiv(-step)
     return n(RangeOp, start=first, step=step, count=at_least_zero(count), to=start.element)
+
+
+def _float_range(n: Node, like: Value, first: float, end: float, step: float) -> Value:
+    count = (end - first) / step
+    if not -np.inf < count <= MAX_NUMBERS:
+        raise Fault(f"a range from {first} to {end} in steps of {step} is too long or no range",
+                    f"it may have at most {MAX_NUMBERS} numbers")
+    steps = np.arange(max(int(np.ceil(count)), 0))
+    return n.constant((first + steps * step).astype(like.type.dtype))
 
 
 def at_least_zero(size: Expr) -> Expr:

@@ -12,13 +12,13 @@ import numpy as np
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.shape import broadcast
 from compiler.frontend.onnx.ops.slicing import part
 from compiler.frontend.onnx.values import Value
 from dialects import types as t
 from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, MulOp
-from dialects.graph.gather import GatherOp
-from dialects.graph.shape import ConcatOp
+from dialects.graph.elementwise import MulOp
+from dialects.graph.shape import FramesOp
 from dialects.types import Array
 
 MAX_POINTS = 4096
@@ -50,23 +50,40 @@ def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
 def transform(
     n: Node, x: Value, axis: int, points: int, inverse: bool, onesided: bool
 ) -> Value:
-    """Sum the products of x with matrices [parts of x, parts of the result], along an axis."""
+    """Multiply x, whose last dim are the parts, by a matrix of sines and cosines along an axis."""
+    [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "sizes")
+    used = min(size, points // 2 + 1 if inverse and onesided else points)
+    x = part(n, x, axis, 0, used)
+    others = [k for k in range(x.rank - 1) if k != axis]
+    moved = n.transpose(x, [*others, axis, x.rank - 1])
+    result = _product(n, moved, points, inverse, onesided)
+    back = [*others, axis].index
+    return n.transpose(result, [*map(back, range(x.rank - 1)), x.rank - 1])
+
+
+def _product(
+    n: Node, x: Value, points: int, inverse: bool, onesided: bool, window: Value | None = None
+) -> Value:
+    """Transform x [..., size, parts], weighed by a window, along the last dim but one."""
     if points > MAX_POINTS:
         raise Fault(f"a transform of {points} points is not supported; {MAX_POINTS} are the most")
-    [size], [parts] = (n.known_ints(n.of_sizes([x.shape[k]]), "sizes") for k in (axis, x.rank - 1))
-    matrices = _matrices(points, inverse, onesided)
-    used = min(size, matrices[0][0].shape[0])
-    x = part(n, x, axis, 0, used)
-    perm = [k for k in range(x.rank) if k != axis]
-    moved = n.transpose(x, [*perm, axis])  # [..., parts, axis]
-    dtype = x.type.dtype
-    results: list[Value] = []
-    for column in zip(*matrices[:parts], strict=True):
-        products = [n(MatmulOp, part(n, moved, x.rank - 2, k, 1),
-                      n.constant(matrix[:used].astype(dtype))) for k, matrix in enumerate(column)]
-        results.append(products[0] if len(products) == 1 else n(AddOp, *products))
-    joined = n(ConcatOp, *results, axis=x.rank - 2) if len(results) > 1 else results[0]
-    return n.transpose(joined, [*range(axis), x.rank - 1, *range(axis, x.rank - 1)])
+    size, parts = n.known_ints(n.of_sizes(x.shape[-2:]), "sizes")
+    matrix = _matrix(points, inverse, onesided)[:size, :parts].astype(x.type.dtype)
+    results, bins = matrix.shape[2:]
+    weights = n.constant(matrix.reshape(size * parts, results * bins))
+    if window is not None:  # weighing the matrix is less work than weighing all frames
+        each = broadcast(n, n.reshape(n.cast(window, x.element), [size, 1]), x.shape[-2:])
+        weights = n(MulOp, weights, n.reshape(each, [size * parts, 1]))
+    outer = list(x.shape[:-2])
+    product = n(MatmulOp, n.reshape(x, [*outer, size * parts]), weights)
+    split = n.reshape(product, [*outer, results, bins])
+    return n.transpose(split, [*range(len(outer)), len(outer) + 1, len(outer)])
+
+
+def _matrix(points: int, inverse: bool, onesided: bool) -> Array:
+    """[size of x, part of x, part of the result, size of the result]."""
+    rows = _matrices(points, inverse, onesided)
+    return np.stack([np.stack(row, axis=1) for row in rows], axis=1)
 
 
 def _matrices(points: int, inverse: bool, onesided: bool) -> Sequence[Sequence[Array]]:
@@ -91,21 +108,20 @@ def _matrices(points: int, inverse: bool, onesided: bool) -> Sequence[Sequence[A
 def stft(
     n: Node, x: Value, step: Value, window: Value | None = None, length: Value | None = None
 ) -> Value:
-    """Transforms of frames of x [n, samples, 1 or 2], `step` apart: [n, frames, bins, 2]."""
+    """Transforms of frames of x [n, samples, 1 or 2], `step` apart: [n, frames, bins, 2].
+
+    Real x may lack its last dim, as some exporters write it.
+    """
+    if x.rank == 2:
+        x = n.reshape(x, [*x.shape, 1])
     [stride] = n.known_ints(step, "frame steps")
     if length is not None:
         [size] = n.known_ints(length, "frame lengths")
     else:
         source = x.shape[1] if window is None else window.shape[0]
         [size] = n.known_ints(n.of_sizes([source]), "frame lengths")
-    [samples] = n.known_ints(n.of_sizes([x.shape[1]]), "numbers of samples")
-    if stride < 1 or size < 1:
-        raise Fault(f"frames of {size} samples, {stride} apart, cannot be taken")
-    starts = np.arange(0, samples - size + 1, stride)
-    frames = n(GatherOp, x, n.constant(starts[:, None] + np.arange(size)), axis=1)
-    if window is not None:
-        frames = n(MulOp, frames, n.reshape(n.cast(window, x.element), [size, 1]))
-    return transform(n, frames, 2, size, inverse=False, onesided=n.flag("onesided", True))
+    frames = n(FramesOp, x, axis=1, size=size, step=stride)
+    return _product(n, frames, size, False, n.flag("onesided", True), window)
 
 
 @onnx_op("MelWeightMatrix")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.run_sizes import Elements, bounds_at_run, elements, signed_at_run
 from compiler.frontend.onnx.ops.shape import at_least_zero, broadcast
 from compiler.frontend.onnx.values import Value
 from dialects.expr import Expr, maximum, minimum
 from dialects.graph.shape import ConcatOp, PadOp, SliceOp
-from dialects.ranges import is_at_most, is_nonnegative
+from dialects.ranges import is_nonnegative, lower_bound
 
+NO_LIMITS: Mapping[str, Expr] = MappingProxyType({})
 _FAR = 2**31 - 1
 """Bounds from here on mean the end of the dim, as exporters write it."""
 
@@ -31,14 +34,15 @@ def slice_(
     n: Node, x: Value, starts: Value, ends: Value, axes: Value | None = None,
     steps: Value | None = None,
 ) -> Value:
-    first = n.known_sizes(starts, "starts")
+    given = starts if axes is None else axes
+    first = elements(n, starts, "starts", given.type.count.constant or 1)
     which = range(len(first)) if axes is None else n.known_ints(axes, "axes")
     step = [1] * len(first) if steps is None else n.known_ints(steps, "steps")
-    return _slice(n, x, first, n.known_sizes(ends, "ends"), which, step)
+    return _slice(n, x, first, elements(n, ends, "ends", len(first)), which, step)
 
 
 def _slice(
-    n: Node, x: Value, starts: Sequence[Expr], ends: Sequence[Expr], axes: Sequence[int],
+    n: Node, x: Value, starts: Elements, ends: Elements, axes: Sequence[int],
     steps: Sequence[int],
 ) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps):
@@ -48,18 +52,27 @@ def _slice(
         axis = n.axis(given, x.rank)
         if stride == 0:
             raise Fault(f"the step of axis {axis} is 0")
-        first[axis], sizes[axis] = slice_bounds(x.shape[axis], start, end, stride)
+        if isinstance(start, Expr) and isinstance(end, Expr):
+            first[axis], sizes[axis] = slice_bounds(
+                x.shape[axis], start, end, stride, n.build.frame.limits)
+        else:
+            first[axis], sizes[axis] = bounds_at_run(n, x.shape[axis], start, end, stride)
         step[axis] = stride
     return take(n, x, first, sizes, step)
 
 
-def slice_bounds(size: Expr, start: Expr, end: Expr, step: int) -> tuple[Expr, Expr]:
-    """First element and count of `start:end:step` of a dim, with Python's rules."""
+def slice_bounds(
+    size: Expr, start: Expr, end: Expr, step: int, limits: Mapping[str, Expr] = NO_LIMITS
+) -> tuple[Expr, Expr]:
+    """First element and count of `start:end:step` of a dim, with Python's rules.
+
+    `limits`: symbols that stay below something, as the number of an iteration does.
+    """
     if step > 0:
         low, high = Expr.of(0), size
     else:
         low, high = Expr.of(-1), size - 1
-    first, last = (_clamp(_from_front(e, size), low, high) for e in (start, end))
+    first, last = (_clamp(_from_front(e, size), low, high, limits) for e in (start, end))
     count = (last - first).ceildiv(step) if step > 0 else (first - last).ceildiv(-step)
     return first, at_least_zero(count)
 
@@ -76,10 +89,16 @@ def _from_front(position: Expr, size: Expr) -> Expr:
     return position + size * is_negative
 
 
-def _clamp(position: Expr, low: Expr, high: Expr) -> Expr:
-    below = position if is_at_most(position, high) else minimum(position, high)
-    below = high if is_at_most(high, position) else below
-    return below if is_at_most(low, below) else maximum(below, low)
+def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[str, Expr]) -> Expr:
+    below = position if _at_most(position, high, limits) else minimum(position, high)
+    below = high if _at_most(high, position, limits) else below
+    return below if _at_most(low, below, limits) else maximum(below, low)
+
+
+def _at_most(low: Expr, high: Expr, limits: Mapping[str, Expr]) -> bool:
+    """Whether low <= high is certain, with each limited symbol from 0 to below its limit."""
+    room = lower_bound(high - low, limits)
+    return room is not None and is_nonnegative(room)
 
 
 def take(
@@ -93,7 +112,18 @@ def take(
 
 def part(n: Node, x: Value, axis: int, start: int, size: int) -> Value:
     """`size` entries of one axis, from `start` on."""
-    return _part(n, x, axis, Expr.of(start), Expr.of(size))
+    return part_of(n, x, axis, Expr.of(start), Expr.of(size))
+
+
+def entry(n: Node, x: Value, position: Expr) -> Value:
+    """One entry of the first dim, without that dim."""
+    return n.reshape(part_of(n, x, 0, position, Expr.of(1)), x.shape[1:])
+
+
+def reversed_(n: Node, x: Value) -> Value:
+    """x with its first dim backwards."""
+    first = [x.shape[0] - 1, *[Expr.of(0)] * (x.rank - 1)]
+    return take(n, x, first, x.shape, [-1, *[1] * (x.rank - 1)])
 
 
 # ---------------------------------------------------------------------- split
@@ -110,9 +140,11 @@ def split(n: Node, x: Value, sizes: Value | None = None) -> list[Value]:
         raise Fault(f"{len(parts)} sizes are given for {len(n.outputs)} outputs")
     if (sum(parts, Expr.of(0)) - x.shape[axis]).constant not in (0, None):
         raise Fault(f"the sizes {[str(p) for p in parts]} do not add up to {x.shape[axis]}")
+    if sizes is not None:
+        n.build.assume(sum(parts, Expr.of(0)), "==", x.shape[axis])
     start, results = Expr.of(0), list[Value]()
     for part in parts:
-        results.append(_part(n, x, axis, start, part))
+        results.append(part_of(n, x, axis, start, part))
         start = start + part
     return results
 
@@ -125,7 +157,7 @@ def _equal_parts(size: Expr, count: int) -> list[Expr]:
     return [part] * (count - 1) + [size - part * (count - 1)]
 
 
-def _part(n: Node, x: Value, axis: int, start: Expr, size: Expr) -> Value:
+def part_of(n: Node, x: Value, axis: int, start: Expr, size: Expr) -> Value:
     starts, sizes = [Expr.of(0)] * x.rank, list(x.shape)
     starts[axis], sizes[axis] = start, size
     return take(n, x, starts, sizes, [1] * x.rank)
@@ -135,7 +167,8 @@ def _part(n: Node, x: Value, axis: int, start: Expr, size: Expr) -> Value:
 @onnx_op("Pad")
 def pad_by_attributes(n: Node, x: Value) -> Value:
     value = n.scalar(n.real("value"), x)
-    return _pad(n, x, list(map(Expr.of, n.ints("pads"))), range(x.rank), value)
+    pads = n.ints("pads" if n.version > 1 else "paddings")
+    return _pad(n, x, list(map(Expr.of, pads)), range(x.rank), value)
 
 
 @onnx_op("Pad", since=11)
@@ -144,7 +177,7 @@ def pad(
 ) -> Value:
     which = range(x.rank) if axes is None else n.known_ints(axes, "axes")
     fill = n.scalar(0, x) if value is None else n.reshape(value, ())
-    return _pad(n, x, n.known_sizes(pads, "pads"), which, fill)
+    return _pad(n, x, signed_at_run(n, pads, "pads"), which, fill)
 
 
 def _pad(n: Node, x: Value, pads: Sequence[Expr], axes: Sequence[int], fill: Value) -> Value:
@@ -173,10 +206,7 @@ def _grow(
     n: Node, x: Value, low: Sequence[Expr], high: Sequence[Expr], fill: Value
 ) -> Value:
     mode = n.text("mode", "constant")
-    static = all(p.constant is not None for p in (*low, *high))
-    if mode != "constant" and not static:
-        raise Fault(f"mode {mode} needs constant pads, not {[str(p) for p in (*low, *high)]}")
-    if static and (mode != "constant" or fill.array is not None):
+    if mode != "constant" or fill.array is not None:
         value = float(fill.array) if mode == "constant" and fill.array is not None else None
         return n(PadOp, x, low=list(low), high=list(high), mode=mode, value=value)
     for axis in range(x.rank):
@@ -185,7 +215,7 @@ def _grow(
 
 
 def _grow_axis(n: Node, x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:
-    """Constant padding by a size, or with a value, that only a run tells."""
+    """Padding with a value that only a run tells."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
         return [] if size.constant == 0 else [broadcast(n, fill, shape)]

@@ -13,7 +13,7 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
 from dialects.expr import Expr, Size
-from dialects.graph.shape import ConcatOp, PadOp, SliceOp
+from dialects.graph.shape import ConcatOp, FramesOp, PadOp, SliceOp
 
 
 @aten_op("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",
@@ -206,12 +206,9 @@ def unbind(n: Node, x: Value, axis: int) -> list[Value]:
 @aten_op("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(n: Node, x: Value, axis: int, size: Size, step: Size) -> Value:
     """Windows of an axis: their elements become a last dim."""
-    axis, stride = n.axis(axis, x.rank), n.integer(step, "step")
-    count = n.shape[axis]
-    parts = [n.part(x, axis, k, count, stride) if stride > 1 else
-             n.part(x, axis, k, count) for k in range(n.integer(size, "window"))]
-    columns = [n.reshape(p, [*p.shape, 1]) for p in parts]
-    return n(ConcatOp, *columns, axis=x.rank) if len(columns) > 1 else columns[0]
+    axis = n.axis(axis, x.rank)
+    frames = n(FramesOp, x, axis=axis, size=n.integer(size, "window"), step=n.integer(step, "step"))
+    return n.transpose(frames, [k for k in range(x.rank + 1) if k != axis + 1] + [axis + 1])
 
 
 # ---------------------------------------------------------------------- replaced parts

@@ -1,0 +1,109 @@
+"""Branches: two functions that have been built become a `strata.if` (loops: loops.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from compiler.frontend.onnx.builder import Builder
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.frames import Frame
+from compiler.frontend.onnx.values import Value, computed, constant
+from dialects import types as t
+from dialects.control import IfOp
+from dialects.expr import Expr
+from dialects.graph.shape import ReshapeOp
+from dialects.types import TensorType
+
+
+class Mismatch(Fault):
+    """The branches differ in element type or number of dims."""
+
+
+@dataclass
+class Branch:
+    """A branch that has been built, and what it results in."""
+
+    frame: Frame
+    results: Sequence[Value]
+
+
+def flag(build: Builder, condition: Value) -> SSAValue:
+    """A condition of one element as i1[]."""
+    if condition.element != t.i1 or condition.type.count.constant not in (1, None):
+        raise Fault(f"its condition is {condition.type.short}, not one truth value")
+    return build.ssa(condition if not condition.rank else build(ReshapeOp, condition, shape=[]))
+
+
+# ---------------------------------------------------------------------- branches
+def join(build: Builder, condition: Value, then: Branch, otherwise: Branch) -> list[Value]:
+    """The results of one of two branches, which have equal element types and ranks.
+
+    What both have in common needs no operation. Raises Mismatch where they differ in type.
+    """
+    branches = (then, otherwise)
+    shared = [_shared(build, then, otherwise, k) for k in range(len(then.results))]
+    open_ = [k for k, value in enumerate(shared) if value is None]
+    defines: list[str] = []
+    types = [_joined(build, then, otherwise, k, defines) for k in open_]
+    if not open_:
+        return [v for v in shared if v is not None]
+    captured: dict[Value, None] = {}
+    for branch in branches:
+        with build.within(branch.frame):
+            values = [build.ssa(branch.results[k]) for k in open_]
+        captured |= dict.fromkeys(branch.frame.close(values))
+    for branch in branches:
+        branch.frame.arrange(list(captured))
+    chosen = iter(build.add(IfOp.of(
+        flag(build, condition), then.frame.name, otherwise.frame.name,
+        [build.ssa(v) for v in captured], types, defines)))
+    return [next(chosen) if value is None else value for value in shared]
+
+
+def _shared(build: Builder, then: Branch, otherwise: Branch, k: int) -> Value | None:
+    """Result k where it is one and the same in both branches."""
+    a, b = then.results[k], otherwise.results[k]
+    if a.type == b.type and a.origin is not None and _source(a) is _source(b):
+        return _source(a)
+    if a.array is not None and b.array is not None:
+        same = a.type == b.type and np.array_equal(a.array, b.array)
+        return constant(a.array, a.label, build.node) if same else None
+    left, right = a.expressions, b.expressions
+    if a.type != b.type or left is None or right is None or not np.array_equal(left, right):
+        return None
+    hidden = any(then.frame.hides(Expr.of(e)) for e in left.reshape(-1))
+    return None if hidden else computed(left, a.type, build.node)
+
+
+def _source(value: Value) -> Value:
+    """The value of an outer function that is seen through views."""
+    while value.origin is not None:
+        value = value.origin
+    return value
+
+
+def _joined(
+    build: Builder, then: Branch, otherwise: Branch, k: int, defines: list[str]
+) -> TensorType:
+    """The type of result k; sizes that differ, or that only a branch knows, get names."""
+    a, b = then.results[k].type, otherwise.results[k].type
+    if (a.element, a.rank) != (b.element, b.rank):
+        raise Mismatch(f"its result {k} is {a.short} of one branch and {b.short} of the other",
+                       "both must have one element type and number of dims, unless the condition "
+                       "is known: fix the sizes that it depends on with --dim or --shape")
+    sizes: list[Expr] = []
+    for left, right in zip(a.shape, b.shape, strict=True):
+        known = left == right and not then.frame.hides(left) and not otherwise.frame.hides(left)
+        sizes.append(left if known else defined(build, defines))
+    return t.tensor(a.element, sizes)
+
+
+def defined(build: Builder, defines: list[str]) -> Expr:
+    """A new size, noted among those that an operation defines."""
+    size = build.new_size("size")
+    defines.append(str(size))
+    return size

@@ -1,0 +1,60 @@
+"""What a model says about its own values, against what they are.
+
+    value_info: y: float[2, 4]        y = MatMul(a: float[2, 3], b: float[3, 5])    # [2, 5]: refused
+
+An open size, or a name of a size, promises nothing: exporters write such by the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx
+
+from compiler.frontend.onnx.faults import Fault, Faults
+from compiler.frontend.onnx.values import Value, element_type
+from dialects.expr import Expr
+from dialects.graph.inference import certainly_differ
+
+
+def check_declared(
+    infos: Iterable[onnx.ValueInfoProto], values: Mapping[str, object], faults: Faults
+) -> None:
+    """Note every value whose element type or shape certainly is not the declared one."""
+    for info in infos:
+        value = values.get(info.name)
+        if isinstance(value, Value) and info.type.HasField("tensor_type"):
+            _check(info, value, faults)
+
+
+def _check(info: onnx.ValueInfoProto, value: Value, faults: Faults) -> None:
+    declared, told = info.type.tensor_type, f"value '{info.name}' is {value.type.short}"
+    if declared.elem_type and not _is_element(declared.elem_type, value):
+        faults.add(f"{told}, but the model declares elements of {_type_name(declared.elem_type)}")
+    if not declared.HasField("shape"):
+        return
+    sizes = [d.dim_value if d.dim_value > 0 else None for d in declared.shape.dim]
+    if _conflict(value, sizes):
+        shown = ", ".join("?" if size is None else str(size) for size in sizes)
+        faults.add(f"{told}, but the model declares the shape [{shown}]",
+                   hint="let onnx.shape_inference infer the shapes again, or leave them out")
+
+
+def _conflict(value: Value, sizes: Sequence[int | None]) -> bool:
+    """Whether the shapes cannot be one. Next to open sizes exporters write wrong ranks, too."""
+    if len(sizes) != value.rank:
+        return None not in sizes
+    return any(size is not None and certainly_differ(own, Expr.of(size))
+               for own, size in zip(value.shape, sizes, strict=True))
+
+
+def _type_name(data_type: int) -> str:
+    known = onnx.TensorProto.DataType
+    return known.Name(data_type) if data_type in known.values() else f"no type ({data_type})"
+
+
+def _is_element(data_type: int, value: Value) -> bool:
+    try:
+        return element_type(data_type) == value.element
+    except Fault:  # a type that only stands in declarations
+        return False

@@ -1,0 +1,201 @@
+"""Functions while they are built: what a body knows of the functions around it.
+
+    %y = strata.if %c then @then else @else (%x)      the frame of @main, at hand again
+    strata.func @then(%x: ...)                        a frame in it, left before
+
+A value of an outer function is an argument in a body, found at its first use; one of known contents
+is made again instead, so that constants stay constants. A body sees such values through views of
+its own, because what it learns of them, as the sizes that it binds, holds only in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from compiler.frontend.onnx.elements import Element
+from compiler.frontend.onnx.values import Value
+from dialects.control import LoopOp
+from dialects.expr import Expr
+from dialects.func import FuncOp
+from dialects.syntax import identifier
+from dialects.types import TensorType
+from passes.rewriting import erase_unused, used_sizes
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The names that were taken at a time, the last function then, and the problems."""
+
+    sizes: frozenset[str]
+    functions: frozenset[str]
+    last: Operation | None
+    faults: tuple[int, frozenset[str]]
+
+
+@dataclass
+class Names:
+    """The names of sizes and functions that have been given."""
+
+    sizes: set[str] = field(default_factory=set[str])
+    functions: set[str] = field(default_factory=lambda: {"main"})
+
+    def size(self, hint: str) -> str:
+        """A name for a size that a run computes: such a name begins with `_`, no other does."""
+        return _distinct(f"_{identifier(hint)}", self.sizes)
+
+    def function(self, hint: str) -> str:
+        return _distinct(identifier(hint), self.functions)
+
+
+def _distinct(wanted: str, taken: set[str]) -> str:
+    name, count = wanted, 2
+    while name in taken:
+        name, count = f"{wanted}_{count}", count + 1
+    taken.add(name)
+    return name
+
+
+@dataclass(eq=False)
+class Frame:
+    """One function. `sizes`: the symbols that are bound in it, unknown to its caller.
+
+    `step`: the symbol that a loop binds for it, below `trip` if that is known. `local`: what values
+    that are no operation's stand for here. `bound`: the sizes that the elements of tensors became
+    here; `elements`: those that were taken out of their tensors; `slices`: the bounds of slices.
+    """
+
+    block: Block
+    outer: Frame | None = None
+    step: str = ""
+    trip: Expr | None = None
+    sizes: set[str] = field(default_factory=set[str])
+    local: dict[Value, SSAValue] = field(default_factory=dict[Value, SSAValue])
+    bound: dict[SSAValue, list[Expr]] = field(default_factory=dict[SSAValue, "list[Expr]"])
+    elements: dict[Element, Value] = field(default_factory=dict[Element, Value])
+    slices: dict[object, tuple[Expr, Expr]] = field(
+        default_factory=dict[object, "tuple[Expr, Expr]"])
+    captured: dict[Value, BlockArgument] = field(default_factory=dict[Value, BlockArgument])
+    views: dict[Value, Value] = field(default_factory=dict[Value, Value])
+
+    # ------------------------------------------------------------------ values
+    def find(self, value: Value) -> SSAValue | None:
+        """What a value stands for here, if that has been decided."""
+        here = value.ssa is not None and _block_of(value.ssa) is self.block
+        return value.ssa if here else self.local.get(value)
+
+    def owns(self, value: Value) -> bool:
+        """Whether nothing outside this function knows the value."""
+        if value.origin is not None:
+            return self.views.get(value.origin) is value
+        return value.ssa is not None and _block_of(value.ssa) is self.block
+
+    def view(self, value: Value) -> Value:
+        """A value of a function around this one, as this one sees it."""
+        if value not in self.views:
+            self.views[value] = Value(value.type, contents=value.contents, label=value.label,
+                                      node=value.node, origin=value)
+        return self.views[value]
+
+    def capture(self, value: Value) -> SSAValue:
+        """The argument for a value of a function around this one."""
+        while value.origin is not None:
+            value = value.origin
+        if value not in self.captured:
+            assert self.outer is not None and value.ssa is not None
+            argument = self.block.insert_arg(value.type, len(self.block.args))
+            argument.name_hint = value.ssa.name_hint
+            self.captured[value] = argument
+        return self.captured[value]
+
+    def source(self, value: Value) -> SSAValue | None:
+        """The SSA value behind a value, perhaps of a function around this one."""
+        while value.ssa is None and value.origin is not None:
+            value = value.origin
+        return value.ssa
+
+    def outer_value(self, argument: BlockArgument) -> SSAValue | None:
+        """What a captured argument of this function, or of one around it, stands for."""
+        for value, own in self.captured.items():
+            if own is argument:
+                return value.ssa
+        return None if self.outer is None else self.outer.outer_value(argument)
+
+    def argument(self, type_: TensorType) -> Value:
+        """A new argument behind those that there are."""
+        return Value(type_, self.block.insert_arg(type_, len(self.block.args)))
+
+    def hides(self, size: Expr) -> bool:
+        """Whether the caller does not know the size."""
+        return bool(size.symbols & {*self.sizes, self.step})
+
+    @property
+    def limits(self) -> dict[str, Expr]:
+        """What the numbers of the iterations that this function is in stay below."""
+        around = {} if self.outer is None else self.outer.limits
+        return around if self.trip is None else {**around, self.step: self.trip}
+
+    @property
+    def loops(self) -> int:
+        """How many loops this function is in."""
+        return bool(self.step) + (0 if self.outer is None else self.outer.loops)
+
+    # ------------------------------------------------------------------ the end
+    @property
+    def function(self) -> FuncOp:
+        function = self.block.parent_op()
+        assert isinstance(function, FuncOp)
+        return function
+
+    @property
+    def name(self) -> str:
+        return self.function.sym_name.data
+
+    def drop_unused(self) -> list[Value]:
+        """Erase operations and captures without a use; the values that are captured still.
+
+        The function's results must have a use: `close` is called, or about to be.
+        """
+        erase_unused(self.block)
+        for value, argument in [*self.captured.items()]:
+            if argument.first_use is None:
+                self.block.erase_arg(argument)
+                del self.captured[value]
+        return list(self.captured)
+
+    def close(self, results: Sequence[SSAValue]) -> list[Value]:
+        """Let the function return these; what it captures, in the order of its arguments."""
+        self.function.finish([f"r{k}" for k in range(len(results))], results)
+        return self.drop_unused()
+
+    def arrange(self, values: Sequence[Value]) -> None:
+        """Let the captured arguments be these, in this order, and declare what is left open."""
+        for value in values:
+            argument = self.block.insert_arg(value.type, len(self.block.args))
+            if (old := self.captured.get(value)) is not None:
+                argument.name_hint = old.name_hint
+                old.replace_all_uses_with(argument)
+                self.block.erase_arg(old)
+            self.captured[value] = argument
+        self.function.properties["inputs"] = ArrayAttr([
+            StringAttr(a.name_hint or f"a{k}") for k, a in enumerate(self.block.args)])
+        self._declare_sizes()
+
+    def _declare_sizes(self) -> None:
+        """Note the sizes that the function has from its caller."""
+        types = [a.type for a in self.block.args if isinstance(a.type, TensorType)]
+        used = {s for type_ in types for size in type_.shape for s in size.symbols}
+        for op in self.block.ops:
+            used |= used_sizes(op) - ({op.step.data} if isinstance(op, LoopOp) else set[str]())
+        bound = {size.as_symbol for type_ in types for size in type_.shape}
+        needed = sorted(used - bound - self.sizes)
+        if needed:
+            self.function.properties["sizes"] = ArrayAttr([StringAttr(s) for s in needed])
+
+
+def _block_of(value: SSAValue) -> Block | None:
+    owner = value.owner
+    return owner if isinstance(owner, Block) else owner.parent

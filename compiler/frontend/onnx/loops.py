@@ -1,0 +1,317 @@
+"""Loops out of a body that a Python function builds: `strata.loop`.
+
+What a loop carries is found out by building the body again and again, until nothing new is learnt:
+
+    the types   those of the first values; a dim that comes out another becomes a size of its own
+    untouched   what the body hands on as it is, is not carried at all
+    counters    what grows by the same number each time is known: i0 + 2*step
+    the count   `while i < n`, of a counter and a size, is a number of iterations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compiler.frontend.onnx.branches import defined, flag
+from compiler.frontend.onnx.builder import Builder
+from compiler.frontend.onnx.elements import only_size
+from compiler.frontend.onnx.faults import Fault, Skip
+from compiler.frontend.onnx.frames import Frame, Mark
+from compiler.frontend.onnx.values import Value, computed, constant
+from dialects import types as t
+from dialects.control import LoopOp
+from dialects.expr import Expr, maximum, minimum
+from dialects.graph.base import ShapeError
+from dialects.graph.inference import certain_sign
+from dialects.graph.logic import GreaterOp, LessEqualOp, LessOp
+from dialects.ranges import is_nonnegative
+from dialects.types import Array, TensorType
+
+MAX_LOOPS = 6
+"""Loops within each other, at most: each builds its body several times."""
+
+
+@dataclass
+class Turn:
+    """What one call of a body gives: whether to go on, None for true, the carried values, and those
+    to be stacked."""
+
+    condition: Value | None
+    carried: Sequence[Value]
+    stacked: Sequence[Value]
+
+
+Body = Callable[[Expr, list[Value]], Turn]
+"""body(number of the call, carried values)"""
+
+
+@dataclass
+class Loop:
+    """A loop that is to be built, and what has been learnt of it.
+
+    `trip`: how many calls at most, None for any number; `condition`: whether there is a first one,
+    None for true. `fixed`: the carried values that never change; `open`: the carried dims, as
+    (value, dim), that change from call to call; `rates`: what counters grow by; `opaque`: the
+    carried values that are no counters. `counted`: the condition is part of `trip`.
+    """
+
+    name: str
+    trip: Expr | None
+    condition: Value | None
+    initial: Sequence[Value]
+    fixed: set[int] = field(default_factory=set[int])
+    open: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    rates: dict[int, Array] = field(default_factory=dict[int, Array])
+    opaque: set[int] = field(default_factory=set[int])
+    counted: bool = False
+    general: bool = False
+
+    def __post_init__(self) -> None:
+        self.opaque = {k for k, v in enumerate(self.initial) if not _may_count(v)}
+
+    @property
+    def varying(self) -> list[int]:
+        return [k for k in range(len(self.initial)) if k not in self.fixed]
+
+    def generalize(self) -> None:
+        """Take nothing from the first values but element types and numbers of dims."""
+        self.general, self.rates = True, {}
+        self.open = {(k, d) for k, v in enumerate(self.initial) for d in range(v.rank)}
+        self.opaque = {*range(len(self.initial))}
+
+    def type_of(self, k: int, size: Callable[[], Expr]) -> TensorType:
+        """The type of a carried value, with a new `size()` for each open dim."""
+        value = self.initial[k]
+        return t.tensor(value.element, [size() if (k, d) in self.open else s
+                                        for d, s in enumerate(value.shape)])
+
+    def count(self, k: int, step: Expr) -> Value:
+        """A counter's value at an iteration."""
+        first = self.initial[k]
+        assert first.expressions is not None
+        return computed(_objects(first.expressions + self.rates[k] * step), first.type)
+
+
+def _objects(values: object) -> Array:
+    """An object array, also of a result that NumPy has made a scalar."""
+    return np.asarray(values, object)
+
+
+def _may_count(value: Value) -> bool:
+    """Whether a value is known to be integers from 0 up."""
+    known = value.expressions if value.is_small and value.element != t.i1 else None
+    return known is not None and all(certain_sign(Expr.of(e)) in (0, 1) for e in known.reshape(-1))
+
+
+def repeat(build: Builder, loop: Loop, body: Body) -> tuple[list[Value], list[Value]]:
+    """The last carried values, and the stacked ones, with a new first dim.
+
+    The body is called several times. Raises Fault, or Skip when the body has a noted problem.
+    """
+    if build.frame.loops >= MAX_LOOPS:
+        raise Fault(f"loops stand more than {MAX_LOOPS} deep in each other")
+    while True:
+        mark = build.mark()
+        try:
+            attempt = _build_body(build, loop, body)
+            news = _learn(loop, attempt)
+        except (Fault, ShapeError, Skip) as error:
+            return _in_general(build, loop, body, mark, error)
+        if not news:
+            return _finish(build, loop, attempt)
+        build.restore(mark)
+
+
+def _in_general(
+    build: Builder, loop: Loop, body: Body, mark: Mark, error: Exception
+) -> tuple[list[Value], list[Value]]:
+    """The loop without what is known of the first values, which may be special.
+
+    Raises the error when that fails, too.
+    """
+    if loop.general:
+        raise error
+    noted = build.faults.problems[mark.faults[0]:]
+    build.restore(mark)
+    loop.generalize()
+    try:
+        return repeat(build, loop, body)
+    except (Fault, ShapeError, Skip):
+        build.restore(mark)
+        build.faults.problems += noted
+        raise error from None
+
+
+# ---------------------------------------------------------------------- the body
+@dataclass
+class Attempt:
+    """The body built once: `arguments` are what stood for the carried values."""
+
+    frame: Frame
+    step: Expr
+    arguments: Sequence[Value]
+    turn: Turn
+
+
+def _build_body(build: Builder, loop: Loop, body: Body) -> Attempt:
+    with build.function(loop.name) as frame:
+        frame.step, frame.trip = build.names.size("step"), loop.trip
+        step = Expr.symbol(frame.step)
+        arguments = [_argument(build, loop, frame, k, step) for k in range(len(loop.initial))]
+        turn = body(step, list(arguments))
+        if len(turn.carried) != len(loop.initial):
+            raise Fault(f"its body gives {len(turn.carried)} values for {len(loop.initial)} that "
+                        "are carried")
+        return Attempt(frame, step, arguments, turn)
+
+
+def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> Value:
+    """What stands for a carried value in the body."""
+    if k in loop.fixed:
+        return frame.view(loop.initial[k])
+    argument = frame.argument(loop.type_of(k, lambda: build.new_size("size")))
+    if k in loop.rates:
+        return loop.count(k, step)
+    if k not in loop.opaque:  # a guess, to see what the body makes of it
+        argument.contents = np.empty(argument.type.static_shape, object)
+        argument.contents.reshape(-1)[:] = [
+            build.new_size("count") for _ in range(argument.contents.size)]
+    return argument
+
+
+def _learn(loop: Loop, attempt: Attempt) -> bool:
+    """Note what the body tells of the carried values; whether that was news."""
+    news = [_learn_value(loop, attempt, k) for k in loop.varying]
+    return any(news) or _learn_count(loop, attempt)
+
+
+def _learn_value(loop: Loop, attempt: Attempt, k: int) -> bool:
+    before, after = attempt.arguments[k], attempt.turn.carried[k]
+    if after is before:
+        loop.fixed.add(k)
+        return True
+    if (after.element, after.rank) != (before.element, before.rank):
+        raise Fault(f"what it carries as value {k} is {before.type.short} before an iteration and "
+                    f"{after.type.short} behind it")
+    open_ = {(k, d) for d in range(after.rank) if after.shape[d] != before.shape[d]}
+    news = bool(open_ - loop.open)
+    loop.open |= open_
+    return (k not in loop.opaque and _learn_rate(loop, k, before, after)) or news
+
+
+def _learn_rate(loop: Loop, k: int, before: Value, after: Value) -> bool:
+    """Whether a guess turned out to be a counter or not, or a counter to be none after all."""
+    known = k in loop.rates
+    rate = None
+    if after.expressions is not None and before.expressions is not None and (
+            after.shape == before.shape):
+        rate = _objects(after.expressions - before.expressions)
+    if rate is not None and all((Expr.of(e).constant or -1) > 0 for e in rate.reshape(-1)):
+        loop.rates[k] = rate
+        return not known
+    loop.rates.pop(k, None)
+    loop.opaque.add(k)
+    return True
+
+
+# ---------------------------------------------------------------------- the number of iterations
+def _learn_count(loop: Loop, attempt: Attempt) -> bool:
+    """Whether the condition turned out to limit the number of iterations by a size."""
+    condition = attempt.turn.condition
+    limit = None if loop.counted or condition is None else _bound(attempt, condition)
+    if limit is None:
+        return False
+    counter, end = limit
+    first = counter.substitute({attempt.frame.step: -1})
+    count = end - first
+    if loop.condition is None:
+        count = count if certain_sign(count) == 1 else maximum(count, 1)
+    elif _less(loop.condition) == (first, end):
+        count = count if is_nonnegative(count) else maximum(count, 0)
+    else:
+        return False
+    loop.trip = count if loop.trip is None else minimum(loop.trip, count)
+    loop.condition, loop.counted = None, True
+    return True
+
+
+def _bound(attempt: Attempt, condition: Value) -> tuple[Expr, Expr] | None:
+    """(counter, end) for `counter < end`, where the counter grows by 1 per iteration."""
+    found = None if condition.ssa is None else _less(condition)
+    if found is None:
+        return None
+    counter, end = found
+    one_more = counter - attempt.step
+    depends = attempt.frame.step in one_more.symbols or attempt.frame.hides(end)
+    return None if depends or attempt.frame.hides(one_more) else found
+
+
+def _less(condition: Value) -> tuple[Expr, Expr] | None:
+    """(a, b) where the condition is a < b of two sizes."""
+    op = None if condition.ssa is None else condition.ssa.owner
+    if not isinstance(op, LessOp | GreaterOp | LessEqualOp):
+        return None
+    left, right = map(only_size, op.operands)
+    if left is None or right is None:
+        return None
+    if isinstance(op, GreaterOp):
+        return right, left
+    return left, right + isinstance(op, LessEqualOp)
+
+
+# ---------------------------------------------------------------------- the operation
+def _finish(
+    build: Builder, loop: Loop, attempt: Attempt
+) -> tuple[list[Value], list[Value]]:
+    """The operation for a body of which all is known."""
+    frame, turn = attempt.frame, attempt.turn
+    going = None if loop.counted else turn.condition
+    all_calls = loop.condition is None and going is None
+    if all_calls and loop.trip is None:
+        raise Fault("its condition is always true, and nothing limits the number of iterations")
+    told = {k: loop.count(k, loop.trip) for k in loop.rates if all_calls and loop.trip is not None}
+    carried = [k for k in loop.varying if k not in told]
+    captured = _close(build, attempt, carried, None if all_calls else _or_true(going))
+    for place, k in reversed([*enumerate(loop.varying)]):
+        if k in told:
+            frame.block.erase_arg(frame.block.args[place])
+    frame.arrange(captured)
+    defines: list[str] = []
+    types = [loop.type_of(k, lambda: defined(build, defines)) for k in carried]
+    types += [_stacked(build, loop, frame, v, all_calls, defines) for v in turn.stacked]
+    results = iter(build.add(LoopOp.of(
+        frame.name, frame.step, loop.trip,
+        None if all_calls else flag(build, _or_true(loop.condition)),
+        [build.ssa(loop.initial[k]) for k in carried], [build.ssa(v) for v in captured], types,
+        defines)))
+    last = [v if k in loop.fixed else told[k] if k in told else next(results)
+            for k, v in enumerate(loop.initial)]
+    return last, list(results)
+
+
+def _close(
+    build: Builder, attempt: Attempt, carried: Sequence[int], condition: Value | None
+) -> list[Value]:
+    """Let the body return what it gives; the values that it captures."""
+    turn = attempt.turn
+    with build.within(attempt.frame):
+        values = [] if condition is None else [flag(build, condition)]
+        values += [build.ssa(turn.carried[k]) for k in carried]
+        values += [build.ssa(v) for v in turn.stacked]
+    return attempt.frame.close(values)
+
+
+def _or_true(condition: Value | None) -> Value:
+    return constant(np.array(True)) if condition is None else condition
+
+
+def _stacked(
+    build: Builder, loop: Loop, frame: Frame, value: Value, all_calls: bool, defines: list[str]
+) -> TensorType:
+    """The type of one value per call."""
+    count = loop.trip if all_calls and loop.trip is not None else defined(build, defines)
+    return t.tensor(value.element, [count, *(
+        defined(build, defines) if frame.hides(s) else s for s in value.shape)])

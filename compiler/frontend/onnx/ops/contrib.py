@@ -1,0 +1,87 @@
+"""What the importers of onnxruntime's own operators, domain com.microsoft, share.
+
+Their numbers of inputs and their attributes stand in `contrib_signatures.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import reduce, wraps
+from typing import Any
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.values import Value
+from dialects.expr import Expr, Size
+from dialects.graph.elementwise import AddOp
+
+DOMAIN = "com.microsoft"
+SOME = range(1, 100)
+"""Ranks of an input that needs at least one dim."""
+
+Ranks = int | Collection[int] | None
+"""How many dims an input may have; None: any number."""
+
+
+def contrib_op(*op_types: str, ranks: tuple[Ranks, ...] = ()) -> Callable[[Any], Any]:
+    """Mark a function as the importer of operators of onnxruntime's domain.
+
+    `ranks` are those of the first inputs; others may have any.
+    """
+    mark = onnx_op(*op_types, domain=DOMAIN)
+    return lambda function: mark(with_ranks(function, ranks))
+
+
+def with_ranks(function: Any, ranks: tuple[Ranks, ...]) -> Any:
+    """The function, which raises Fault when an input has not as many dims as it must."""
+    @wraps(function)
+    def checked(n: Node, *inputs: Value | None) -> Any:
+        for k, (x, wanted) in enumerate(zip(inputs, ranks, strict=False)):
+            allowed = (wanted,) if isinstance(wanted, int) else wanted
+            if x is not None and allowed is not None and x.rank not in allowed:
+                text = "some" if allowed is SOME else " or ".join(map(str, allowed))
+                raise Fault(f"its input {k}, {x.type.short}, must have {text} dims")
+        return function(n, *inputs)
+    return checked
+
+
+def total(n: Node, *terms: Value | None) -> Value:
+    """The sum of those terms that are given; the first one must be."""
+    return reduce(lambda a, b: n(AddOp, a, b), [v for v in terms if v is not None])
+
+
+def refuse(n: Node, *flags: str) -> None:
+    """Raise Fault when one of these attributes is set to something other than 0."""
+    for flag in flags:
+        if n.integer(flag):
+            raise Fault(f"{flag} = {n.integer(flag)} is not supported",
+                        "export the model without it")
+
+
+def refuse_inputs(**inputs: Value | None) -> None:
+    """Raise Fault when one of these inputs is given."""
+    for name, value in inputs.items():
+        if value is not None:
+            raise Fault(f"its input {name} is not supported", "export the model without it")
+
+
+def single(n: Node, value: Value, what: str) -> Expr:
+    """The one number that an input holds, known when the model is imported."""
+    found = n.known_sizes(value, what)
+    if len(found) != 1:
+        raise Fault(f"its {what} must be one number, not {value.type.short}")
+    return found[0]
+
+
+def fixed(n: Node, size: Size, what: str) -> int:
+    """A size as a plain integer. Raises Fault when it depends on an input's sizes."""
+    return n.known_ints(n.of_sizes([size]), what)[0]
+
+
+def positive(n: Node, name: str, default: int = 0) -> int:
+    """An integer attribute that must be at least 1."""
+    value = n.integer(name, default)
+    if value < 1:
+        raise Fault(f"{name} is {value}; it must be positive")
+    return value

@@ -1,0 +1,121 @@
+"""com.microsoft: activations, alone, with a bias, or at the end of another operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops.activation import clip, softsign
+from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, total
+from compiler.frontend.onnx.ops.slicing import part
+from compiler.frontend.onnx.values import Value
+from dialects.expr import product
+from dialects.graph.activation import (
+    EluOp,
+    GeluOp,
+    HardSigmoidOp,
+    LeakyReluOp,
+    ReluOp,
+    SoftplusOp,
+)
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import MulOp
+from dialects.graph.normalization import SoftmaxOp
+from dialects.graph.unary import SigmoidOp, TanhOp
+
+
+@contrib_op("Gelu")
+def gelu(n: Node, x: Value) -> Value:
+    return n(GeluOp, x, approximate="none")
+
+
+@contrib_op("BiasGelu")
+def bias_gelu(n: Node, x: Value, bias: Value) -> Value:
+    return gelu(n, total(n, x, bias))
+
+
+@contrib_op("FastGelu")
+def fast_gelu(n: Node, x: Value, bias: Value | None = None) -> Value:
+    return n(GeluOp, total(n, x, bias), approximate="tanh")
+
+
+@contrib_op("QuickGelu")
+def quick_gelu(n: Node, x: Value) -> Value:
+    """x * sigmoid(alpha * x)."""
+    return n(MulOp, x, n(SigmoidOp, n(MulOp, n.scalar(n.real("alpha", 1.702), x), x)))
+
+
+@contrib_op("ScaledSiLU")
+def scaled_silu(n: Node, x: Value, scale: Value | None = None) -> Value:
+    """z * sigmoid(z), z = scale * x."""
+    factor = n.scalar(n.real("alpha", 1.0), x) if scale is None else n.cast(scale, x.element)
+    scaled = n(MulOp, n.reshape(factor, ()), x)
+    return n(MulOp, scaled, n(SigmoidOp, scaled))
+
+
+@contrib_op("BiasSplitGelu", ranks=(SOME, 1))
+def bias_split_gelu(n: Node, x: Value, bias: Value) -> Value:
+    """left * gelu(right), the two halves of the last dim of x + bias."""
+    both, half = total(n, x, bias), fixed(n, bias.shape[0], "channels") // 2
+    left, right = (part(n, both, x.rank - 1, k * half, half) for k in (0, 1))
+    return n(MulOp, left, gelu(n, right))
+
+
+@contrib_op("BiasAdd")
+def bias_add(n: Node, x: Value, bias: Value, skip: Value) -> Value:
+    return total(n, x, bias, skip)
+
+
+@contrib_op("BiasSoftmax")
+def bias_softmax(n: Node, x: Value, bias: Value) -> Value:
+    """The softmax of x + bias over the dims from `axis` on.
+
+    The bias lacks dims of x: before the axis (inner broadcast), or at the front.
+    """
+    axis = n.axis(n.integer("axis", 1), x.rank)
+    if n.flag("is_inner_broadcast") and bias.rank < x.rank:
+        outer = bias.rank - (x.rank - axis)
+        if outer < 0:
+            raise Fault(f"{bias.type.short} does not fit {x.type.short} from axis {axis} on")
+        ones = [1] * (x.rank - bias.rank)
+        bias = n.reshape(bias, [*bias.shape[:outer], *ones, *bias.shape[outer:]])
+    scores = total(n, x, bias)
+    rows = n.reshape(scores, [*x.shape[:axis], product(x.shape[axis:])])
+    return n.reshape(n(SoftmaxOp, rows, axis=axis), x.shape)
+
+
+# ---------------------------------------------------------------------- behind another operator
+_PLAIN: dict[str, type[GraphOp]] = {
+    "Relu": ReluOp, "Sigmoid": SigmoidOp, "Tanh": TanhOp, "Softplus": SoftplusOp,
+}
+_WITH_ALPHA: dict[str, tuple[type[GraphOp], float]] = {
+    "LeakyRelu": (LeakyReluOp, 0.01), "Elu": (EluOp, 1.0),
+}
+
+
+def activated(n: Node, x: Value, name: str, parameters: Sequence[float]) -> Value:
+    """The activation of that name, its parameters in the order alpha, beta, or min, max.
+
+    Those left out have ONNX's defaults. No name: x itself.
+    """
+    def parameter(index: int, default: float) -> float:
+        return parameters[index] if index < len(parameters) else default
+
+    if not name:
+        return x
+    if name in _PLAIN:
+        return n(_PLAIN[name], x)
+    if name in _WITH_ALPHA:
+        op, default = _WITH_ALPHA[name]
+        return n(op, x, alpha=parameter(0, default))
+    match name:
+        case "HardSigmoid":
+            return n(HardSigmoidOp, x, alpha=parameter(0, 0.2), beta=parameter(1, 0.5))
+        case "Clip":
+            limits = [n.scalar(p, x) for p in parameters[:2]]
+            return clip(n, x, *limits)
+        case "Softsign":
+            return softsign(n, x)
+        case _:
+            raise Fault(f"its activation '{name}' is not supported")

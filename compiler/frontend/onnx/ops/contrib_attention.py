@@ -1,0 +1,295 @@
+"""com.microsoft: attention of several heads over whole sequences.
+
+    softmax(q k' * scale + masks) v        q [b, h, s, d], k [b, h, t, d], v [b, h, t, e]
+
+Masks are numbers to add. A key that must not count gets `mask_filter_value`, one in the future of
+a causal attention the lowest number there is. Without a scale it is 1 / sqrt(d).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops.contrib import (
+    contrib_op,
+    fixed,
+    positive,
+    refuse,
+    refuse_inputs,
+    total,
+)
+from compiler.frontend.onnx.ops.quantization import matmul_integer
+from compiler.frontend.onnx.ops.slicing import part, take
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import Expr, Size
+from dialects.graph.constant import RangeOp
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import MulOp
+from dialects.graph.logic import (
+    AndOp,
+    EqualOp,
+    GreaterEqualOp,
+    GreaterOp,
+    LessEqualOp,
+    LessOp,
+    WhereOp,
+)
+from dialects.graph.normalization import SoftmaxOp
+from dialects.graph.shape import ConcatOp
+
+_DECODER_RANKS = (3, (3, 4), (3, 4), (1, 2), 4, 4, 4, None, None, None, 1)
+"""Numbers of dims of the inputs of DecoderMaskedMultiHeadAttention."""
+
+
+# ---------------------------------------------------------------------- heads
+def split_heads(n: Node, x: Value, heads: int) -> Value:
+    """[b, s, h*d] -> [b, h, s, d]."""
+    if x.rank != 3:
+        raise Fault(f"{x.type.short} should have 3 dims: batch, sequence, heads * head size")
+    hidden = fixed(n, x.shape[2], "hidden sizes")
+    if hidden % heads:
+        raise Fault(f"{heads} heads do not divide the hidden size {hidden}")
+    apart = n.reshape(x, [*x.shape[:2], heads, hidden // heads])
+    return n.transpose(apart, [0, 2, 1, 3])
+
+
+def merge_heads(n: Node, x: Value) -> Value:
+    """[b, h, s, d] -> [b, s, h*d]."""
+    batch, heads, length, size = x.shape
+    return n.reshape(n.transpose(x, [0, 2, 1, 3]), [batch, length, heads * size])
+
+
+def columns(n: Node, x: Value, sizes: Sequence[int]) -> list[Value]:
+    """Consecutive parts, of these sizes, of the last dim."""
+    if sum(sizes) != fixed(n, x.shape[-1], "hidden sizes"):
+        raise Fault(f"{x.type.short} does not consist of {' + '.join(map(str, sizes))} columns")
+    starts = np.cumsum((0, *sizes)).tolist()
+    return [part(n, x, x.rank - 1, start, size)
+            for start, size in zip(starts, sizes, strict=False)]
+
+
+def places(n: Node, count: Size, start: Size = 0, column: bool = False) -> Value:
+    """start, start + 1, ... as i64: [count], or [count, 1] for a column."""
+    range_ = n(RangeOp, start=start, step=1, count=count, to=t.i64)
+    return n.reshape(range_, [count, 1]) if column else range_
+
+
+def lowest(n: Node, like: Value) -> Value:
+    """The most negative number, or nearly so, of the element type."""
+    return n.scalar(-65504.0 if like.element == t.f16 else -3.3e38, like)
+
+
+# ---------------------------------------------------------------------- the computation
+def attend(
+    n: Node, q: Value, k: Value, v: Value, masks: Sequence[Value | None], past: Expr | None
+) -> tuple[Value, Value]:
+    """The result, [b, h, s, e], and the weights, [b, h, s, t].
+
+    With `past` given, query i sees the keys up to past + i only.
+    """
+    scale = n.real("scale") or fixed(n, q.shape[-1], "head sizes") ** -0.5
+    product = n(MatmulOp, q, n.transpose(k, [0, 1, 3, 2]))
+    scores = total(n, n(MulOp, product, n.scalar(scale, q)), *masks)
+    if past is not None:
+        now = places(n, q.shape[2], past, column=True)
+        seen = n(LessEqualOp, places(n, k.shape[2]), now)
+        scores = n(WhereOp, seen, scores, lowest(n, scores))
+    weights = n(SoftmaxOp, scores, axis=3)
+    return n(MatmulOp, weights, v), weights
+
+
+def key_mask(n: Node, mask: Value | None, q: Value, keys: Expr) -> Value | None:
+    """What to add to the scores, so that it broadcasts to [b, h, s, t].
+
+    A mask is one of: [b], how many keys count; [2*b], where they end, then where they begin;
+    [b, t], [b, s, t] or [b, 1, m, m], positive where a key counts.
+    """
+    if mask is None:
+        return None
+    batch, _, length, _ = q.shape
+    zero, filtered = n.scalar(0, q), n.scalar(n.real("mask_filter_value", -10000.0), q)
+    if mask.rank == 1:
+        return n(WhereOp, _inside(n, mask, batch, keys), zero, filtered)
+    counts = n(GreaterOp, mask, n.scalar(0, mask))
+    if mask.rank == 2:
+        counts = n.reshape(counts, [batch, 1, 1, mask.shape[1]])
+    elif mask.rank == 3:
+        counts = n.reshape(counts, [batch, 1, *mask.shape[1:]])
+    else:
+        counts = take(n, counts, [Expr.of(0), Expr.of(0), keys - length, Expr.of(0)],
+                      [batch, Expr.of(1), length, keys], [1] * 4)
+    return n(WhereOp, counts, zero, filtered)
+
+
+def _inside(n: Node, ends: Value, batch: Expr, keys: Expr) -> Value:
+    """Which keys lie before the ends and, if these are given, not before the beginnings."""
+    spots, shape = places(n, keys), [batch, 1, 1, 1]
+    bounds = n.cast(ends, t.i64)
+    if bounds.shape[0] == batch * 3 + 2:
+        raise Fault("a mask of 3 * batch + 2 lengths and offsets is not supported",
+                    "export the model with a mask of 0 and 1 per key")
+    if bounds.shape[0] != batch * 2:
+        return n(LessOp, spots, n.reshape(bounds, shape))
+    last, first = (n.reshape(part(n, n.reshape(bounds, [2, batch]), 0, k, 1), shape)
+                   for k in (0, 1))
+    return n(AndOp, n(LessOp, spots, last), n(GreaterEqualOp, spots, first))
+
+
+def appended(n: Node, past: Value | None, new: Value) -> Value:
+    """[b, h, p + s, d]."""
+    return new if past is None else n(ConcatOp, past, new, axis=2)
+
+
+# ---------------------------------------------------------------------- projection included
+@contrib_op("Attention", ranks=(3, 2, 1, range(1, 5), 5, 4))
+def attention(
+    n: Node, x: Value, weights: Value, bias: Value | None = None, mask: Value | None = None,
+    past: Value | None = None, scores: Value | None = None, past_length: Value | None = None,
+) -> list[Value]:
+    """Results: [b, s, h*e], and keys and values so far, [2, b, h, p + s, d]."""
+    refuse_inputs(past_sequence_length=past_length)
+    return _self_attention(n, total(n, n(MatmulOp, x, weights), bias), mask, past, scores)
+
+
+@contrib_op("QAttention", ranks=(3, 2, 1, None, None, range(1, 5), None, None, 5))
+def quantized_attention(
+    n: Node, x: Value, weights: Value, bias: Value, x_scale: Value, weight_scale: Value,
+    mask: Value | None = None, x_zero: Value | None = None, weight_zero: Value | None = None,
+    past: Value | None = None,
+) -> list[Value]:
+    """The projection is a product of integers."""
+    product = matmul_integer(n, x, weights, x_zero, weight_zero)
+    scale = n(MulOp, n.reshape(x_scale, ()), weight_scale)
+    real = n(MulOp, n.cast(product, scale.element), scale)
+    return _self_attention(n, total(n, real, bias), mask, past, None)
+
+
+def _self_attention(
+    n: Node, projected: Value, mask: Value | None, past: Value | None, scores: Value | None
+) -> list[Value]:
+    refuse(n, "do_rotary", "past_present_share_buffer")
+    heads, width = positive(n, "num_heads"), fixed(n, projected.shape[-1], "hidden sizes")
+    sizes = n.ints("qkv_hidden_sizes") or [width // 3] * 3
+    if len(sizes) != 3:
+        raise Fault(f"qkv_hidden_sizes is {sizes}; there must be three")
+    q, k, v = (split_heads(n, x, heads) for x in columns(n, projected, sizes))
+    old = [None, None] if past is None else [_entry(n, past, index) for index in (0, 1)]
+    before = Expr.of(0) if past is None else past.shape[3]
+    k, v = appended(n, old[0], k), appended(n, old[1], v)
+    masks = [key_mask(n, mask, q, k.shape[2]), scores]
+    y, _ = attend(n, q, k, v, masks, before if n.flag("unidirectional") else None)
+    if not n.wants(1):
+        return [merge_heads(n, y)]
+    present = [n.reshape(state, [1, *state.shape]) for state in (k, v)]
+    return [merge_heads(n, y), n(ConcatOp, *present, axis=0)]
+
+
+def _entry(n: Node, x: Value, index: int) -> Value:
+    return n.reshape(part(n, x, 0, index, 1), x.shape[1:])
+
+
+# ---------------------------------------------------------------------- keys and values given
+@contrib_op("MultiHeadAttention", ranks=((3, 5), (3, 4, 5), (3, 4), 1, (1, 2, 3), 4, 4, 4))
+def multi_head_attention(
+    n: Node, query: Value, key: Value | None = None, value: Value | None = None,
+    bias: Value | None = None, mask: Value | None = None, scores: Value | None = None,
+    past_key: Value | None = None, past_value: Value | None = None,
+    past_length: Value | None = None, indirection: Value | None = None,
+) -> list[Value]:
+    """Results: [b, s, h*e], keys and values so far, and the weights.
+
+    Query, key and value are [b, s, h*d], or packed: [b, s, h, 3, d] all three, [b, t, h, 2, d]
+    key and value. A key [b, h, t, d] is that of a cross attention, and has its bias already.
+    """
+    refuse_inputs(past_sequence_length=past_length, cache_indirection=indirection)
+    q, k, v = _heads(n, query, key, value, bias)
+    k, v = appended(n, past_key, k), appended(n, past_value, v)
+    before = Expr.of(0) if past_key is None else past_key.shape[2]
+    masks = [key_mask(n, mask, q, k.shape[2]), scores]
+    y, weights = attend(n, q, k, v, masks, before if n.flag("unidirectional") else None)
+    return [merge_heads(n, y), k, v, weights]
+
+
+def _heads(
+    n: Node, query: Value, key: Value | None, value: Value | None, bias: Value | None
+) -> list[Value]:
+    """q, k and v as [b, h, s, d], the bias added."""
+    heads = positive(n, "num_heads")
+    given = _unpacked(n, query, key, value)
+    if bias is not None:
+        widths = [fixed(n, x.shape[-1] if x.rank == 3 else x.shape[1] * x.shape[3], "hidden sizes")
+                  for x in given]
+        given = [x if x.rank == 4 else total(n, x, b)
+                 for x, b in zip(given, columns(n, bias, widths), strict=True)]
+    return [x if x.rank == 4 else split_heads(n, x, heads) for x in given]
+
+
+def _unpacked(n: Node, query: Value, key: Value | None, value: Value | None) -> list[Value]:
+    if key is None and query.rank == 3:
+        width = fixed(n, query.shape[2], "hidden sizes")
+        return columns(n, query, [width // 3] * 3)
+    if key is None:
+        return _apart(n, query, 3)
+    if value is None:
+        return [query, *_apart(n, key, 2)]
+    return [query, key, value]
+
+
+def _apart(n: Node, x: Value, count: int) -> list[Value]:
+    """[b, s, h, count, d] -> count times [b, s, h*d]."""
+    if x.rank != 5 or x.shape[3].constant != count:
+        raise Fault(f"{x.type.short} should be [batch, sequence, heads, {count}, head size], as it "
+                    "holds several packed tensors")
+    batch, length, heads, _, size = x.shape
+    return [n.reshape(part(n, x, 3, k, 1), [batch, length, heads * size]) for k in range(count)]
+
+
+@contrib_op("DecoderMaskedMultiHeadAttention", ranks=_DECODER_RANKS)
+def decoder_masked_attention(
+    n: Node, query: Value, key: Value | None = None, value: Value | None = None,
+    mask: Value | None = None, scores: Value | None = None, past_key: Value | None = None,
+    past_value: Value | None = None, past_length: Value | None = None,
+    beams: Value | None = None, indirection: Value | None = None, bias: Value | None = None,
+) -> list[Value]:
+    """As MultiHeadAttention, for one new position.
+
+    With `past_present_share_buffer`, the past has room for more than is in it: the new key comes
+    behind the first past_sequence_length ones.
+    """
+    refuse_inputs(cache_indirection=indirection)
+    q, k, v = _heads(n, query, key, value, bias)
+    if key is not None and key.rank == 4:  # a cross attention brings all of its keys
+        past_length = None
+    elif n.flag("past_present_share_buffer"):
+        k, v = (_inserted(n, old, new, past_length)
+                for old, new in ((past_key, k), (past_value, v)))
+    else:
+        k, v, past_length = appended(n, past_key, k), appended(n, past_value, v), None
+    reach = next((m.shape[-1] for m in (mask, scores) if m is not None), k.shape[2])
+    near_k, near_v = (take(n, x, [Expr.of(0)] * 4, [*x.shape[:2], reach, x.shape[3]], [1] * 4)
+                      for x in (k, v))
+    masks = [scores, key_mask(n, mask, q, reach), _filled(n, q, reach, past_length)]
+    y, weights = attend(n, q, near_k, near_v, masks, None)
+    return [merge_heads(n, y), k, v, weights]
+
+
+def _inserted(n: Node, old: Value | None, new: Value, place: Value | None) -> Value:
+    """The old keys with the new one, [b, h, 1, d], at its place."""
+    if old is None or place is None:
+        raise Fault("past_present_share_buffer needs past_key, past_value, past_sequence_length")
+    spots = places(n, old.shape[2], column=True)
+    here = n(EqualOp, spots, n.reshape(n.cast(place, t.i64), ()))
+    return n(WhereOp, here, new, old)
+
+
+def _filled(n: Node, q: Value, keys: Expr, place: Value | None) -> Value | None:
+    """What to add to the scores so that keys behind that place do not count."""
+    if place is None:
+        return None
+    later = n(GreaterOp, places(n, keys), n.reshape(n.cast(place, t.i64), ()))
+    return n(WhereOp, later, lowest(n, q), n.scalar(0, q))

@@ -1,0 +1,206 @@
+"""com.microsoft.GroupQueryAttention: heads in groups that share keys, with a cache of these.
+
+How much of the cache is in use, `seqlens_k`, only a run tells, and it differs between the items of
+a batch. So sizes are those of the whole cache, and what is not in use is masked:
+
+    past[b] = max(seqlens_k[b] + 1 - s, 0)                                 0 in a first prompt
+    present[b, j] = old[b, j] if j < past[b], new[b, j - past[b]] if j < past[b] + s, else 0
+    query i of b sees key j  <=>  past[b] + i - window < j <= past[b] + i
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops.contrib import (
+    contrib_op,
+    fixed,
+    positive,
+    refuse,
+    refuse_inputs,
+    single,
+    total,
+)
+from compiler.frontend.onnx.ops.contrib_attention import columns, lowest, places, split_heads
+from compiler.frontend.onnx.ops.contrib_rotary import rotated
+from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.ops.slicing import take
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import Expr, maximum
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
+from dialects.graph.gather import GatherNdOp
+from dialects.graph.logic import AndOp, GreaterOp, LessEqualOp, LessOp, WhereOp
+from dialects.graph.normalization import SoftmaxOp
+from dialects.graph.reduce import ReduceMeanOp
+from dialects.graph.shape import ConcatOp
+from dialects.graph.unary import ReciprocalOp, SqrtOp, TanhOp
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """Sizes known at compile time, and the items' own lengths, i64 [b, 1, 1, 1]."""
+
+    queries: Expr  # s
+    total: Expr  # the longest sequence with its past
+    past: Value  # per item
+    used: Value  # per item: past and new
+
+
+@contrib_op("GroupQueryAttention", ranks=(3, 3, 3, 4, 4, None, None, 2, 2, 2, 4))
+def group_query_attention(
+    n: Node, query: Value, key: Value | None, value: Value | None, past_key: Value | None,
+    past_value: Value | None, lengths: Value, total_length: Value, cos: Value | None = None,
+    sin: Value | None = None, ids: Value | None = None, bias: Value | None = None,
+    sink: Value | None = None, k_scale: Value | None = None, v_scale: Value | None = None,
+    q_norm: Value | None = None, k_norm: Value | None = None,
+) -> list[Value]:
+    """Results: [b, s, h*d], and the keys and values so far."""
+    refuse(n, "sliding_window_cache", "qk_output", "kv_cache_bit_width")
+    refuse_inputs(k_scale=k_scale, v_scale=v_scale)
+    q, k, v = _projections(n, query, key, value)
+    if q_norm is not None and k_norm is not None:
+        q, k = _normalized(n, q, q_norm), _normalized(n, k, k_norm)
+    sizes = _lengths(n, q, lengths, total_length)
+    if n.flag("do_rotary"):
+        if cos is None or sin is None:
+            raise Fault("do_rotary needs the inputs cos_cache and sin_cache")
+        where = _places(n, sizes) if ids is None else ids
+        q, k = (rotated(n, x, where, cos, sin, n.flag("rotary_interleaved")) for x in (q, k))
+    keys, values = (_present(n, old, new, sizes) for old, new in ((past_key, k), (past_value, v)))
+    weights = _weights(n, q, _used(n, keys, sizes), bias, sink, sizes)
+    return [_result(n, weights, _used(n, values, sizes)), keys, values]
+
+
+def _projections(
+    n: Node, query: Value, key: Value | None, value: Value | None
+) -> tuple[Value, Value, Value]:
+    """q [b, h, s, d], k and v [b, g, s, d]: h heads, of which h / g share a key."""
+    heads, groups = positive(n, "num_heads"), positive(n, "kv_num_heads")
+    if heads % groups:
+        raise Fault(f"kv_num_heads {groups} does not divide num_heads {heads}")
+    if key is None or value is None:
+        size = fixed(n, query.shape[-1], "hidden sizes") // (heads + 2 * groups)
+        query, key, value = columns(n, query, [heads * size, groups * size, groups * size])
+    return (split_heads(n, query, heads), split_heads(n, key, groups),
+            split_heads(n, value, groups))
+
+
+def _normalized(n: Node, x: Value, weight: Value) -> Value:
+    """x / sqrt(mean(x*x) + epsilon) * weight, per head."""
+    wide = n.cast(x, t.f32)
+    square = n(ReduceMeanOp, n(MulOp, wide, wide), axes=[3], keepdims=True)
+    root = n(SqrtOp, n(AddOp, square, n.scalar(n.real("qk_norm_epsilon", 1e-6), wide)))
+    normal = n(MulOp, wide, n(ReciprocalOp, root))
+    return n.cast(n(MulOp, normal, n.cast(weight, t.f32)), x.element)
+
+
+def _lengths(n: Node, q: Value, lengths: Value, total_length: Value) -> _Lengths:
+    batch, _, queries, _ = q.shape
+    whole = single(n, total_length, "total sequence length")
+    last = n.reshape(n.cast(lengths, t.i64), [batch, 1, 1, 1])
+    used = n(AddOp, last, n.scalar(1, last))
+    count = n.reshape(n.of_sizes([queries], scalar=True), [1, 1, 1, 1])
+    return _Lengths(queries, whole, n(MaxOp, n(SubOp, used, count), n.scalar(0, used)), used)
+
+
+def _places(n: Node, sizes: _Lengths) -> Value:
+    """The positions of the queries, [b, s]."""
+    flat = n.reshape(sizes.past, [sizes.past.shape[0], 1])
+    return n(AddOp, flat, places(n, sizes.queries))
+
+
+# ---------------------------------------------------------------------- the cache
+def _present(n: Node, old: Value | None, new: Value, sizes: _Lengths) -> Value:
+    """[b, g, max(total, size of the old), d]."""
+    if old is None:
+        return new
+    size = maximum(sizes.total, old.shape[2])
+    old = _filled_up(n, old, size)
+    spots = places(n, size, column=True)  # [t, 1], to broadcast to [b, g, t, d]
+    ahead = n(SubOp, spots, sizes.past)  # [b, 1, t, 1]: places among the new ones
+    count = n.of_sizes([sizes.queries], scalar=True)
+    moved = _moved(n, new, ahead, count)
+    fresh = n(WhereOp, n(LessOp, ahead, count), moved, n.scalar(0, moved))
+    return n(WhereOp, n(LessOp, spots, sizes.past), old, fresh)
+
+
+def _filled_up(n: Node, x: Value, size: Expr) -> Value:
+    """x with zeros behind its entries, up to this many."""
+    if x.shape[2] == size:
+        return x
+    zeros = broadcast(n, n.scalar(0, x), [*x.shape[:2], size - x.shape[2], x.shape[3]])
+    return n(ConcatOp, x, zeros, axis=2)
+
+
+def _moved(n: Node, new: Value, ahead: Value, count: Value) -> Value:
+    """The new entry for each place, [b, g, t, d]; any one where there is none."""
+    batch, groups, _, size = new.shape
+    index = n(MaxOp, n(MinOp, ahead, n(SubOp, count, n.scalar(1, count))), n.scalar(0, ahead))
+    spots = ahead.shape[2]
+    rows = n.transpose(new, [0, 2, 1, 3])  # [b, s, g, d]
+    found = n(GatherNdOp, rows, n.reshape(index, [batch, spots, 1]), batch_dims=1)
+    return n.transpose(n.reshape(found, [batch, spots, groups, size]), [0, 2, 1, 3])
+
+
+def _used(n: Node, cache: Value, sizes: _Lengths) -> Value:
+    """What of a cache any item may use: it may be larger than the longest sequence."""
+    if cache.shape[2] == sizes.queries:
+        return cache
+    shape = [*cache.shape[:2], sizes.total, cache.shape[3]]
+    return take(n, cache, [Expr.of(0)] * 4, shape, [1] * 4)
+
+
+# ---------------------------------------------------------------------- weights and result
+def _weights(
+    n: Node, q: Value, keys: Value, bias: Value | None, sink: Value | None, sizes: _Lengths
+) -> Value:
+    """[b, h, s, t]."""
+    batch, heads, queries, size = q.shape
+    groups = keys.shape[1]
+    scale = n.real("scale") or fixed(n, size, "head sizes") ** -0.5
+    apart = n.reshape(q, [batch, groups, heads // groups * queries, size])
+    product = n(MatmulOp, apart, n.transpose(keys, [0, 1, 3, 2]))
+    scores = n(MulOp, product, n.scalar(scale, product))
+    scores = n.reshape(scores, [batch, heads, queries, keys.shape[2]])
+    if limit := n.real("softcap"):
+        scores = n(MulOp, n(TanhOp, n(DivOp, scores, n.scalar(limit, q))), n.scalar(limit, q))
+    scores = total(n, scores, bias)
+    scores = n(WhereOp, _seen(n, keys.shape[2], sizes), scores, lowest(n, scores))
+    return _softmax(n, scores, sink)
+
+
+def _seen(n: Node, keys: Expr, sizes: _Lengths) -> Value:
+    """Which keys a query sees: [b, 1, s, t]."""
+    spots = places(n, keys)
+    if not n.flag("causal", True):
+        return n(LessOp, spots, sizes.used)
+    now = n(AddOp, sizes.past, places(n, sizes.queries, column=True))
+    seen = n(LessEqualOp, spots, now)
+    window = n.integer("local_window_size", -1)
+    if window < 0:
+        return seen
+    return n(AndOp, seen, n(GreaterOp, spots, n(SubOp, now, n.scalar(window, now))))
+
+
+def _softmax(n: Node, scores: Value, sink: Value | None) -> Value:
+    """With a sink, or smooth (a sink of 0), one more key is weighed, and then left out."""
+    smooth = n.integer("smooth_softmax", -1) > 0
+    if sink is None and not smooth:
+        return n(SoftmaxOp, scores, axis=3)
+    extra = n.scalar(0, scores) if sink is None else n.reshape(sink, [1, scores.shape[1], 1, 1])
+    extra = broadcast(n, extra, [*scores.shape[:3], Expr.of(1)])
+    weights = n(SoftmaxOp, n(ConcatOp, extra, scores, axis=3), axis=3)
+    return take(n, weights, [Expr.of(k) for k in (0, 0, 0, 1)], scores.shape, [1] * 4)
+
+
+def _result(n: Node, weights: Value, values: Value) -> Value:
+    """[b, s, h*d]."""
+    batch, heads, queries, keys = weights.shape
+    groups, size = values.shape[1], values.shape[3]
+    apart = n.reshape(weights, [batch, groups, heads // groups * queries, keys])
+    y = n.reshape(n(MatmulOp, apart, values), [batch, heads, queries, size])
+    return n.reshape(n.transpose(y, [0, 2, 1, 3]), [batch, queries, heads * size])

@@ -1,0 +1,245 @@
+"""com.microsoft: operators of many kinds, most of them older forms of standard ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, single
+from compiler.frontend.onnx.ops.gather import gather, gather_nd
+from compiler.frontend.onnx.ops.sampling import (
+    Tap,
+    around,
+    clamped,
+    grid_sample,
+    linear_taps,
+    size_of,
+)
+from compiler.frontend.onnx.ops.sampling import total as sum_of
+from compiler.frontend.onnx.ops.shape import broadcast, range_, trilu
+from compiler.frontend.onnx.ops.signal import transform
+from compiler.frontend.onnx.ops.slicing import pad, part
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.graph.constant import RangeOp
+from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
+from dialects.graph.gather import GatherNdOp, GatherOp
+from dialects.graph.logic import AndOp, EqualOp, GreaterEqualOp, LessEqualOp, LessOp, OrOp, WhereOp
+from dialects.graph.ordering import ArgMaxOp
+from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
+from dialects.graph.shape import ConcatOp
+from dialects.graph.unary import AbsOp, FloorOp, IsinfOp, IsnanOp, NotOp, SqrtOp
+
+MAX_ORDER = 32
+"""Larger matrices would be unrolled into too many operations."""
+
+
+# ---------------------------------------------------------------------- as the standard operators
+@contrib_op("SampleOp")
+def sample(n: Node, x: Value) -> Value:
+    return x
+
+
+@contrib_op("Trilu")
+def contrib_trilu(n: Node, x: Value, k: Value | None = None) -> Value:
+    return trilu(n, x, k)
+
+
+@contrib_op("GatherND")
+def contrib_gather_nd(n: Node, x: Value, indices: Value) -> Value:
+    return gather_nd(n, x, indices)
+
+
+@contrib_op("TorchEmbedding")
+def torch_embedding(
+    n: Node, table: Value, indices: Value, padding: Value | None = None,
+    by_frequency: Value | None = None,
+) -> Value:
+    """Rows of the table; the other inputs matter in training only."""
+    return gather(n, table, indices)
+
+
+@contrib_op("GridSample")
+def contrib_grid_sample(n: Node, x: Value, grid: Value) -> Value:
+    return grid_sample(n, x, grid)
+
+
+@contrib_op("Range")
+def contrib_range(n: Node, start: Value, limit: Value, delta: Value | None = None) -> Value:
+    return range_(n, start, limit, n.scalar(1, start) if delta is None else delta)
+
+
+@contrib_op("Pad")
+def contrib_pad(n: Node, x: Value, pads: Value, value: Value | None = None) -> Value:
+    return pad(n, x, pads, value)
+
+
+@contrib_op("ExpandDims")
+def expand_dims(n: Node, x: Value, axis: Value) -> Value:
+    place = n.axis(fixed(n, single(n, axis, "axis"), "axis"), x.rank + 1)
+    return n.reshape(x, [*x.shape[:place], 1, *x.shape[place:]])
+
+
+@contrib_op("UnfoldTensor")
+def unfold_tensor(n: Node, x: Value) -> Value:
+    """All slices of `size` entries of a dim, `step` apart; the entries become the last dim."""
+    dim, size = n.axis(n.integer("dim", -1), x.rank), positive(n, "size")
+    step = n.integer("step", 1)
+    if step < 1:
+        raise Fault(f"step is {step}; it must be positive")
+    starts = n(RangeOp, start=0, step=step, count=(x.shape[dim] - size) // step + 1, to=t.i64)
+    inside = n(RangeOp, start=0, step=1, count=size, to=t.i64)
+    places = n(AddOp, n.reshape(starts, [starts.shape[0], 1]), inside)
+    found = n(GatherOp, x, places, axis=dim)
+    return n.transpose(found, [*range(dim + 1), *range(dim + 2, x.rank + 1), dim + 1])
+
+
+@contrib_op("IsAllFinite")
+def is_all_finite(n: Node, *xs: Value) -> Value:
+    """Whether no element of any input is infinite or NaN, or, if asked for, one of these."""
+    tests = [IsnanOp] if n.flag("isnan_only") else [IsinfOp] if n.flag("isinf_only") else [
+        IsnanOp, IsinfOp]
+    found = [n(ReduceMaxOp, n(test, x), axes=list(range(x.rank)), keepdims=False)
+             for x in xs for test in tests]
+    return n(NotOp, reduce(lambda a, b: n(OrOp, a, b), found))
+
+
+# ---------------------------------------------------------------------- complex numbers
+@contrib_op("Rfft", ranks=(SOME,))
+def rfft(n: Node, x: Value) -> Value:
+    """The transform of the last dim: [..., n] -> [..., n // 2 + 1, 2]."""
+    _check_transform(n)
+    size = fixed(n, x.shape[-1], "sizes")
+    return transform(n, n.reshape(x, [*x.shape, 1]), x.rank - 1, size, False, True)
+
+
+@contrib_op("Irfft", ranks=(range(2, 9),))
+def irfft(n: Node, x: Value) -> Value:
+    """The inverse of Rfft: [..., n // 2 + 1, 2] -> [..., n], n even."""
+    _check_transform(n)
+    size = 2 * (fixed(n, x.shape[-2], "sizes") - 1)
+    if x.shape[-1].constant != 2:
+        raise Fault(f"{x.type.short} does not hold complex numbers: its last dim must be 2")
+    y = transform(n, x, x.rank - 2, size, True, True)
+    return n.reshape(y, y.shape[:-1])
+
+
+def _check_transform(n: Node) -> None:
+    if n.integer("signal_ndim", 1) != 1 or n.flag("normalized") or not n.flag("onesided", True):
+        raise Fault("only one-sided transforms of one dim, not normalized, are supported")
+
+
+@contrib_op("ComplexMul", "ComplexMulConj", ranks=(SOME, SOME))
+def complex_mul(n: Node, a: Value, b: Value) -> Value:
+    """The product of complex numbers, their parts in the last dim; Conj: with b's conjugate."""
+    (a_real, a_imag), (b_real, b_imag) = ([part(n, x, x.rank - 1, k, 1) for k in (0, 1)]
+                                          for x in (a, b))
+    conjugate = n.op_type == "ComplexMulConj"
+    first, second = (AddOp, SubOp) if conjugate else (SubOp, AddOp)
+    real = n(first, n(MulOp, a_real, b_real), n(MulOp, a_imag, b_imag))
+    imag = n(second, n(MulOp, a_imag, b_real), n(MulOp, a_real, b_imag))
+    return n(ConcatOp, real, imag, axis=real.rank - 1)
+
+
+# ---------------------------------------------------------------------- linear algebra
+@contrib_op("CDist", ranks=(2, 2))
+def cdist(n: Node, a: Value, b: Value) -> Value:
+    """[m, k]: the distances between the rows of a and those of b."""
+    metric = n.text("metric", "sqeuclidean")
+    if metric not in ("sqeuclidean", "euclidean"):
+        raise Fault(f"its metric '{metric}' is neither euclidean nor sqeuclidean")
+    difference = n(SubOp, n.reshape(a, [a.shape[0], 1, a.shape[1]]), b)
+    square = n(ReduceSumOp, n(MulOp, difference, difference), axes=[2], keepdims=False)
+    return n(SqrtOp, square) if metric == "euclidean" else square
+
+
+@contrib_op("Inverse")
+def inverse(n: Node, x: Value) -> Value:
+    """By elimination in [x | 1] with the largest pivots, in f32 at least."""
+    order = x.shape[-1].constant if x.rank > 1 else None
+    if order is None or not 1 <= order <= MAX_ORDER or x.shape[-2] != x.shape[-1]:
+        raise Fault(f"inverses of {x.type.short} are not supported; matrices must be square, of "
+                    f"constant order up to {MAX_ORDER}")
+    wide = n.cast(x, t.f32) if t.byte_width(x.element) == 2 else x
+    batch = x.type.count // (order * order)
+    one = n.constant(np.eye(order, dtype=wide.type.dtype)[None])
+    both = n(ConcatOp, n.reshape(wide, [batch, order, order]),
+             broadcast(n, one, [batch, Expr.of(order), Expr.of(order)]), axis=2)
+    for k in range(order):
+        both = _cleared(n, both, k, order)
+    return n.cast(n.reshape(part(n, both, 2, order, order), x.shape), x.element)
+
+
+def _cleared(n: Node, x: Value, k: int, order: int) -> Value:
+    """Column k of [b, order, 2*order] becomes that of the unit matrix, by exchange and sums."""
+    batch, rows = x.shape[0], n.constant(np.arange(order)[:, None])
+    column = n(AbsOp, part(n, x, 2, k, 1))
+    open_ = n(WhereOp, n(LessOp, rows, n.constant(np.array(k))), n.scalar(-1, x), column)
+    which = n(ArgMaxOp, open_, axis=1, keepdims=True, last=False)  # [b, 1, 1]
+    pivot = n(GatherNdOp, x, n.reshape(which, [batch, 1]), batch_dims=1)
+    pivot = n.reshape(pivot, [batch, 1, 2 * order])
+    swapped = n(WhereOp, n(EqualOp, rows, which), part(n, x, 1, k, 1), x)
+    line = n(DivOp, pivot, part(n, pivot, 2, k, 1))
+    rest = n(SubOp, swapped, n(MulOp, part(n, swapped, 2, k, 1), line))
+    return n(WhereOp, n(EqualOp, rows, n.constant(np.array(k))), line, rest)
+
+
+# ---------------------------------------------------------------------- CropAndResize
+class _Line(NamedTuple):
+    """Coordinates along one dim, [rois, size], and which of them lie inside."""
+
+    values: Value
+    inside: Value
+
+
+@contrib_op("CropAndResize", ranks=(4, 2, 1, 1))
+def crop_and_resize(n: Node, x: Value, rois: Value, items: Value, size: Value) -> Value:
+    """[rois, c, height, width]: each region, its corners on the first and last element."""
+    mode = n.text("mode", "bilinear")
+    if mode not in ("bilinear", "nearest"):
+        raise Fault(f"its mode '{mode}' is neither bilinear nor nearest")
+    sizes = n.known_ints(size, "crop sizes")
+    if len(sizes) != 2 or min(sizes) < 1 or rois.shape[1].constant not in (4, None):
+        raise Fault(f"regions {rois.type.short} of the sizes {sizes} cannot be taken")
+    count = rois.shape[0]
+    lines = [_line(n, x, rois, dim, sizes[dim]) for dim in (0, 1)]
+    rows, across = lines
+    shape, flat = [count, *map(Expr.of, sizes)], [count, Expr.of(sizes[0] * sizes[1])]
+    apart = ([count, sizes[0], 1], [count, 1, sizes[1]])
+    grid = [n.reshape(broadcast(n, n.reshape(line.values, where), shape), flat)
+            for line, where in zip(lines, apart, strict=True)]
+    value = n.reshape(_mixed(n, x, n.cast(items, t.i64), grid, mode), [*shape, x.shape[1]])
+    inside = n(AndOp, n.reshape(rows.inside, [count, sizes[0], 1, 1]),
+               n.reshape(across.inside, [count, 1, sizes[1], 1]))
+    outside = n.scalar(n.real("extrapolation_value"), value)
+    return n.transpose(n(WhereOp, inside, value, outside), [0, 3, 1, 2])
+
+
+def _line(n: Node, x: Value, rois: Value, dim: int, size: int) -> _Line:
+    """start + (end - start) * k / (size - 1), or the middle if it is one."""
+    start, end = (part(n, rois, 1, k, 1) for k in (dim, dim + 2))
+    steps = np.arange(size) / (size - 1) if size > 1 else np.array([0.5])
+    spots = n(AddOp, start, n(MulOp, n(SubOp, end, start),
+                              n.constant(steps.astype(rois.type.dtype))))
+    last = size_of(n, x, dim + 2, spots, 1.0)
+    pixels = n(MulOp, spots, last)
+    inside = n(AndOp, n(GreaterEqualOp, pixels, n.scalar(0, pixels)), n(LessEqualOp, pixels, last))
+    return _Line(clamped(n, pixels, 0.0, last), inside)
+
+
+def _mixed(n: Node, x: Value, items: Value, grid: Sequence[Value], mode: str) -> Value:
+    def nearest(c: Value) -> list[Tap]:  # halves up
+        return [(n(FloorOp, n(AddOp, c, n.scalar(0.5, c))), None)]
+
+    taps = [linear_taps(n, c) if mode == "bilinear" else nearest(c) for c in grid]
+
+    def inside(index: Value, dim: int) -> tuple[Value, Value | None]:
+        return clamped(n, index, 0.0, size_of(n, x, dim + 2, index, 1.0)), None
+
+    return sum_of(n, around(n, x, items, taps, inside))

@@ -1,0 +1,201 @@
+"""com.microsoft: quantized operators, as their counterparts on floats between two conversions."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops.contrib import contrib_op, total
+from compiler.frontend.onnx.ops.contrib_convolution import channels_first, channels_last
+from compiler.frontend.onnx.ops.convolution import average_pool
+from compiler.frontend.onnx.ops.quantization import (
+    dequantize_linear,
+    matmul_integer,
+    quantize_linear,
+)
+from compiler.frontend.onnx.ops.recurrent import lstm
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import product
+from dialects.graph.activation import LeakyReluOp
+from dialects.graph.elementwise import AddOp, MulOp
+from dialects.graph.logic import WhereOp
+from dialects.graph.normalization import SoftmaxOp
+from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
+from dialects.graph.shape import ConcatOp
+from dialects.graph.unary import SigmoidOp
+
+_LSTM_RANKS = (3, 3, 3, 2, 1, 3, 3, 2, (1, 2), (1, 2), (1, 2), (1, 2))
+"""Numbers of dims of the inputs of DynamicQuantizeLSTM."""
+_Parameters = tuple[Value, Value | None]
+"""A scale, and a zero point that may be left out for 0."""
+
+
+@contrib_op("QuantizeLinear")
+def contrib_quantize_linear(n: Node, x: Value, scale: Value, zero: Value | None = None) -> Value:
+    return quantize_linear(n, x, scale, zero)
+
+
+@contrib_op("DequantizeLinear")
+def contrib_dequantize_linear(
+    n: Node, x: Value, scale: Value, zero: Value | None = None
+) -> Value:
+    return dequantize_linear(n, x, scale, zero)
+
+
+def _quantized(n: Node, x: Value, parameters: _Parameters, element: Attribute) -> Value:
+    scale, zero = parameters
+    none = n.constant(np.zeros((), t.dtype_of(element)))
+    return quantize_linear(n, x, scale, none if zero is None else zero)
+
+
+# ---------------------------------------------------------------------- elementwise
+@contrib_op("QLinearAdd", "QLinearMul")
+def qlinear_binary(
+    n: Node, a: Value, a_scale: Value, a_zero: Value | None, b: Value, b_scale: Value,
+    b_zero: Value | None, scale: Value, zero: Value | None = None,
+) -> Value:
+    op = AddOp if n.op_type == "QLinearAdd" else MulOp
+    real = n(op, dequantize_linear(n, a, a_scale, a_zero), dequantize_linear(n, b, b_scale, b_zero))
+    return _quantized(n, real, (scale, zero), a.element)
+
+
+@contrib_op("QLinearSigmoid")
+def qlinear_sigmoid(
+    n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value,
+    zero: Value | None = None,
+) -> Value:
+    y = n(SigmoidOp, dequantize_linear(n, x, x_scale, x_zero))
+    return _quantized(n, y, (scale, zero), x.element)
+
+
+@contrib_op("QLinearLeakyRelu")
+def qlinear_leaky_relu(
+    n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value,
+    zero: Value | None = None,
+) -> Value:
+    y = n(LeakyReluOp, dequantize_linear(n, x, x_scale, x_zero), alpha=n.real("alpha", 0.01))
+    return _quantized(n, y, (scale, zero), x.element)
+
+
+@contrib_op("QLinearWhere")
+def qlinear_where(
+    n: Node, condition: Value, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value,
+    y_zero: Value, scale: Value, zero: Value,
+) -> Value:
+    chosen = n(WhereOp, condition, dequantize_linear(n, x, x_scale, x_zero),
+               dequantize_linear(n, y, y_scale, y_zero))
+    return _quantized(n, chosen, (scale, zero), x.element)
+
+
+@contrib_op("QLinearConcat")
+def qlinear_concat(n: Node, scale: Value, zero: Value, *inputs: Value) -> Value:
+    """`inputs`: a tensor, its scale and its zero point, and so on."""
+    if not inputs or len(inputs) % 3:
+        raise Fault(f"its {len(inputs)} inputs from the third on must be tensors, each with a "
+                    "scale and a zero point")
+    real = [dequantize_linear(n, *inputs[k:k + 3]) for k in range(0, len(inputs), 3)]
+    axis = n.axis(n.integer("axis"), real[0].rank)
+    return _quantized(n, n(ConcatOp, *real, axis=axis), (scale, zero), inputs[0].element)
+
+
+# ---------------------------------------------------------------------- pools and reductions
+@contrib_op("QLinearAveragePool")
+def qlinear_average_pool(
+    n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value,
+    zero: Value | None = None,
+) -> Value:
+    last, real = n.flag("channels_last"), dequantize_linear(n, x, x_scale, x_zero)
+    y = average_pool(n, channels_first(n, real) if last else real)
+    return _quantized(n, channels_last(n, y) if last else y, (scale, zero), x.element)
+
+
+@contrib_op("QLinearGlobalAveragePool")
+def qlinear_global_average_pool(
+    n: Node, x: Value, x_scale: Value, x_zero: Value, scale: Value, zero: Value
+) -> Value:
+    first = 1 if n.flag("channels_last") else 2
+    axes = list(range(first, first + x.rank - 2))
+    y = n(ReduceMeanOp, dequantize_linear(n, x, x_scale, x_zero), axes=axes, keepdims=True)
+    return _quantized(n, y, (scale, zero), x.element)
+
+
+@contrib_op("QLinearReduceMean")
+def qlinear_reduce_mean(
+    n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value,
+    zero: Value | None = None,
+) -> Value:
+    y = n(ReduceMeanOp, dequantize_linear(n, x, x_scale, x_zero), axes=_axes(n, x),
+          keepdims=n.flag("keepdims", True))
+    return _quantized(n, y, (scale, zero), x.element)
+
+
+@contrib_op("ReduceSumInteger")
+def reduce_sum_integer(n: Node, x: Value) -> Value:
+    """In 32 bits, signed as x is."""
+    wide = n.cast(x, t.ui32 if t.is_unsigned(x.element) else t.i32)
+    return n(ReduceSumOp, wide, axes=_axes(n, x), keepdims=n.flag("keepdims", True))
+
+
+def _axes(n: Node, x: Value) -> list[int]:
+    given = n.ints("axes") or range(x.rank)
+    return sorted({n.axis(a, x.rank) for a in given})
+
+
+@contrib_op("QLinearSoftmax")
+def qlinear_softmax(
+    n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value
+) -> Value:
+    """Over one axis; for `opset` below 13, over all dims from the axis on."""
+    axis, real = n.axis(n.integer("axis", -1), x.rank), dequantize_linear(n, x, x_scale, x_zero)
+    if n.integer("opset") < 13:
+        rows = n.reshape(real, [*x.shape[:axis], product(x.shape[axis:])])
+        y = n.reshape(n(SoftmaxOp, rows, axis=axis), x.shape)
+    else:
+        y = n(SoftmaxOp, real, axis=axis)
+    return _quantized(n, y, (scale, zero), x.element)
+
+
+# ---------------------------------------------------------------------- products
+@contrib_op("QGemm", ranks=(2, None, None, 2))
+def quantized_gemm(
+    n: Node, a: Value, a_scale: Value, a_zero: Value, b: Value, b_scale: Value, b_zero: Value,
+    c: Value | None = None, scale: Value | None = None, zero: Value | None = None,
+) -> Value:
+    """alpha * a' * b' + c, a product of integers; floats unless a result's scale is given.
+
+    c is i32, its scale that of the product.
+    """
+    left = n.transpose(a, [1, 0]) if n.flag("transA") else a
+    right = n.transpose(b, [1, 0]) if n.flag("transB") else b
+    whole = total(n, matmul_integer(n, left, right, a_zero, b_zero), c)
+    scales = [n.reshape(s, ()) if s.type.count.constant == 1 else s for s in (a_scale, b_scale)]
+    factor = n(MulOp, n(MulOp, *scales), n.scalar(n.real("alpha", 1.0), a_scale))
+    real = n(MulOp, n.cast(whole, factor.element), factor)
+    return real if scale is None else _quantized(n, real, (scale, zero), a.element)
+
+
+@contrib_op("DynamicQuantizeLSTM", ranks=_LSTM_RANKS)
+def dynamic_quantize_lstm(
+    n: Node, x: Value, w: Value, r: Value, b: Value | None, lengths: Value | None,
+    initial_h: Value | None, initial_c: Value | None, peepholes: Value | None, w_scale: Value,
+    w_zero: Value, r_scale: Value, r_zero: Value,
+) -> list[Value]:
+    """An LSTM with the weights [d, in, 4*h] that the quantized ones stand for.
+
+    Inputs and states stay floats: onnxruntime quantizes them, too, which adds noise only.
+    """
+    real = [n.transpose(_weights(n, *given), [0, 2, 1])
+            for given in ((w, w_scale, w_zero), (r, r_scale, r_zero))]
+    return list(lstm(n, x, *real, b, lengths, initial_h, initial_c, peepholes))
+
+
+def _weights(n: Node, x: Value, scale: Value, zero: Value) -> Value:
+    """Scales and zero points are [d], or [d, 4*h] for the columns of x [d, in, 4*h]."""
+    shape = [x.shape[0], 1, scale.shape[1] if scale.rank == 2 else 1]
+    centered = n.cast(x, t.i32)
+    offset = n.reshape(n.cast(zero, t.i32), shape)
+    whole = total(n, centered, n(MulOp, offset, n.scalar(-1, offset)))
+    return n(MulOp, n.cast(whole, scale.element), n.reshape(scale, shape))

@@ -1,0 +1,243 @@
+"""Operators with subgraphs: If, Loop, Scan.
+
+A condition that is known takes its branch into the graph around. All others become functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler.frontend.onnx.branches import Branch, Mismatch, join
+from compiler.frontend.onnx.elements import only_size
+from compiler.frontend.onnx.faults import Fault, Skip
+from compiler.frontend.onnx.frames import Frame
+from compiler.frontend.onnx.loops import Loop, Turn, repeat
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.shape import at_least_zero
+from compiler.frontend.onnx.ops.slicing import entry, reversed_
+from compiler.frontend.onnx.sequences import Any, Forms
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.control import MAX_SIZE
+from dialects.expr import Expr
+from dialects.graph.elementwise import MaxOp, MinOp
+from dialects.graph.logic import EqualOp
+from dialects.graph.shape import ReshapeOp
+from dialects.graph.unary import CastOp, NotOp
+
+_BRANCHES = {"then_branch": "then", "else_branch": "else"}
+
+
+def known_truth(value: Value) -> bool | None:
+    """A single truth value, where it is known before anything runs."""
+    found = None if value.expressions is None else value.expressions.reshape(-1)
+    if found is None or found.size != 1 or (number := Expr.of(found[0]).constant) is None:
+        return None
+    return bool(number)
+
+
+@onnx_op("If", structured=True)
+def if_(n: Node, condition: Value) -> list[Any]:
+    known = known_truth(condition)
+    if known is not None:
+        name = "then_branch" if known else "else_branch"
+        return n.run(name, _BRANCHES[name])
+    mark, equality = n.build.mark(), size_equality(n, condition)
+    try:
+        return _joined(n, condition)
+    except Mismatch:
+        if equality is None:
+            raise
+        n.build.restore(mark)
+    return _assumed(n, *equality)
+
+
+def _joined(n: Node, condition: Value) -> list[Any]:
+    then, otherwise = (_branch(n, name, label) for name, label in _BRANCHES.items())
+    if then is None or otherwise is None:
+        raise Skip
+    if len(then[1]) != len(otherwise[1]):
+        raise Fault("its branches have different numbers of results")
+    forms = Forms.of(then[1])
+    forms.learn(Forms.of(otherwise[1]))
+    return forms.join(join(n.build, condition, *(
+        _as_tensors(n, forms, *branch) for branch in (then, otherwise))))
+
+
+def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[Any]) -> Branch:
+    with n.build.within(frame):
+        return Branch(frame, forms.split(n.build, results))
+
+
+def _assumed(n: Node, left: Expr, right: Expr, name: str) -> list[Any]:
+    """The branch for two sizes that are equal, which a run then checks.
+
+    So exporters write what holds for all inputs that a model is made for: if this dim is 1, squeeze
+    it. Tensors whose number of dims depends on a run do not exist here.
+    """
+    n.build.assume(left, "==", right)
+    return n.run(name, _BRANCHES[name])
+
+
+def size_equality(n: Node, condition: Value) -> tuple[Expr, Expr, str] | None:
+    """(a, b, branch if they are equal), where the condition says whether two sizes are equal."""
+    name, ssa = "then_branch", n.build.frame.source(condition)
+    while ssa is not None and isinstance(ssa.owner, NotOp | CastOp | ReshapeOp):
+        if isinstance(ssa.owner, NotOp):
+            name = "else_branch" if name == "then_branch" else "then_branch"
+        ssa = ssa.owner.operands[0]
+    if ssa is None or not isinstance(ssa.owner, EqualOp):
+        return None
+    left, right = map(only_size, ssa.owner.operands)
+    return None if left is None or right is None else (left, right, name)
+
+
+def _branch(n: Node, name: str, label: str) -> tuple[Frame, list[Any]] | None:
+    """One branch; None when it has a problem, which is noted."""
+    with n.build.function(f"{n.name}_{label}") as frame:
+        try:
+            return frame, n.run(name, label)
+        except Skip:
+            return None
+
+
+# ---------------------------------------------------------------------- loops
+@onnx_op("Loop", structured=True)
+def loop(
+    n: Node, trip: Value | None = None, condition: Value | None = None, *initial: Any
+) -> list[Any]:
+    """The condition that a body is given is true: it would not run else."""
+    going = None if condition is None or known_truth(condition) else condition
+    count = None if trip is None else trip_count(n, trip)
+
+    def body(step: Expr, carried: list[Any]) -> tuple[Value | None, list[Any], list[Any]]:
+        inputs = [n.of_sizes([step], scalar=True), n.constant(np.array(True)), *carried]
+        again, *results = n.run("body", "body", inputs)
+        if not isinstance(again, Value):
+            raise Fault("the condition of its body is no tensor")
+        more = None if known_truth(again) else again
+        return more, results[:len(initial)], results[len(initial):]
+
+    return repeat_structured(n, count, going, initial, body)
+
+
+class _Reformed(Exception):
+    """A carried sequence turned out to need another form."""
+
+
+def repeat_structured(
+    n: Node, trip: Expr | None, condition: Value | None, initial: Sequence[Any],
+    body: Callable[[Expr, list[Any]], tuple[Value | None, list[Any], list[Any]]],
+) -> list[Any]:
+    """As `repeat`, where carried values may be sequences and optionals.
+
+    The body gives the condition, the carried values and those to be stacked.
+    """
+    forms = Forms.of(initial)
+
+    def turn(step: Expr, parts: list[Value]) -> Turn:
+        again, carried, stacked = body(step, forms.join(parts))
+        if forms.learn(Forms.of(carried)):
+            raise _Reformed
+        if not all(isinstance(v, Value) for v in stacked):
+            raise Fault("only tensors can be stacked, and what its body results in is a sequence")
+        return Turn(again, forms.split(n.build, carried), stacked)
+
+    while True:
+        mark = n.build.mark()
+        first = forms.split(n.build, initial)
+        try:
+            last, stacked = repeat(n.build, Loop(f"{n.name}_body", trip, condition, first), turn)
+        except _Reformed:
+            n.build.restore(mark)
+        else:
+            return [*forms.join(last), *stacked]
+
+
+def trip_count(n: Node, trip: Value) -> Expr | None:
+    """How many iterations there are at most; None for more than any machine can do."""
+    known = trip.expressions
+    if known is not None:
+        count = at_least_zero(Expr.of(known.reshape(-1)[0]))
+        return None if count.constant is not None and count.constant > MAX_SIZE else count
+    number = n.cast(trip, t.i64)
+    clamped = n(MinOp, n(MaxOp, number, n.scalar(0, number)), n.scalar(MAX_SIZE, number))
+    return n.known_sizes(clamped, "trips")[0]
+
+
+# ---------------------------------------------------------------------- scan
+@onnx_op("Scan", since=9)
+def scan(n: Node, *inputs: Value) -> list[Value]:
+    """Iterations over an axis of the last inputs; an axis and a direction for each of them."""
+    count = n.integer("num_scan_inputs")
+    if not 0 < count <= len(inputs):
+        raise Fault(f"num_scan_inputs is {count}, of {len(inputs)} inputs")
+    states, scanned = inputs[:len(inputs) - count], inputs[len(inputs) - count:]
+    axes = _axes(n, "scan_input_axes", scanned)
+    backward = n.ints("scan_input_directions", [0] * count)
+    if len(backward) != count:
+        raise Fault(f"scan_input_directions has {len(backward)} entries, not {count}")
+    moved = [_front(n, x, axis) for x, axis in zip(scanned, axes, strict=True)]
+    carried, stacked = _scan(n, states, moved, backward)
+    return [*carried, *_placed(n, stacked)]
+
+
+def _scan(
+    n: Node, states: Sequence[Value], scanned: Sequence[Value], backward: Sequence[int]
+) -> tuple[list[Value], list[Value]]:
+    """The last states, and the results with the steps as first dim. All inputs have that."""
+    for x in scanned[1:]:
+        n.build.assume(x.shape[0], "==", scanned[0].shape[0])
+
+    def body(step: Expr, carried: list[Value]) -> Turn:
+        inputs = [entry(n, x, x.shape[0] - 1 - step if back else step)
+                  for x, back in zip(scanned, backward, strict=True)]
+        results = n.run_tensors("body", "body", [*carried, *inputs])
+        return Turn(None, results[:len(states)], results[len(states):])
+
+    return repeat(n.build, Loop(f"{n.name}_body", scanned[0].shape[0], None, states), body)
+
+
+def _axes(n: Node, name: str, values: Sequence[Value]) -> list[int]:
+    given = n.ints(name, [0] * len(values))
+    if len(given) != len(values):
+        raise Fault(f"{name} has {len(given)} entries, not {len(values)}")
+    return [n.axis(a, v.rank) for a, v in zip(given, values, strict=True)]
+
+
+def _front(n: Node, x: Value, axis: int) -> Value:
+    """x with an axis moved to the front."""
+    return n.transpose(x, [axis, *(k for k in range(x.rank) if k != axis)])
+
+
+def _placed(n: Node, stacked: Sequence[Value]) -> list[Value]:
+    """Stacked results with the steps in their direction, on the axis where they belong."""
+    axes = _axes(n, "scan_output_axes", stacked)
+    backward = n.ints("scan_output_directions", [0] * len(stacked))
+    results: list[Value] = []
+    for x, axis, back in zip(stacked, axes, backward, strict=True):
+        turned = reversed_(n, x) if back else x
+        order = list(range(1, x.rank))
+        results.append(n.transpose(turned, [*order[:axis], 0, *order[axis:]]))
+    return results
+
+
+@onnx_op("Scan", since=8)
+def scan_of_batch(n: Node, lengths: Value | None, *inputs: Value) -> list[Value]:
+    """Opset 8: every input has the batch first, then, if it is scanned, the steps."""
+    if lengths is not None:
+        raise Fault("sequence_lens are not supported", "convert the model to opset 9 or later")
+    count = n.integer("num_scan_inputs")
+    cut = len(inputs) - count
+    backward = n.ints("directions", [0] * count)
+
+    def body(item: Expr, carried: list[Value]) -> Turn:
+        parts = [entry(n, x, item) for x in inputs]
+        last, stacked = _scan(n, parts[:cut], parts[cut:], backward)
+        return Turn(None, carried, [*last, *stacked])
+
+    return repeat(n.build, Loop(f"{n.name}_items", inputs[0].shape[0], None, []), body)[1]
+

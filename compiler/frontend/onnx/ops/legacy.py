@@ -1,0 +1,98 @@
+"""Operators as they were before opset 7: broadcasting that is asked for, contents in attributes.
+
+    Add {broadcast = 1, axis = 1}  x [2, 3, 4, 5], y [3, 4]   ->   Add  x, Reshape(y) [3, 4, 1]
+
+What only gained inputs, element types or defaults has one importer for all versions.
+"""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.activation import p_relu
+from compiler.frontend.onnx.ops.elementwise import binary, pow_
+from compiler.frontend.onnx.ops.shape import broadcast, reshape, tile
+from compiler.frontend.onnx.values import Value, element_type
+from dialects import types as t
+from dialects.graph.activation import EluOp
+from dialects.graph.elementwise import MulOp
+
+
+# ---------------------------------------------------------------------- broadcasting
+@onnx_op("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Less", "Greater")
+def binary_of_equals(n: Node, x: Value, y: Value) -> Value:
+    return binary(n, x, _aligned(n, x, y))
+
+
+@onnx_op("Pow")
+def pow_of_equals(n: Node, x: Value, y: Value) -> Value:
+    return pow_(n, x, _aligned(n, x, y))
+
+
+def _aligned(n: Node, x: Value, y: Value) -> Value:
+    """y with its dims at those of x from `axis` on, or at the last ones."""
+    if not n.flag("broadcast"):
+        pairs = zip(x.shape, y.shape, strict=False)
+        if x.rank != y.rank or any((a - b).constant not in (0, None) for a, b in pairs):
+            raise Fault(f"{x.type.short} and {y.type.short} differ in shape, and its attribute "
+                        "broadcast is not set")
+        return y
+    if y.rank > x.rank:
+        raise Fault(f"{y.type.short} has more dims than {x.type.short}, which it should fit")
+    first = n.axis(n.integer("axis"), x.rank) if n.has("axis") and x.rank else x.rank - y.rank
+    behind = x.rank - first - y.rank
+    if behind < 0:
+        raise Fault(f"{y.type.short} at axis {first} reaches beyond {x.type.short}")
+    return n.reshape(y, [*y.shape, *[1] * behind])
+
+
+@onnx_op("PRelu")
+def p_relu_of_channels(n: Node, x: Value, slope: Value) -> Value:
+    """One slope, or one per channel."""
+    if slope.type.count.constant == 1:
+        return p_relu(n, x, n.reshape(slope, ()))
+    per_channel = slope.rank == 1 and x.rank > 2
+    return p_relu(n, x, n.reshape(slope, [*slope.shape, *[1] * (x.rank - 2)]) if per_channel
+                  else slope)
+
+
+# ---------------------------------------------------------------------- contents in attributes
+@onnx_op("Reshape")
+def reshape_by_attribute(n: Node, x: Value) -> Value:
+    return reshape(n, x, n.of_sizes(n.ints("shape")))
+
+
+@onnx_op("Tile")
+def tile_of_axis(n: Node, x: Value, tiles: Value, axis: Value) -> Value:
+    """`tiles` copies of x along one axis; both are single numbers, of any type."""
+    [times], [at] = (n.known_numbers(v, "numbers").reshape(-1) for v in (tiles, axis))
+    repeats = [1] * x.rank
+    repeats[n.axis(int(at), x.rank)] = int(times)
+    return tile(n, x, n.of_sizes(repeats))
+
+
+@onnx_op("Cast")
+def cast_to_name(n: Node, x: Value) -> Value:
+    """`to` is the name of a type."""
+    name = n.text("to")
+    if name not in TensorProto.DataType.keys():  # noqa: SIM118  (it is no mapping)
+        raise Fault(f"there is no element type '{name}'")
+    return n.cast(x, element_type(TensorProto.DataType.Value(name)))
+
+
+# ---------------------------------------------------------------------- other defaults
+@onnx_op("Selu")
+def selu_of_four_digits(n: Node, x: Value) -> Value:
+    alpha, gamma = n.real("alpha", 1.6732), n.real("gamma", 1.0507)
+    return n(MulOp, n.scalar(gamma, x), n(EluOp, x, alpha=alpha))
+
+
+@onnx_op("Dropout")
+def dropout_by_attribute(n: Node, x: Value) -> list[Value]:
+    if not n.flag("is_test"):
+        raise Fault("it is in training mode", "export the model for inference (is_test = 1)")
+    kept = [broadcast(n, n.cast(n.scalar(1, x), t.i1), x.shape)] if n.wants(1) else []
+    return [x, *kept]

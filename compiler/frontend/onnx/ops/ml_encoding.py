@@ -1,0 +1,137 @@
+"""ai.onnx.ml: features put together, replaced, and encoded."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops.contrib import SOME
+from compiler.frontend.onnx.ops.ml import ml_op, refuse_texts, rows
+from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.ops.slicing import part
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.graph.gather import GatherOp
+from dialects.graph.logic import AndOp, EqualOp, OrOp, WhereOp
+from dialects.graph.ordering import ArgMaxOp
+from dialects.graph.reduce import ReduceMaxOp
+from dialects.graph.shape import ConcatOp
+from dialects.graph.unary import IsnanOp
+from dialects.types import Array
+
+
+@ml_op("ArrayFeatureExtractor", ranks=(SOME,))
+def array_feature_extractor(n: Node, x: Value, places: Value) -> Value:
+    """The features at these places of the last dim; a single dim counts as one row."""
+    whole = x if x.rank > 1 else n.reshape(x, [1, x.shape[0]])
+    flat = n.reshape(places, [places.type.count])
+    return n(GatherOp, whole, flat, axis=whole.rank - 1)
+
+
+@ml_op("FeatureVectorizer")
+def feature_vectorizer(n: Node, *xs: Value) -> Value:
+    """The columns of all inputs side by side in f32, each cut or filled with zeros to its size."""
+    sizes = n.ints("inputdimensions") or [None] * len(xs)
+    if len(sizes) != len(xs):
+        raise Fault(f"inputdimensions has {len(sizes)} entries for {len(xs)} inputs")
+    columns = [_sized(n, rows(n, x), size) for x, size in zip(xs, sizes, strict=True)]
+    return n(ConcatOp, *columns, axis=1)
+
+
+def _sized(n: Node, x: Value, size: int | None) -> Value:
+    [given] = n.known_ints(n.of_sizes([x.shape[1]]), "numbers of features")
+    if size is None or given == size:
+        return x
+    if given > size:
+        return part(n, x, 1, 0, size)
+    zeros = broadcast(n, n.scalar(0, x), [x.shape[0], Expr.of(size - given)])
+    return n(ConcatOp, x, zeros, axis=1)
+
+
+@ml_op("Imputer")
+def imputer(n: Node, x: Value) -> Value:
+    """A value, which may be NaN, replaced by another one, per feature or for all."""
+    kind = ("imputed_value_floats", "replaced_value_float") if t.is_float(x.element) else (
+        "imputed_value_int64s", "replaced_value_int64")
+    new = n.floats(kind[0]) if t.is_float(x.element) else n.ints(kind[0])
+    old = n.real(kind[1]) if t.is_float(x.element) else n.integer(kind[1])
+    if not new:
+        raise Fault(f"{kind[0]} is missing for {x.type.short}")
+    missing = n(IsnanOp, x) if np.isnan(old) else n(EqualOp, x, n.scalar(old, x))
+    return n(WhereOp, missing, n.constant(np.array(new).astype(x.type.dtype)), x)
+
+
+@ml_op("OneHotEncoder")
+def one_hot_encoder(n: Node, x: Value) -> Value:
+    """[..., categories] in f32; all zeros for what is no category."""
+    refuse_texts(n, "cats_strings")
+    if not n.flag("zeros", True):
+        raise Fault("zeros = 0, which fails on unknown categories, is not supported",
+                    "set the attribute zeros to 1")
+    categories = n.constant(np.array(n.ints("cats_int64s"), np.int64))
+    whole = n.cast(x, t.i64)
+    return n.cast(n(EqualOp, n.reshape(whole, [*x.shape, 1]), categories), t.f32)
+
+
+# ---------------------------------------------------------------------- labels
+@ml_op("LabelEncoder", since=2)
+def label_encoder(n: Node, x: Value) -> Value:
+    """The value of the key that an element equals, else the default. NaN equals NaN."""
+    refuse_texts(n, "keys_strings", "values_strings", "default_string")
+    keys, values = _list(n, "keys"), _list(n, "values")
+    if keys is None or values is None or keys.shape != values.shape or keys.ndim != 1:
+        raise Fault("its keys and values must be given, as many of one as of the other")
+    if t.is_float(x.element) != (keys.dtype.kind == "f"):
+        raise Fault(f"its keys are {keys.dtype}, its input {x.type.short}")
+    keys, first = np.unique(keys, return_index=True)
+    values = values[first]
+    hits = _hits(n, n.reshape(x, [*x.shape, 1]), keys.astype(x.type.dtype))
+    place = n(ArgMaxOp, n.cast(hits, t.i32), axis=x.rank, keepdims=False, last=False)
+    found = n(GatherOp, n.constant(values), place, axis=0)
+    known = n(ReduceMaxOp, hits, axes=[x.rank], keepdims=False)
+    return n(WhereOp, known, found, n.constant(_default(n, values.dtype)))
+
+
+def _list(n: Node, name: str) -> Array | None:
+    """The keys or values, in whichever form they are given."""
+    if n.has(f"{name}_tensor"):
+        return n.tensor(f"{name}_tensor")
+    if n.has(f"{name}_int64s"):
+        return np.array(n.ints(f"{name}_int64s"), np.int64)
+    return np.array(n.floats(f"{name}_floats"), np.float32) if n.has(f"{name}_floats") else None
+
+
+def _default(n: Node, dtype: np.dtype[Any]) -> Array:
+    """By default -1, or -0.0."""
+    given = n.tensor("default_tensor")
+    if given is not None:
+        return given.reshape(()).astype(dtype)
+    if dtype.kind == "f":
+        return np.array(n.real("default_float", -0.0)).astype(dtype)
+    return np.array(n.integer("default_int64", -1)).astype(dtype)
+
+
+def _hits(n: Node, x: Value, keys: Array) -> Value:
+    """Which key each element equals: [..., keys]."""
+    hits = n(EqualOp, x, n.constant(keys))
+    if keys.dtype.kind != "f" or not np.isnan(keys).any():
+        return hits
+    both = n(AndOp, n(IsnanOp, x), n.constant(np.isnan(keys)))
+    return n(OrOp, hits, both)
+
+
+@ml_op("LabelEncoder", "CategoryMapper")
+def text_encoder(n: Node, x: Value) -> NoReturn:
+    """From strings to integers or back."""
+    raise Fault("strings are not supported", "export the model without string labels")
+
+
+@ml_op("ZipMap")
+def zip_map(n: Node, x: Value) -> NoReturn:
+    """A list of dictionaries, one per row."""
+    raise Fault("maps are not supported", "export the model without ZipMap, for instance with "
+                "skl2onnx's option zipmap=False; the scores are then a plain tensor")

@@ -1,0 +1,168 @@
+"""ai.onnx.ml: support vector machines."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops.contrib_other import inverse
+from compiler.frontend.onnx.ops.ml import (
+    chosen,
+    labels_of,
+    matrix,
+    ml_op,
+    rows,
+    transformed,
+    two_columns,
+)
+from compiler.frontend.onnx.values import Value
+from dialects import types as t
+from dialects.graph.activation import ClipOp
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import AddOp, DivOp, MulOp, PowOp, SubOp
+from dialects.graph.logic import GreaterEqualOp, GreaterOp, WhereOp
+from dialects.graph.ordering import ArgMaxOp
+from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
+from dialects.graph.shape import ConcatOp
+from dialects.graph.unary import ExpOp, NegOp, SigmoidOp, TanhOp
+from dialects.types import Array
+
+
+def _kernel(n: Node, x: Value, vectors: Array, kind: str) -> Value:
+    """[n, vectors]: how similar each row of x is to each vector."""
+    gamma, offset, degree = (*n.floats("kernel_params"), 0.0, 0.0, 0.0)[:3]
+    if kind == "RBF":  # exp(-gamma * |x - v|^2)
+        apart = n(SubOp, n.reshape(x, [x.shape[0], 1, x.shape[1]]), n.constant(vectors))
+        square = n(ReduceSumOp, n(MulOp, apart, apart), axes=[2], keepdims=False)
+        return n(ExpOp, n(MulOp, square, n.scalar(-gamma, x)))
+    product = n(MatmulOp, x, n.constant(vectors.T.copy()))
+    if kind == "LINEAR":
+        return product
+    moved = n(AddOp, n(MulOp, product, n.scalar(gamma, x)), n.scalar(offset, x))
+    if kind == "POLY":
+        return n(PowOp, moved, n.scalar(degree, x))
+    if kind == "SIGMOID":
+        return n(TanhOp, moved)
+    raise Fault(f"its kernel_type '{kind}' is none of LINEAR, POLY, RBF, SIGMOID")
+
+
+@ml_op("SVMRegressor")
+def svm_regressor(n: Node, x: Value) -> Value:
+    """[n, 1]: the kernel's values times coefficients, plus rho; of one class, its sign."""
+    count, rho = n.integer("n_supports"), n.floats("rho")
+    if not rho:
+        raise Fault("rho is missing")
+    features = rows(n, x)
+    if count:
+        vectors = matrix(n, "support_vectors", count, "vectors")
+        features = _kernel(n, features, vectors, n.text("kernel_type", "LINEAR"))
+    scores = n(MatmulOp, features, n.constant(matrix(n, "coefficients", 1, "rows").T.copy()))
+    scores = n(AddOp, scores, n.scalar(rho[0], scores))
+    if n.flag("one_class"):
+        above = n(GreaterOp, scores, n.scalar(0, scores))
+        return n(WhereOp, above, n.scalar(1, scores), n.scalar(-1, scores))
+    return scores
+
+
+# ---------------------------------------------------------------------- classifier
+@ml_op("SVMClassifier")
+def svm_classifier(n: Node, x: Value) -> list[Value]:
+    """Results: the labels, and the scores of classes or of pairs of classes, transformed."""
+    labels, name = labels_of(n, "classlabels_ints"), n.text("post_transform", "NONE")
+    if len(labels) < 2 or not n.floats("rho"):
+        raise Fault(f"it has {len(labels)} class labels and {len(n.floats('rho'))} rho")
+    if not n.ints("vectors_per_class"):
+        return _linear_classifier(n, x, labels, name)
+    scores = _pair_scores(n, x, len(labels))
+    best = n(ArgMaxOp, _votes(n, scores, len(labels)), axis=1, keepdims=False, last=False)
+    if n.floats("prob_a"):
+        likely = _probabilities(n, scores, len(labels))
+        return [chosen(n, labels, best), transformed(n, likely, name)]
+    if len(labels) > 2:
+        return [chosen(n, labels, best), transformed(n, scores, name)]
+    pair = two_columns(n, scores, name != "NONE", name)
+    return [chosen(n, labels, best), n(ConcatOp, *pair, axis=1)]
+
+
+def _linear_classifier(n: Node, x: Value, labels: list[int], name: str) -> list[Value]:
+    weights = matrix(n, "coefficients", len(labels), "rows")
+    product = n(MatmulOp, rows(n, x), n.constant(weights.T.copy()))
+    scores = n(AddOp, product, n.scalar(n.floats("rho")[0], product))
+    best = n(ArgMaxOp, scores, axis=1, keepdims=False, last=False)
+    label = chosen(n, labels, best)
+    if len(labels) == 2:  # the second class also wins when any score suffices
+        top = n(ReduceMaxOp, scores, axes=[1], keepdims=False)
+        enough = n(GreaterEqualOp, top, n.scalar(0.5, top)) if weights.min() >= 0 else (
+            n(GreaterOp, top, n.scalar(0, top)))
+        label = n(WhereOp, enough, n.constant(np.array(labels[1], np.int64)), label)
+    return [label, transformed(n, scores, name)]
+
+
+def _pair_scores(n: Node, x: Value, classes: int) -> Value:
+    """[n, pairs]: for classes i < j, positive where i is more likely.
+
+    The coefficients [classes - 1, vectors] of a class's vectors skip the class itself.
+    """
+    counts, pairs = n.ints("vectors_per_class"), list(combinations(range(classes), 2))
+    rho = np.array(n.floats("rho"), np.float32)
+    if len(counts) != classes or len(rho) != len(pairs):
+        raise Fault(f"its {len(counts)} vectors_per_class and {len(rho)} rho do not fit {classes} "
+                    "classes")
+    vectors = matrix(n, "support_vectors", sum(counts), "vectors")
+    coefficients = matrix(n, "coefficients", classes - 1, "rows")
+    if coefficients.shape[1] != len(vectors):
+        raise Fault(f"its coefficients are for {coefficients.shape[1]} vectors, not {len(vectors)}")
+    ends = np.cumsum([0, *counts])
+    spans = [slice(*ends[k:k + 2]) for k in range(classes)]
+    weights = np.zeros((len(vectors), len(pairs)), np.float32)
+    for k, (i, j) in enumerate(pairs):
+        weights[spans[i], k] = coefficients[j - 1, spans[i]]
+        weights[spans[j], k] = coefficients[i, spans[j]]
+    similar = _kernel(n, rows(n, x), vectors, n.text("kernel_type", "LINEAR"))
+    return n(AddOp, n(MatmulOp, similar, n.constant(weights)), n.constant(rho))
+
+
+def _votes(n: Node, scores: Value, classes: int) -> Value:
+    """[n, classes]: how many of its pairs each class wins, a tie counting for the second."""
+    pairs = list(combinations(range(classes), 2))
+    first, second = (np.eye(classes, dtype=np.float32)[[pair[k] for pair in pairs]] for k in (0, 1))
+    wins = n.cast(n(GreaterOp, scores, n.scalar(0, scores)), t.f32)
+    losses = n(SubOp, n.scalar(1, wins), wins)
+    return n(AddOp, n(MatmulOp, wins, n.constant(first)), n(MatmulOp, losses, n.constant(second)))
+
+
+def _probabilities(n: Node, scores: Value, classes: int) -> Value:
+    """[n, classes]: those that fit the pairs' probabilities r best (Wu, Lin and Weng, 2004).
+
+    They minimize sum (r_ji p_i - r_ij p_j)^2 under sum p_i = 1: p is Q^-1 1, scaled, where
+    Q_ii = sum r_ji^2, Q_ij = -r_ji r_ij. onnxruntime comes near to it step by step.
+    """
+    slope, offset = (np.array(n.floats(name), np.float32) for name in ("prob_a", "prob_b"))
+    moved = n(AddOp, n(MulOp, scores, n.constant(slope)), n.constant(offset))
+    first = n(SigmoidOp, n(NegOp, moved))
+    bounds = n.scalar(1e-7, first), n.scalar(1 - 1e-7, first)
+    first = n(ClipOp, first, *bounds, has_min=True, has_max=True)
+    second = n(SubOp, n.scalar(1, first), first)
+    if classes == 2:
+        return n(ConcatOp, first, second, axis=1)
+    lost = _as_matrix(n, first, second, classes)  # [n, i, j]: r_ji, what i loses to j
+    won = n.transpose(lost, [0, 2, 1])
+    square = n(ReduceSumOp, n(MulOp, lost, lost), axes=[2], keepdims=True)
+    diagonal = n(MulOp, square, n.constant(np.eye(classes, dtype=np.float32)))
+    likely = n(ReduceSumOp, inverse(n, n(SubOp, diagonal, n(MulOp, lost, won))), axes=[2],
+               keepdims=False)
+    return n(DivOp, likely, n(ReduceSumOp, likely, axes=[1], keepdims=True))
+
+
+def _as_matrix(n: Node, first: Value, second: Value, classes: int) -> Value:
+    """[n, classes, classes] with the second of pair (i, j) at [i, j], the first at [j, i]."""
+    pairs = list(combinations(range(classes), 2))
+    places = np.zeros((2, len(pairs), classes, classes), np.float32)
+    for k, (i, j) in enumerate(pairs):
+        places[0, k, j, i] = places[1, k, i, j] = 1
+    flat = [n.constant(p.reshape(len(pairs), -1)) for p in places]
+    both = n(AddOp, n(MatmulOp, first, flat[0]), n(MatmulOp, second, flat[1]))
+    return n.reshape(both, [first.shape[0], classes, classes])

@@ -1,0 +1,342 @@
+"""Operators on sequences and optionals."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import AttributeProto
+
+from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.onnx.loops import Loop, Turn, repeat
+from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.control_flow import known_truth, repeat_structured
+from compiler.frontend.onnx.ops.shape import broadcast
+from compiler.frontend.onnx.ops.slicing import entry, part_of
+from compiler.frontend.onnx.sequences import (
+    Any,
+    Items,
+    Optional,
+    Run,
+    at_run,
+    flattened,
+    shape_row,
+)
+from compiler.frontend.onnx.values import Value, element_type
+from dialects import types as t
+from dialects.expr import Expr, minimum, product
+from dialects.graph.elementwise import AddOp
+from dialects.graph.logic import LessOp, WhereOp
+from dialects.graph.reduce import ReduceProdOp, ReduceSumOp
+from dialects.graph.shape import ConcatOp
+
+Sequence = Items | Run
+
+
+def _sequence(value: Any) -> Sequence:
+    if not isinstance(value, Items | Run):
+        raise Fault("its input is no sequence")
+    return value
+
+
+# ---------------------------------------------------------------------- making
+@onnx_op("SequenceEmpty", since=11)
+def sequence_empty(n: Node) -> Items:
+    return Items(n.element("dtype", t.f32), ())
+
+
+@onnx_op("SequenceConstruct", since=11)
+def sequence_construct(n: Node, *values: Value) -> Items:
+    if len({v.element for v in values}) > 1:
+        raise Fault("its inputs have different element types")
+    return Items(values[0].element, values)
+
+
+@onnx_op("SequenceInsert", since=11, structured=True)
+def sequence_insert(n: Node, given: Any, value: Any, position: Value | None = None) -> Sequence:
+    sequence = _sequence(given)
+    if not isinstance(value, Value) or value.element != sequence.element:
+        raise Fault("what is inserted has not the sequence's element type")
+    place = _known_place(sequence, position, 1)
+    if isinstance(sequence, Items) and place is not None:
+        items = list(sequence.items)
+        items.insert(place, value)
+        return Items(sequence.element, tuple(items))
+    run = at_run(n.build, sequence, value.rank)
+    if run.rank != value.rank:
+        raise Fault(f"a tensor of {value.rank} dims is inserted among tensors of {run.rank}")
+    new = Run(flattened(n.build, value), shape_row(n.build, value))
+    if position is None:
+        return _joined(n, run, new)
+    before, after = _around(n, run, _place(n, run, position), 0)
+    return _joined(n, before, new, after)
+
+
+@onnx_op("SequenceErase", since=11, structured=True)
+def sequence_erase(n: Node, given: Any, position: Value | None = None) -> Sequence:
+    sequence = _sequence(given)
+    place = _known_place(sequence, position, 0)
+    if isinstance(sequence, Items) and place is not None:
+        return Items(sequence.element, (*sequence.items[:place], *sequence.items[place + 1:]))
+    run = at_run(n.build, sequence)
+    return _joined(n, *_around(n, run, _place(n, run, position), 1))
+
+
+def _known_place(sequence: Sequence, position: Value | None, room: int) -> int | None:
+    """Where to insert (room 1) or erase (room 0), if that is known; by default at the end."""
+    if not isinstance(sequence, Items):
+        return None
+    count = len(sequence.items)
+    if position is None:
+        return count - 1 + room
+    if position.expressions is None:
+        return None
+    place = Expr.of(position.expressions.reshape(-1)[0]).constant
+    if place is not None and not -count <= place < count + room:
+        raise Fault(f"position {place} is outside of its sequence of {count}")
+    return None if place is None else place + count if place < 0 else place
+
+
+# ---------------------------------------------------------------------- sequences of a run
+def _place(n: Node, run: Run, position: Value | None) -> Expr:
+    """A position as a size, counted from the front."""
+    if position is None:
+        return run.length - 1
+    if position.expressions is not None:
+        place = Expr.of(position.expressions.reshape(-1)[0])
+        return run.length + place if (place.constant or 0) < 0 else place
+    place = n.reshape(n.cast(position, t.i64), ())
+    count = n.of_sizes([run.length], scalar=True)
+    behind = n(LessOp, place, n.scalar(0, place))
+    return n.known_sizes(n(WhereOp, behind, n(AddOp, place, count), place), "position")[0]
+
+
+def _start(n: Node, run: Run, place: Expr) -> Expr:
+    """The number of elements of `data` before a tensor, or before the end."""
+    sizes = part_of(n, run.shapes, 0, Expr.of(0), place)
+    counts = n(ReduceProdOp, sizes, axes=[1], keepdims=False)
+    return n.known_sizes(n(ReduceSumOp, counts, axes=[0], keepdims=False), "start")[0]
+
+
+def _around(n: Node, run: Run, place: Expr, gone: int) -> tuple[Run, Run]:
+    """What stands before a place, and what behind it, without `gone` tensors there."""
+    start, end = _start(n, run, place), _start(n, run, place + gone)
+    total = run.data.shape[0]
+    before = Run(part_of(n, run.data, 0, Expr.of(0), start),
+                 part_of(n, run.shapes, 0, Expr.of(0), place))
+    after = Run(part_of(n, run.data, 0, end, total - end),
+                part_of(n, run.shapes, 0, place + gone, run.length - place - gone))
+    return before, after
+
+
+def _joined(n: Node, *runs: Run) -> Run:
+    return Run(n(ConcatOp, *(r.data for r in runs), axis=0),
+               n(ConcatOp, *(r.shapes for r in runs), axis=0))
+
+
+def _tensor(n: Node, run: Run, place: Expr) -> Value:
+    """The tensor at a place."""
+    sizes = n.known_sizes(entry(n, run.shapes, place), "size")
+    start = _start(n, run, place)
+    return n.reshape(part_of(n, run.data, 0, start, product(sizes)), sizes)
+
+
+# ---------------------------------------------------------------------- asking
+@onnx_op("SequenceAt", since=11, structured=True)
+def sequence_at(n: Node, given: Any, position: Value) -> Value:
+    sequence = _sequence(given)
+    place = _known_place(sequence, position, 0)
+    if isinstance(sequence, Items) and place is not None:
+        return sequence.items[place]
+    run = at_run(n.build, sequence)
+    return _tensor(n, run, _place(n, run, position))
+
+
+@onnx_op("SequenceLength", since=11, structured=True)
+def sequence_length(n: Node, given: Any) -> Value:
+    return n.of_sizes([_length(_sequence(given))], scalar=True)
+
+
+def _length(sequence: Sequence) -> Expr:
+    return Expr.of(len(sequence.items)) if isinstance(sequence, Items) else sequence.length
+
+
+# ---------------------------------------------------------------------- joining
+@onnx_op("ConcatFromSequence", since=11, structured=True)
+def concat_from_sequence(n: Node, given: Any) -> Value:
+    sequence = _sequence(given)
+    if isinstance(sequence, Run):
+        return _concat_run(n, sequence)
+    if not sequence.items:
+        raise Fault("its sequence is empty")
+    parts, axis = list(sequence.items), _joining_axis(n, sequence.items[0].rank)
+    if n.flag("new_axis"):
+        parts = [n.reshape(p, [*p.shape[:axis], 1, *p.shape[axis:]]) for p in parts]
+    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else parts[0]
+
+
+def _joining_axis(n: Node, rank: int) -> int:
+    return n.axis(n.integer("axis"), rank + n.flag("new_axis"))
+
+
+def _concat_run(n: Node, run: Run) -> Value:
+    """Tensors behind each other are joined along the first dim already."""
+    axis = _joining_axis(n, run.rank)
+    sizes = n.known_sizes(entry(n, run.shapes, Expr.of(0)), "size")
+    if n.flag("new_axis"):
+        stacked = _as_shape(n, run.data, [run.length, *sizes])
+        return n.transpose(stacked, [*range(1, axis + 1), 0, *range(axis + 1, run.rank + 1)])
+    if axis == 0:
+        rows = part_of(n, run.shapes, 1, Expr.of(0), Expr.of(1))
+        [total] = n.known_sizes(n(ReduceSumOp, rows, axes=[0, 1], keepdims=False), "total")
+        return _as_shape(n, run.data, [total, *sizes[1:]])
+    shape = [Expr.of(0) if k == axis else s for k, s in enumerate(sizes)]
+    nothing = broadcast(n, n.scalar(0, run.data), shape)
+
+    def body(step: Expr, carried: list[Value]) -> Turn:
+        return Turn(None, [n(ConcatOp, carried[0], _tensor(n, run, step), axis=axis)], [])
+
+    return repeat(n.build, Loop(f"{n.name}_join", run.length, None, [nothing]), body)[0][0]
+
+
+def _as_shape(n: Node, data: Value, sizes: list[Expr]) -> Value:
+    n.build.assume(data.shape[0], "==", product(sizes))
+    return n.reshape(data, sizes)
+
+
+# ---------------------------------------------------------------------- splitting
+@onnx_op("SplitToSequence", since=11)
+def split_to_sequence(n: Node, x: Value, sizes: Value | None = None) -> Sequence:
+    axis = n.axis(n.integer("axis"), x.rank)
+    size = x.shape[axis]
+    if sizes is not None and sizes.rank == 1:
+        parts = n.known_sizes(sizes, "sizes")
+        n.build.assume(sum(parts, Expr.of(0)), "==", size)
+        return _pieces(n, x, axis, parts, False)
+    each = Expr.of(1) if sizes is None else n.known_sizes(sizes, "size")[0]
+    single = sizes is None and not n.flag("keepdims", True)
+    if size.constant is None or each.constant is None:
+        return _split_at_run(n, x, axis, each, single)
+    if each.constant < 1:
+        raise Fault(f"the size of its pieces is {each.constant}")
+    whole, rest = divmod(size.constant, each.constant)
+    parts = [each] * whole + [Expr.of(rest)] * bool(rest)
+    return _pieces(n, x, axis, parts, single)
+
+
+def _pieces(n: Node, x: Value, axis: int, parts: list[Expr], single: bool) -> Items:
+    start, items = Expr.of(0), list[Value]()
+    for size in parts:
+        items.append(_piece(n, x, axis, start, size, single))
+        start = start + size
+    return Items(x.element, tuple(items))
+
+
+def _piece(n: Node, x: Value, axis: int, start: Expr, size: Expr, single: bool) -> Value:
+    """A part of an axis; a single entry may lose the axis."""
+    piece = part_of(n, x, axis, start, size)
+    return n.reshape(piece, [*x.shape[:axis], *x.shape[axis + 1:]]) if single else piece
+
+
+def _split_at_run(n: Node, x: Value, axis: int, each: Expr, single: bool) -> Sequence:
+    """Pieces of an axis, as many as a run finds in it."""
+    size = x.shape[axis]
+    [count] = n.known_sizes(n.of_sizes([size.ceildiv(each)]), "count")
+    empty = at_run(n.build, Items(x.element, ()), x.rank - single)
+
+    def body(step: Expr, carried: list[Any]) -> tuple[None, list[Any], list[Any]]:
+        start = step * each
+        piece = _piece(n, x, axis, start, minimum(each, size - start), single)
+        new = Run(flattened(n.build, piece), shape_row(n.build, piece))
+        [so_far] = carried
+        assert isinstance(so_far, Run)
+        return None, [_joined(n, so_far, new)], []
+
+    [found] = repeat_structured(n, count, None, [empty], body)
+    return found
+
+
+# ---------------------------------------------------------------------- map
+@onnx_op("SequenceMap", since=17, structured=True)
+def sequence_map(n: Node, given: Any, *others: Any) -> list[Any]:
+    """The body's results on the tensors of sequences at equal places, as sequences again.
+
+    Inputs that are tensors go to every call.
+    """
+    sequence = _sequence(given)
+    inputs = [sequence, *others]
+    if all(isinstance(v, Items | Value) for v in inputs):
+        rows = [n.run_tensors("body", "body", [_at_known(v, k) for v in inputs])
+                for k in range(len(sequence.items) if isinstance(sequence, Items) else 0)]
+        return [Items(column[0].element, tuple(column)) for column in zip(*rows, strict=True)]
+    runs = [at_run(n.build, v) if isinstance(v, Items | Run) else v for v in inputs]
+    return _map_at_run(n, _length(sequence), runs)
+
+
+def _at_known(value: Any, place: int) -> Value:
+    if isinstance(value, Items):
+        return value.items[place]
+    if not isinstance(value, Value):
+        raise Fault("its inputs must be sequences and tensors")
+    return value
+
+
+def _map_at_run(n: Node, count: Expr, inputs: list[Any]) -> list[Any]:
+    """A loop whose results grow; of what rank they are, a first look at the body tells."""
+    def call(step: Expr) -> list[Value]:
+        return n.run_tensors("body", "body", [
+            _tensor(n, v, step) if isinstance(v, Run) else v for v in inputs])
+
+    mark = n.build.mark()
+    with n.build.function(f"{n.name}_look") as frame:
+        frame.step = n.build.names.size("step")
+        kinds = [(v.element, v.rank) for v in call(Expr.symbol(frame.step))]
+    n.build.restore(mark)
+    empties = [at_run(n.build, Items(element, ()), rank) for element, rank in kinds]
+
+    def body(step: Expr, carried: list[Any]) -> tuple[None, list[Any], list[Any]]:
+        return None, [_joined(n, so_far, Run(flattened(n.build, v), shape_row(n.build, v)))
+                      for so_far, v in zip(carried, call(step), strict=True)], []
+
+    return repeat_structured(n, count, None, empties, body)
+
+
+# ---------------------------------------------------------------------- optionals
+@onnx_op("Optional", since=15, structured=True)
+def optional(n: Node, value: Any = None) -> Optional:
+    """With a value, that; without one, nothing of the type that the attribute names."""
+    there = n.constant(np.array(value is not None))
+    if isinstance(value, Optional):
+        raise Fault("an optional of an optional is not supported")
+    return Optional(there, value if value is not None else _absent(n))
+
+
+def _absent(n: Node) -> Items | None:
+    """An empty sequence stands for a sequence that is not there."""
+    found = n.attributes.get("type")
+    if found is None or found.type != AttributeProto.TYPE_PROTO:
+        raise Fault("neither a value nor a type is given")
+    kind = found.tp
+    if kind.HasField("optional_type"):
+        kind = kind.optional_type.elem_type
+    if not kind.HasField("sequence_type"):
+        return None
+    return Items(element_type(kind.sequence_type.elem_type.tensor_type.elem_type), ())
+
+
+@onnx_op("OptionalHasElement", since=15, structured=True)
+def optional_has_element(n: Node, value: Any = None) -> Value:
+    """A tensor or a sequence is there, what is left out is not."""
+    return value.present if isinstance(value, Optional) else n.constant(np.array(value is not None))
+
+
+@onnx_op("OptionalGetElement", since=15, structured=True)
+def optional_get_element(n: Node, value: Any) -> Any:
+    if not isinstance(value, Optional):
+        return value
+    there = known_truth(value.present)
+    if there is False or value.content is None:
+        raise Fault("its optional is empty")
+    if there is None:  # a run checks it
+        [present] = n.known_sizes(n.cast(value.present, t.i64), "present")
+        n.build.assume(present, "==", 1)
+    return value.content

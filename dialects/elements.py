@@ -1,0 +1,159 @@
+"""Element types: the numbers that tensors are made of, in the IR, in NumPy and in memory.
+
+    i1                         truth values
+    i8 i16 i32 i64             signed integers; ui8 ... ui64 unsigned ones
+    i2 i4 ui2 ui4              integers of less than a byte
+    f16 bf16 f32 f64           floats to compute with
+    f8E4M3FN f4E2M1FN ...      narrow floats, which are only stored: `NARROW_FLOATS`
+
+An element takes whole bytes in memory: truth values and whatever has less than 8 bits take one,
+of which the lowest bits count. Every narrow float is described by the `SEMANTICS` of its type: the
+bits of exponent and mantissa, the bias, and how NaN and infinities are written. Whoever encodes or
+decodes it reads that, and has no code for a single format.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    FloatSemantics,
+    IndexType,
+    IntegerType,
+    ReducedPrecisionFloatType,
+    Signedness,
+    f4E2M1FN,
+    f8E4M3FN,
+    f8E4M3FNUZ,
+    f8E5M2,
+    f8E5M2FNUZ,
+    f8E8M0FNU,
+)
+from xdsl.ir import Attribute
+
+__all__ = [
+    "ELEMENTS", "NARROW_FLOATS", "bf16", "bit_width", "byte_width", "dtype_of", "element_of",
+    "f4E2M1FN", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f16", "f32", "f64",
+    "i1", "i2", "i4", "i8", "i16", "i32", "i64", "index", "is_float", "is_half", "is_narrow_float",
+    "is_short_integer", "is_unsigned", "largest", "precision", "semantics_of", "signless", "ui2",
+    "ui4", "ui8", "ui16", "ui32", "ui64", "wide_element",
+]
+
+f16, bf16, f32, f64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
+i1, i8, i16, i32, i64 = (IntegerType(w) for w in (1, 8, 16, 32, 64))
+i2, i4 = IntegerType(2), IntegerType(4)
+ui2, ui4 = (IntegerType(w, Signedness.UNSIGNED) for w in (2, 4))
+ui8, ui16, ui32, ui64 = (IntegerType(w, Signedness.UNSIGNED) for w in (8, 16, 32, 64))
+index = IndexType()
+
+NARROW_FLOATS: dict[ReducedPrecisionFloatType, np.dtype[Any]] = {
+    f8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    f8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    f8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    f8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    f8E8M0FNU: np.dtype(ml_dtypes.float8_e8m0fnu),
+    f4E2M1FN: np.dtype(ml_dtypes.float4_e2m1fn),
+}
+"""Floats of a byte or less. Values of them are converted to f32 before anything is computed."""
+
+_DTYPES: dict[Attribute, np.dtype[Any]] = {
+    f16: np.dtype(np.float16), bf16: np.dtype(ml_dtypes.bfloat16), f32: np.dtype(np.float32),
+    f64: np.dtype(np.float64), i1: np.dtype(np.bool_), i2: np.dtype(ml_dtypes.int2),
+    i4: np.dtype(ml_dtypes.int4), i8: np.dtype(np.int8), i16: np.dtype(np.int16),
+    i32: np.dtype(np.int32), i64: np.dtype(np.int64), ui2: np.dtype(ml_dtypes.uint2),
+    ui4: np.dtype(ml_dtypes.uint4), ui8: np.dtype(np.uint8), ui16: np.dtype(np.uint16),
+    ui32: np.dtype(np.uint32), ui64: np.dtype(np.uint64), index: np.dtype(np.int64),
+    **NARROW_FLOATS,
+}
+_SIGNLESS: dict[Attribute, Attribute] = {
+    ui2: i2, ui4: i4, ui8: i8, ui16: i16, ui32: i32, ui64: i64}
+_UNSIGNED = frozenset((i1, *_SIGNLESS))
+_ELEMENTS = {dtype: element for element, dtype in _DTYPES.items() if element != index}
+ELEMENTS = tuple(_ELEMENTS.values())
+"""All that tensors can be made of."""
+
+
+def dtype_of(element: Attribute) -> np.dtype[Any]:
+    """The NumPy dtype of an element type. Raises KeyError for a type that has none."""
+    return _DTYPES[element]
+
+
+def element_of(dtype: np.dtype[Any]) -> Attribute:
+    """The element type of a NumPy dtype. Raises KeyError for one we do not have."""
+    return _ELEMENTS[np.dtype(dtype)]
+
+
+def is_float(element: Attribute) -> bool:
+    """True for all floats, narrow ones too."""
+    return isinstance(
+        element, Float16Type | BFloat16Type | Float32Type | Float64Type | ReducedPrecisionFloatType)
+
+
+def is_half(element: Attribute) -> bool:
+    """True for f16 and bf16."""
+    return isinstance(element, Float16Type | BFloat16Type)
+
+
+def is_narrow_float(element: Attribute) -> bool:
+    return isinstance(element, ReducedPrecisionFloatType)
+
+
+def is_unsigned(element: Attribute) -> bool:
+    """True for ui2 to ui64 and for i1 (a truth value widens without a sign)."""
+    return element in _UNSIGNED
+
+
+def is_short_integer(element: Attribute) -> bool:
+    """True for integers of less than a byte that are no truth values."""
+    return isinstance(element, IntegerType) and 1 < element.bitwidth < 8
+
+
+def signless(element: Attribute) -> Attribute:
+    """The type that scalar `arith` works on: ui8 becomes i8, the rest stays."""
+    return _SIGNLESS.get(element, element)
+
+
+def byte_width(element: Attribute) -> int:
+    """Bytes of one stored element; what has less than 8 bits takes one byte."""
+    return _DTYPES[element].itemsize
+
+
+def bit_width(element: Attribute) -> int:
+    """The bits that count: 1 of a truth value, 4 of i4 and f4E2M1FN, 64 of `index`."""
+    if isinstance(element, IntegerType | ReducedPrecisionFloatType):
+        return element.bitwidth
+    return 8 * byte_width(element)
+
+
+def wide_element(element: Attribute) -> Attribute:
+    """What elements are computed and accumulated in.
+
+    f32 for f16, bf16 and narrow floats, a byte for shorter integers, and any other type itself.
+    """
+    if is_half(element) or is_narrow_float(element):
+        return f32
+    if is_short_integer(element):
+        return ui8 if is_unsigned(element) else i8
+    return element
+
+
+def semantics_of(element: Attribute) -> FloatSemantics:
+    """The description of a narrow float."""
+    assert isinstance(element, ReducedPrecisionFloatType)
+    return element.SEMANTICS
+
+
+def largest(element: Attribute) -> float:
+    """The largest finite number of a float type."""
+    return float(cast(Any, ml_dtypes).finfo(dtype_of(element)).max)
+
+
+def precision(element: Attribute) -> float:
+    """How much larger than 1 the next number of a float type is."""
+    return float(cast(Any, ml_dtypes).finfo(dtype_of(element)).eps)

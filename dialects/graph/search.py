@@ -1,0 +1,40 @@
+"""Binary search in ordered tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
+
+from dialects.graph.base import Attributes, EvaluationContext, GraphOp
+from dialects.graph.inference import NUMBERS, check_kind, check_rank, check_same_element
+from dialects.types import Array, TensorType, i64, tensor
+
+
+@irdl_op_definition
+class SearchSortedOp(GraphOp):
+    """How many elements of an ascending list are not greater than a value, for each value.
+
+    Where the list is not ascending or holds NaN, results are from 0 to its size, otherwise
+    undefined. Constraints: (C1) equal element types; (C2) numbers; (C3) a list has one dim.
+    Source: numpy.searchsorted(list, values, side="right").
+    Example: %y = graph.search_sorted %list, %values : i64[m, 3]
+        given %list: f32[n], %values: f32[m, 3]
+    """
+
+    name = "graph.search_sorted"
+    list_ = operand_def(TensorType)
+    values = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        check_same_element(types, "C1")
+        check_kind(NUMBERS, types[0].element)
+        check_rank(types[0], 1, "the list", "C3")
+        return [tensor(i64, types[1].shape)]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        ordered, values = operands
+        return np.asarray(np.searchsorted(ordered, values, side="right"), np.int64)

@@ -1,0 +1,38 @@
+"""graph-quantize-contractions: products of quantized tensors become sums of integers.
+
+    %x = graph.dequantize_linear %a, %s, %z {to = f32}       %0 = graph.matmul_integer %a, %b, %z, 0
+    %w = graph.dequantize_linear %b, %t {to = f32}           %1 = graph.cast %0 {to = f32}
+    %y = graph.matmul %x, %w                           -->   %2 = graph.mul %1, s*t/u
+    %r = graph.quantize_linear %y, %u, %v {to = ui8}         %r = graph.quantize_linear %2, 1.0, %v
+
+What stands between two products and only moves elements moves integers. Elementwise operators stay
+as they are: between the conversions around them they become one nest in any case. The rules are in
+`passes/graph/rules/quantization.py`, each with its algebra.
+
+A result differs from the definition in floats by one quantization step at most; with the option
+`exact` nothing is done. Assumes nothing; finds most where constants are not folded yet, since
+dequantized weights then are floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from passes.base import StrataContext, StrataPass
+from passes.graph.rules.quantization import QUANTIZATION_RULES
+from passes.rewriting import functions, rewrite
+
+
+@dataclass(frozen=True)
+class GraphQuantizeContractions(StrataPass):
+    """Compute products of quantized tensors in integers."""
+
+    name = "graph-quantize-contractions"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.exact:
+            return
+        for func in functions(module):
+            rewrite(func, QUANTIZATION_RULES, context)

@@ -1,0 +1,152 @@
+"""Runs random models on the CPU target, on the reference target and by onnxruntime, and compares.
+
+    python -m tests.fuzz.differential 0 2000      the models of these numbers; prints what differs
+    python -m tests.fuzz.differential --show 17   one of them as text, and what differs
+
+Outputs may differ by their type's tolerance, or by a few times what rounding alone does to them,
+measured in the reference (see `compiler/instrument/rounding.py`). NaN equals NaN alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from compiler.comparison import worst
+from compiler.frontend import ImportedModel, MemoryModel, load_model
+from compiler.instrument.rounding import Rounding
+from compiler.options import CompileOptions
+from dialects.graph.interpret import EvaluationError
+from dialects.types import Array
+from targets.reference.interpret import interpret
+from tests.fuzz.random_models import RandomModel
+
+NO_SUCH_TYPE = ("NOT_IMPLEMENTED", "Type Error")
+"""How onnxruntime says that an operator is not there for a type."""
+INDEXED = ("Gather", "GatherElements", "ScatterElements", "ScatterND")
+"""Operators whose indices may be out of range for other sizes: native code then reads at the end.
+"""
+GRANTED = 4
+"""How many times the effect of rounding a difference may be."""
+
+
+@dataclass
+class Subject:
+    """One model, compiled once, for several sets of inputs."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        from compiler.api import compile_with
+
+        self.random = RandomModel(self.number)
+        self.proto = self.random.build()
+        self.peer = peer_of(self.proto)
+        model = MemoryModel("random.onnx", self.proto.SerializeToString())
+        self.imported: ImportedModel = load_model(model)
+        self.program = compile_with(model, CompileOptions(target="cpu", threads=1, cache="off"))
+
+    def check(self) -> str:
+        """Compare on the inputs, and on others of other sizes. What differs; empty if nothing."""
+        found = self._compare(self.random.inputs)
+        return found or self._compare(self.random.other_inputs(), may_refuse=True)
+
+    def _compare(self, named: Mapping[str, Array], may_refuse: bool = False) -> str:
+        inputs = list(named.values())
+        try:
+            expected = interpret(self.imported.module, self.imported.weights, inputs)
+        except (EvaluationError, ValueError) as error:
+            return self._check_refusal(inputs) if may_refuse else f"the reference fails: {error}"
+        try:
+            actual = self.program.run(inputs)
+        except ValueError:  # sizes that would have to be told apart from 1 when it is compiled
+            if may_refuse:
+                return ""
+            raise
+        found = self._differs("cpu", actual, expected, inputs)
+        theirs = run_peer(self.peer, named) if self.peer is not None else None
+        return found or ("" if theirs is None else self._differs(
+            "onnxruntime", expected, theirs, inputs))
+
+    def _check_refusal(self, inputs: Sequence[Array]) -> str:
+        """Sizes that do not fit each other must be refused; constant indices are cut off."""
+        if any(n.op_type in INDEXED for n in self.proto.graph.node):
+            return ""
+        try:
+            self.program.run(inputs)
+        except ValueError:
+            return ""
+        return "the cpu target runs on sizes that the reference refuses"
+
+    def _differs(
+        self, who: str, actual: Sequence[Array], expected: Sequence[Array], inputs: Sequence[Array]
+    ) -> str:
+        error, output = worst(actual, expected)
+        if output is not None and np.isfinite(error):
+            effect = Rounding(self.imported.module, self.imported.weights, inputs, expected)
+            error, output = worst(actual, expected, noise=GRANTED * effect.effect())
+        if output is None:
+            return ""
+        name = self.proto.graph.output[output].name
+        return (f"{who}: output {name} is off by {error}; {actual[output].dtype}"
+                f"{actual[output].shape}\n{actual[output]}\n{expected[output].dtype}"
+                f"{expected[output].shape}\n{expected[output]}")
+
+
+# ---------------------------------------------------------------------- onnxruntime
+def peer_of(proto: onnx.ModelProto) -> object | None:
+    """A session without optimizations; None where onnxruntime has not these types."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        return onnxruntime.InferenceSession(proto.SerializeToString(), options,
+                                            providers=["CPUExecutionProvider"])
+    except Exception as error:
+        if any(text in str(error) for text in NO_SUCH_TYPE):
+            return None
+        raise AssertionError(f"onnxruntime refuses the model: {error}") from error
+
+
+def run_peer(session: object, named: Mapping[str, Array]) -> list[Array] | None:
+    """Its outputs; None where it does not take or give the arrays."""
+    try:
+        return session.run(None, dict(named))  # type: ignore[attr-defined]
+    except Exception:
+        return None
+
+
+def difference(number: int) -> str:
+    """What is wrong with a model; empty if nothing is."""
+    try:
+        return Subject(number).check()
+    except Exception:
+        return traceback.format_exc()
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    if words[0] == "--show":
+        print(onnx.printer.to_text(RandomModel(int(words[1])).build()))
+        print(difference(int(words[1])) or "nothing differs")
+        return
+    counts: Counter[str] = Counter()
+    for number in range(int(words[0]), int(words[1])):
+        found = difference(number)
+        counts["different" if found else "equal"] += 1
+        if found:
+            print(f"--- {number}: {found}", flush=True)
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The weight store: keys, what it keeps, and the memory of mapped files."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dialects.weights import PIECE, WeightStore, aligned_zeros, content_key, release
+
+
+def test_keys_tell_contents_types_and_shapes_apart() -> None:
+    array = np.arange(12, dtype=np.float32)
+    same = [array, array.copy(), np.arange(24, dtype=np.float32)[:12]]
+    others = [array + 1, array.reshape(3, 4), array.view(np.int32)]
+    assert len({content_key(a) for a in same}) == 1
+    assert len({content_key(a) for a in (array, *others)}) == 4
+
+
+def test_the_key_of_a_large_array_is_that_of_its_bytes() -> None:
+    array = np.arange(PIECE // 4 + 5, dtype=np.int32)
+    whole = hashlib.sha256(f"int32{array.shape}".encode() + array.tobytes())
+    assert content_key(array) == whole.hexdigest()[:24]
+
+
+def test_a_store_forgets_what_it_is_not_told_to_keep() -> None:
+    store = WeightStore()
+    kept, dropped = (store.add(name, np.full(20, k)) for k, name in enumerate("ab"))
+    store.keep_only({kept.key.data})  # type: ignore[attr-defined]
+    assert (store.get(kept) == 0).all()
+    with pytest.raises(KeyError, match="'b'"):
+        store.get(dropped)
+
+
+@pytest.mark.parametrize("shape", [(), (3, 5), (0, 4)])
+def test_new_arrays_are_aligned(shape: tuple[int, ...]) -> None:
+    array = aligned_zeros(shape, np.dtype(np.float32))
+    assert array.shape == shape and array.dtype == np.float32
+    assert not array.any() and (not array.size or array.ctypes.data % 64 == 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells of a process's memory")
+def test_released_arrays_leave_memory_and_stay_readable(tmp_path: Path) -> None:
+    expected = np.arange(4 << 20, dtype=np.int32)
+    expected.tofile(tmp_path / "weights")
+    with (tmp_path / "weights").open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    array = np.frombuffer(mapped, np.int32, (4 << 20) - 1, 4).reshape(-1)
+    assert array.sum() == expected.sum()
+    touched = _mapped_kilobytes()
+    release(array)
+    assert touched - _mapped_kilobytes() > 15 << 10
+    assert (array == expected[1:]).all()
+
+
+def _mapped_kilobytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssFile"))
+
+
+def test_arrays_of_their_own_cannot_be_released() -> None:
+    array = np.ones(1 << 20)
+    release(array)
+    release(array[::2])
+    assert array.all()
