@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from compiler.api import Executable, compile
+    from compiler.options import Specialize
 
 __version__ = "0.1.0"
-__all__ = ["Executable", "__version__", "compile"]
+__all__ = ["Executable", "Specialize", "__version__", "compile"]
+
+_HOMES = {"Executable": "compiler.api", "compile": "compiler.api", "Specialize": "compiler.options"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Executable", "compile"):
-        return getattr(importlib.import_module("compiler.api"), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -29,7 +29,7 @@ from compiler.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline import PIPELINE, Step
 from compiler.plan import PlannedStep, plan
 from compiler.plugins import Plugins, load_plugins
-from compiler.source import Source, read_model, weight_labels
+from compiler.source import Snapshot, Source, read_model, weight_labels
 from compiler.text import format_header, format_module
 from passes.base import PassError, StrataContext
 from targets.base import TargetError
@@ -88,7 +88,7 @@ class Compiler:
     """One compilation. `command`: how a person would repeat it, for reproducers."""
 
     def __init__(
-        self, model: str | MemoryModel, options: CompileOptions,
+        self, model: str | MemoryModel | Snapshot, options: CompileOptions,
         instruments: Sequence[Instrument] = (), command: str = "",
     ):
         self.source, self.model = model, str(model)
@@ -106,12 +106,27 @@ class Compiler:
     @rare_collections()
     def read(self) -> State:
         """The module as it is brought, verified."""
-        self.tell(f"reading {self.model}")
-        with self.guard(IMPORT):
-            source = read_model(self.source, self.options, self.plugins)
+        source = self.read_source()
         check_limits(source.module, self.model, source.level)
         return State(source.module, self.make_context(source), source.name, source.level,
                      source.after)
+
+    def read_source(self) -> Source:
+        self.tell(f"reading {self.model}")
+        with self.guard(IMPORT):
+            return read_model(self.source, self.options, self.plugins)
+
+    def keep(self) -> Snapshot:
+        """Read the model now, to compile it as it is now, any number of times.
+
+        Raises StrataError for a text that is beyond graph level.
+        """
+        source = self.read_source()
+        if source.level != LEVEL_NAMES[0]:
+            raise StrataError(f"{self.model} is at {source.level} level; sizes can be fixed at "
+                              f"{LEVEL_NAMES[0]} level only")
+        self.source = Snapshot(self.model, source)
+        return self.source
 
     def make_context(self, source: Source) -> StrataContext:
         context = StrataContext.with_dialects(source.weights, self.target, self.target_options)

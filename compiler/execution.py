@@ -48,6 +48,12 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
             str(error) or "out of memory", hint="--dim NAME=N sets sizes")]) from error
 
 
+def tell_notes(notes: Sequence[str]) -> None:
+    """What a target says of how a model runs."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
 def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of an `.npz`. Never unpickles. Raises StrataError."""
     try:

@@ -21,6 +21,24 @@ CACHE_VARIABLE = "STRATA_CACHE"
 
 
 @dataclass(frozen=True)
+class Specialize:
+    """Compile a model with open sizes again for the sizes that it is called with most.
+
+    `after`: how many calls with the same sizes it takes. `most`: how many such programs there are
+    at a time; the one that was used longest ago makes room. `background`: compile them in a thread
+    beside the calls, which is slower for both; else inside the call that makes the sizes due.
+    """
+
+    after: int = 8
+    most: int = 4
+    background: bool = True
+
+    def __post_init__(self) -> None:
+        if self.after < 1 or self.most < 1:
+            raise ValueError(f"{self}: after and most must be at least 1")
+
+
+@dataclass(frozen=True)
 class CompileOptions:
     """One compilation. Every front end of the compiler (command line, Python) fills this in.
 
@@ -28,6 +46,7 @@ class CompileOptions:
     constants of the model, and are no inputs any more. `start`: the level of `--from`.
     `passes`: as `--passes` spells it. `plugins`: files. `schedule`: a file of schedules.
     `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
+    `specialize`: when to compile again for sizes that are met often; None is never.
     `exact`: compute quantized models as they are defined, in floats, each operation rounded.
     `cache`: a folder, "off", or "default". `debug`: verify between all passes, show tracebacks.
     """
@@ -47,6 +66,7 @@ class CompileOptions:
     features: str | None = None
     precision: str = "f32"
     exact: bool = False
+    specialize: Specialize | None = None
     cache: str = "default"
     interpret: bool = False
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))

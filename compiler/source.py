@@ -6,10 +6,12 @@ the text of a dump, the passes that it stands behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from xdsl.utils.exceptions import VerifyException
 
 from compiler.arrays import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
@@ -17,17 +19,19 @@ from compiler.options import CompileOptions
 from compiler.plugins import Plugins
 from dialects.types import WeightAttr
 from dialects.weights import WeightStore
+from passes.base import PassError, StrataContext
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from compiler.frontend import MemoryModel
+    from dialects.types import Array
 
 WEIGHTS_FILE = "weights.npz"
 TEXT_SUFFIX = ".mlir"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Source:
     """What was read. `after`: the last passes that ran, of a dump; empty when nothing did."""
 
@@ -38,13 +42,49 @@ class Source:
     after: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """A model as it was read, to be compiled any number of times, perhaps with sizes fixed.
+
+    Reading it again gives a module and a store of weights of its own. The arrays are shared, and
+    those of `known` are used wherever a pass computes the same. `model`: as messages call it.
+    """
+
+    model: str
+    source: Source
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    known: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
+
+    def __str__(self) -> str:
+        return self.model
+
+    def read(self) -> Source:
+        """The model with `sizes` fixed. Raises StrataError where it cannot have these."""
+        from passes.graph.fix_sizes import GraphFixSizes
+
+        module = self.source.module.clone()
+        context = StrataContext.with_dialects()
+        try:
+            GraphFixSizes(tuple(self.sizes), tuple(self.sizes.values())).apply(context, module)
+            module.verify()
+        except (PassError, VerifyException) as error:
+            raise StrataError(f"{self.model} cannot have these sizes fixed",
+                              [Problem(str(error).strip().split("\n")[0])]) from error
+        weights = WeightStore({**self.source.weights.arrays, **self.known})
+        return replace(self.source, module=module, weights=weights)
+
+
 def is_text(model: str) -> bool:
     """Whether a MODEL is a text of ours."""
     return model.endswith(TEXT_SUFFIX)
 
 
-def read_model(model: str | MemoryModel, options: CompileOptions, plugins: Plugins) -> Source:
+def read_model(
+    model: str | MemoryModel | Snapshot, options: CompileOptions, plugins: Plugins
+) -> Source:
     """Read a MODEL and verify it. Raises StrataError for every fault of the file or the options."""
+    if isinstance(model, Snapshot):
+        return model.read()
     if isinstance(model, str) and is_text(model):
         return _read_text(Path(model), options, plugins)
     from compiler.frontend import ImportOptions, load_model
@@ -60,8 +100,6 @@ def read_model(model: str | MemoryModel, options: CompileOptions, plugins: Plugi
 def _read_text(path: Path, options: CompileOptions, plugins: Plugins) -> Source:
     from compiler.levels import detect_level
     from compiler.text import parse_module, read_header
-    from passes.base import StrataContext
-
     text = _contents(path)
     context = StrataContext.with_dialects()
     plugins.register_dialects(context)
@@ -126,8 +164,6 @@ def _weights_of_model(model: Path, options: CompileOptions) -> WeightStore:
 
     Keys are hashes of contents, so a weight that is found is the right one.
     """
-    from dataclasses import replace
-
     from compiler.driver import Compiler
 
     plain = replace(options, start=None, dump_dir=None, weights=None)

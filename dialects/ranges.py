@@ -18,6 +18,15 @@ def is_at_most(low: Expr, high: Expr) -> bool:
     return is_nonnegative(high - low)
 
 
+def may_be_empty(expr: Expr, positive: frozenset[str] = frozenset()) -> Expr:
+    """The expression over symbols that may be 0, which those of sizes are not taken to be.
+
+    For what must also hold where a size is 0 at run time, all but `positive`: of memory.
+    """
+    return expr.substitute({name: Expr.symbol(f"_{name}") for name in expr.symbols - positive
+                            if not name.startswith("_")})
+
+
 @cache
 def is_nonnegative(expr: Expr) -> bool:
     """Whether expr >= 0 is certain when every symbol is at least 1, computed ones at least 0."""

@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -54,8 +53,10 @@ class Executable(ABC):
 
     input_names: list[str]
     output_names: list[str]
-    takes_gpu_tensors: ClassVar[bool] = False
+    takes_gpu_tensors: bool = False
     """Whether `run` takes torch tensors on the GPU as they are, and then returns such."""
+    notes: Sequence[str] = ()
+    """What a person should know of how the model runs, such as what the host decides."""
 
     @abstractmethod
     def run(self, inputs: Sequence[Array]) -> list[Array]:

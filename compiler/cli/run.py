@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from compiler.execution import input_arrays, run_loaded
+    from compiler.execution import input_arrays, run_loaded, tell_notes
     from compiler.output import npz_bytes, write_bytes
     from compiler.session import session
 
@@ -35,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         inputs = input_arrays(arguments, exe.signature)
         started.progress.tell(f"running {arguments.model}")
         outputs = run_loaded(exe, inputs)
+    tell_notes(exe.loaded.notes)
     for name, array in zip(exe.output_names, outputs, strict=True):
         print(describe(name, array))
     if arguments.output is not None:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.driver import FINAL_LEVEL
-    from compiler.execution import input_arrays
+    from compiler.execution import input_arrays, tell_notes
     from compiler.instrument.verify import Check, Verify
     from compiler.session import session
 
@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         if compilation.target.lowers and state.level == FINAL_LEVEL:
             loaded = compilation.load(state)
             verify.check_outputs(compilation.target.name, loaded.run)
+            tell_notes(loaded.notes)
     if verify.first_wrong is None:
         print(f"{len(verify.rows)} executions agree")
         return 0

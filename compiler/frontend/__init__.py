@@ -33,6 +33,8 @@ from dialects.types import Array
 from dialects.weights import WeightStore
 
 ENTRY_POINTS = "strata.frontends"
+SIZE_NAMES = "strata.size_names"
+"""The module attribute that maps size symbols to the model's own names, where they differ."""
 
 
 def _nothing() -> Mapping[str, Any]:

@@ -114,7 +114,7 @@ def broadcast_size(left: Expr, right: Expr, message: str) -> Expr:
         return left
     if left.constant == 1:
         return right
-    if left.constant is not None and right.constant is not None:
+    if certainly_differ(left, right):
         raise ShapeError(f"{message}: {left} and {right}")
     return right if right.constant is not None else left
 

@@ -4,7 +4,8 @@ A nest is evaluated for whole blocks of its domain at once. Every input becomes 
 dim per axis (of size 1 where the read does not depend on the axis): a strided view where the index
 expressions are affine, a gather otherwise. The body then runs on arrays that broadcast, and a
 combiner reduces the dims of the reduce axes. A nest that sums products, whatever their factors,
-becomes a matrix multiplication of what the factors are.
+becomes a matrix multiplication of what the factors are. A scatter merges its values one after
+another, in the order of its points.
 
 Size symbols come from the context, so every size may be symbolic. A read outside its tensor that
 has no pad raises IndexError.
@@ -62,12 +63,14 @@ def evaluate_nest(
     if not all(domain.extents[name] for name in domain.parallel):
         return [o.array for o in outputs]
     if not all(extents.values()):
-        for output in outputs:
+        for output in outputs if nest.is_reduction else ():
             output.write(domain.whole, _identity(output.kind, output.array.dtype))
         return [o.array for o in outputs]
     body = _Body.of(nest, domain, inputs)
     with np.errstate(all="ignore"):
-        if not _contract(body, outputs):
+        if nest.is_scatter:
+            _scatter(body, outputs[0])
+        elif not _contract(body, outputs):
             _evaluate_blocks(body, outputs)
     return [o.array for o in outputs]
 
@@ -289,6 +292,17 @@ class _Output:
             self._check(dim, int(index.min()), int(index.max()))
         self.array[tuple(indices)] = value
 
+    def merge(self, known: Mapping[str, Any], value: Array) -> None:
+        """Merge values into elements that may repeat, one after another."""
+        indices = [np.asarray(e.evaluate(known)) for e in self.map]
+        for dim, index in enumerate(indices):
+            self._check(dim, int(index.min()), int(index.max()))
+        value, *indices = np.broadcast_arrays(value.view(self.array.dtype), *indices)
+        if self.kind == "none":
+            self.array[tuple(indices)] = value
+        else:
+            _REDUCERS[self.kind].at(self.array, tuple(indices), value)
+
     def _check(self, dim: int, first: int, last: int) -> None:
         if first < 0 or last >= self.array.shape[dim]:
             raise IndexError(f"loop.nest writes elements {first} to {last}, by {self.map[dim]}, "
@@ -320,6 +334,12 @@ class _Body:
 
     def values(self, ranges: Ranges, wanted: Sequence[SSAValue]) -> list[Array]:
         """Values of the body: one dim per axis, of size 1 where they do not depend on it."""
+        return self.symbols_and_values(ranges, wanted)[1]
+
+    def symbols_and_values(
+        self, ranges: Ranges, wanted: Sequence[SSAValue]
+    ) -> tuple[dict[str, Any], list[Array]]:
+        """The same, with the values of all symbols of index expressions."""
         known: dict[str, Any] = {**self.domain.sizes, **self.domain.grid(ranges)}
         arguments: list[Array] = []
         rows = zip(self.nest.inputs, self.inputs, self.views, strict=True)
@@ -335,7 +355,7 @@ class _Body:
             return [np.asarray(op.expr.data.evaluate(known), np.int64)]
 
         found = evaluate_values(self.nest.body.block, arguments, wanted, index)
-        return [v if v.ndim else v.reshape((1,) * len(ranges)) for v in found]
+        return known, [v if v.ndim else v.reshape((1,) * len(ranges)) for v in found]
 
     def axes_of(self, value: SSAValue) -> set[str]:
         """The axes that a value may depend on."""
@@ -358,6 +378,14 @@ def _evaluate_blocks(body: _Body, outputs: Sequence[_Output]) -> None:
         values = body.values(ranges, body.nest.yielded)
         for output, value in zip(outputs, values, strict=True):
             output.combine(ranges, value)
+
+
+def _scatter(body: _Body, output: _Output) -> None:
+    """The values of whole blocks of points, block after block in the order of the points."""
+    for ranges in body.domain.blocks(body.domain.names, BLOCK_BYTES // 8):
+        known, [value] = body.symbols_and_values(ranges, body.nest.yielded)
+        whole = [len(r) for r in ranges.values()]
+        output.merge(known, np.broadcast_to(value, whole))
 
 
 # ---------------------------------------------------------------------- sums of products

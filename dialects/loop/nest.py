@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -98,12 +98,22 @@ class NestOp(IRDLOperation):
     result keeps. Reads of f16 and bf16 are converted by the body, sums are held in the result's
     element type.
 
+    A scatter writes where inputs say (`in0` is the value of the first input):
+
+        %y = loop.nest (i0: 64, reduce i1: n) ins(%places[i1], %u[i1, i0])
+            outs(add f32[rows, 64][in0, i0]) into(%x) { ... }
+
+    Each point merges its value into the element that is there, `none` replaces it; the points of
+    the reduce axes follow one another in row-major order, so that the last one wins. It reads %x as
+    it was before.
+
     Constraints: (C1) one expression per dim of every tensor; (C2) result expressions use parallel
-    axes only, and distinct points (over the parallel axes) write distinct elements; (C3) a nest
-    with reduce axes combines every result, one without stores; (C4) unpadded reads stay inside;
-    (C5) the body takes the inputs' and yields the results' signless element types; (C6) expressions
-    use known axes and gathered inputs only.
-    Source: linalg.generic, extended with padding, gathers and partial results.
+    axes and gathered inputs only, and distinct points (over the parallel axes) write distinct
+    elements; (C3) a nest with reduce axes combines every result, one without stores, unless it is a
+    scatter; (C4) unpadded reads and all writes stay inside; (C5) the body takes the inputs' and
+    yields the results' signless element types; (C6) expressions use known axes and gathered inputs
+    only, and those are integers; (C7) a scatter has one result, `into` a tensor.
+    Source: linalg.generic, extended with padding, gathers, partial results and scatters.
     """
 
     name = "loop.nest"
@@ -185,6 +195,17 @@ class NestOp(IRDLOperation):
         return not self.reduce_axes and not self.into
 
     @property
+    def is_scatter(self) -> bool:
+        """Whether inputs say where the result is written."""
+        return any(_is_gathered(s) for m in self.result_maps.data for e in m.data
+                   for s in e.symbols)
+
+    @property
+    def is_reduction(self) -> bool:
+        """Whether all points of its reduce axes are combined before they are stored."""
+        return bool(self.reduce_axes) and not self.is_scatter
+
+    @property
     def yielded(self) -> Sequence[SSAValue]:
         last = self.body.block.last_op
         assert last is not None
@@ -236,11 +257,22 @@ class NestOp(IRDLOperation):
         for kind in self.combiner_names:
             if kind not in COMBINERS:
                 raise VerifyException(f"loop.nest has no combiner {kind!r}")
-            if (kind == "none") == bool(self.reduce_axes):
+            if (kind == "none") == bool(self.reduce_axes) and not self.is_scatter:
                 raise VerifyException("C3: loop.nest combines exactly when it has reduce axes")
         if self.into and (len(self.into) != 1 or len(self.results) != 1
                           or self.into[0].type != self.results[0].type):
             raise VerifyException("loop.nest keeps the rest of one tensor of its result's type")
+        if self.is_scatter:
+            self._verify_scatter()
+
+    def _verify_scatter(self) -> None:
+        if not self.into:
+            raise VerifyException("C7: a loop.nest that scatters writes into a tensor")
+        for name in {s for e in self.output_maps[0] for s in e.symbols if _is_gathered(s)}:
+            number = int(name[2:])
+            if number >= len(self.inputs) or not isinstance(
+                    scalar_type(self.inputs[number]), IntegerType):
+                raise VerifyException(f"C6: loop.nest writes at {name}, no input of integers")
 
     def _verify_body(self) -> None:
         expected = [scalar_type(v) for v in self.inputs]
@@ -283,6 +315,11 @@ class NestOp(IRDLOperation):
             [type_ for _, type_, _ in outs], [m for _, _, m in outs],
             combiners=[k for k, _, _ in outs], pads=[p for _, _, p in inputs], into=into,
             body=parser.parse_region())
+
+
+def _is_gathered(symbol: str) -> bool:
+    """Whether a symbol stands for the value of an input."""
+    return symbol.startswith("in") and symbol[2:].isdigit()
 
 
 def scalar_type(value: SSAValue) -> Attribute:

@@ -1,14 +1,14 @@
-"""Scatters, turned round: every element of the result looks for the updates that it gets.
+"""Scatters: a copy of x that the updates are merged into, one after another.
 
-    last[p] = max over j of (j where indices[j] == p, else -1)         combiner none
-    y[p]    = updates[last[p]] where last[p] >= 0, else x[p]
+    %y = nest (reduce i0: count, i1: m) ins(%places[i0], %updates[i0, i1])
+        outs(add f32[n, m][in0, i1]) into(%x)
 
-    y[p]    = x[p] + sum over j of (updates[j] where indices[j] == p)  the others
+Where the indices are constant and no element gets two updates that are merged, it is turned round:
+a table, made here, says which update each element gets.
 
-Nests write distinct elements, so that their points may run in any order; a nest that writes where
-an index says cannot be one. The search costs the size of the scattered dims times the number of
-updates, which is quadratic where both are large. For constant indices it is done here: `last` is a
-constant then, and serves all combiners if no element gets two updates.
+    y[p] = updates[last[p]] where last[p] >= 0, else x[p]
+
+Indices are clamped: one that is wrong changes some element, never other memory.
 """
 
 from __future__ import annotations
@@ -24,28 +24,31 @@ from dialects import types as t
 from dialects.expr import Expr, product
 from dialects.graph.base import int_of, text_of
 from dialects.graph.constant import ConstantOp
-from dialects.graph.numerics import highest, lowest
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.loop import ViewOp
-from dialects.types import Array, TensorType, tensor
+from dialects.types import Array, tensor
 from passes.graph_to_loop.gathers import clamped
-from passes.graph_to_loop.nests import Domain, Read, assume_equal, make_nest, type_of
+from passes.graph_to_loop.nests import (
+    Domain,
+    Read,
+    assume_equal,
+    make_nest,
+    pointwise,
+    type_of,
+)
 from passes.graph_to_loop.reduction import held_element, recoded
 from passes.graph_to_loop.rules import lowers
-from passes.graph_to_loop.scalars import Body, Number, Scalar
+from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter
 
 NOWHERE = -1
-"""The index of an update that is not there."""
+"""The number of an update that is not there."""
 
 MAX_PLACES = 1 << 24
 """For constant indices a table is made of so many places at most."""
 
-Known = tuple[Array, bool]
-"""The number of each place's last update, and whether none has two."""
-
 Index = Callable[[Sequence[Expr], Expr], Sequence[Expr]]
-"""Where something is read for a point of x and the number of an update."""
+"""Where the update is that a point of x gets, given its number."""
 
 
 @lowers(ScatterElementsOp)
@@ -53,18 +56,20 @@ def scatter_elements(op: ScatterElementsOp, at: Rewriter) -> SSAValue:
     x, axis, sizes = type_of(op.x), int_of(op.properties, "axis"), type_of(op.indices).shape
     for own, size in zip(type_of(op.updates).shape, sizes, strict=True):
         assume_equal(at, own, size)
-    smaller = any(k != axis and size != own
-                  for k, (size, own) in enumerate(zip(x.shape, sizes, strict=True)))
+    scatter = _Scatter(op.x, op.updates, text_of(op.properties, "combiner", "none"))
+    table = _known_elements(op, at, scatter.combiner)
+    if table is not None:
+        return scatter.from_table(at, table, lambda point, j: [
+            j if k == axis else i for k, i in enumerate(point)])
+    domain = Domain()
+    point = [(domain.reduce if k == axis else domain.parallel)(size)[0]
+             for k, size in enumerate(sizes)]
+    place = Read(clamped(at, op.indices, x.shape[axis]), point)
+    where = [Expr.symbol("in0") if k == axis else i for k, i in enumerate(point)]
+    return scatter.in_order(at, domain, [place], point, where)
 
-    def place(point: Sequence[Expr], j: Expr) -> Sequence[Expr]:
-        return [j if k == axis else i for k, i in enumerate(point)]
 
-    rows = {axis: clamped(at, op.indices, x.shape[axis])}
-    return _Scatter(op.x, op.updates, text_of(op.properties, "combiner", "none"), sizes[axis],
-                    x.rank, rows, place, place, smaller, _known_elements(op, at)).run(at)
-
-
-def _known_elements(op: ScatterElementsOp, at: Rewriter) -> Known | None:
+def _known_elements(op: ScatterElementsOp, at: Rewriter, combiner: str) -> Array | None:
     shape, axis = type_of(op.x).static_shape, int_of(op.properties, "axis")
     if shape is None or not isinstance(op.indices.owner, ConstantOp):
         return None
@@ -72,7 +77,7 @@ def _known_elements(op: ScatterElementsOp, at: Rewriter) -> Known | None:
     places = np.indices(indices.shape)
     numbers = places[axis].copy()
     places[axis] = indices
-    return _known(shape, [np.asarray(p) for p in places], numbers)
+    return _table(shape, [np.asarray(p) for p in places], numbers, combiner)
 
 
 @lowers(ScatterNdOp)
@@ -82,26 +87,49 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
     depth, count = sizes[-1].constant or 0, product(sizes[:-1])
     for own, size in zip(type_of(op.updates).shape, (*sizes[:-1], *x.shape[depth:]), strict=True):
         assume_equal(at, own, size)
-    vectors = at.insert(ViewOp.of(op.indices, [count, depth])).results[0]
     updates = at.insert(ViewOp.of(op.updates, [count, *x.shape[depth:]])).results[0]
-    rows = {k: clamped(at, vectors, x.shape[k], k) for k in range(depth)}
-    return _Scatter(op.x, updates, text_of(op.properties, "combiner", "none"), count, depth, rows,
-                    lambda point, j: [j], lambda point, j: [j, *point[depth:]], False,
-                    _known_slices(op, at)).run(at)
+    scatter = _Scatter(op.x, updates, text_of(op.properties, "combiner", "none"))
+    table = _known_slices(op, at, scatter.combiner)
+    if table is not None:
+        return scatter.from_table(at, table, lambda point, j: [j, *point[depth:]])
+    if depth == 0:
+        return _scatter_whole(op, at, scatter, count)
+    vectors = at.insert(ViewOp.of(op.indices, [count, depth])).results[0]
+    domain = Domain()
+    [j], rest = domain.reduce(count), domain.parallel(*x.shape[depth:])
+    places = [Read(clamped(at, vectors, x.shape[k], k), [j]) for k in range(depth)]
+    where = [*(Expr.symbol(f"in{k}") for k in range(depth)), *rest]
+    return scatter.in_order(at, domain, places, [j, *rest], where)
 
 
-def _known_slices(op: ScatterNdOp, at: Rewriter) -> Known | None:
+def _scatter_whole(op: ScatterNdOp, at: Rewriter, scatter: _Scatter, count: Expr) -> SSAValue:
+    """Empty index vectors: every update is one of all of x, the only slice there is."""
+    shape = type_of(op.x).shape
+    slices = at.insert(ViewOp.of(op.x, [1, *shape])).results[0]
+    numbers = Domain()
+    numbers.parallel(count)
+    first = make_nest(at, numbers, [], tensor(t.i64, [count]), lambda body, read: body.index(0))
+    domain = Domain()
+    [j], rest = domain.reduce(count), domain.parallel(*shape)
+    result = _Scatter(slices, scatter.updates, scatter.combiner).in_order(
+        at, domain, [Read(first, [j])], [j, *rest], [Expr.symbol("in0"), *rest])
+    return at.insert(ViewOp.of(result, shape)).results[0]
+
+
+def _known_slices(op: ScatterNdOp, at: Rewriter, combiner: str) -> Array | None:
     depth = type_of(op.indices).shape[-1].constant or 0
     sizes = [s.constant for s in type_of(op.x).shape[:depth]]
     shape = tuple(s for s in sizes if s is not None)
     if len(shape) < len(sizes) or not isinstance(op.indices.owner, ConstantOp):
         return None
     vectors = op.indices.owner.array(at.context.weights).reshape(-1, depth)
-    return _known(shape, list(vectors.T), np.arange(len(vectors)))
+    return _table(shape, list(vectors.T), np.arange(len(vectors)), combiner)
 
 
-def _known(shape: tuple[int, ...], places: Sequence[Array], numbers: Array) -> Known | None:
-    """The last update of every place, and whether all places differ.
+def _table(
+    shape: tuple[int, ...], places: Sequence[Array], numbers: Array, combiner: str
+) -> Array | None:
+    """The number of the last update of every place, if that is all that counts.
 
     None for wrong indices, and for more places than a table should have.
     """
@@ -110,53 +138,28 @@ def _known(shape: tuple[int, ...], places: Sequence[Array], numbers: Array) -> K
         return None
     last = np.full(shape, NOWHERE, np.int64)
     last[tuple(places)] = numbers
-    return last, int((last != NOWHERE).sum()) == numbers.size
+    is_last = combiner == "none" or int((last != NOWHERE).sum()) == numbers.size
+    return last if is_last else None
 
 
 @dataclass(frozen=True)
 class _Scatter:
-    """A scatter into x of updates that are numbered along one axis, `count` of them.
-
-    `rows`: dim of x -> the index tensor that tells it. The first `searched` dims of x are all that
-    `row_index` depends on. `leaves`: it may lead out of the index tensors; there is no update then.
-    `known`: what constant indices tell.
-    """
+    """A scatter into x."""
 
     x: SSAValue
     updates: SSAValue
     combiner: str
-    count: Expr
-    searched: int
-    rows: dict[int, SSAValue]
-    row_index: Index
-    update_index: Index
-    leaves: bool
-    known: Known | None = None
 
-    def run(self, at: Rewriter) -> SSAValue:
-        single = self.combiner == "none" or (self.known is not None and self.known[1])
-        return self._once(at) if single else self._merged(at)
-
-    def _row_reads(self, point: Sequence[Expr], j: Expr) -> list[Read]:
-        pad = NOWHERE if self.leaves else None
-        return [Read(row, self.row_index(point, j), pad) for row in self.rows.values()]
-
-    def _hit(self, body: Body, read: Sequence[Scalar], point: Sequence[Expr]) -> Scalar:
-        """Whether an update is one of this point."""
-        hit = body.constant(True, t.i1)
-        for row, dim in zip(read, self.rows, strict=False):
-            hit = hit & row.compare("eq", body.index(point[dim]))
-        return hit
-
-    # ------------------------------------------------------------------ one update
-    def _once(self, at: Rewriter) -> SSAValue:
-        """Every point takes its last update, or merges it."""
+    def from_table(self, at: Rewriter, table: Array, update_index: Index) -> SSAValue:
+        """Every point takes its update, or merges it. `table` has the first dims of x."""
         result = type_of(self.x)
         held = held_element(result.element, self.combiner)
+        numbers = at.insert(ConstantOp.of_array(table, at.context.weights, "places")).results[0]
         domain = Domain()
         point = domain.parallel(*result.shape)
-        last = Read(self._last(at, result), point[:self.searched])
-        update = Read(self.updates, self.update_index(point, Expr.symbol("in0")), 0)
+        reads = [Read(numbers, point[:table.ndim]),
+                 Read(self.updates, update_index(point, Expr.symbol("in0")), 0),
+                 Read(self.x, point)]
 
         def changed(body: Body, read: Sequence[Scalar]) -> Scalar:
             number, update, x = read
@@ -165,62 +168,31 @@ class _Scatter:
                 update = recoded(_combined(self.combiner, *sides), result.element)
             return number.compare("ge", 0).where(update, x)
 
-        return make_nest(at, domain, [last, update, Read(self.x, point)], result, changed)
+        return make_nest(at, domain, reads, result, changed)
 
-    def _last(self, at: Rewriter, x: TensorType) -> SSAValue:
-        """The number of the last update of each point."""
-        if self.known is not None:
-            table = ConstantOp.of_array(self.known[0], at.context.weights, "places")
-            return at.insert(table).results[0]
-        shape = x.shape[:self.searched]
-        domain = Domain()
-        point = domain.parallel(*shape)
-        [j] = domain.reduce(self.count)
+    def in_order(
+        self, at: Rewriter, domain: Domain, places: Sequence[Read], update: Sequence[Expr],
+        where: Sequence[Expr],
+    ) -> SSAValue:
+        """Merge the updates at `update` into the elements at `where`, which `places` tell."""
+        type_ = type_of(self.x)
+        held = type_.element if self.combiner == "none" else held_element(
+            type_.element, self.combiner)
 
-        def number(body: Body, read: Sequence[Scalar]) -> Scalar:
-            return self._hit(body, read, point).where(body.index(j), NOWHERE)
+        def recode(value: SSAValue, element: t.Attribute) -> SSAValue:
+            if type_of(value).element == element:
+                return value
+            return pointwise(at, [value], tensor(element, type_of(value).shape),
+                             lambda x: recoded(x, element))
 
-        return make_nest(at, domain, self._row_reads(point, j), tensor(t.i64, shape), number,
-                         combiner="max")
-
-    # ------------------------------------------------------------------ several updates
-    def _merged(self, at: Rewriter) -> SSAValue:
-        result = type_of(self.x)
-        held = tensor(held_element(result.element, self.combiner), result.shape)
-        domain = Domain()
-        point = domain.parallel(*result.shape)
-        reads = [Read(self.x, point), Read(self._total(at, held), point)]
-
-        def merge(body: Body, read: Sequence[Scalar]) -> Scalar:
-            x, total = recoded(read[0], held.element), read[1]
-            return recoded(_combined(self.combiner, x, total), result.element)
-
-        return make_nest(at, domain, reads, result, merge)
-
-    def _total(self, at: Rewriter, held: TensorType) -> SSAValue:
-        """All updates of each point, combined."""
-        domain = Domain()
-        point = domain.parallel(*held.shape)
-        [j] = domain.reduce(self.count)
-        update = Read(self.updates, self.update_index(point, j), 0 if self.leaves else None)
-        neutral = _neutral(self.combiner, held)
-
-        def counted(body: Body, read: Sequence[Scalar]) -> Scalar:
-            hit = self._hit(body, read[:-1], point)
-            return hit.where(recoded(read[-1], held.element), neutral)
-
-        return make_nest(at, domain, [*self._row_reads(point, j), update], held, counted,
-                         combiner=self.combiner)
+        merged = make_nest(
+            at, domain, [*places, Read(self.updates, update)], tensor(held, type_.shape),
+            lambda body, read: recoded(read[-1], held), index=where, combiner=self.combiner,
+            into=recode(self.x, held))
+        return recode(merged, type_.element)
 
 
 def _combined(combiner: str, x: Scalar, y: Scalar) -> Scalar:
     if combiner in ("max", "min"):
         return x.maximum(y) if combiner == "max" else x.minimum(y)
     return x + y if combiner == "add" else x * y
-
-
-def _neutral(combiner: str, type_: TensorType) -> Number:
-    if combiner in ("max", "min"):
-        value = lowest(type_.dtype) if combiner == "max" else highest(type_.dtype)
-        return float(value) if t.is_float(type_.element) else int(value)
-    return 0 if combiner == "add" else 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from dialects.expr import Expr, maximum
-from dialects.ranges import is_at_most
+from dialects.ranges import is_at_most, may_be_empty
 
 ALIGNMENT = 256
 """Offsets are multiples of this: a cache line of any CPU, a transaction of any GPU."""
@@ -146,12 +146,12 @@ class _Slot:
 
     def holds(self, size: Expr) -> bool:
         """Whether it is certainly large enough."""
-        return any(is_at_most(size, s) for s in self.sizes)
+        return any(_is_held(size, s) for s in self.sizes)
 
     def add(self, block: Block) -> None:
         self.blocks.append(block)
         if not self.holds(block.size):
-            smaller = [s for s in self.sizes if is_at_most(s, block.size)]
+            smaller = [s for s in self.sizes if _is_held(s, block.size)]
             self.sizes = [s for s in self.sizes if s not in smaller] + [block.size]
 
     @property
@@ -159,6 +159,11 @@ class _Slot:
         """All of `sizes` fit, rounded up to the alignment."""
         largest = reduce(maximum, self.sizes)
         return (largest + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+
+
+def _is_held(size: Expr, room: Expr) -> bool:
+    """Whether there certainly is room, also where some sizes are 0: n*4 bytes need not fit n*m*4."""
+    return is_at_most(may_be_empty(size), may_be_empty(room))
 
 
 def _place_in_slots(blocks: Sequence[Block], start: Expr) -> Expr:

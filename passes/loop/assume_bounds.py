@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.expr import Expr, divisors, minimum, product
 from dialects.func import AssumeOp
 from dialects.loop import NestOp, extents_of
-from dialects.ranges import is_at_most, is_nonnegative, upper_bound
+from dialects.ranges import is_at_most, is_nonnegative, may_be_empty, upper_bound
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
@@ -94,6 +94,4 @@ def positive_symbols(extents: Iterable[Expr]) -> frozenset[str]:
 
 def _is_within(highest: Expr, size: Expr, positive: frozenset[str]) -> bool:
     """Whether highest < size is certain; sizes that are not `positive` may be 0."""
-    names = (highest.symbols | size.symbols) - positive
-    maybe = {n: Expr.symbol(f"_{n}") for n in names if not n.startswith("_")}
-    return is_at_most((highest + 1).substitute(maybe), size.substitute(maybe))
+    return is_at_most(may_be_empty(highest + 1, positive), may_be_empty(size, positive))

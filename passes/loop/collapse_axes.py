@@ -21,7 +21,7 @@ from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, Yield
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import carry
+from passes.loop.nests import carry, gathered_inputs
 from passes.rewriting import functions
 
 Shapes = dict[SSAValue, list[list[int]]]
@@ -43,7 +43,7 @@ class LoopCollapseAxes(StrataPass):
 
 
 def _has_into(kernel: KernelOp) -> bool:
-    return any(n.into for n in kernel.nests) or any(
+    return any(n.into and not n.is_scatter for n in kernel.nests) or any(
         not isinstance(op, (NestOp, YieldOp)) for op in kernel.body.block.ops)
 
 
@@ -69,9 +69,9 @@ class _Walks:
 
 
 def _collapse(kernel: KernelOp, call: CallOp) -> None:
-    outside = _read_outside(kernel)
+    kept = _read_outside(kernel) | _scattered(kernel)
     runs: dict[SSAValue, list[list[int]]] = {
-        v: [[d] for d, s in enumerate(_shape(v)) if s.constant != 1 or (v, d) in outside]
+        v: [[d] for d, s in enumerate(_shape(v)) if s.constant != 1 or (v, d) in kept]
         for v in _tensors(kernel)}
     walks = _Walks.of(kernel)
     merged: list[list[str]] = [[name] for name in walks.extents]
@@ -96,6 +96,7 @@ def _references(kernel: KernelOp) -> Iterator[tuple[SSAValue, tuple[Expr, ...]]]
     for nest in kernel.nests:
         yield from zip(nest.inputs, nest.input_maps, strict=True)
         yield from zip(nest.results, nest.output_maps, strict=True)
+        yield from zip(nest.into, nest.output_maps, strict=False)
 
 
 def _read_outside(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
@@ -103,6 +104,13 @@ def _read_outside(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
     return {(v, d) for nest in kernel.nests
             for v, m, p in zip(nest.inputs, nest.input_maps, nest.pad_values, strict=True)
             if p is not None for d, e in enumerate(m) if e.constant != 0}
+
+
+def _scattered(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
+    """Dims where inputs say which element is written: without them it would be no scatter."""
+    return {(v, d) for nest in kernel.nests if nest.is_scatter
+            for v in (*nest.results, *nest.into)
+            for d, e in enumerate(nest.output_maps[0]) if gathered_inputs([e])}
 
 
 def _find_pair(
@@ -186,7 +194,8 @@ def _rebuild(kernel: KernelOp, merged: Sequence[Sequence[str]], runs: Shapes) ->
             [_runs_of(v, m, runs) for v, m in zip(nest.inputs, nest.input_maps, strict=True)],
             [_run_type(r, runs) for r in nest.results],
             [_runs_of(r, m, runs) for r, m in zip(nest.results, nest.output_maps, strict=True)],
-            combiners=nest.combiner_names, pads=nest.pad_values, body=nest.body.clone()))
+            combiners=nest.combiner_names, pads=nest.pad_values,
+            into=[values[v] for v in nest.into], body=nest.body.clone()))
         values |= zip(nest.results, new.results, strict=True)
         block.add_op(new)
     block.add_op(YieldOp.of(*(values[v] for v in old_ops[-1].operands)))

@@ -174,7 +174,8 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
     wide = {a.name for a in producer.axes if a.extent.constant != 1}
     if names is None or not wide <= set(names):  # not every element is one point
         return False
-    if position in gathered_inputs([e for m in nest.input_maps for e in m] + index_exprs(nest)):
+    maps = [*nest.input_maps, *nest.output_maps]
+    if position in gathered_inputs([e for m in maps for e in m] + index_exprs(nest)):
         return False
     if len(nest.inputs) + len(producer.inputs) > MAX_INPUTS:
         return False
@@ -251,7 +252,7 @@ def drop_unit_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
         return None
     kept = [a for a in nest.axes if a.name not in unit]
     new = substitute_axes(nest, kept, unit)
-    if nest.reduce_axes and not new.reduce_axes:
+    if nest.is_reduction and not new.reduce_axes:
         new.properties["combiners"] = ArrayAttr([StringAttr("none")] * len(new.results))
     return list(at.insert(new).results)
 

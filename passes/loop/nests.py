@@ -217,9 +217,10 @@ def _merge_reads(
     yielded = clone_body(consumer.body.block, block, [a for a in arguments if a is not None],
                          _numbering(places))
     block.add_op(YieldOp.of(*yielded))
+    stored = [[e.substitute(_numbering(places)) for e in m] for m in consumer.output_maps]
     new = NestOp.of(
         consumer.axes, [r.value for r in reads.reads], [r.map for r in reads.reads],
-        result_types(consumer), consumer.output_maps, combiners=consumer.combiner_names,
+        result_types(consumer), stored, combiners=consumer.combiner_names,
         pads=[r.pad for r in reads.reads], into=list(consumer.into), body=Region(block))
     return carry(consumer, new)
 

@@ -5,10 +5,11 @@ which one launch computes; no nest remains outside a kernel.
 
     %a = nest (m, n, reduce k)   %y = nest (m, n) ins(%a)   ->   %y = loop.call @contract_0(...)
 
-Three kinds of group, by what the nests are and never by operator:
+Four kinds of group, by what the nests are and never by operator:
 - a contraction, then elementwise nests over exactly its parallel axes (the epilogue);
 - reductions over the same rows, and elementwise nests over rows or elements of rows (softmax);
-- elementwise nests over one domain (several results).
+- elementwise nests over one domain (several results);
+- a scatter, alone.
 Nests that read each other's results inside a group do so at the same point, so one program can
 compute a tile of all of them. A group never waits for something that waits for the group.
 """
@@ -52,7 +53,7 @@ class LoopOutline(StrataPass):
 # ---------------------------------------------------------------------- what kind a nest is
 def is_contraction(nest: NestOp) -> bool:
     """A sum of products that uses its operands more than once: a matrix product, a convolution."""
-    if not nest.reduce_axes or nest.combiner_names != ["add"]:
+    if not nest.is_reduction or nest.combiner_names != ["add"]:
         return False
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes if a.extent.constant != 1}
@@ -67,6 +68,8 @@ def _symbols(map_: Iterable[Expr]) -> set[str]:
 
 def kind_of(nests: Sequence[NestOp]) -> str:
     """The word that names a kernel of these nests."""
+    if any(n.is_scatter for n in nests):
+        return "scatter"
     if any(is_contraction(n) for n in nests):
         return "contract"
     if any(n.reduce_axes for n in nests):
@@ -271,6 +274,8 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str]) -> str | None:
     """Why a nest whose axes match must not join, or None."""
     if is_contraction(nest):
         return "a contraction starts a kernel"
+    if nest.is_scatter or any(n.is_scatter for n in group.renamed):
+        return "a scatter is a kernel of its own"
     if group.operations + body_size(nest) > MAX_OPERATIONS:
         return "the kernel would be too large"
     parallel = {names.get(a.name, "") for a in nest.parallel_axes if a.extent.constant != 1}

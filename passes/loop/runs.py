@@ -42,7 +42,7 @@ def contiguous_axes(kernel: KernelOp) -> list[str]:
     """
     score: dict[str, int] = {}
     for nest in kernel.nests:
-        read, stored = (4, 1) if nest.reduce_axes else (1, 2)
+        read, stored = (4, 1) if nest.is_reduction else (1, 2)
         weighted = [*((m, read) for m in nest.input_maps),
                     *((m, stored) for m in nest.output_maps)]
         for map_, weight in weighted:

@@ -8,7 +8,8 @@
       loop  -> cut the nests into runs that use the axis or not, also before a nest that needs the
                finished result of a reduction over it. A run without the axis -> gen(i + 1). Else
                open accumulators for its reductions, walk full tiles and then the tail, each as a
-               block.for that carries the accumulators; finish the reductions
+               block.for that carries the accumulators; finish the reductions. The loop over an
+               axis that orders a scatter is serial, too, and carries nothing
 """
 
 from __future__ import annotations
@@ -228,7 +229,8 @@ class _Lowering:
         exprs, indices, _ = self.tiles.symbols.refer([lower, upper], [])
         loop = ForOp.of(exprs[0], exprs[1], tile, indices,
                         [self.tiles.open[n].value for n in carried], unroll=level.unroll,
-                        parallel=not carried)
+                        parallel=not carried and not any(
+                            n.is_scatter and level.axis in _serial_axes(n) for n in run))
         loop.counter.name_hint = level.axis
         counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds))
         state = self.states[level.axis]
@@ -266,6 +268,11 @@ class _Lowering:
 
 
 def _reduces_over(nest: NestOp) -> set[str]:
+    """The axes over which a nest has an accumulator."""
+    return _serial_axes(nest) if nest.is_reduction else set()
+
+
+def _serial_axes(nest: NestOp) -> set[str]:
     return {a.name for a in nest.reduce_axes}
 
 

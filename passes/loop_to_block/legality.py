@@ -53,6 +53,9 @@ def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
 
 def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
     """Accumulators live where a reduction's loops are, in tiles of its parallel axes."""
+    if nest.is_scatter:
+        yield from _scatter_faults(nest, schedule)
+        return
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes}
     started: Level | None = None
@@ -64,3 +67,13 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
         elif started is not None and level.axis in parallel:
             yield (f"axis {level.axis} is inside the loop over {started.axis}, which sums up "
                    "one element of it at a time")
+
+
+def _scatter_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
+    """One point after another, where several may write the same element."""
+    names = [a.name for a in nest.reduce_axes]
+    levels = [x for x in schedule.levels if x.axis in names]
+    yield from (f"axis {x.axis} orders what is written, so it is a loop with a tile of 1"
+                for x in levels if x.kind != "loop" or x.tile != 1)
+    if [x.axis for x in levels] != names:
+        yield f"what is written is ordered by the loops {', '.join(names)}, in this order"

@@ -115,7 +115,9 @@ class Tiles:
     # ------------------------------------------------------------------ tiles
     def compute(self, nest: NestOp) -> None:
         """One tile of a nest, on its own account."""
-        if not nest.reduce_axes:
+        if nest.is_scatter:
+            self.scatter(nest)
+        elif not nest.reduce_axes:
             self.tiles_of(nest)
             for result in nest.results:
                 tile = self.find(result)
@@ -125,6 +127,50 @@ class Tiles:
             self.accumulate(nest)
         else:
             self.reduce_at_once(nest)
+
+    def scatter(self, nest: NestOp) -> None:
+        """Merge a tile into the elements that the nest's indices name."""
+        dims = tiled((a.name for a in nest.axes), self.states, self.order)
+        inputs, indices = self.inputs_of(nest, dims)
+        self.source = nest
+        places = {f"in{k}": self.symbols.gathered(inputs[k])
+                  for k in gathered_inputs(nest.output_maps[0])}
+        map_ = tuple(e.substitute(places) for e in nest.output_maps[0])
+        for buffer in self.outputs.get(nest.results[0], ()):
+            there = self._there(nest, buffer, map_, dims)
+            tile = self._merged(nest, inputs, indices, there, dims)
+            self.add(store(tile, buffer, map_, self.states, self.symbols))
+
+    def _there(
+        self, nest: NestOp, buffer: SSAValue, map_: tuple[Expr, ...], dims: Sequence[str]
+    ) -> list[Tile]:
+        """The elements that values merge with; none if they are replaced."""
+        if nest.combiner_names[0] == "none":
+            return []
+        op, tile = load(buffer, Read(buffer, map_), dims, self.states, self.symbols, self.lanes, 0)
+        self.add(op)
+        return [tile]
+
+    def _merged(
+        self, nest: NestOp, inputs: Sequence[Tile], indices: Sequence[Operation],
+        there: Sequence[Tile], dims: Sequence[str],
+    ) -> Tile:
+        """The body's values, merged with `there`."""
+        result, own = nest.results[0].type, len(nest.inputs)
+        assert isinstance(result, TensorType)
+
+        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+            [value] = append_body(nest, block, arguments, dict(
+                zip(indices, arguments[own:own + len(indices)], strict=True)))
+            if not there:
+                return [value]
+            op = combine(nest.combiner_names[0], arguments[-1], value)
+            block.add_op(op)
+            return [op.results[0]]
+
+        type_ = tile_type(result.element, dims, self.states, self.lanes)
+        op = self.add(map_tiles([*inputs, *there], dims, [type_], build))
+        return Tile(op.results[0], tuple(dims))
 
     def find(self, value: SSAValue) -> Tile | None:
         return next((s.results[value] for s in reversed(self.scopes) if value in s.results), None)
@@ -336,7 +382,7 @@ def _neutral_pad(nest: NestOp) -> float | bool | None:
     0 for both factors of a sum of products, the combiner's identity for a plain float reduction.
     None where no pad does that, or nothing is reduced: then it does not matter what they give.
     """
-    if not nest.reduce_axes or any(isinstance(v.owner, NestOp) for v in nest.inputs) or any(
+    if not nest.is_reduction or any(isinstance(v.owner, NestOp) for v in nest.inputs) or any(
             p is not None for p in nest.pad_values):
         return None
     kind = nest.combiner_names[0]

@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 
 from dialects.control import LoopOp, SizeOp
 from dialects.func import AssumeOp, SizeError
-from dialects.syntax import location_name
+from targets.host_checks import MOST_BYTES, memory_error, stack_error
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,9 @@ def _contradiction(op: AssumeOp, sizes: dict[str, int]) -> Exception:
 
 def memory_check(op: Operation) -> Check:
     """Of memory that an operation asks for: the code saw the bytes, -1 where beyond counting."""
-    def error(seen: Sequence[int]) -> Exception:
-        size = "too many" if seen[0] < 0 else str(seen[0])
-        return ValueError(f"there is not enough memory at node {location_name(op)!r}, "
-                          f"which needs {size} bytes")
-    return Check(error)
+    return Check(lambda seen: memory_error(op, seen[0] if seen[0] >= 0 else MOST_BYTES + 1))
 
 
 def stack_check(op: LoopOp) -> Check:
     """Of what a loop stacks."""
-    return Check(lambda _: ValueError(
-        f"the values that the loop at node {location_name(op)!r} stacks have different shapes"))
+    return Check(lambda _: stack_error(op))

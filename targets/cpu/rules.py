@@ -1,6 +1,6 @@
 """Schedule rules of the CPU target: which axis fills vector lanes, which tiles, which loops.
 
-Ordered rules, the first that fits decides: contraction, reduction, elementwise. Tile sizes come
+Ordered rules, the first that fits decides: contraction, scatter, reduction, elementwise. Tile sizes come
 from the kernel's own sizes and the machine's registers; nothing here knows an operator.
 """
 
@@ -30,12 +30,17 @@ CHUNK_ROWS = 256
 CHUNK_ELEMENTS = 4096
 """Elements of a long elementwise axis that belong to one program."""
 
+SCATTER_ELEMENTS = 1024
+"""Elements of a long row that is scattered whole that belong to one program."""
+
 
 def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
     """The schedule of a kernel."""
     for nest in kernel.nests:
         if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
             return _contraction(kernel, nest, tiling)
+    if any(n.is_scatter and n.reduce_axes for n in kernel.nests):
+        return _scatter(kernel, machine)
     if any(n.reduce_axes for n in kernel.nests):
         return _reduction(kernel, machine)
     return _elementwise(kernel, machine)
@@ -223,6 +228,21 @@ def _reduction(kernel: KernelOp, machine: Machine) -> Schedule:
     levels += [Level("loop", a, 1) for a in inner]
     if lanes and lanes not in rows:
         levels.append(Level("loop", lanes, width, lanes=True))
+    return Schedule(tuple(levels))
+
+
+def _scatter(kernel: KernelOp, machine: Machine) -> Schedule:
+    """One update after another; what is kept of an update in parallel, along memory in lanes."""
+    extents, rows = kernel.axes, common_rows(kernel)
+    lanes = next((a for a in contiguous_axes(kernel) if a in rows), None)
+    levels = [Level("grid", a) for a in rows if a != lanes]
+    if lanes is not None:
+        size = extents[lanes].constant
+        if size is None or size > 2 * SCATTER_ELEMENTS:
+            levels.append(Level("grid", lanes, SCATTER_ELEMENTS))
+    levels += [Level("loop", a) for a in extents if a not in rows]
+    if lanes is not None:
+        levels.append(Level("loop", lanes, _lane_tile(extents[lanes], machine), lanes=True))
     return Schedule(tuple(levels))
 
 

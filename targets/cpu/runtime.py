@@ -101,7 +101,7 @@ class CpuExecutable(Executable):
         for name, array, dtype in zip(self.input_names, inputs, self._dtypes, strict=True):
             if array.dtype != dtype:
                 raise ValueError(f"input {name!r} must be {dtype}, not {array.dtype}")
-        return [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in inputs]
+        return [_in_memory(a) for a in inputs]
 
     def _bind(self, inputs: Sequence[Array]) -> _Binding:
         if self._binding is None or self._binding.shapes != tuple(a.shape for a in inputs):
@@ -153,6 +153,12 @@ def _check_memory(
     given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     raise ValueError(f"a call takes {results} bytes for results and {arena} bytes for what lies "
                      f"between{given and ' with '}{given}; this machine has {there}")
+
+
+def _in_memory(array: Array) -> Array:
+    """A C-contiguous array; a number of NumPy's, which has no address of its own, becomes one."""
+    whole = np.asarray(array)
+    return whole if whole.flags.c_contiguous else np.ascontiguousarray(whole)
 
 
 def _aligned_bytes(count: int) -> Array:

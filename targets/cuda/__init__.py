@@ -2,8 +2,11 @@
 
     rules.py      schedules for kernels            emit/         a kernel as Triton source
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
-    plan.py       the host level as data           launch.py     a model on a GPU
-    driver.py     the CUDA driver, through ctypes  interpreter.py  a model in Triton's interpreter
+    driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
+    kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
+    plan.py       straight functions as data       graphs.py     ... as CUDA graphs
+    steps.py      other functions, step by step    control.py    ... with calls and late sizes
+    interpreter.py  a model in Triton's interpreter
 
 Only `workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling needs
 no GPU.
@@ -17,7 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from dialects.block import KernelOp
-from dialects.host import FuncOp
+from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.schedule import Schedule
 from dialects.weights import WeightStore
@@ -30,6 +33,7 @@ from targets.cuda.errors import CudaError
 from targets.cuda.interpreter import InterpretedExecutable
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of
+from targets.cuda.plan import host_notes
 
 
 @dataclass(frozen=True)
@@ -101,18 +105,20 @@ def _kernels(module: ModuleOp) -> list[KernelOp]:
 
 
 def _triton_text(module: ModuleOp) -> str:
-    hosts = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    plan = [f"# {line}".rstrip() for op in hosts for line in str(op).splitlines()]
+    plan = [f"# {line}".rstrip() for op in host_functions(module) for line in str(op).splitlines()]
     text = module_text([emit_kernel(k) for k in _kernels(module)])
-    return "\n".join([text, "", "# How the kernels are launched:", *plan, ""]) if plan else text
+    notes = [f"# {note}" for note in host_notes(module)]
+    return "\n".join([text, "", *notes, "# How the kernels are launched:", *plan, ""]
+                     ) if plan else text
 
 
 def _ptx_text(module: ModuleOp, options: TargetOptions) -> str:
     kernels = _kernels(module)
     jobs = [Job(emit_kernel(k), tuple(range(len(k.buffers)))) for k in kernels]
     binaries = compile_kernels(jobs, compile_options(options))
-    return "\n".join(f"// kernel @{k.sym_name.data}\n{b.ptx}"
-                     for k, b in zip(kernels, binaries, strict=True))
+    notes = [f"// {note}" for note in host_notes(module)]
+    return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{b.ptx}"
+                                for k, b in zip(kernels, binaries, strict=True))])
 
 
 TARGET = CudaTarget(

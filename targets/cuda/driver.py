@@ -6,12 +6,13 @@ Every call is checked; what the user can mend is raised as CudaError with a hint
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
-from targets.cuda.errors import CudaError
+from targets.cuda.errors import CudaError, DeviceMemoryError
 
 _LIBRARY = "libcuda.so.1"
 _HINTS = {
@@ -27,10 +28,13 @@ _HINTS = {
          "tiles or fewer warps in the schedule",
     719: "a kernel failed on the device",
 }
-_MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED_OPTIN = 16, 75, 76, 97  # CUdevice_attribute
+_OUT_OF_MEMORY = 2
+_MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED_OPTIN, _POOLS = 16, 75, 76, 97, 115  # CUdevice_attribute
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024
 _RELAXED_CAPTURE = 2
+_PINNED, _ON_DEVICE = 1, 1  # CUmemAllocationType, CUmemLocationType
+_RELEASE_THRESHOLD = 4  # CUmemPool_attribute
 _NON_BLOCKING = 1
 _WITHOUT_TIMING = 2
 
@@ -53,8 +57,9 @@ def _check(lib: ctypes.CDLL, status: int, function: str) -> None:
         lib.cuGetErrorString(status, byref(text))
         described = (text.value or b"unknown error").decode()
         hint = _HINTS.get(status)
-        raise CudaError(f"CUDA's {function} failed: {described} (error {status})"
-                        + (f"; {hint}" if hint else ""))
+        kind = DeviceMemoryError if status == _OUT_OF_MEMORY else CudaError
+        raise kind(f"CUDA's {function} failed: {described} (error {status})"
+                   + (f"; {hint}" if hint else ""))
 
 
 def call(function: str, *arguments: Any) -> None:
@@ -123,6 +128,43 @@ def allocate(size: int) -> int:
 
 def free(address: int) -> None:
     call("cuMemFree_v2", c_uint64(address))
+
+
+def has_pools(device: int = 0) -> bool:
+    """Whether the device and its driver have `MemoryPool`s."""
+    return bool(attribute(device, _POOLS))
+
+
+class _PoolProperties(ctypes.Structure):
+    """CUmemPoolProps."""
+
+    _fields_ = [("kind", c_int), ("handles", c_int), ("place", c_int), ("device", c_int),
+                ("security", c_void_p), ("reserved", c_uint64 * 8)]
+
+
+class MemoryPool:
+    """Memory that is taken and given back in the order of a stream's work.
+
+    Of what is given back, it keeps so much that it holds up to `kept` bytes.
+    """
+
+    def __init__(self, kept: int, device: int = 0) -> None:
+        self.handle = c_void_p()
+        properties = _PoolProperties(kind=_PINNED, place=_ON_DEVICE, device=device)
+        call("cuMemPoolCreate", byref(self.handle), byref(properties))
+        threshold = c_uint64(kept)
+        call("cuMemPoolSetAttribute", self.handle, c_int(_RELEASE_THRESHOLD), byref(threshold))
+        weakref.finalize(self, call, "cuMemPoolDestroy", self.handle).atexit = False
+
+    def allocate(self, size: int, stream: int) -> int:
+        """Raises DeviceMemoryError when the device is full."""
+        address = c_uint64()
+        call("cuMemAllocFromPoolAsync", byref(address), c_size_t(max(size, 1)), self.handle,
+             c_void_p(stream))
+        return address.value
+
+    def free(self, address: int, stream: int) -> None:
+        call("cuMemFreeAsync", c_uint64(address), c_void_p(stream))
 
 
 def upload(target: int, source: int, size: int, stream: int) -> None:

@@ -9,5 +9,9 @@ class CudaError(TargetError, ValueError):
     """What is wrong with the machine, the options or the inputs, and what to do."""
 
 
+class DeviceMemoryError(CudaError):
+    """The device's memory is full."""
+
+
 class EmitError(CudaError):
     """A block kernel that has no form in Triton: what is wrong and what to do."""

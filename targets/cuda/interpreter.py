@@ -32,6 +32,7 @@ from targets.base import Executable
 from targets.cuda.compile import triton_version
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
+from targets.cuda.plan import host_notes
 
 _WORKER = Path(__file__).parent / "workers" / "interpret_kernels.py"
 _ELEMENTS: dict[Attribute, str] = {
@@ -121,6 +122,7 @@ class InterpretedExecutable(Executable):
     def __post_init__(self) -> None:
         function = host_function(self.module)
         self.input_names, self.output_names = function.input_names, function.output_names
+        self.notes = host_notes(self.module)
         self._interpreter = Interpreter()
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:

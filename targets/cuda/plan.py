@@ -1,4 +1,4 @@
-"""The host level as data: where every buffer lies, and what is launched on which, in order.
+"""Straight host functions as data: where every buffer lies, what is launched on which, in order.
 
 Two memories: `constants`, filled once, and one `arena` per set of sizes that holds the planned
 arena, buffers without a planned place, inputs and outputs. All offsets are multiples of 256 bytes.
@@ -9,19 +9,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.block import KernelOp
+from dialects.control import ControlOp, IfOp, LoopOp, SizeOp
 from dialects.expr import Expr
-from dialects.func import AssumeOp
-from dialects.host import AllocOp, ConstantOp, CopyOp, LaunchOp, ViewOp, host_function
+from dialects.func import defined_sizes
+from dialects.host import (
+    AllocOp,
+    ConstantOp,
+    CopyOp,
+    FreeOp,
+    FuncOp,
+    LaunchOp,
+    ViewOp,
+    host_function,
+    host_functions,
+)
 from dialects.syntax import location_name
 from dialects.types import BufferType
+from targets.cuda.errors import CudaError
 
-_ALIGNMENT = 256
-_MOST_PROGRAMS = 2**31 - 1
+ALIGNMENT = 256
+"""Buffers lie at multiples of so many bytes; what is compiled relies on it."""
+_MOST = 2**31 - 1
+"""How many programs CUDA launches at most, and how far a size may count in a kernel."""
 
 
 @dataclass(frozen=True)
@@ -34,35 +49,56 @@ class Place:
 
 @dataclass(frozen=True)
 class Slot:
-    """An input, output or constant: its type and place."""
+    """An input or output: its type and place."""
 
     type: BufferType
     place: Place
 
 
 @dataclass(frozen=True)
-class Launch:
-    """A kernel on buffers. `sizes`: the kernel's size parameters as expressions of the host's."""
+class KernelCall:
+    """What a launch runs. `sizes`: the kernel's size parameters as expressions of the host's."""
 
     kernel: KernelOp
-    buffers: tuple[Place, ...]
     sizes: tuple[Expr, ...]
     node: str
 
-    def size_values(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The kernel's size parameters, for sizes of the host."""
-        values = [int(s.evaluate(sizes)) for s in self.sizes]
-        return dict(zip(self.kernel.size_names, values, strict=True))
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The host's sizes that it depends on."""
+        return frozenset[str]().union(*(e.symbols for e in self.sizes))
 
-    def programs(self, sizes: Mapping[str, int]) -> int:
-        """How many programs run; none when an extent is 0. Raises ValueError for too many."""
-        values = self.size_values(sizes)
+    def size_values(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The kernel's size parameters, for sizes of the host.
+
+        Raises CudaError for one that is too large for code that counts in 32 bits.
+        """
+        values = {name: int(e.evaluate(sizes))
+                  for name, e in zip(self.kernel.size_names, self.sizes, strict=True)}
+        for name, value in values.items():
+            if value > _MOST:
+                raise CudaError(f"the size {name} = {value} at node {self.node!r} is larger than "
+                                f"{_MOST}, up to which kernels on CUDA count")
+        return values
+
+    def programs(self, values: Mapping[str, int]) -> int:
+        """How many programs run, for values of the kernel's sizes; none when an extent is 0.
+
+        Raises CudaError for too many.
+        """
         extents = [int(e.evaluate(values)) for e in self.kernel.grid.data]
         count = prod(max(e, 0) for e in extents)
-        if count > _MOST_PROGRAMS:
-            raise ValueError(f"kernel @{self.kernel.sym_name.data} would need {count} programs, "
-                             f"more than CUDA's {_MOST_PROGRAMS}: choose larger tiles")
+        if count > _MOST:
+            raise CudaError(f"kernel @{self.kernel.sym_name.data} would need {count} programs, "
+                            f"more than CUDA's {_MOST}: choose larger tiles")
         return count
+
+
+@dataclass(frozen=True)
+class Launch(KernelCall):
+    """A kernel on buffers."""
+
+    buffers: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -75,22 +111,36 @@ class Copy:
 
 
 @dataclass
+class ConstantPlan:
+    """Where constants lie in one memory of `size` bytes; equal ones share a place."""
+
+    offsets: dict[tuple[Attribute, BufferType], int] = field(
+        default_factory=dict[tuple[Attribute, BufferType], int])
+    operations: list[ConstantOp] = field(default_factory=list[ConstantOp])
+    size: int = 0
+
+    def offset(self, op: ConstantOp) -> int:
+        """The place of a constant, which gets one here if it has none."""
+        key = op.value, op.type
+        if key not in self.offsets:
+            size = op.type.byte_size.constant
+            if size is None:
+                raise ValueError(f"host.constant of symbolic size {op.type.short}")
+            self.operations.append(op)
+            self.offsets[key] = self.size
+            self.size += _whole(size)
+        return self.offsets[key]
+
+
+@dataclass
 class HostPlan:
-    """A module's driver. `arena` and `constant_bytes` are the sizes of the two memories."""
+    """A module's driver: straight steps on an arena of so many bytes, and constants."""
 
     inputs: list[Slot] = field(default_factory=list[Slot])
     outputs: list[Slot] = field(default_factory=list[Slot])
-    constants: list[tuple[ConstantOp, Slot]] = field(
-        default_factory=list[tuple[ConstantOp, Slot]])
+    constants: ConstantPlan = field(default_factory=ConstantPlan)
     steps: list[Launch | Copy] = field(default_factory=list[Launch | Copy])
     arena: Expr = field(default_factory=lambda: Expr.of(0))
-    constant_bytes: int = 0
-    assumptions: list[AssumeOp] = field(default_factory=list[AssumeOp])
-
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Raises SizeError when run-time sizes break what the kernels rely on."""
-        for assumption in self.assumptions:
-            assumption.check(sizes)
 
     @property
     def kernels(self) -> list[KernelOp]:
@@ -98,11 +148,31 @@ class HostPlan:
         return list(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
 
 
+def is_straight(function: FuncOp) -> bool:
+    """Whether all that a function does is known once its inputs' shapes are."""
+    late = (SizeOp, ControlOp, FreeOp)
+    return not (function.return_op.values or any(
+        isinstance(op, late) for op in function.body.block.ops))
+
+
+def host_notes(module: ModuleOp) -> list[str]:
+    """`on the host: 1 strata.loop, 3 sizes`: what is decided there by nature; none without such."""
+    ops = [op for f in host_functions(module) for op in f.body.block.ops]
+    counts = [(sum(isinstance(op, kind) for op in ops), kind.name) for kind in (LoopOp, IfOp)]
+    sizes = sum(len(defined_sizes(op)) for op in ops if isinstance(op, SizeOp))
+    counts.append((sizes, "size" if sizes == 1 else "sizes"))
+    found = ", ".join(f"{count} {name}" for count, name in counts if count)
+    return [f"on the host: {found}"] if found else []
+
+
 def plan_host(module: ModuleOp) -> HostPlan:
-    """Read a module's `host.func`. Raises ValueError for a launch of a kernel it does not have."""
+    """Read a module whose `host.func` is a straight sequence of steps (`is_straight`).
+
+    Raises ValueError for a launch of a kernel that the module does not have.
+    """
     function = host_function(module)
-    plan = HostPlan(arena=_aligned(function.arena_bytes or Expr.of(0)))
-    kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
+    plan = HostPlan(arena=_whole(function.arena_bytes or Expr.of(0)))
+    kernels = kernels_of(module)
     places: dict[SSAValue, Place] = {}
     for arguments, slots in ((function.input_arguments, plan.inputs),
                              (function.output_arguments, plan.outputs)):
@@ -119,7 +189,7 @@ def _plan_operation(
 ) -> None:
     match op:
         case ConstantOp():
-            places[op.result] = _place_constant(plan, op)
+            places[op.result] = Place(True, Expr.of(plan.constants.offset(op)))
         case AllocOp(offset=None):
             places[op.result] = _place_in_arena(plan, op.result)
         case AllocOp():
@@ -130,41 +200,41 @@ def _plan_operation(
         case CopyOp():
             size = _buffer(op.source).byte_size
             plan.steps.append(Copy(places[op.source], places[op.target], size))
-        case AssumeOp():
-            plan.assumptions.append(op)
         case LaunchOp():
             plan.steps.append(_plan_launch(op, places, kernels))
         case _:
             pass
 
 
-def _plan_launch(
-    op: LaunchOp, places: Mapping[SSAValue, Place], kernels: Mapping[str, KernelOp]
-) -> Launch:
+def kernels_of(module: ModuleOp) -> dict[str, KernelOp]:
+    """The kernels of a module, by name."""
+    return {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
+
+
+def kernel_call(op: LaunchOp, kernels: Mapping[str, KernelOp]) -> KernelCall:
+    """What a launch runs. Raises ValueError for a kernel that the module does not have."""
     kernel = kernels.get(op.kernel.data)
     if kernel is None:
         raise ValueError(f"host.launch @{op.kernel.data}: the module has no such block.kernel")
-    return Launch(kernel, tuple(places[b] for b in op.buffers), op.sizes.data, location_name(op))
+    return KernelCall(kernel, op.sizes.data, location_name(op))
+
+
+def _plan_launch(
+    op: LaunchOp, places: Mapping[SSAValue, Place], kernels: Mapping[str, KernelOp]
+) -> Launch:
+    call = kernel_call(op, kernels)
+    return Launch(call.kernel, call.sizes, call.node, tuple(places[b] for b in op.buffers))
 
 
 def _place_in_arena(plan: HostPlan, buffer: SSAValue) -> Place:
     place = Place(False, plan.arena)
-    plan.arena = plan.arena + _aligned(_buffer(buffer).byte_size)
+    plan.arena = plan.arena + _whole(_buffer(buffer).byte_size)
     return place
 
 
-def _place_constant(plan: HostPlan, op: ConstantOp) -> Place:
-    size = op.type.byte_size.constant
-    if size is None:
-        raise ValueError(f"host.constant of symbolic size {op.type.short}")
-    place = Place(True, Expr.of(plan.constant_bytes))
-    plan.constants.append((op, Slot(op.type, place)))
-    plan.constant_bytes += int(_aligned(Expr.of(size)).evaluate({}))
-    return place
-
-
-def _aligned(size: Expr) -> Expr:
-    return (size + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT
+def _whole(size: Any) -> Any:
+    """A size in bytes, or an expression of it, as a multiple of the alignment."""
+    return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 def _buffer(value: SSAValue) -> BufferType:

@@ -69,7 +69,7 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
         return
     rows = set(common_rows(kernel))
     inner = [a for a in kernel.axes if a not in rows]
-    if any(n.reduce_axes for n in kernel.nests) and _can_fuse_inner(kernel, inner):
+    if any(n.is_reduction for n in kernel.nests) and _can_fuse_inner(kernel, inner):
         fuse_axes(kernel, inner)
 
 
@@ -97,7 +97,7 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         if single and _is_dot(nest):
             return _matrix_product(kernel, nest, roles, options)
         return _small_contraction(kernel, roles)
-    if any(n.reduce_axes for n in kernel.nests):
+    if any(n.is_reduction for n in kernel.nests):
         return _reduction(kernel)
     return _elementwise(kernel)
 
@@ -187,7 +187,10 @@ def _strided_reduction(
 
 
 def _elementwise(kernel: KernelOp) -> Schedule:
-    """Tiles along memory; of two directions, when inputs and results run along different axes."""
+    """Tiles along memory; of two directions, when inputs and results run along different axes.
+
+    A scatter's other axes are loops inside.
+    """
     extents = kernel.axes
     rows = common_rows(kernel)
     along = [a for a in contiguous_axes(kernel) if a in rows][:2] or rows[-1:]

@@ -222,3 +222,15 @@ def test_initial_states_tell_the_batch(tmp_path: Path):
     with pytest.raises(EvaluationError, match="batch == 1"):
         run_imported(imported, {"x": np.zeros((4, 2, 3), np.float32),
                                 "h": np.zeros((1, 1, 2), np.float32)})
+
+
+def test_wrong_ranks_beside_open_sizes_are_ignored(tmp_path: Path):
+    """Exporters that open sizes of results by name do not look at their number."""
+    model = make_model([node("Relu", "x", "y")], [info("x", np.float32, [3, "n", 4])], ["y"])
+    for shape, is_fine in (([1, "n"], True), ([3, 4], False)):
+        model.graph.output[0].CopyFrom(info("y", np.float32, shape))
+        if is_fine:
+            assert results_of(load(model, tmp_path)) == ["!strata.tensor<f32[3, n, 4]>"]
+        else:
+            with pytest.raises(StrataError, match=r"declares the shape \[3, 4\]"):
+                load(model, tmp_path)

@@ -1,8 +1,9 @@
 """Random valid ONNX models: model number k, always the same. `model_steps.py` has the operators.
 
 Sizes are few and odd (0, 1, primes, one more than a power of two), some of them open; those are
-never 1, for the compiler takes it that an open size does not broadcast. Numbers are small multiples of 1/8, so that many results are exact; operators that jump (Floor, Cast, Less,
-ArgMax) are only given exact values, for rounding might else decide which way they go.
+never 1, for the compiler takes it that an open size does not broadcast, and 0 always is, as it means
+an open size in a model file. Numbers are small multiples of 1/8, so that many results are exact; operators that jump (Floor, Cast, Less, ArgMax) are only
+given exact values, for rounding might else decide which way they go.
 """
 
 from __future__ import annotations
@@ -64,11 +65,13 @@ class RandomModel:
     infos: list[onnx.ValueInfoProto] = field(default_factory=list[onnx.ValueInfoProto])
     inputs: dict[str, Array] = field(default_factory=dict[str, Array])
     dims: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    has_empty_sum: bool = False
+    """Whether a product sums over nothing: onnxruntime leaves such results uninitialized."""
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng([self.number, 37])
         self.sizes = {name: self.choose(sizes) for name, sizes in SIZES.items()}
-        self.open = {name for name, size in self.sizes.items() if size > 1 and self.chance(0.5)}
+        self.open = {name for name, size in self.sizes.items() if size != 1 and (not size or self.chance(0.5))}
         self.main = self.choose(FLOATS if self.chance(0.75) else INTEGERS)
 
     # ------------------------------------------------------------------ drawing

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from compiler.frontend.onnx.builder import Builder
 from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.frames import Frame
+from compiler.frontend.onnx.frames import Frame, Mark
 from compiler.frontend.onnx.values import Value, computed, constant
 from dialects import types as t
 from dialects.control import IfOp
@@ -39,10 +39,12 @@ def flag(build: Builder, condition: Value) -> SSAValue:
 
 
 # ---------------------------------------------------------------------- branches
-def join(build: Builder, condition: Value, then: Branch, otherwise: Branch) -> list[Value]:
+def join(
+    build: Builder, condition: Value, then: Branch, otherwise: Branch, mark: Mark
+) -> list[Value]:
     """The results of one of two branches, which have equal element types and ranks.
 
-    What both have in common needs no operation. Raises Mismatch where they differ in type.
+    `mark`: from before the branches were built, which may turn out to be of no use. What both have in common needs no operation. Raises Mismatch where they differ in type.
     """
     branches = (then, otherwise)
     shared = [_shared(build, then, otherwise, k) for k in range(len(then.results))]
@@ -50,6 +52,7 @@ def join(build: Builder, condition: Value, then: Branch, otherwise: Branch) -> l
     defines: list[str] = []
     types = [_joined(build, then, otherwise, k, defines) for k in open_]
     if not open_:
+        build.restore(mark)
         return [v for v in shared if v is not None]
     captured: dict[Value, None] = {}
     for branch in branches:

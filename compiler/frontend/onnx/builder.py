@@ -34,7 +34,7 @@ from dialects.graph.gather import GatherOp
 from dialects.graph.shape import ReshapeOp
 from dialects.graph.unary import CastOp
 from dialects.syntax import identifier, location
-from dialects.types import Array, TensorType, WeightAttr
+from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
 from dialects.weights import WeightStore
 from passes.rewriting import erase_unused
 
@@ -256,7 +256,16 @@ def _evaluate(op: GraphOp, operands: tuple[Value, ...]) -> Array | None:
     numbers = [v.array for v in operands if v.array is not None]
     if len(numbers) < len(operands):
         return fold_sizes(op, [v.expressions for v in operands], EvaluationContext())
-    return _compute(op, numbers) if count is not None and count <= MAX_ELEMENTS else None
+    if count is None or count > MAX_ELEMENTS or not _is_settled(op):
+        return None
+    return _compute(op, numbers)
+
+
+def _is_settled(op: GraphOp) -> bool:
+    """Whether no attribute depends on a size; one of a result with another size 0 may."""
+    sizes = [e for a in op.properties.values() if isinstance(a, SizesAttr) for e in a.data]
+    sizes += [a.data for a in op.properties.values() if isinstance(a, ExprAttr)]
+    return all(e.constant is not None for e in (*sizes, *op.result_tensors[0].shape))
 
 
 def _compute(op: GraphOp, operands: list[Array]) -> Array:

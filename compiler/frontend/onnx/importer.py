@@ -23,7 +23,7 @@ from onnx import AttributeProto
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation
 
-from compiler.frontend import ImportedModel, ImportOptions
+from compiler.frontend import SIZE_NAMES, ImportedModel, ImportOptions
 from compiler.frontend.onnx.builder import Builder
 from compiler.frontend.onnx.declared import check_declared
 from compiler.frontend.onnx.faults import Fault, Faults, Skip, UnknownValue
@@ -51,8 +51,6 @@ from dialects.types import Array, TensorType
 from dialects.weights import WeightStore
 
 LEVEL = "graph"
-SIZE_NAMES = "strata.size_names"
-"""The module attribute that maps size symbols to the model's own names, where they differ."""
 
 NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
 

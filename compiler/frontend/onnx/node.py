@@ -106,10 +106,14 @@ class Node:
 
         Raises Fault or Skip, as soon as all problems in it are noted.
         """
+        return self.run_graph(label, self.graph(name), inputs)
+
+    def graph(self, name: str) -> onnx.GraphProto:
+        """The subgraph that an attribute holds."""
         found = self._attribute(name, AttributeProto.GRAPH)
         if found is None:
             raise Fault(f"its {name} is missing")
-        return self.run_graph(label, found.g, inputs)
+        return found.g
 
     def run_tensors(self, name: str, label: str, inputs: Sequence[Value]) -> list[Value]:
         """As `run`, of a subgraph that must give tensors."""

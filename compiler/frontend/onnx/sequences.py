@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
@@ -264,6 +265,12 @@ class Forms:
 
     def split(self, build: Builder, values: Sequence[Any]) -> list[Value]:
         return [p for v, f in zip(values, self.forms, strict=True) for p in tensors(build, v, f)]
+
+    @property
+    def places(self) -> list[range]:
+        """Where the tensors of each value stand among those of all."""
+        ends = list(accumulate(form.width for form in self.forms))
+        return [range(end - f.width, end) for f, end in zip(self.forms, ends, strict=True)]
 
     def join(self, parts: Sequence[Value]) -> list[Any]:
         rest = iter(parts)

@@ -17,10 +17,10 @@ from typing import Any, cast
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
 from compiler.diagnostics import count_of
-from compiler.frontend import ImportedModel, ImportOptions
+from compiler.frontend import SIZE_NAMES, ImportedModel, ImportOptions
 from compiler.frontend.onnx.builder import Builder
 from compiler.frontend.onnx.faults import Fault, Faults
-from compiler.frontend.onnx.importer import LEVEL, SIZE_NAMES
+from compiler.frontend.onnx.importer import LEVEL
 from compiler.frontend.onnx.values import Value
 from compiler.frontend.torch import CapturedGraph
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip

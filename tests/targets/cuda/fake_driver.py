@@ -1,23 +1,32 @@
 """A CUDA driver for tests: device memory is host memory, and kernels run by their NumPy meaning.
 
 It stands in for `targets.cuda.driver`, so that all above the driver's calls is what runs on a GPU.
+As there, work is only noted when it is asked for, and done when somebody waits for it; memory that
+a pool takes back may be given out again at once. Whatever touches memory that is not there, or is
+freed by then, fails.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
 from dialects.types import Array, BufferType
-from targets.cuda import driver
+from targets.cuda import driver, kernels
+from targets.cuda.compile import Binary, CompileOptions, Job
+
+Work = Callable[[], None]
 
 
 @dataclass
@@ -25,45 +34,83 @@ class FakeDriver:
     """`kernels`: by name, what cubins mean. `log`: what was done, for tests to look at."""
 
     kernels: dict[str, KernelOp]
+    has_pools: bool = True
+    limit: int = 1 << 30
     log: list[str] = field(default_factory=list[str])
     memory: dict[int, Array] = field(default_factory=dict[int, Array])
-    limit: int = 1 << 30
-    captured: list[Callable[[], None]] | None = None
+    """Blocks by address."""
+    given: set[int] = field(default_factory=set[int])
+    """Blocks of pools that are in use, as the host sees it."""
+    freed: set[int] = field(default_factory=set[int])
+    """Blocks of pools that are not in use, as the device sees it."""
+    pending: list[Work] = field(default_factory=list[Work])
+    captured: list[Work] | None = None
+
+    @staticmethod
+    def of(module: ModuleOp, **options: Any) -> FakeDriver:
+        return FakeDriver({op.sym_name.data: op for op in module.body.block.ops
+                           if isinstance(op, KernelOp)}, **options)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the driver's functions for a test."""
         names = ("allocate", "free", "upload", "download", "copy", "launch", "begin_capture",
-                 "load_function")
+                 "load_function", "synchronize")
         for name in names:
             patch.setattr(driver, name, getattr(self, name))
+        patch.setattr(driver, "has_pools", lambda: self.has_pools)
+        patch.setattr(driver, "MemoryPool", partial(FakePool, self))
         patch.setattr(driver, "use_device", lambda: None)
         patch.setattr(driver, "make_stream", lambda: 7)
-        patch.setattr(driver, "synchronize", lambda stream: None)
         patch.setattr(driver, "Event", FakeEvent)
         patch.setattr(driver, "Graph", lambda stream: self._end_capture())
+
+    def install_compiler(self, patch: pytest.MonkeyPatch) -> None:
+        """Replace Triton, too: kernels are emitted, but not compiled."""
+        patch.setattr(kernels, "compile_kernels", self.compile)
+
+    def compile(self, jobs: Sequence[Job], options: CompileOptions) -> list[Binary]:
+        if jobs:
+            self.log.append(f"compile {len(jobs)}")
+        return [Binary(job.source.name, "", b"\x7fELF", 0, job.source.warps,
+                       tuple(8 if type_[0] == "*" else 4 for _, type_ in job.source.signature))
+                for job in jobs]
 
     # ------------------------------------------------------------------ memory
     def allocate(self, size: int) -> int:
         if size + sum(a.size for a in self.memory.values()) > self.limit:
-            raise driver.CudaError("out of memory")
-        array = np.full(size + 256, 0xFF, np.uint8)
-        address = -(-array.ctypes.data // 256) * 256
-        self.memory[address] = array
+            raise driver.DeviceMemoryError("out of memory")
+        array = np.full(size + 257, 0xFF, np.uint8)
+        start = -array.ctypes.data % 256
+        address = array.ctypes.data + start
+        self.memory[address] = array[start: start + max(size, 1)]
         self.log.append(f"allocate {size}")
         return address
 
     def free(self, address: int) -> None:
+        self.synchronize(0)
         del self.memory[address]
         self.log.append("free")
 
     def upload(self, target: int, source: int, size: int, stream: int) -> None:
-        self.copy(target, source, size, stream)
+        """What is uploaded is what is there now."""
+        content = ctypes.string_at(source, size)
+        self.later(lambda: _write(self._checked(target, size), content))
 
     def download(self, target: int, source: int, size: int, stream: int) -> None:
-        self.copy(target, source, size, stream)
+        self.log.append(f"download {size}")
+        self.later(lambda: _write(target, ctypes.string_at(self._checked(source, size), size)))
 
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
-        self._do(lambda: ctypes.memmove(target, source, size))
+        self.later(lambda: _write(self._checked(target, size),
+                                ctypes.string_at(self._checked(source, size), size)))
+
+    def _checked(self, address: int, size: int) -> int:
+        """The address, behind which so many bytes are in one block in use."""
+        for start, block in self.memory.items():
+            if start <= address and address + size <= start + block.size:
+                assert start not in self.freed, "memory is used after it was freed"
+                return address
+        raise AssertionError(f"{size} bytes at {address:#x} are not on the device")
 
     # ------------------------------------------------------------------ kernels
     def load_function(self, cubin: bytes, entry: str, shared: int) -> KernelOp:
@@ -74,49 +121,88 @@ class FakeDriver:
         self, function: KernelOp, programs: int, threads: int, shared: int, parameters: Any,
         stream: int,
     ) -> None:
+        """The parameters are what they are now."""
         assert threads % 32 == 0
-        name = function.sym_name.data
-        self._do(lambda: self._run(name, function, programs, parameters))
-
-    def _run(self, name: str, kernel: KernelOp, programs: int, parameters: Any) -> None:
-        count = len(kernel.buffers)
+        count = len(function.buffers)
         pointers = [_cell(parameters[k], ctypes.c_uint64) for k in range(count)]
         sizes = {size: _cell(parameters[count + k], ctypes.c_uint32)
-                 for k, size in enumerate(kernel.size_names)}
+                 for k, size in enumerate(function.size_names)}
         assert all(p % 256 == 0 for p in pointers)
-        assert programs == prod(int(e.evaluate(sizes)) for e in kernel.grid.data)
-        buffers = [_view(p, b.type, sizes) for p, b in zip(pointers, kernel.buffers, strict=True)]
-        interpret_kernel(kernel, buffers, sizes)
-        self.log.append(f"run {name}")
+        assert programs == prod(int(e.evaluate(sizes)) for e in function.grid.data)
+        self.later(lambda: self._run(function, pointers, sizes))
 
-    # ------------------------------------------------------------------ graphs
+    def _run(self, kernel: KernelOp, pointers: Sequence[int], sizes: dict[str, int]) -> None:
+        buffers = [self._view(p, b.type, sizes)
+                   for p, b in zip(pointers, kernel.buffers, strict=True)]
+        interpret_kernel(kernel, buffers, sizes)
+        self.log.append(f"run {kernel.sym_name.data}")
+
+    def _view(self, address: int, type_: Any, sizes: dict[str, int]) -> Array:
+        """A buffer as an array over its memory."""
+        assert isinstance(type_, BufferType)
+        shape = tuple(int(s.evaluate(sizes)) for s in type_.shape)
+        size = prod(shape) * type_.dtype.itemsize
+        raw = (ctypes.c_uint8 * max(1, size)).from_address(self._checked(address, size))
+        return np.frombuffer(raw, type_.dtype, prod(shape)).reshape(shape)
+
+    # ------------------------------------------------------------------ order
     def begin_capture(self, stream: int) -> None:
         self.captured = []
 
     def _end_capture(self) -> FakeGraph:
         assert self.captured is not None
-        graph, self.captured = FakeGraph(self.captured, self.log), None
+        graph, self.captured = FakeGraph(self.captured, self), None
         return graph
 
-    def _do(self, work: Callable[[], Any]) -> None:
-        if self.captured is not None:
-            self.captured.append(work)
-        else:
-            work()
+    def later(self, work: Work) -> None:
+        """Do it in its turn."""
+        (self.pending if self.captured is None else self.captured).append(work)
+
+    def synchronize(self, stream: int) -> None:
+        work, self.pending = self.pending, []
+        for step in work:
+            step()
+
+
+@dataclass
+class FakePool:
+    """A pool that gives out a freed block as soon as it can."""
+
+    device: FakeDriver
+    kept: int
+    free_blocks: defaultdict[int, list[int]] = field(
+        default_factory=lambda: defaultdict[int, list[int]](list))
+
+    def allocate(self, size: int, stream: int) -> int:
+        blocks = self.free_blocks[size]
+        address = blocks.pop() if blocks else self.device.allocate(size)
+        self.device.given.add(address)
+        self.device.later(lambda: self.device.freed.discard(address))
+        return address
+
+    def free(self, address: int, stream: int) -> None:
+        self.device.given.remove(address)
+        block = self.device.memory[address]
+        self.free_blocks[block.size].append(address)
+        self.device.later(lambda: self._end(address, block))
+
+    def _end(self, address: int, block: Array) -> None:
+        self.device.freed.add(address)
+        block.fill(0xFF)
 
 
 @dataclass
 class FakeGraph:
-    work: Sequence[Callable[[], None]]
-    log: list[str]
+    work: Sequence[Work]
+    device: FakeDriver
 
     def launch(self, stream: int) -> None:
-        self.log.append("replay")
+        self.device.log.append("replay")
         for step in self.work:
-            step()
+            self.device.later(step)
 
     def close(self) -> None:
-        self.log.append("close")
+        self.device.log.append("close")
 
 
 class FakeEvent:
@@ -137,9 +223,5 @@ def _cell(address: int, kind: Any) -> int:
     return kind.from_address(address).value
 
 
-def _view(address: int, type_: Any, sizes: dict[str, int]) -> Array:
-    """A buffer as an array over its memory."""
-    assert isinstance(type_, BufferType)
-    shape = tuple(int(s.evaluate(sizes)) for s in type_.shape)
-    raw = (ctypes.c_uint8 * max(1, prod(shape) * type_.dtype.itemsize)).from_address(address)
-    return np.frombuffer(raw, type_.dtype, prod(shape)).reshape(shape)
+def _write(target: int, content: bytes) -> None:
+    ctypes.memmove(target, content, len(content))

@@ -66,8 +66,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeDriver, C
     """A model on the fake driver; its bias is 0, 1, 2 ..."""
     weights = WeightStore()
     module = model(weights, np.arange(80, dtype=np.float32))
-    kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
-    device = FakeDriver(kernels)
+    device = FakeDriver.of(module)
     device.install(monkeypatch)
     return device, CudaExecutable(module, weights, CompileOptions(cache=tmp_path))
 
@@ -140,7 +139,7 @@ def test_wrong_inputs(
 def test_buffers_lie_apart_and_aligned() -> None:
     weights = WeightStore()
     plan = plan_host(model(weights, np.zeros(80, np.float32)))
-    assert plan.constant_bytes == 1024
+    assert plan.constants.size == 1024
     [first, second, *copies] = plan.steps
     assert isinstance(first, Launch) and isinstance(second, Launch)
     assert all(isinstance(c, Copy) for c in copies)
@@ -154,7 +153,7 @@ def test_buffers_lie_apart_and_aligned() -> None:
         assert all(a <= b for a, (b, _) in zip(ends, used[1:], strict=False))
         assert ends[-1] <= int(plan.arena.evaluate(sizes))
         assert all(start % 256 == 0 for start, _ in used)
-        assert first.programs(sizes) == 2 * batch
+        assert first.programs(first.size_values(sizes)) == 2 * batch
 
 
 def test_only_sizes_in_strides_make_variants() -> None:

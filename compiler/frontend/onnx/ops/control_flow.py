@@ -5,14 +5,14 @@ A condition that is known takes its branch into the graph around. All others bec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from compiler.frontend.onnx.branches import Branch, Mismatch, join
 from compiler.frontend.onnx.elements import only_size
 from compiler.frontend.onnx.faults import Fault, Skip
-from compiler.frontend.onnx.frames import Frame
+from compiler.frontend.onnx.frames import Frame, Mark
 from compiler.frontend.onnx.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
@@ -47,7 +47,7 @@ def if_(n: Node, condition: Value) -> list[Any]:
         return n.run(name, _BRANCHES[name])
     mark, equality = n.build.mark(), size_equality(n, condition)
     try:
-        return _joined(n, condition)
+        return _joined(n, condition, mark)
     except Mismatch:
         if equality is None:
             raise
@@ -55,7 +55,7 @@ def if_(n: Node, condition: Value) -> list[Any]:
     return _assumed(n, *equality)
 
 
-def _joined(n: Node, condition: Value) -> list[Any]:
+def _joined(n: Node, condition: Value, mark: Mark) -> list[Any]:
     then, otherwise = (_branch(n, name, label) for name, label in _BRANCHES.items())
     if then is None or otherwise is None:
         raise Skip
@@ -63,8 +63,8 @@ def _joined(n: Node, condition: Value) -> list[Any]:
         raise Fault("its branches have different numbers of results")
     forms = Forms.of(then[1])
     forms.learn(Forms.of(otherwise[1]))
-    return forms.join(join(n.build, condition, *(
-        _as_tensors(n, forms, *branch) for branch in (then, otherwise))))
+    first, second = (_as_tensors(n, forms, *branch) for branch in (then, otherwise))
+    return forms.join(join(n.build, condition, first, second, mark))
 
 
 def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[Any]) -> Branch:
@@ -121,7 +121,20 @@ def loop(
         more = None if known_truth(again) else again
         return more, results[:len(initial)], results[len(initial):]
 
-    return repeat_structured(n, count, going, initial, body)
+    return repeat_structured(n, count, going, initial, body, _untouched(n))
+
+
+def _untouched(n: Node) -> set[int]:
+    """The carried values that the body returns as it gets them: they may be known."""
+    graph = n.graph("body")
+    sources = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"}
+    found: set[int] = set()
+    for k, (before, after) in enumerate(zip(graph.input[2:], graph.output[1:], strict=False)):
+        name = after.name
+        while name in sources and name != before.name:
+            name = sources.pop(name)
+        found |= {k} if name == before.name else set()
+    return found
 
 
 class _Reformed(Exception):
@@ -131,10 +144,12 @@ class _Reformed(Exception):
 def repeat_structured(
     n: Node, trip: Expr | None, condition: Value | None, initial: Sequence[Any],
     body: Callable[[Expr, list[Any]], tuple[Value | None, list[Any], list[Any]]],
+    untouched: Collection[int] = (),
 ) -> list[Any]:
     """As `repeat`, where carried values may be sequences and optionals.
 
-    The body gives the condition, the carried values and those to be stacked.
+    The body gives the condition, the carried values and those to be stacked; `untouched` are the
+    carried ones of which it is known that they stay.
     """
     forms = Forms.of(initial)
 
@@ -150,7 +165,9 @@ def repeat_structured(
         mark = n.build.mark()
         first = forms.split(n.build, initial)
         try:
-            last, stacked = repeat(n.build, Loop(f"{n.name}_body", trip, condition, first), turn)
+            fixed = {p for k, places in enumerate(forms.places) if k in untouched for p in places}
+            plan = Loop(f"{n.name}_body", trip, condition, first, fixed)
+            last, stacked = repeat(n.build, plan, turn)
         except _Reformed:
             n.build.restore(mark)
         else:

@@ -31,6 +31,7 @@ from dialects.graph.base import GraphOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.logic import GreaterOp, WhereOp
+from dialects.graph.recurrent import MAX_STEPS
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
 
@@ -84,8 +85,8 @@ class Layer:
         n = self.n
         projected = n(MatmulOp, self.x, n.transpose(_at(n, self.w, d), [1, 0]))
         begin = [_initial(n, self.x, s, d, self.hidden) for s in self.initial]
-        steps = self.x.shape[0].constant
-        if steps:
+        steps = self.x.shape[0].constant or 0
+        if 1 <= steps <= MAX_STEPS:
             order = range(steps)[::-1 if backward else 1]
             direction = self.direction(d, functions)
             y, last = _walk(n, direction, cell, projected, begin, self.lengths, order)

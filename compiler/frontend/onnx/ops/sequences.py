@@ -204,6 +204,10 @@ def _as_shape(n: Node, data: Value, sizes: list[Expr]) -> Value:
 
 
 # ---------------------------------------------------------------------- splitting
+MAX_PIECES = 4096
+"""The pieces of a longer dim are left to the run."""
+
+
 @onnx_op("SplitToSequence", since=11)
 def split_to_sequence(n: Node, x: Value, sizes: Value | None = None) -> Sequence:
     axis = n.axis(n.integer("axis"), x.rank)
@@ -214,7 +218,7 @@ def split_to_sequence(n: Node, x: Value, sizes: Value | None = None) -> Sequence
         return _pieces(n, x, axis, parts, False)
     each = Expr.of(1) if sizes is None else n.known_sizes(sizes, "size")[0]
     single = sizes is None and not n.flag("keepdims", True)
-    if size.constant is None or each.constant is None:
+    if size.constant is None or each.constant is None or size.constant > MAX_PIECES:
         return _split_at_run(n, x, axis, each, single)
     if each.constant < 1:
         raise Fault(f"the size of its pieces is {each.constant}")

@@ -1,0 +1,117 @@
+"""graph-fix-sizes: give sizes of the model's inputs the values that they will always have.
+
+    graph-fix-sizes{names="batch","seq" values=8,128}
+
+    strata.func @main(%x: f32[batch, seq]) ...           strata.func @main(%x: f32[8, 128]) ...
+      strata.assume seq <= 512                    -->
+      %y = graph.exp %x : f32[batch, seq]                  %y = graph.exp %x : f32[8, 128]
+
+Functions that the model's function calls get the values of sizes that they have from it. Names that
+are no sizes of the inputs change nothing. It stands in no pipeline: what compiles a model again for
+sizes that are met often (`compiler/specialization.py`) begins with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import Attribute, SSAValue
+from xdsl.rewriter import Rewriter
+
+from dialects.control import LoopOp, strings
+from dialects.func import AssumeOp, FuncOp, defined_sizes, main_function
+from dialects.types import ExprAttr, SizesAttr, TensorType, tensor
+from passes.base import PassError, StrataContext, StrataPass
+from passes.rewriting import erase, functions
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class GraphFixSizes(StrataPass):
+    """Replace the size symbols `names` by `values`, everywhere."""
+
+    name = "graph-fix-sizes"
+    names: tuple[str, ...]
+    values: tuple[int, ...]
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        del context
+        if len(self.names) != len(self.values):
+            raise PassError(self.name, [("", f"{len(self.names)} names are given for "
+                                             f"{len(self.values)} values")])
+        main = main_function(module)
+        sizes = {name: value for name, value in zip(self.names, self.values, strict=True)
+                 if name in _bound(main)}
+        others = [f for f in functions(module) if f is not main]
+        _check_meaning(others, sizes)
+        for func in others:
+            _fix(func, {n: sizes[n] for n in func.caller_sizes if n in sizes})
+        _fix(main, sizes)
+
+
+def _bound(func: FuncOp) -> set[str]:
+    """The symbols that the shapes of a function's arguments bind."""
+    types = [a.type for a in func.body.block.args]
+    named = {s for t in types if isinstance(t, TensorType) for e in t.shape for s in e.symbols}
+    return named - {*func.caller_sizes}
+
+
+def _check_meaning(others: list[FuncOp], sizes: Sizes) -> None:
+    """A function's caller may be another than the model's function, and its sizes of that name too.
+
+    Raises PassError where that is possible.
+    """
+    wanted = {n for func in others for n in func.caller_sizes if n in sizes}
+    for func in others:
+        own = _bound(func).union(*map(defined_sizes, func.body.block.ops))
+        own |= {op.step.data for op in func.body.block.ops if isinstance(op, LoopOp)}
+        if twice := sorted(wanted & own):
+            raise PassError(GraphFixSizes.name, [("", f"the size {twice[0]} of the model's inputs "
+                                                      f"is another one in @{func.sym_name.data}")])
+
+
+def _fix(func: FuncOp, sizes: Sizes) -> None:
+    if not sizes:
+        return
+    for argument in func.body.block.args:
+        _retype(argument, sizes)
+    for op in [func, *func.body.block.ops]:
+        for name, attribute in op.properties.items():
+            op.properties[name] = _fixed(attribute, sizes)
+        for result in op.results:
+            _retype(result, sizes)
+        if isinstance(op, AssumeOp) and _holds(op):
+            erase(op)
+    if func.sizes is not None:
+        func.sizes = strings([name for name in func.caller_sizes if name not in sizes])
+
+
+def _retype(value: SSAValue, sizes: Sizes) -> None:
+    type_ = _fixed(value.type, sizes)
+    if type_ is not value.type:
+        Rewriter.replace_value_with_new_type(value, type_)
+
+
+def _fixed(attribute: Attribute, sizes: Sizes) -> Attribute:
+    """An attribute with the values of sizes in it; the attribute itself if it has none of them."""
+    match attribute:
+        case ExprAttr() if attribute.data.symbols & sizes.keys():
+            return ExprAttr(attribute.data.substitute(sizes))
+        case SizesAttr() if any(e.symbols & sizes.keys() for e in attribute.data):
+            return SizesAttr(tuple(e.substitute(sizes) for e in attribute.data))
+        case TensorType() if any(e.symbols & sizes.keys() for e in attribute.shape):
+            return tensor(attribute.element, [e.substitute(sizes) for e in attribute.shape])
+        case ArrayAttr():
+            return ArrayAttr([_fixed(a, sizes) for a in attribute.data])
+        case _:
+            return attribute
+
+
+def _holds(op: AssumeOp) -> bool:
+    left, right = op.left.data.constant, op.right.data.constant
+    if left is None or right is None:
+        return False
+    return left == right or (op.relation.data == "<=" and left < right)

@@ -1,0 +1,96 @@
+"""Compiled kernels on the device, and launches with their parameters in place.
+
+A kernel is compiled once per variant: what is known of its sizes decides how it reads memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dialects.block import KernelOp
+from targets.cuda import driver
+from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
+from targets.cuda.emit import EmitOptions, emit_kernel
+from targets.cuda.plan import KernelCall, most_elements, stride_sizes
+
+_INT32 = 2**31 - 1
+_WARP = 32
+
+Variant = tuple[KernelOp, frozenset[str], bool]
+"""A kernel, its sizes that 16 divides, and whether offsets need 64 bits."""
+
+
+def variant_of(call: KernelCall, values: Mapping[str, int]) -> Variant:
+    """The variant for values of the kernel's sizes."""
+    divisible = frozenset(s for s in stride_sizes(call.kernel) if values[s] % 16 == 0)
+    symbolic = bool(call.kernel.size_names)
+    return call.kernel, divisible, symbolic and most_elements(call.kernel, values) > _INT32
+
+
+class Kernels:
+    """Compiled kernels on the device, by variant."""
+
+    def __init__(self, options: CompileOptions) -> None:
+        self._options = options
+        self._loaded: dict[Variant, tuple[Any, Binary]] = {}
+
+    def prepare(self, variants: Iterable[Variant]) -> None:
+        """Compile and load what is missing, all at once."""
+        missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
+        binaries = compile_kernels([_job(v) for v in missing], self._options)
+        for variant, binary in zip(missing, binaries, strict=True):
+            function = driver.load_function(binary.cubin, binary.entry, binary.shared)
+            self._loaded[variant] = function, binary
+
+    def pack(
+        self, call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int],
+        others: Callable[[], Iterable[Variant]] = tuple,
+    ) -> PackedLaunch | None:
+        """A launch for sizes of the host, on buffers at addresses; None if it runs no program.
+
+        Where the variant is missing, `others` that will be needed are compiled with it. Raises
+        CudaError for more programs, or larger sizes, than a kernel can count.
+        """
+        values = call.size_values(sizes)
+        programs = call.programs(values)
+        if programs == 0:
+            return None
+        variant = variant_of(call, values)
+        if variant not in self._loaded:
+            self.prepare([variant, *others()])
+        function, binary = self._loaded[variant]
+        parameters, cells = driver.pack_parameters(
+            [*addresses, *values.values()], binary.parameters)
+        return PackedLaunch(function, programs, _WARP * binary.warps, binary.shared, parameters,
+                            cells)
+
+
+def _job(variant: Variant) -> Job:
+    kernel, divisible, wide = variant
+    count = len(kernel.buffers)
+    sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
+    source = emit_kernel(kernel, EmitOptions(wide=wide))
+    return Job(source, (*range(count), *sizes))  # buffers lie at multiples of 256 bytes
+
+
+@dataclass(frozen=True)
+class PackedLaunch:
+    """A launch with its parameters in place: `cells` are their memory."""
+
+    function: Any
+    programs: int
+    threads: int
+    shared: int
+    parameters: Any
+    cells: list[Any]
+
+    def __call__(self, stream: int) -> None:
+        driver.launch(self.function, self.programs, self.threads, self.shared, self.parameters,
+                      stream)
+
+    def point_at(self, addresses: Sequence[int]) -> None:
+        """Let later launches work on other buffers."""
+        for cell, address in zip(self.cells, addresses, strict=False):
+            cell.value = address

@@ -1,0 +1,232 @@
+"""Memory on the device, and copies between it and the caller's arrays.
+
+`Memory` lives as long as its owner. A `Heap` has the blocks of one run, taken and given back while
+a stream works: from torch's allocator when the caller uses torch, else from the driver's pool, else
+from blocks that are kept for the next run.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from xdsl.ir import Operation
+
+from dialects.types import Array
+from dialects.weights import WeightStore
+from targets.cuda import driver
+from targets.cuda.errors import CudaError, DeviceMemoryError
+from targets.cuda.plan import ALIGNMENT, ConstantPlan
+from targets.host_checks import MOST_BYTES, memory_error
+
+DEVICE = "cuda:0"
+_KEPT = 1 << 30
+"""Bytes up to which freed memory is kept."""
+
+
+def torch_on_device() -> Any:
+    """torch, if the caller has imported it and it can use the device; else None."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and torch.cuda.is_available() else None
+
+
+def _full(reason: str) -> DeviceMemoryError:
+    return DeviceMemoryError("the device's memory is full: use a smaller batch, or end other "
+                             f"programs that use it ({reason.partition(chr(10))[0]})")
+
+
+class Memory:
+    """Bytes on the device: torch's, when the caller uses torch, else the driver's."""
+
+    def __init__(self, size: int) -> None:
+        """Raises DeviceMemoryError when the device is full."""
+        if size > MOST_BYTES:
+            raise _full(f"{size} bytes")
+        torch = torch_on_device()
+        self._tensor: Any = None
+        if torch is not None:
+            self._tensor = _torch_bytes(torch, size)
+            self.address: int = self._tensor.data_ptr()
+            self._free = None
+        else:
+            self.address = driver.allocate(size)
+            self._free = weakref.finalize(self, driver.free, self.address)
+            self._free.atexit = False  # the driver is gone by then, and its memory with it
+
+    def close(self) -> None:
+        self._tensor = None
+        if self._free is not None:
+            self._free()
+
+
+def _torch_bytes(torch: Any, size: int) -> Any:
+    try:
+        return torch.empty(max(size, 1), dtype=torch.uint8, device=DEVICE)
+    except torch.cuda.OutOfMemoryError as error:
+        raise _full(str(error)) from None
+
+
+# ---------------------------------------------------------------------- blocks of a run
+class Pool(Protocol):
+    """Where blocks come from. What is freed may be given out again, behind the stream's work."""
+
+    def allocate(self, size: int, stream: int) -> int:
+        """Raises DeviceMemoryError when the device is full."""
+        ...
+
+    def free(self, address: int, stream: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class TorchPool:
+    """torch's allocator, which orders what it gives out by the stream, too."""
+
+    torch: Any
+
+    def allocate(self, size: int, stream: int) -> int:
+        try:
+            return self.torch.cuda.caching_allocator_alloc(size, 0, stream)
+        except self.torch.cuda.OutOfMemoryError as error:
+            raise _full(str(error)) from None
+
+    def free(self, address: int, stream: int) -> None:
+        del stream
+        self.torch.cuda.caching_allocator_delete(address)
+
+
+class KeptBlocks:
+    """Memory of the driver's, kept when it is freed: for devices without pools.
+
+    One program's runs follow each other, whatever their streams, so a block may be given out as
+    soon as it is freed.
+    """
+
+    def __init__(self, most: int = _KEPT) -> None:
+        self._most = most
+        self._sizes: dict[int, int] = {}
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+        weakref.finalize(self, _release, self._free, driver.free).atexit = False
+
+    def allocate(self, size: int, stream: int) -> int:
+        del stream
+        size = _rounded(size)
+        if self._free[size]:
+            return self._free[size].pop()
+        try:
+            address = driver.allocate(size)
+        except DeviceMemoryError:
+            self._give_back()
+            address = driver.allocate(size)
+        self._sizes[address] = size
+        return address
+
+    def free(self, address: int, stream: int) -> None:
+        self._free[self._sizes[address]].append(address)
+        if self.kept > self._most:
+            driver.synchronize(stream)
+            self._give_back()
+
+    @property
+    def kept(self) -> int:
+        """Bytes that nobody uses."""
+        return sum(size * len(blocks) for size, blocks in self._free.items())
+
+    def _give_back(self) -> None:
+        for address in (a for blocks in self._free.values() for a in blocks):
+            del self._sizes[address]
+        _release(self._free, driver.free)
+
+
+def _rounded(size: int) -> int:
+    """A size that others share: at most an eighth larger, or the least there is."""
+    step = max(ALIGNMENT, 1 << max(0, size.bit_length() - 4))
+    return -(-size // step) * step
+
+
+def _release(blocks: defaultdict[int, list[int]], free: Callable[[int], None]) -> None:
+    for address in (a for found in blocks.values() for a in found):
+        free(address)
+    blocks.clear()
+
+
+def own_pool() -> Pool:
+    """A program's own pool, for when torch is not used."""
+    return driver.MemoryPool(_KEPT) if driver.has_pools() else KeptBlocks()
+
+
+@dataclass
+class Heap:
+    """The blocks of one run on one stream: `with Heap(...) as heap`. What is left is freed."""
+
+    pool: Pool
+    stream: int
+    blocks: dict[int, None] = field(default_factory=dict[int, None])
+
+    def allocate(self, size: int, op: Operation) -> int:
+        """The address of a new block. Raises ValueError, naming the node, without memory."""
+        if size > MOST_BYTES:
+            raise memory_error(op, size)
+        try:
+            address = self.pool.allocate(max(size, 1), self.stream)
+        except DeviceMemoryError:
+            raise memory_error(op, size) from None
+        self.blocks[address] = None
+        return address
+
+    def free(self, address: int) -> None:
+        del self.blocks[address]
+        self.pool.free(address, self.stream)
+
+    def __enter__(self) -> Heap:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """After an error of the device's, freeing fails as well: the first one is what counts."""
+        for address in list(self.blocks):
+            with suppress(*([CudaError] if error is not None else [])):
+                self.free(address)
+
+
+# ---------------------------------------------------------------------- the caller's arrays
+def is_on_device(value: Any) -> bool:
+    """Whether it is a torch tensor on the device."""
+    return bool(getattr(value, "is_cuda", False))
+
+
+def send(value: Any, target: int, stream: int) -> None:
+    """Copy an array, or a tensor on the device, to device memory."""
+    if is_on_device(value):
+        value = value.contiguous()
+        driver.copy(target, value.data_ptr(), value.nbytes, stream)
+    else:
+        driver.upload(target, value.ctypes.data, value.nbytes, stream)
+
+
+def fetch(
+    source: int, shape: tuple[int, ...], dtype: np.dtype[Any], on_device: bool, stream: int
+) -> Any:
+    """A new array with a copy of device memory, or a tensor on the device."""
+    if not on_device:
+        array: Array = np.empty(shape, dtype)
+        driver.download(array.ctypes.data, source, array.nbytes, stream)
+        return array
+    torch = sys.modules["torch"]
+    tensor = torch.empty(shape, dtype=getattr(torch, dtype.name), device=DEVICE)
+    driver.copy(tensor.data_ptr(), source, tensor.nbytes, stream)
+    return tensor
+
+
+def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:
+    """Memory with the constants in their places."""
+    memory = Memory(plan.size)
+    for op in plan.operations:
+        array = np.ascontiguousarray(op.array(weights))
+        driver.upload(memory.address + plan.offset(op), array.ctypes.data, array.nbytes, stream)
+        driver.synchronize(stream)
+    return memory

@@ -1,0 +1,323 @@
+"""Control flow and late sizes above the driver's calls: without a GPU, and without Triton."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from dialects.context import make_context
+from dialects.func import SizeError
+from dialects.types import Array
+from dialects.weights import WeightStore
+from passes.base import StrataContext
+from targets.base import TargetOptions, find_target
+from targets.cuda import TARGET
+from targets.cuda.compile import CompileOptions
+from targets.cuda.control import ControlRunner, LoopStep
+from targets.cuda.errors import CudaError
+from targets.cuda.launch import CudaExecutable
+from targets.cuda.memory import KeptBlocks
+from targets.cuda.plan import host_notes
+from targets.cuda.steps import LaunchStep
+from tests.control.programs import (
+    BRANCHES,
+    COUNTED,
+    GROWING,
+    LOOP_IN_LOOP,
+    PREFIX,
+    PROGRAMS,
+    STEPS,
+    TWO_SIZES,
+    WHILE,
+    Program,
+)
+from tests.lowering import assert_close, lower
+from tests.targets.cuda.fake_driver import FakeDriver
+from tests.targets.cuda.fake_torch import STREAM, FakeTorch
+
+each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+
+
+@dataclass
+class Loaded:
+    """A program on a fake device."""
+
+    device: FakeDriver
+    executable: CudaExecutable
+
+    def check(self, program: Program, inputs: Sequence[Array]) -> None:
+        """Run it; the outputs are right, and nothing is left on the device."""
+        compare(self.executable.run(inputs), program, inputs)
+        assert not self.device.given
+
+    @property
+    def steps(self) -> list[Any]:
+        runner = self.executable._runner  # pyright: ignore
+        assert isinstance(runner, ControlRunner)
+        return [s for f in runner.functions.values() for s in f._steps]  # pyright: ignore
+
+
+def compare(outputs: Sequence[Array], program: Program, inputs: Sequence[Array]) -> None:
+    expected = program.expected(inputs)
+    assert [(o.shape, o.dtype) for o in outputs] == [(e.shape, e.dtype) for e in expected]
+    assert_close(outputs, expected, 1e-5, program.name)
+
+
+def lowered(text: str) -> tuple[ModuleOp, WeightStore]:
+    module = Parser(make_context(), text).parse_module()
+    context = StrataContext.with_dialects(WeightStore(), find_target("cuda"), TargetOptions())
+    for _ in lower(module, context):
+        pass
+    return module, context.weights
+
+
+Load = Callable[..., Loaded]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """`load(program)`: lowered, emitted, and on a fake device with these options."""
+    def make(program: Program | str, **options: Any) -> Loaded:
+        module, weights = lowered(program if isinstance(program, str) else program.text)
+        device = FakeDriver.of(module, **options)
+        device.install(monkeypatch)
+        device.install_compiler(monkeypatch)
+        return Loaded(device, CudaExecutable(module, weights, CompileOptions()))
+    return make
+
+
+# ---------------------------------------------------------------------- what programs compute
+@each_program
+@pytest.mark.parametrize("has_pools", [True, False], ids=["pool", "kept blocks"])
+def test_arrays(program: Program, has_pools: bool, load: Load) -> None:
+    """All inputs on one compiled program, twice: what a run leaves does not touch the next."""
+    loaded = load(program, has_pools=has_pools)
+    for inputs in (*program.inputs, *program.inputs):
+        loaded.check(program, inputs)
+
+
+@each_program
+def test_tensors_on_the_device(
+    program: Program, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the caller's stream, with torch's memory; also from where kernels cannot read them."""
+    loaded = load(program)
+    torch = FakeTorch(loaded.device)
+    torch.install(monkeypatch)
+    for shift in (0, 4):
+        for inputs in program.inputs[:3]:
+            tensors = [torch.tensor(np.asarray(a), shift) for a in inputs]
+            outputs = loaded.executable.run(tensors)
+            compare([o.numpy() for o in outputs], program, inputs)
+    assert not loaded.device.given
+    assert set(torch.streams) == {STREAM}
+
+
+def test_arrays_while_torch_is_there(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's memory, on the program's own stream."""
+    loaded = load(GROWING)
+    torch = FakeTorch(loaded.device)
+    torch.install(monkeypatch)
+    loaded.check(GROWING, GROWING.inputs[0])
+    assert set(torch.streams) == {7}
+
+
+def test_a_loop_with_many_calls(load: Load) -> None:
+    """What depends on the call's number is packed anew each time, and not kept for ever."""
+    loaded = load(STEPS)
+    x = np.random.default_rng(3).standard_normal((100, 4)).astype(np.float32)
+    loaded.check(STEPS, [x, x[0]])
+    for step in loaded.steps:
+        if isinstance(step, LaunchStep):
+            assert len(step.packed) <= 16
+
+
+def test_stacks_grow_by_doubling_or_to_the_size_that_is_certain(load: Load) -> None:
+    inputs = [np.zeros((1000, 3), np.float32), np.array(64)]
+    loaded = load(COUNTED)
+    loaded.check(COUNTED, inputs)
+    assert f"allocate {64 * 12000}" in loaded.device.log
+    loaded = load(WHILE)
+    loaded.check(WHILE, [np.array([2.0**99], np.float32), np.array(True)])
+    assert [f"allocate {size}" in loaded.device.log for size in (256, 512, 1024, 2048)] == [
+        True, True, True, False]
+
+
+# ---------------------------------------------------------------------- what runs where
+def test_the_host_waits_only_for_what_it_does_not_know(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes and conditions that came as arrays, and constants, are not read back."""
+    def downloads(inputs: Sequence[Any]) -> int:
+        loaded.device.log.clear()
+        loaded.executable.run(inputs)
+        return sum(line.startswith("download") for line in loaded.device.log)
+
+    for program, outputs in ((PREFIX, 2), (TWO_SIZES, 2), (BRANCHES, 2), (COUNTED, 2)):
+        loaded = load(program)
+        assert downloads(program.inputs[0]) == outputs
+    loaded = load(GROWING)
+    assert downloads(GROWING.inputs[2]) == 2 + 1  # one call: whether to go on
+    loaded = load(PREFIX)
+    torch = FakeTorch(loaded.device)
+    torch.install(monkeypatch)
+    assert downloads([torch.tensor(a) for a in PREFIX.inputs[0]]) == 1
+
+
+def test_kernels_that_are_missing_are_compiled_together(load: Load) -> None:
+    """Before the run, those that no size can change; then all of a function whose sizes are known.
+    """
+    loaded = load(LOOP_IN_LOOP)
+    compiled = [line for line in loaded.device.log if line.startswith("compile")]
+    loaded.check(LOOP_IN_LOOP, LOOP_IN_LOOP.inputs[0])
+    later = [line for line in loaded.device.log if line.startswith("compile")][len(compiled):]
+    assert (compiled, later) == (["compile 3"], ["compile 2"])
+    loaded.device.log.clear()
+    loaded.check(LOOP_IN_LOOP, LOOP_IN_LOOP.inputs[0])
+    assert not any(line.startswith("compile") for line in loaded.device.log)
+
+
+def test_a_program_that_decides_has_no_graph(load: Load) -> None:
+    with pytest.raises(CudaError, match="decides while it runs"):
+        load(PREFIX).executable.replay(3)
+
+
+NOTES = [(PREFIX, "1 size"), (TWO_SIZES, "2 sizes"), (LOOP_IN_LOOP, "2 strata.loop"),
+         (BRANCHES, "1 strata.if, 1 size")]
+
+
+@pytest.mark.parametrize(("program", "note"), NOTES, ids=lambda x: getattr(x, "name", ""))
+def test_what_the_host_decides_is_told(program: Program, note: str, load: Load) -> None:
+    module, _ = lowered(program.text)
+    assert host_notes(module) == [f"on the host: {note}"]
+    assert f"\n# on the host: {note}\n" in TARGET.emit(module, "triton", TargetOptions())
+    assert load(program).executable.notes == [f"on the host: {note}"]
+
+
+# ---------------------------------------------------------------------- what goes wrong
+BAD_SIZES = [
+    (PREFIX, -1, "a size computed at node '' is -1; it must be from 0 to 281474976710656"),
+    (PREFIX, 2**50, "is 1125899906842624"),
+    (PREFIX, 9, "needs m <= n, which is 9 <= 5 with m = 9, n = 5"),
+    (COUNTED, -5, "is -5"),
+]
+
+
+@pytest.mark.parametrize(("program", "size", "message"), BAD_SIZES)
+def test_a_bad_size_is_an_error_and_the_program_stays_usable(
+    program: Program, size: int, message: str, load: Load
+) -> None:
+    loaded = load(program)
+    good = program.inputs[0]
+    for _ in range(2):
+        with pytest.raises(SizeError, match=re.escape(message)):
+            loaded.executable.run(
+                [np.ones((5, 3), np.float32), np.full(good[1].shape, size, np.int64)])
+        assert not loaded.device.given
+        loaded.check(program, good)
+
+
+HUGE = Program("huge", """
+strata.func @main(%shape: i64[2]) -> (f32[h, w]) inputs ["shape"] outputs ["y"] {
+  strata.size h, w = %shape
+  %one = graph.constant {value = literal[1.0]} : f32[]
+  %y = graph.broadcast %one {shape = [h, w]} : f32[h, w]
+  strata.return %y
+}
+""", lambda shape: (np.ones(shape, np.float32),), [])
+
+
+@pytest.mark.parametrize("torch_is_there", [False, True])
+@pytest.mark.parametrize(("shape", "needed"), [
+    ((2**40, 2**40), "too many"), ((2**46, 2**16), "too many"), ((2**48, 3), "too many"),
+    ((2**20, 2**10), str(2**32))])
+def test_memory_that_is_not_there_is_an_error(
+    shape: tuple[int, int], needed: str, torch_is_there: bool, load: Load,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = load(HUGE)
+    if torch_is_there:
+        FakeTorch(loaded.device).install(monkeypatch)
+    with pytest.raises(ValueError, match=f"not enough memory at node '', which needs {needed} "):
+        loaded.executable.run([np.array(shape)])
+    loaded.check(HUGE, [np.array([4, 5])])
+
+
+def test_sizes_that_kernels_cannot_count() -> None:
+    module, _ = lowered(WHILE.text)
+    from targets.cuda.plan import kernel_call, kernels_of
+    from dialects.host import LaunchOp
+
+    op = next(op for op in module.walk() if isinstance(op, LaunchOp)
+              and op.sizes.data and str(op.sizes.data[0]) == "k")
+    call = kernel_call(op, kernels_of(module))
+    assert call.size_values({"k": 2**31 - 1}) == {"k": 2**31 - 1}
+    with pytest.raises(CudaError, match="the size k = 2147483648 at node"):
+        call.size_values({"k": 2**31})
+
+
+def test_values_of_different_shapes_cannot_be_stacked(load: Load) -> None:
+    loaded = load("""
+strata.func @body(%h: f32[q]) -> (f32[q + 1], f32[q]) inputs ["h"] outputs ["h", "s"] {
+  %one = graph.constant {value = literal[1.0]} : f32[1]
+  %y = graph.concat %h, %one {axis = 0} : f32[q + 1]
+  strata.return %y, %h
+}
+strata.func @main(%x: f32[n]) -> (f32[p], f32[3, s]) inputs ["x"] outputs ["h", "s"] {
+  %h, %s = strata.loop @body at k trip 3 carried(%x) with() defines(p, s) : f32[p], f32[3, s]
+  strata.return %h, %s
+}
+""")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="the loop at node '' stacks have different shapes"):
+            loaded.executable.run([np.zeros(2, np.float32)])
+        assert not loaded.device.given
+
+
+def test_a_failure_in_a_call_leaves_nothing(load: Load) -> None:
+    """An error of the device deep inside loops: all frames' memory goes, the program stays."""
+    loaded = load(LOOP_IN_LOOP)
+    inputs = LOOP_IN_LOOP.inputs[2]
+    loaded.check(LOOP_IN_LOOP, inputs)
+    loop = next(s for s in loaded.steps if isinstance(s, LoopStep))
+    broken, loop.inputs = loop.inputs, (object(),)  # type: ignore[assignment]
+    with pytest.raises(KeyError):
+        loaded.executable.run(inputs)
+    assert not loaded.device.given
+    loop.inputs = broken
+    loaded.check(LOOP_IN_LOOP, inputs)
+
+
+# ---------------------------------------------------------------------- kept blocks
+def test_blocks_are_kept_up_to_a_limit(load: Load) -> None:
+    device = load(PREFIX).device
+    blocks = KeptBlocks(most=10_000)
+    first = blocks.allocate(1000, 7)
+    blocks.free(first, 7)
+    assert blocks.allocate(1010, 7) == first  # both are 1024 bytes
+    blocks.free(first, 7)
+    large = [blocks.allocate(6000, 7), blocks.allocate(6000, 7)]
+    blocks.free(large[0], 7)
+    assert blocks.kept == 1024 + 6144
+    blocks.free(large[1], 7)
+    assert blocks.kept == 0
+    assert not {first, *large} & device.memory.keys()
+
+
+def test_a_full_device_gets_kept_blocks_back(load: Load) -> None:
+    device = load(PREFIX).device
+    blocks = KeptBlocks()
+    device.limit = sum(a.size for a in device.memory.values()) + 3000
+    blocks.free(blocks.allocate(2000, 7), 7)
+    blocks.free(blocks.allocate(2900, 7), 7)
+    with pytest.raises(CudaError, match="out of memory"):
+        blocks.allocate(4000, 7)
+    del blocks
+    assert sum(a.size for a in device.memory.values()) == device.limit - 3000
