@@ -12,8 +12,9 @@ from compiler.collection import rare_collections
 from compiler.driver import Compiler
 from compiler.instrument import Instrument
 from compiler.instrument.dump import Dump
-from compiler.options import CompileOptions
+from compiler.options import CompileOptions, Specialize
 from compiler.signature import Signature, signature_of
+from compiler.specialization import Specialization, Specializer, Specializing
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -54,6 +55,12 @@ class Executable:
     def output_types(self) -> list[str]:
         return [type_.short for type_ in self.signature.output_types]
 
+    @property
+    def specializations(self) -> list[Specialization]:
+        """The sizes that the model was compiled for on its own, the last used last."""
+        loaded = self.loaded
+        return loaded.specializations if isinstance(loaded, Specializing) else []
+
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
         values = self._in_order(inputs, named) if named else inputs
@@ -93,7 +100,7 @@ def compile(
     passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
-    interpret: bool = False,
+    interpret: bool = False, specialize: Specialize | None = None,
 ) -> Executable:
     """Compile a model for a target.
 
@@ -103,7 +110,8 @@ def compile(
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
     `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`: as on the command line.
     `cache`: a folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA
-    kernels in Triton's interpreter.
+    kernels in Triton's interpreter. `specialize`: compile the model again for the sizes that it is
+    called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
 
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
@@ -116,7 +124,7 @@ def compile(
         dims=dict(dims or {}), constants=dict(constants or {}), passes=passes,
         plugins=tuple(map(Path, plugins)), schedule=_path(schedule), weights=_path(weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
-        exact=exact, interpret=interpret)
+        exact=exact, interpret=interpret, specialize=specialize)
     return compile_with(model_of(model), options)
 
 
@@ -128,12 +136,17 @@ def compile_with(
     """`compile`, for those who have the options already."""
     watching = [*dumps_of(options), *instruments]
     compilation = Compiler(model, options, watching, command)
+    snapshot = compilation.keep() if options.specialize is not None else None
     state = compilation.prepare()
     signature = signature_of(state.module)
     if options.dump_dir and compilation.target.lowers:
         compilation.emit(state, compilation.target.levels[0])
     loaded = compilation.load(state)
-    return Executable(model, signature, loaded, replace(options, dump_dir=None))
+    plain = replace(options, dump_dir=None)
+    if options.specialize is not None and snapshot is not None and signature.symbols():
+        shared = replace(snapshot, known=state.context.weights.arrays)
+        loaded = Specializing(loaded, Specializer(shared, signature, plain), options.specialize)
+    return Executable(model, signature, loaded, plain)
 
 
 def dumps_of(options: CompileOptions) -> list[Instrument]:

@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from compiler.options import PRECISIONS, CompileOptions
+from compiler.options import PRECISIONS, CompileOptions, Specialize
 
 TEXT_LEVELS = ("graph", "loop", "host", "block")
 
@@ -90,7 +90,8 @@ def options_from(
         dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
         threads=given.get("threads") or threads, features=given.get("features"),
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
-        cache=given.get("cache", "default"), interpret=given.get("interpret", False))
+        cache=given.get("cache", "default"), interpret=given.get("interpret", False),
+        specialize=Specialize() if given.get("specialize") else None)
 
 
 # ---------------------------------------------------------------------- values

@@ -13,6 +13,7 @@ from compiler.comparison import worst
 from compiler.execution import input_arrays, run_loaded
 from compiler.peers import load_peer
 from compiler.session import session
+from compiler.specialization import specialize
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -29,6 +30,11 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         loads = [time.perf_counter() - started]
         inputs = input_arrays(arguments, exe.signature)
         runs: dict[str, Run] = {"strata": lambda: run_loaded(exe, inputs)}
+        if arguments.specialize:
+            started = time.perf_counter()
+            own = specialize(exe.loaded, inputs)
+            loads.append(time.perf_counter() - started)
+            runs["strata, own sizes"] = lambda: own.run(inputs)
         named = dict(zip(exe.input_names, inputs, strict=True))
         for name in filter(None, arguments.against.split(",")):
             started = time.perf_counter()

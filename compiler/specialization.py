@@ -20,13 +20,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import DictionaryAttr
+
 from compiler.diagnostics import StrataError
 from compiler.driver import Compiler
 from compiler.frontend import SIZE_NAMES
 from compiler.instrument import Instrument
 from compiler.options import CompileOptions, Specialize
 from compiler.source import Snapshot
-from dialects.graph.interpret import bind_sizes
+from dialects.graph.interpret import EvaluationError, bind_sizes
 from targets.base import Executable as Program
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ log = logging.getLogger("strata")
 
 WATCHED = 256
 """Sets of sizes without a program that are counted at a time."""
+FAILURES = 3
+"""After so many nothing more is tried: the fault lies with the model, not with the sizes."""
+THREAD = "strata-specialize"
+
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -89,9 +95,11 @@ class Specializer:
 
     def named(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Sizes by the model's own names."""
-        attribute = self.snapshot.source.module.attributes.get(SIZE_NAMES)
-        names = {} if attribute is None else {k: v.data for k, v in attribute.data.items()}  # pyright: ignore
-        return {names.get(symbol, symbol): value for symbol, value in sizes.items()}
+        names = self.snapshot.source.module.attributes.get(SIZE_NAMES)
+        if not isinstance(names, DictionaryAttr):
+            return dict(sizes)
+        return {getattr(names.data.get(symbol), "data", symbol): value
+                for symbol, value in sizes.items()}
 
 
 # ---------------------------------------------------------------------- counting
@@ -107,8 +115,9 @@ class _Record:
     state: str = ""
     remark: str = ""
 
-    def fail(self, remark: str) -> None:
-        self.program, self.state, self.remark = None, "failed", remark
+    @property
+    def is_busy(self) -> bool:
+        return self.state in ("compiling", "ready")
 
 
 class Specializing(Program):
@@ -126,18 +135,24 @@ class Specializing(Program):
     # ------------------------------------------------------------------ calls
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         shapes = tuple([tuple(a.shape) for a in inputs])
+        found = self._program(shapes)
+        if found is not None:
+            return self._run_special(*found, inputs)
+        outputs = self.general.run(inputs)
+        due = self._count(shapes)
+        if due is not None:
+            self._start(due, inputs)
+        return outputs
+
+    def _program(self, shapes: Shapes) -> tuple[_Record, Program] | None:
+        """The program for these shapes, if there is one; that counts as a use of it."""
         with self._lock:
             record = self._records.get(shapes)
-            program = record and record.program
-            if record is not None and program is not None:
-                self._records.move_to_end(shapes)
-                record.answered += 1
-        if record is not None and program is not None:
-            return self._run_special(record, program, inputs)
-        outputs = self.general.run(inputs)
-        if self._is_due(shapes, inputs):
-            self._start(self._records[shapes])
-        return outputs
+            if record is None or record.program is None:
+                return None
+            self._records.move_to_end(shapes)
+            record.answered += 1
+            return record, record.program
 
     def _run_special(
         self, record: _Record, program: Program, inputs: Sequence[Array]
@@ -147,50 +162,53 @@ class Specializing(Program):
             return program.run(inputs)
         except Exception as error:  # the general program's error, if it has one, is the caller's
             outputs = self.general.run(inputs)
-            self._note(record, f"it failed where the general program does not: {error}")
+            self._refuse(record, f"it failed where the general program does not: {error}")
             return outputs
 
-    def _is_due(self, shapes: Shapes, inputs: Sequence[Array]) -> bool:
-        """Count a call that succeeded; whether these sizes are to get a program now."""
+    def _count(self, shapes: Shapes) -> _Record | None:
+        """Count a call that succeeded. The record, if these sizes are to get a program now."""
         with self._lock:
             record = self._records.setdefault(shapes, _Record(self._choice.after))
             self._records.move_to_end(shapes)
+            self._forget_some()
             record.calls += 1
-            if record.state in ("failed", "compiling", "ready") or record.calls < record.needed:
-                self._forget_some()
-                return False
-            if self._compiling or self._failures > self._choice.most:
-                return False
-            record.sizes = self.specializer.sizes(inputs)
+            if record.calls < record.needed or record.state not in ("", "dropped"):
+                return None
+            if self._compiling or self._failures >= FAILURES:
+                return None
             record.state, self._compiling = "compiling", True
-            return True
+            return record
 
     def _forget_some(self) -> None:
         """Of sets of sizes without a program, keep the last that were met."""
-        idle = [k for k, r in self._records.items() if not r.state]
-        for shapes in idle[: max(0, len(idle) - WATCHED)]:
-            del self._records[shapes]
+        if len(self._records) > WATCHED + self._choice.most:
+            del self._records[next(k for k, r in self._records.items() if not r.is_busy)]
 
     # ------------------------------------------------------------------ programs
-    def _start(self, record: _Record) -> None:
-        if not self._choice.background:
-            self._compile(record)
-            return
+    def _start(self, record: _Record, inputs: Sequence[Array]) -> None:
+        """Compile a program for the sizes of these inputs, here or in a thread."""
         try:
-            threading.Thread(target=self._compile, args=[record], name="strata-specialize").start()
-        except RuntimeError as error:  # no more threads, or the process ends
-            self._note(record, str(error))
+            record.sizes = self.specializer.sizes(inputs)
+            if self._choice.background:
+                threading.Thread(target=self._compile, args=[record], name=THREAD).start()
+                return
+        except (EvaluationError, RuntimeError) as error:  # no more threads, or the process ends
             self._compiling = False
+            self._refuse(record, str(error))
+            return
+        self._compile(record)
 
     def _compile(self, record: _Record) -> None:
         """Give a set of sizes its program, or the remark why it cannot have one."""
         try:
             self._admit(record, self.specializer.compile(record.sizes))
         except Stopped:
-            record.fail("the process ended")
+            pass
         except Exception as error:  # whatever it is, the general program answers
-            self._note(record, str(error))
+            self._refuse(record, str(error))
         finally:
+            if record.state == "compiling":  # it was interrupted
+                record.state = ""
             self._compiling = False
 
     def _admit(self, record: _Record, program: Program) -> None:
@@ -200,27 +218,25 @@ class Specializing(Program):
         that take turns do not keep the compiler busy for ever.
         """
         with self._lock:
+            others = [r for r in self._records.values() if r.program is not None]
             record.program, record.state, record.remark = program, "ready", ""
-            ready = [r for r in self._records.values() if r.program is not None]
-            others = [r for r in ready if r is not record]
-            for old in others[: max(0, len(ready) - self._choice.most)]:
+            for old in others[: max(0, len(others) + 1 - self._choice.most)]:
                 old.program, old.state, old.calls, old.needed = None, "dropped", 0, 2 * old.needed
-                old.remark = f"at most {self._choice.most} are kept, and others were used later"
+                old.remark = f"of {self._choice.most} that are kept, all others were used later"
 
-    def _note(self, record: _Record, remark: str) -> None:
+    def _refuse(self, record: _Record, remark: str) -> None:
         with self._lock:
-            record.fail(remark)
+            record.program, record.state, record.remark = None, "failed", remark
             self._failures += 1
-        log.warning("strata: no program of their own for the sizes %s: %s",
+        log.warning("strata: no program of its own for the sizes %s: %s",
                     self.specializer.named(record.sizes), remark)
 
     @property
     def specializations(self) -> list[Specialization]:
         """All sets of sizes that had calls enough, the last used last."""
         with self._lock:
-            records = [replace(r) for r in self._records.values() if r.state]
-        return [Specialization(self.specializer.named(r.sizes), r.answered, r.state, r.remark)
-                for r in records]
+            return [Specialization(self.specializer.named(r.sizes), r.answered, r.state, r.remark)
+                    for r in self._records.values() if r.state]
 
 
 def specialize(program: Program, inputs: Sequence[Array]) -> Program:

@@ -40,7 +40,7 @@ from compiler.frontend.onnx.load import OnnxFile, load_file, parse
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import find_importer, takes_sequences
 from compiler.frontend.onnx.schema import find_schema, normalize
-from compiler.frontend.onnx.sequences import Any, Optional, Run, form_of, view
+from compiler.frontend.onnx.sequences import Any, Form, form_of, tensors, view, whole
 from compiler.frontend.onnx.validate import Validation, in_order, node_name
 from compiler.frontend.onnx.values import Value, constant
 from compiler.frontend.onnx.wire import Span
@@ -51,6 +51,9 @@ from dialects.types import Array, TensorType
 from dialects.weights import WeightStore
 
 LEVEL = "graph"
+
+STRUCTURES = "strata.structures"
+"""The module attribute that says which inputs and outputs are sequences and optionals."""
 
 NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
 
@@ -73,7 +76,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     inputs = Inputs([i for i in graph.input if i.name not in weights], options, faults)
     types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
-    importer = _Importer(file, functions, faults, types, constants)
+    importer = _Importer(file, functions, faults, types, constants, inputs.structured)
     fixed = bool(options.shapes or options.dims)  # what is declared holds for other sizes then
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))
@@ -114,7 +117,7 @@ class _Importer:
 
     def __init__(
         self, file: OnnxFile, functions: Functions, faults: Faults, types: dict[str, TensorType],
-        constants: Mapping[str, Array],
+        constants: Mapping[str, Array], structured: Mapping[str, Form],
     ):
         self.file, self.functions, self.faults = file, functions, faults
         self.function = FuncOp.of("main", list(types), list(types.values()))
@@ -129,6 +132,10 @@ class _Importer:
             self.scope.values[name] = Value(type_, argument)
         for name, array in constants.items():
             self.scope.values[name] = constant(array, name, name)
+        for name, form in structured.items():
+            parts = [self.scope.values[part] for part in form.names(name)]
+            self.scope.values[name] = whole(form, iter(p for p in parts if isinstance(p, Value)))
+        self.forms = dict(structured)
 
     def run(self, nodes: NamedNodes, declared: Iterable[onnx.ValueInfoProto]) -> ModuleOp:
         """The model's module, whose values must be as `declared`. Raises StrataError."""
@@ -139,24 +146,16 @@ class _Importer:
         named: dict[str, Value] = {}
         for name, value in results.items():
             assert value is not None
-            named |= self._named_tensors(name, value)
+            form = form_of(value)
+            named |= zip(form.names(name), tensors(self.build, value, form), strict=True)
+            if form.kind != "tensor":
+                self.forms[name] = form
         self.function.finish(list(named), [self.build.ssa(v) for v in named.values()])
+        if self.forms:
+            self.module.attributes[STRUCTURES] = DictionaryAttr({
+                name: StringAttr(form.text) for name, form in self.forms.items()})
         self.build.finish()
         return self.module
-
-    def _named_tensors(self, name: str, value: Any) -> dict[str, Value]:
-        """An output as tensors: `y[0]`, `y[1]` of a sequence, `y.data`, `y.shapes` of one that only
-        a run knows, `y.present` and the content of an optional."""
-        match value:
-            case Value():
-                return {name: value}
-            case Run():
-                return {f"{name}.data": value.data, f"{name}.shapes": value.shapes}
-            case Optional():
-                inner = {} if value.content is None else self._named_tensors(name, value.content)
-                return {f"{name}.present": value.present, **inner}
-            case _:
-                return {f"{name}[{k}]": v for k, v in enumerate(value.items)}
 
     def _output(self, name: str) -> Any | None:
         try:

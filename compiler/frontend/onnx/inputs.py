@@ -5,6 +5,8 @@
     --shape x=1x3xheightx224           ->  %x: f32[1, 3, height, 224]
 
 A size that the model writes as an expression of other sizes, `past + 1`, is one here too.
+
+A sequence or an optional enters as several tensors (sequences.py): `x.data`, `x.shapes`.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from xdsl.ir import Attribute
 from compiler.diagnostics import some_of
 from compiler.frontend import ImportOptions
 from compiler.frontend.onnx.faults import Fault, Faults
+from compiler.frontend.onnx.sequences import Form
 from compiler.frontend.onnx.values import element_type
 from dialects.expr import Expr
 from dialects.syntax import size_symbol
-from dialects.types import Array, TensorType, element_of, tensor
+from dialects.types import Array, TensorType, element_of, i1, i64, tensor
 
 Declared = list["int | str"]
 """The sizes of one input, an integer or a name each."""
@@ -60,6 +63,8 @@ class Inputs:
     names: SizeNames = field(default_factory=SizeNames)
     declared: dict[str, Declared] = field(default_factory=dict[str, Declared])
     replaced: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
+    structured: dict[str, Form] = field(default_factory=dict[str, Form])
+    """The inputs that are no tensors."""
 
     def types(self) -> dict[str, TensorType]:
         """The type of every input that has one; every fault of inputs and options is noted."""
@@ -69,11 +74,44 @@ class Inputs:
         for info in self.infos:
             if info.name in self.options.constants:
                 continue
+            if info.type.WhichOneof("value") in ("sequence_type", "optional_type"):
+                types |= self._parts(info)
+                continue
             element = self._element(info)
             if element is not None and info.name in self.declared:
                 sizes = [self._size(d) for d in self.declared[info.name]]
                 types[info.name] = tensor(element, sizes)
         return types
+
+    def _parts(self, info: onnx.ValueInfoProto) -> dict[str, TensorType]:
+        """The tensors that a sequence or an optional is."""
+        try:
+            form, parts = self._structure(info.name, info.type)
+        except Fault as fault:
+            self.faults.add(f"input '{info.name}': {fault.what}", hint=fault.hint)
+            return {}
+        self.structured[info.name] = form
+        return parts
+
+    def _structure(self, name: str, type_: onnx.TypeProto) -> tuple[Form, dict[str, TensorType]]:
+        if type_.HasField("optional_type"):
+            form, parts = self._structure(name, type_.optional_type.elem_type)
+            if form.kind == "optional":
+                raise Fault("an optional of an optional is not supported")
+            return Form("optional", inner=form), {f"{name}.present": tensor(i1, []), **parts}
+        content = type_.sequence_type.elem_type if type_.HasField("sequence_type") else type_
+        declared = content.tensor_type
+        if not declared.HasField("shape"):
+            raise Fault("nothing says how many dims its tensors have",
+                        "declare the shape of the sequence's elements, with open sizes")
+        element, rank = element_type(declared.elem_type), len(declared.shape.dim)
+        if content is type_:
+            sizes = [Expr.symbol(self.names.symbol(f"{name}_d{k}")) for k in range(rank)]
+            return Form("tensor", element, rank), {name: tensor(element, sizes)}
+        total, length = (Expr.symbol(self.names.symbol(f"{name}_{what}"))
+                         for what in ("total", "length"))
+        return Form("run", element, rank), {
+            f"{name}.data": tensor(element, [total]), f"{name}.shapes": tensor(i64, [length, rank])}
 
     def constants(self) -> dict[str, Array]:
         """The contents of the inputs that are to be constants; every fault is noted."""

@@ -113,6 +113,30 @@ class Form:
     inner: Form | None = None
 
     @property
+    def text(self) -> str:
+        """`items 3`, `run`, `optional run`: what a module says of its inputs and outputs."""
+        match self.kind:
+            case "items":
+                return f"items {self.count}"
+            case "optional":
+                return "optional" if self.inner is None else f"optional {self.inner.text}"
+            case _:
+                return self.kind
+
+    def names(self, name: str) -> list[str]:
+        """The names of the tensors that the value of a name is."""
+        match self.kind:
+            case "tensor":
+                return [name]
+            case "items":
+                return [f"{name}[{k}]" for k in range(self.count)]
+            case "run":
+                return [f"{name}.data", f"{name}.shapes"]
+            case _:
+                inner = [] if self.inner is None else self.inner.names(name)
+                return [f"{name}.present", *inner]
+
+    @property
     def width(self) -> int:
         """The number of tensors."""
         match self.kind:

@@ -1,0 +1,85 @@
+"""Sequences and optionals at a model's border: Python lists and None, and the tensors they are.
+
+    items 3     [x, y, z]     y[0], y[1], y[2]
+    run         [x, y, ...]   y.data: all elements behind each other; y.shapes: a row of sizes each
+    optional F  None or F     y.present, then the tensors of F
+
+A module tells of its own in the attribute `strata.structures`: name -> one of these words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+
+from dialects.types import Array
+
+ATTRIBUTE = "strata.structures"
+
+
+def structures_of(module: ModuleOp) -> dict[str, str]:
+    """The inputs and outputs that are no tensors, with their structure."""
+    found = module.attributes.get(ATTRIBUTE)
+    if not isinstance(found, DictionaryAttr):
+        return {}
+    return {k: v.data for k, v in found.data.items() if isinstance(v, StringAttr)}
+
+
+def gather(
+    names: Sequence[str], arrays: Mapping[str, Array], structures: Mapping[str, str]
+) -> dict[str, Any]:
+    """The values of a model's own names, from the tensors that they are."""
+    return {name: _gathered(name, arrays, structures.get(name, "tensor")) for name in names}
+
+
+def _gathered(name: str, arrays: Mapping[str, Array], structure: str) -> Any:
+    kind, _, rest = structure.partition(" ")
+    if kind == "items":
+        return [arrays[f"{name}[{k}]"] for k in range(int(rest))]
+    if kind == "run":
+        return _cut(arrays[f"{name}.data"], arrays[f"{name}.shapes"])
+    if kind == "optional":
+        there = bool(arrays[f"{name}.present"])
+        return _gathered(name, arrays, rest) if there and rest else None
+    return arrays[name]
+
+
+def _cut(data: Array, shapes: Array) -> list[Array]:
+    ends = np.cumsum(np.prod(shapes, axis=1, dtype=np.int64))
+    parts = np.split(data, ends[:-1]) if len(shapes) else []
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def spread(
+    values: Mapping[str, Any], structures: Mapping[str, str], types: Mapping[str, tuple[Any, int]]
+) -> dict[str, Array]:
+    """The tensors that the values of a model's own names are.
+
+    `types`: dtype and number of dims of each tensor, for what is empty.
+    """
+    found: dict[str, Array] = {}
+    for name, value in values.items():
+        found |= _spread(name, value, structures.get(name, "tensor"), types)
+    return found
+
+
+def _spread(
+    name: str, value: Any, structure: str, types: Mapping[str, tuple[Any, int]]
+) -> dict[str, Array]:
+    kind, _, rest = structure.partition(" ")
+    if kind == "run":
+        rank = types[f"{name}.shapes"][1]
+        parts = [np.asarray(v) for v in value or ()]
+        dtype = types[f"{name}.data"][0]
+        return {f"{name}.data": np.concatenate([np.zeros(0, dtype), *(p.ravel() for p in parts)]),
+                f"{name}.shapes": np.array([p.shape for p in parts], np.int64).reshape(-1, rank)}
+    if kind == "optional":
+        inner = _spread(name, value, rest, types) if rest else {}
+        return {f"{name}.present": np.array(value is not None), **inner}
+    if value is None:
+        dtype, rank = types[name]
+        return {name: np.zeros([0] * rank, dtype)}
+    return {name: np.asarray(value)}
