@@ -79,19 +79,21 @@ def options_from(
 ) -> CompileOptions:
     """The compile options of parsed arguments; what a command does not take has its default.
 
-    `threads`: the number where the arguments name none.
+    `threads`: the number where the arguments name none. With `--specialize` the sizes that `--dim`
+    names stay open; it then says what sizes the inputs have.
     """
     given = vars(arguments)
+    stay_open = given.get("specialize", False)
     return CompileOptions(
         target=given.get("target", "cpu"), shapes=dict(given.get("shape", ())),
-        dims=dict(given.get("dim", ())), start=given.get("start"),
+        dims={} if stay_open else dict(given.get("dim", ())), start=given.get("start"),
         passes=given.get("passes", "default"), plugins=tuple(given.get("plugin", ())),
         schedule=given.get("schedule"), weights=given.get("weights"),
         dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
         threads=given.get("threads") or threads, features=given.get("features"),
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
         cache=given.get("cache", "default"), interpret=given.get("interpret", False),
-        specialize=Specialize() if given.get("specialize") else None)
+        specialize=Specialize() if stay_open else None)
 
 
 # ---------------------------------------------------------------------- values

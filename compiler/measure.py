@@ -32,9 +32,9 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         runs: dict[str, Run] = {"strata": lambda: run_loaded(exe, inputs)}
         if arguments.specialize:
             started = time.perf_counter()
-            own = specialize(exe.loaded, inputs)
+            fixed = specialize(exe.loaded, inputs)
             loads.append(time.perf_counter() - started)
-            runs["strata, own sizes"] = lambda: own.run(inputs)
+            runs["strata, sizes fixed"] = lambda: fixed.run(inputs)
         named = dict(zip(exe.input_names, inputs, strict=True))
         for name in filter(None, arguments.against.split(",")):
             started = time.perf_counter()

@@ -166,7 +166,8 @@ def defined_sizes(op: Operation) -> list[str]:
     names = op.properties.get("defines")
     if not isinstance(names, ArrayAttr):
         return []
-    return [n.data for n in names.data if isinstance(n, StringAttr)]
+    items: Sequence[Attribute] = names.data  # pyright: ignore[reportUnknownMemberType]
+    return [n.data for n in items if isinstance(n, StringAttr)]
 
 
 def _symbols(value: SSAValue) -> frozenset[str]:

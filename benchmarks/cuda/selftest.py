@@ -2,10 +2,12 @@
 
     python benchmarks/cuda/selftest.py                on a machine with an NVIDIA GPU
     python benchmarks/cuda/selftest.py --interpret    anywhere, in Triton's interpreter, untimed
+    python benchmarks/cuda/selftest.py --only programs
 
-Three parts: every sample kernel of the tests at small, awkward sizes; every scalar operation; and a
-few kernels at sizes where speed can be read off. The last lines say what went wrong; the exit
-status is 1 if anything did.
+Parts: every sample kernel of the tests at small, awkward sizes (samples); every scalar operation
+(scalars); whole programs with control flow and sizes that are known late, and what they refuse
+(programs); a few kernels at sizes where speed can be read off (speed). The last lines say what
+went wrong; the exit status is 1 if anything did.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -27,9 +31,11 @@ from dialects.block.interpret import interpret_kernel
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.base import TargetOptions
-from targets.cuda import TARGET
+from targets.cuda import TARGET, driver
 from targets.cuda.launch import CudaExecutable
+from tests.control.programs import COUNTED, PROGRAMS, STEPS, Program
 from tests.targets.cuda import samples
+from tests.targets.cuda.control_programs import REFUSALS, compare, lowered
 from tests.targets.cuda.samples import SAMPLES, Sample, as_model
 from tests.targets.cuda.scalar_kernels import FLOAT_OPS, INTEGER_OPS, float_kernel, integer_kernel
 
@@ -69,23 +75,56 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--interpret", action="store_true", help="in Triton's interpreter")
     parser.add_argument("--cache", type=Path, help="folder of compiled kernels")
+    parser.add_argument("--only", choices=PARTS, help="one of the parts")
     arguments = parser.parse_args()
     options = TargetOptions(interpret=arguments.interpret, cache=arguments.cache)
     print(*TARGET.report(), sep="\n")
     report = Report([])
     report.row("kernel", "error", "", "time of a graph replay")
+    for name, part in PARTS.items():
+        if arguments.only in (None, name):
+            part(options, report)
+    print(*report.failures or ["all right"], sep="\n")
+    return 1 if report.failures else 0
+
+
+def samples_part(options: TargetOptions, report: Report) -> None:
     for sample in SAMPLES:
         _guard(report, sample.name, lambda s=sample: run_sample(s, options, report))
+
+
+def scalars_part(options: TargetOptions, report: Report) -> None:
     for element in ("f32", "f64", "f16", "bf16"):
         _guard(report, f"floats {element}", lambda e=element: run_floats(e, options, report))
     for element in ("i8", "i16", "i32", "i64"):
         _guard(report, f"integers {element}", lambda e=element: run_integers(e, options, report))
-    if not arguments.interpret:
-        for sample, limit in LARGE:
-            _guard(report, sample.name, lambda s=sample, x=limit: run_large(s, x, options, report))
-        _guard(report, "torch tensors", lambda: run_torch(options, report))
-    print(*report.failures or ["all right"], sep="\n")
-    return 1 if report.failures else 0
+
+
+def speed_part(options: TargetOptions, report: Report) -> None:
+    if options.interpret:
+        return
+    for sample, limit in LARGE:
+        _guard(report, sample.name, lambda s=sample, x=limit: run_large(s, x, options, report))
+    _guard(report, "torch tensors", lambda: run_torch(options, report))
+
+
+def programs_part(options: TargetOptions, report: Report) -> None:
+    """With the driver's pool, with kept blocks, and with torch's memory, where torch is there."""
+    for program in PROGRAMS:
+        for memory in ("interpreter",) if options.interpret else MEMORIES:
+            _guard(report, f"{program.name}, {memory}",
+                   lambda p=program, m=memory: run_program(p, m, options, report))
+    if options.interpret:
+        return
+    for number, refusal in enumerate(REFUSALS):
+        _guard(report, f"refusal {number}",
+               lambda n=number, r=refusal: run_refusal(n, *r, options, report))
+    for program in (COUNTED, STEPS):
+        _guard(report, f"loop {program.name}", lambda p=program: run_loop(p, options, report))
+
+
+PARTS = {"samples": samples_part, "scalars": scalars_part, "programs": programs_part,
+         "speed": speed_part}
 
 
 def _guard(report: Report, name: str, run: Any) -> None:
@@ -165,6 +204,83 @@ def run_integers(element: str, options: TargetOptions, report: Report) -> None:
     wrong = [op for op, a, b in zip(INTEGER_OPS, found, buffers[1], strict=True)
              if not np.array_equal(a, b)]
     report.check(f"integers {element} {' '.join(wrong)}".strip(), float(len(wrong)), 0.0)
+
+
+# ---------------------------------------------------------------------- programs that decide
+MEMORIES = ("pool", "kept blocks", "torch")
+CALLS = 2000
+
+
+def run_program(
+    program: Program, memory: str, options: TargetOptions, report: Report
+) -> None:
+    """All inputs on one compiled program, twice."""
+    tensors: Any = None
+    if memory == "torch":
+        tensors = _torch()
+        if tensors is None:
+            report.row(f"{program.name}, torch", "", "no torch")
+            return
+    hidden = nullcontext() if tensors is not None else _torch_hidden()
+    with hidden, patch.object(driver, "has_pools", lambda: memory != "kept blocks"):
+        executable = TARGET.load(*lowered(program.text), options)
+        for inputs in (*program.inputs, *program.inputs):
+            given = inputs if tensors is None else [
+                tensors.from_numpy(np.array(a)).cuda() for a in inputs]
+            outputs = executable.run(given)
+            compare([o if tensors is None else o.cpu().numpy() for o in outputs], program, inputs)
+    report.check(f"{program.name}, {memory}", 0.0, 0.0, "; ".join(executable.notes))
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+@contextmanager
+def _torch_hidden() -> Generator[None]:
+    """As if nobody had imported torch."""
+    modules: dict[str, Any] = sys.modules  # type: ignore[assignment]
+    torch = modules.pop("torch", None)
+    modules["torch"] = None
+    try:
+        yield
+    finally:
+        del modules["torch"]
+        modules |= {} if torch is None else {"torch": torch}
+
+
+def run_refusal(
+    number: int, program: Program, inputs: Sequence[Array], message: str, options: TargetOptions,
+    report: Report,
+) -> None:
+    """The words are right, and the program stays usable."""
+    executable = TARGET.load(*lowered(program.text), options)
+    said: list[str] = []
+    for _ in range(2):
+        try:
+            executable.run(inputs)
+        except ValueError as error:
+            said.append(str(error))
+        compare(executable.run(program.inputs[0]), program, program.inputs[0])
+    right = len(said) == 2 and all(message in words for words in said)
+    report.check(f"refusal {number}, {program.name}", 0.0 if right else 1.0, 0.0,
+                 "" if right else f"said {said}")
+
+
+def run_loop(program: Program, options: TargetOptions, report: Report) -> None:
+    """What a call of a loop's body costs, from Python to the device."""
+    first = np.ones((CALLS, 4) if program is STEPS else (4, 3), np.float32)
+    inputs = [first, first[0] if program is STEPS else np.array(CALLS)]
+    executable = TARGET.load(*lowered(program.text), options)
+    executable.run(inputs)
+    start = time.perf_counter()
+    executable.run(inputs)
+    taken = (time.perf_counter() - start) / CALLS
+    report.check(f"loop {program.name}", 0.0, 0.0, f"{1e6 * taken:.1f} us per call of the body")
 
 
 # ---------------------------------------------------------------------- speed

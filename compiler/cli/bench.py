@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", metavar="N", type=shared.positive, default=20,
                         help="timed rounds (default 20)")
     parser.add_argument("--specialize", action="store_true",
-                        help="beside the model with open sizes, time it compiled for the sizes of "
-                             "these inputs alone")
+                        help="time the model with its sizes open, and beside it compiled for the "
+                             "sizes of these inputs; --dim tells only these sizes then")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures too")
     shared.add_pipeline(parser)
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _line(row: dict[str, Any], ours: dict[str, Any]) -> str:
-    text = (f"{row['name']:18} {row['median_ms']:10.3f} ms  (best {row['best_ms']:.3f})  "
+    text = (f"{row['name']:19} {row['median_ms']:10.3f} ms  (best {row['best_ms']:.3f})  "
             f"ready after {row['load_s']:.2f} s")
     if row is ours:
         return text

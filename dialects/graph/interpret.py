@@ -68,7 +68,8 @@ def _evaluate(op: Operation, operands: list[Array], context: EvaluationContext) 
     try:
         found = function(context, *operands)
     except (ValueError, IndexError, KeyError, ArithmeticError, MemoryError) as error:
-        raise EvaluationError(f"{_place(op)} failed: {error}") from error
+        given = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)
+        raise EvaluationError(f"{_place(op)} failed on {given}: {error}") from error
     results = found if isinstance(found, list | tuple) else [np.asarray(found)]
     for result, array in zip(op.results, results, strict=True):
         _check_result(op, result, array, context)

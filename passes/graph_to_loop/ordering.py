@@ -1,9 +1,10 @@
-"""top_k, by counting: an element's rank is the number of elements that come before it.
+"""top_k. Short axes by counting: an element's rank is the number of elements that come before it.
 
     rank[i]    = sum over j of (x[j] comes before x[i])
     indices[p] = the i with rank[i] == p
 
 Both are quadratic in the size of the axis, but parallel and without a temporary beyond the ranks.
+Axes that are long, or may be, are sorted: the first of their indices are those of the result.
 """
 
 from __future__ import annotations
@@ -20,17 +21,33 @@ from passes.graph_to_loop.gathers import pick
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
+from passes.graph_to_loop.sorting import sorted_indices
 from passes.rewriting import Rewriter
+
+SHORT = 512
+"""Up to so many elements are ranked by counting."""
 
 
 @lowers(TopKOp)
 def top_k(op: TopKOp, at: Rewriter) -> Sequence[SSAValue]:
-    indices = _places(op, at, _ranks(op, at))
+    size = type_of(op.x).shape[int_of(op.properties, "axis")].constant
+    is_short = size is not None and size <= SHORT
+    indices = _places(op, at, _ranks(op, at)) if is_short else _first_sorted(op, at)
     domain = Domain()
     point = domain.parallel(*type_of(op.values).shape)
     axis = int_of(op.properties, "axis")
     index = [Read(indices, point) if dim == axis else i for dim, i in enumerate(point)]
     return [pick(at, domain, op.x, index), indices]
+
+
+def _first_sorted(op: TopKOp, at: Rewriter) -> SSAValue:
+    """The first of the sorted indices."""
+    result, axis = type_of(op.indices), int_of(op.properties, "axis")
+    found = sorted_indices(at, op.x, axis, flag_of(op.properties, "largest"))
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    index = [*(i for dim, i in enumerate(point) if dim != axis), point[axis]]
+    return make_nest(at, domain, [Read(found, index)], result, lambda body, read: read[0])
 
 
 def _ranks(op: TopKOp, at: Rewriter) -> SSAValue:

@@ -162,7 +162,7 @@ class _Slot:
 
 
 def _is_held(size: Expr, room: Expr) -> bool:
-    """Whether there certainly is room, also where some sizes are 0: n*4 bytes need not fit n*m*4."""
+    """Whether there certainly is room, also where sizes are 0: 4*n bytes need not fit 4*n*m."""
     return is_at_most(may_be_empty(size), may_be_empty(room))
 
 

@@ -54,7 +54,8 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
 
     A tensor that an axis walks from end to end beside others must be as long as the axis: the
     operator wants equal sizes. Any other read or store, a gather's too, must stay inside. Where an
-    axis is empty, nothing is read or stored. An index from a tensor stays in a dim that has any place.
+    axis is empty, nothing is read or stored. An index from a tensor stays inside if there is any
+    place.
     """
     for axis in nest.axes:
         if _may_be_negative(axis.extent):

@@ -5,8 +5,8 @@
     driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
     plan.py       straight functions as data       graphs.py     ... as CUDA graphs
-    steps.py      other functions, step by step    control.py    ... with calls and late sizes
-    interpreter.py  a model in Triton's interpreter
+    steps.py      other functions as steps         control.py    ... that decide, and calls
+    runner.py     a model of such functions        interpreter.py  in Triton's interpreter
 
 Only `workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling needs
 no GPU.

@@ -1,20 +1,18 @@
 """Host functions that decide: sizes read from the device, `strata.if`, `strata.loop`, and calls.
 
-A run is carried out on the caller's stream, step by step. It waits for the device only where the
-host must know something that is there: a size, or a condition. Where the host knows it anyway (an
-input that came as an array, a constant), it does not wait.
+A function is carried out step by step on one stream. The host waits for the device only where it
+must know something that is there: a size, or a condition. Where it knows that anyway (an input that
+came as an array, a constant), it does not wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from dialects.block import KernelOp
 from dialects.control import ControlOp, IfOp, LoopOp, SizeOp
@@ -29,25 +27,10 @@ from dialects.host import (
     LaunchOp,
     ReturnOp,
     ViewOp,
-    host_function,
-    host_functions,
 )
 from dialects.types import BufferType
-from dialects.weights import WeightStore
 from targets.cuda import driver
-from targets.cuda.kernels import Kernels
-from targets.cuda.memory import (
-    Heap,
-    Pool,
-    TorchPool,
-    fetch,
-    is_on_device,
-    own_pool,
-    send,
-    torch_on_device,
-    upload_constants,
-)
-from targets.cuda.plan import ALIGNMENT, ConstantPlan, kernel_call, kernels_of, stride_sizes
+from targets.cuda.plan import ALIGNMENT, kernel_call
 from targets.cuda.steps import (
     AllocStep,
     AssumeStep,
@@ -56,6 +39,7 @@ from targets.cuda.steps import (
     Frame,
     FreeStep,
     LaunchStep,
+    Numbers,
     Run,
     Step,
     ViewStep,
@@ -63,77 +47,55 @@ from targets.cuda.steps import (
 )
 from targets.host_checks import stack_error
 
-_KNOWN = 64
-"""Elements up to which the host keeps the contents of inputs and constants."""
+Functions = Mapping[str, "Function"]
+_NOTHING = Buffer(0, ())
 
 
 # ---------------------------------------------------------------------- functions
 class Function:
-    """A host function as steps."""
+    """A host function as steps. `functions` are all of the module, also those yet to come."""
 
-    def __init__(self, op: FuncOp, functions: Mapping[str, Function],
-                 kernels: Mapping[str, KernelOp]) -> None:
-        self.op = op
-        self.functions = functions
-        self.constants: dict[SSAValue, Buffer] = {}
+    def __init__(
+        self, op: FuncOp, functions: Functions, kernels: Mapping[str, KernelOp]
+    ) -> None:
+        self.op, self._size_names = op, op.size_names
         self._arena = op.arena_bytes or Expr.of(0)
-        self._arguments = op.body.block.args
-        self._returned = tuple(op.return_op.values)
         self._bound = _bound_dims(op)
-        self._steps = [s for o in op.body.block.ops if (s := self._step(o, kernels)) is not None]
-        self._launches = [s for s in self._steps if isinstance(s, LaunchStep)]
+        numbers = Numbers()
+        numbers.all(op.body.block.args)  # they come first
+        self.constants = {numbers[c.result]: c for c in op.body.block.ops
+                          if isinstance(c, ConstantOp)}
+        steps = [_step(o, numbers, functions, kernels) for o in op.body.block.ops]
+        self.steps = [step for step in steps if step is not None]
+        self.launches = [step for step in self.steps if isinstance(step, LaunchStep)]
+        self._returned = numbers.all(op.return_op.values)
+        self._buffers = [_NOTHING] * len(numbers)
 
-    @property
-    def kernels(self) -> list[KernelOp]:
-        """The kernels that it launches."""
-        return [step.call.kernel for step in self._launches]
+    def place(self, constant: int, buffer: Buffer) -> None:
+        """Tell where a constant lies."""
+        self._buffers[constant] = buffer
 
     def call(
         self, run: Run, arguments: Sequence[Buffer], sizes: Mapping[str, int]
     ) -> list[Buffer]:
         """Run it. The caller owns the buffers that it returns. `sizes`: its own."""
-        values = {**self.constants, **dict(zip(self._arguments, arguments, strict=True))}
-        frame = Frame(run, dict(sizes), values, self._launches)
+        buffers = [*arguments, *self._buffers[len(arguments):]]
+        frame = Frame(run, dict(sizes), buffers, self.launches)
         arena = frame.size(self._arena)
         if arena:
             frame.arena = run.heap.allocate(arena, self.op)
-        for step in self._steps:
+        for step in self.steps:
             step.run(frame)
-        if arena:
-            run.heap.free(frame.arena)
-        return [frame.values[v] for v in self._returned]
+        return [buffers[v] for v in self._returned]
 
-    def sizes(self, inputs: Sequence[Buffer], outer: Mapping[str, int]) -> dict[str, int]:
-        """The values of its sizes: from its inputs' shapes, else its caller's."""
-        sizes = {name: outer[name] for name in self.op.size_names if name in outer}
+    def call_bound(
+        self, run: Run, inputs: Sequence[Buffer], outer: Mapping[str, int]
+    ) -> list[Buffer]:
+        """Run it with the sizes that its inputs' shapes give, else its caller's."""
+        sizes = {name: outer[name] for name in self._size_names if name in outer}
         for name, argument, dim in self._bound:
             sizes[name] = inputs[argument].shape[dim]
-        return sizes
-
-    def _step(self, op: Operation, kernels: Mapping[str, KernelOp]) -> Step | None:
-        match op:
-            case AllocOp():
-                return AllocStep(op)
-            case ViewOp():
-                return ViewStep(op)
-            case CopyOp():
-                return CopyStep(op)
-            case FreeOp():
-                return FreeStep(op)
-            case AssumeOp():
-                return AssumeStep(op)
-            case LaunchOp():
-                return LaunchStep(kernel_call(op, kernels), tuple(op.buffers))
-            case SizeOp():
-                return SizeStep(op)
-            case IfOp():
-                return IfStep(op, self.functions)
-            case LoopOp():
-                return LoopStep(op, self.functions)
-            case ConstantOp() | ReturnOp():
-                return None
-            case _:
-                raise ValueError(f"{op.name} cannot stand in a host function")
+        return self.call(run, inputs, sizes)
 
 
 def _bound_dims(op: FuncOp) -> list[tuple[str, int, int]]:
@@ -146,79 +108,119 @@ def _bound_dims(op: FuncOp) -> list[tuple[str, int, int]]:
     return [(name, *place) for name, place in found.items()]
 
 
-# ---------------------------------------------------------------------- steps that wait
-@dataclass(frozen=True)
+def _step(
+    op: Operation, numbers: Numbers, functions: Functions, kernels: Mapping[str, KernelOp]
+) -> Step | None:
+    """An operation as a step. Raises ValueError for one that no host function has."""
+    match op:
+        case AllocOp():
+            return AllocStep(op, numbers)
+        case ViewOp():
+            return ViewStep(op, numbers)
+        case CopyOp():
+            return CopyStep(op, numbers)
+        case FreeOp():
+            return FreeStep(op, numbers)
+        case AssumeOp():
+            return AssumeStep(op)
+        case LaunchOp():
+            return LaunchStep.of(kernel_call(op, kernels), op, numbers)
+        case SizeOp():
+            return SizeStep(op, numbers)
+        case IfOp():
+            return IfStep(op, numbers, functions)
+        case LoopOp():
+            return LoopStep(op, numbers, functions)
+        case ConstantOp() | ReturnOp():
+            return None
+        case _:
+            raise ValueError(f"{op.name} cannot stand in a host function")
+
+
+# ---------------------------------------------------------------------- sizes and branches
 class SizeStep:
     """Elements of a buffer become sizes."""
 
-    op: SizeOp
+    def __init__(self, op: SizeOp, numbers: Numbers) -> None:
+        self.op, self.source = op, numbers[op.source]
 
     def run(self, frame: Frame) -> None:
-        frame.sizes |= self.op.read([int(v) for v in frame.read(self.op.source)])
+        found = frame.run.read(frame.buffers[self.source], np.dtype(np.int64))
+        frame.sizes |= self.op.read([int(v) for v in found])
 
 
-@dataclass(frozen=True)
+class Results:
+    """Where the results of a call go, and which of their dims are sizes that it defines."""
+
+    def __init__(self, op: ControlOp, numbers: Numbers) -> None:
+        self.numbers = numbers.all(op.results)
+        names = {*defined_sizes(op)}
+        self.dims = [(size.as_symbol, k, dim) for k, type_ in enumerate(op.result_types)
+                     for dim, size in enumerate(type_.shape) if size.as_symbol in names]
+
+    def store(self, buffers: Sequence[Buffer], frame: Frame) -> None:
+        for number, buffer in zip(self.numbers, buffers, strict=True):
+            frame.buffers[number] = buffer
+        for name, k, dim in self.dims:
+            assert name is not None
+            frame.sizes[name] = buffers[k].shape[dim]
+
+
 class IfStep:
     """The call of one of two functions."""
 
-    op: IfOp
-    functions: Mapping[str, Function]
+    def __init__(self, op: IfOp, numbers: Numbers, functions: Functions) -> None:
+        self.functions, self.results = functions, Results(op, numbers)
+        self.condition, self.inputs = numbers[op.condition], numbers.all(op.inputs)
+        self.then, self.otherwise = op.then_.data, op.else_.data
 
     def run(self, frame: Frame) -> None:
-        holds = bool(frame.read(self.op.condition)[0])
-        function = self.functions[(self.op.then_ if holds else self.op.else_).data]
-        inputs = [frame.values[v] for v in self.op.inputs]
-        results = function.call(frame.run, inputs, function.sizes(inputs, frame.sizes))
-        _define(self.op, results, frame)
+        holds = frame.run.is_true(frame.buffers[self.condition])
+        function = self.functions[self.then if holds else self.otherwise]
+        inputs = [frame.buffers[k] for k in self.inputs]
+        self.results.store(function.call_bound(frame.run, inputs, frame.sizes), frame)
 
 
-def _define(op: ControlOp, results: Sequence[Buffer], frame: Frame) -> None:
-    """The results of a call, and the sizes that it defines, from their shapes."""
-    frame.values.update(zip(op.results, results, strict=True))
-    names = {*defined_sizes(op)}
-    for type_, buffer in zip(op.result_types, results, strict=True):
-        for size, found in zip(type_.shape, buffer.shape, strict=True):
-            if size.as_symbol in names:
-                frame.sizes[size.as_symbol] = found
-
-
+# ---------------------------------------------------------------------- loops
 class LoopStep:
     """Calls of a function, one after another."""
 
-    def __init__(self, op: LoopOp, functions: Mapping[str, Function]) -> None:
-        self.op, self.functions = op, functions
-        self.condition = op.condition
-        self.carried, self.inputs = tuple(op.carried), tuple(op.inputs)
-        self.types = [buffer_type(r) for r in op.results]
-        self.step = op.step.data
+    def __init__(self, op: LoopOp, numbers: Numbers, functions: Functions) -> None:
+        self.op, self.functions, self.results = op, functions, Results(op, numbers)
+        self.condition = None if op.condition is None else numbers[op.condition]
+        self.trip = None if op.trip is None else op.trip.data
+        self.carried, self.inputs = numbers.all(op.carried), numbers.all(op.inputs)
+        types = [buffer_type(r) for r in op.results]
+        self.items = [type_.dtype.itemsize for type_ in types[: len(self.carried)]]
+        self.stacked = types[len(self.carried):]
+        self.body, self.step = op.body.data, op.step.data
 
     def run(self, frame: Frame) -> None:
-        count, calls = len(self.carried), 0
-        limit = None if self.op.trip is None else frame.size(self.op.trip.data)
-        going = self.condition is None or bool(frame.read(self.condition)[0])
-        carried = [frame.values[v] for v in self.carried]
-        stacks = [self._stack(type_, limit, frame) for type_ in self.types[count:]]
+        run, calls = frame.run, 0
+        limit = None if self.trip is None else frame.size(self.trip)
+        going = self.condition is None or run.is_true(frame.buffers[self.condition])
+        carried = [frame.buffers[k] for k in self.carried]
+        stacks = [self._stack(type_, limit, frame) for type_ in self.stacked]
         while going and (limit is None or calls < limit):
             found = self._call(carried, calls, frame)
-            flag = None if self.condition is None else found.pop(0)
-            if calls:
-                self._free(carried, frame)
-            carried, entries = found[:count], found[count:]
+            flag = [] if self.condition is None else [found.pop(0)]
+            gone = carried if calls else []
+            carried, entries = found[: len(carried)], found[len(carried):]
             for stack, entry in zip(stacks, entries, strict=True):
                 stack.append(entry)
-            self._free(entries, frame)
-            going = flag is None or self._taken(flag, frame)
+            going = all(map(run.is_true, flag))
+            for buffer in (*gone, *entries, *flag):
+                run.heap.free(buffer.address)
             calls += 1
         if not calls:
-            carried = [frame.run.copy(b, type_, self.op)
-                       for b, type_ in zip(carried, self.types, strict=False)]
-        _define(self.op, [*carried, *(stack.result for stack in stacks)], frame)
+            carried = [run.copy(b, item, self.op)
+                       for b, item in zip(carried, self.items, strict=True)]
+        self.results.store([*carried, *(stack.result for stack in stacks)], frame)
 
     def _call(self, carried: Sequence[Buffer], number: int, frame: Frame) -> list[Buffer]:
-        body = self.functions[self.op.body.data]
-        arguments = [*carried, *(frame.values[v] for v in self.inputs)]
-        sizes = body.sizes(arguments, {**frame.sizes, self.step: number})
-        return body.call(frame.run, arguments, sizes)
+        arguments = [*carried, *[frame.buffers[k] for k in self.inputs]]
+        sizes = {**frame.sizes, self.step: number}
+        return self.functions[self.body].call_bound(frame.run, arguments, sizes)
 
     def _stack(self, type_: BufferType, limit: int | None, frame: Frame) -> Stack:
         """An empty stack; where the number of calls is certain, it grows to its size at once."""
@@ -227,18 +229,6 @@ class LoopStep:
         certain = 1 if self.condition is not None or limit is None else limit
         address = frame.run.heap.allocate(ALIGNMENT, self.op)
         return Stack(self.op, frame.run, type_.dtype.itemsize, certain, shape, address, ALIGNMENT)
-
-    @staticmethod
-    def _free(buffers: Sequence[Buffer], frame: Frame) -> None:
-        for buffer in buffers:
-            frame.run.heap.free(buffer.address)
-
-    def _taken(self, flag: Buffer, frame: Frame) -> bool:
-        """The truth value of a buffer, which is freed."""
-        assert self.condition is not None
-        going = bool(frame.run.read(flag, buffer_type(self.condition))[0])
-        self._free([flag], frame)
-        return going
 
 
 @dataclass
@@ -279,80 +269,3 @@ class Stack:
         driver.copy(address, self.address, used, self.run.stream)
         self.run.heap.free(self.address)
         self.address, self.room = address, room
-
-
-# ---------------------------------------------------------------------- the model
-@dataclass
-class ControlRunner:
-    """A model whose main function decides. Blocks come from a pool, by the stream's order."""
-
-    module: ModuleOp
-    weights: WeightStore
-    kernels: Kernels
-    stream: int
-    functions: dict[str, Function] = field(default_factory=dict[str, Function])
-
-    def __post_init__(self) -> None:
-        kernels = kernels_of(self.module)
-        for op in host_functions(self.module):
-            self.functions[op.sym_name.data] = Function(op, self.functions, kernels)
-        self._main = self.functions[host_function(self.module).sym_name.data]
-        used = [k for f in self.functions.values() for k in f.kernels]
-        self.kernels.prepare([(k, frozenset(), False) for k in used if not stride_sizes(k)])
-        self._place_constants()
-        self._own_pool: Pool | None = None
-
-    def run(self, sizes: Mapping[str, int], values: Sequence[Any], stream: int) -> list[Any]:
-        """The outputs, on the device if an input is there. Sizes are those of the inputs."""
-        main = self._main.op
-        on_device = any(map(is_on_device, values))
-        with Heap(self._pool(), stream) as heap:
-            run = Run(heap, self.kernels)
-            inputs = [_sent(v, run, main) for v in values]
-            outputs = [_allocated(buffer_type(a), sizes, run, main) for a in main.output_arguments]
-            returned = iter(self._main.call(run, [*inputs, *outputs], sizes))
-            given = iter(outputs)
-            buffers = [next(given if r is None else returned) for r in main.returned_types]
-            return [fetch(b.address, b.shape, type_.dtype, on_device, stream)
-                    for b, type_ in zip(buffers, main.output_types, strict=True)]
-
-    def _pool(self) -> Pool:
-        torch = torch_on_device()
-        if torch is not None:
-            return TorchPool(torch)
-        self._own_pool = self._own_pool or own_pool()
-        return self._own_pool
-
-    def _place_constants(self) -> None:
-        """Upload the constants of all functions, and tell the functions where they lie."""
-        plan = ConstantPlan()
-        operations = [(f, op) for f in self.functions.values() for op in f.op.body.block.ops
-                      if isinstance(op, ConstantOp)]
-        for _, op in operations:
-            plan.offset(op)
-        self._constants = upload_constants(plan, self.weights, self.stream)
-        for function, op in operations:
-            shape = op.type.static_shape
-            assert shape is not None
-            small = prod(shape) <= _KNOWN
-            function.constants[op.result] = Buffer(
-                self._constants.address + plan.offset(op), shape,
-                np.array(op.array(self.weights)) if small else None)
-
-
-def _sent(value: Any, run: Run, op: FuncOp) -> Buffer:
-    """An input in memory that kernels can read: its own, if it is aligned there."""
-    shape = tuple(value.shape)
-    if is_on_device(value) and value.is_contiguous() and value.data_ptr() % ALIGNMENT == 0:
-        return Buffer(value.data_ptr(), shape)
-    address = run.heap.allocate(value.nbytes, op)
-    send(value, address, run.stream)
-    known = not is_on_device(value) and value.size <= _KNOWN
-    return Buffer(address, shape, value if known else None)
-
-
-def _allocated(
-    type_: BufferType, sizes: Mapping[str, int], run: Run, op: FuncOp
-) -> Buffer:
-    shape = tuple(int(s.evaluate(sizes)) for s in type_.shape)
-    return Buffer(run.heap.allocate(prod(shape) * type_.dtype.itemsize, op), shape)

@@ -13,7 +13,7 @@ from dialects.block import KernelOp
 from targets.cuda import driver
 from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
 from targets.cuda.emit import EmitOptions, emit_kernel
-from targets.cuda.plan import KernelCall, most_elements, stride_sizes
+from targets.cuda.plan import KernelCall
 
 _INT32 = 2**31 - 1
 _WARP = 32
@@ -24,9 +24,9 @@ Variant = tuple[KernelOp, frozenset[str], bool]
 
 def variant_of(call: KernelCall, values: Mapping[str, int]) -> Variant:
     """The variant for values of the kernel's sizes."""
-    divisible = frozenset(s for s in stride_sizes(call.kernel) if values[s] % 16 == 0)
-    symbolic = bool(call.kernel.size_names)
-    return call.kernel, divisible, symbolic and most_elements(call.kernel, values) > _INT32
+    divisible = frozenset([s for s in call.strides if values[s] % 16 == 0])
+    wide = any(int(count.evaluate(values)) > _INT32 for count in call.counts)
+    return call.kernel, divisible, wide
 
 
 class Kernels:

@@ -1,7 +1,7 @@
 """Run models on a GPU, on the caller's current stream.
 
 A straight host function is one CUDA graph per set of sizes (`graphs.py`); one that decides while it
-runs is carried out step by step (`control.py`). torch is used for memory only when the caller has
+runs is carried out step by step (`runner.py`). torch is used for memory only when the caller has
 imported it.
 """
 
@@ -23,12 +23,12 @@ from dialects.weights import WeightStore
 from targets.base import Executable
 from targets.cuda import driver
 from targets.cuda.compile import CompileOptions
-from targets.cuda.control import ControlRunner
 from targets.cuda.errors import CudaError
 from targets.cuda.graphs import GraphRunner
 from targets.cuda.kernels import Kernels
 from targets.cuda.memory import DEVICE, is_on_device
 from targets.cuda.plan import host_notes, is_straight
+from targets.cuda.runner import ControlRunner
 
 
 class CudaExecutable(Executable):

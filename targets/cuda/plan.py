@@ -6,8 +6,9 @@ arena, buffers without a planned place, inputs and outputs. All offsets are mult
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -63,10 +64,22 @@ class KernelCall:
     sizes: tuple[Expr, ...]
     node: str
 
-    @property
+    @cached_property
     def symbols(self) -> frozenset[str]:
         """The host's sizes that it depends on."""
         return frozenset[str]().union(*(e.symbols for e in self.sizes))
+
+    @cached_property
+    def strides(self) -> tuple[str, ...]:
+        """Size parameters in strides: whether 16 divides them decides how memory is read."""
+        used = {s for b in self.kernel.buffers for e in _buffer(b).shape[1:] for s in e.symbols}
+        return tuple(name for name in self.kernel.size_names if name in used)
+
+    @cached_property
+    def counts(self) -> tuple[Expr, ...]:
+        """The elements of the buffers whose sizes are not plain, over the kernel's sizes."""
+        counts = [_buffer(b).count for b in self.kernel.buffers]
+        return tuple(dict.fromkeys(c for c in counts if c.constant is None))
 
     def size_values(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The kernel's size parameters, for sizes of the host.
@@ -240,15 +253,3 @@ def _whole(size: Any) -> Any:
 def _buffer(value: SSAValue) -> BufferType:
     assert isinstance(value.type, BufferType)
     return value.type
-
-
-def stride_sizes(kernel: KernelOp) -> list[str]:
-    """Size parameters in strides: whether 16 divides them decides how memory is read."""
-    used = {s for b in kernel.buffers for e in _buffer(b).shape[1:] for s in e.symbols}
-    return [name for name in kernel.size_names if name in used]
-
-
-def most_elements(kernel: KernelOp, sizes: Mapping[str, int]) -> int:
-    """The elements of the largest buffer, for sizes of the kernel."""
-    counts: Sequence[int] = [int(_buffer(b).count.evaluate(sizes)) for b in kernel.buffers]
-    return max(counts, default=0)

@@ -1,22 +1,23 @@
 """Host functions call by call: the buffers and sizes of a call, and its straight steps.
 
-Steps are made once from a function's operations and run on every call. They only put work into the
-stream, and wait for nothing; those that wait are in `control.py`.
+Steps are made once from a function's operations and run on every call; what a call needs of an
+operation is taken out of it before. Buffers have numbers. Steps only put work into the stream, and
+wait for nothing; those that wait are in `control.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from dialects.expr import Expr
 from dialects.func import AssumeOp
-from dialects.host import AllocOp, CopyOp, FreeOp, ViewOp
+from dialects.host import AllocOp, CopyOp, FreeOp, LaunchOp, ViewOp
 from dialects.types import Array, BufferType
 from targets.cuda import driver
 from targets.cuda.kernels import Kernels, PackedLaunch, Variant, variant_of
@@ -27,8 +28,7 @@ _PACKED = 16
 """For how many sets of sizes a launch stays packed."""
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """Memory on the device. `contents`: what it holds, in row-major order, if the host knows."""
 
     address: int
@@ -47,21 +47,25 @@ class Run:
     def stream(self) -> int:
         return self.heap.stream
 
-    def read(self, buffer: Buffer, type_: BufferType) -> Array:
+    def read(self, buffer: Buffer, dtype: np.dtype[np.generic]) -> Array:
         """The elements, once all work before is done; at once where the host knows them."""
         if buffer.contents is not None:
             return buffer.contents.reshape(-1)
-        array = np.empty(prod(buffer.shape), type_.dtype)
+        array = np.empty(prod(buffer.shape), dtype)
         driver.download(array.ctypes.data, buffer.address, array.nbytes, self.stream)
         driver.synchronize(self.stream)
         return array
 
-    def copy(self, buffer: Buffer, type_: BufferType, op: Operation) -> Buffer:
-        """The same in a block of its own."""
-        size = prod(buffer.shape) * type_.dtype.itemsize
+    def is_true(self, flag: Buffer) -> bool:
+        """A buffer's one truth value."""
+        return bool(self.read(flag, np.dtype(np.bool_))[0])
+
+    def copy(self, buffer: Buffer, item: int, op: Operation) -> Buffer:
+        """The same in a block of its own; `item` bytes per element."""
+        size = prod(buffer.shape) * item
         address = self.heap.allocate(size, op)
         driver.copy(address, buffer.address, size, self.stream)
-        return replace(buffer, address=address)
+        return buffer._replace(address=address)
 
 
 @dataclass
@@ -70,24 +74,37 @@ class Frame:
 
     run: Run
     sizes: dict[str, int]
-    values: dict[SSAValue, Buffer]
+    buffers: list[Buffer]
     launches: Sequence[LaunchStep]
     arena: int = 0
 
     def size(self, expr: Expr) -> int:
         return int(expr.evaluate(self.sizes))
 
-    def shape(self, type_: BufferType) -> tuple[int, ...]:
-        return tuple(map(self.size, type_.shape))
-
-    def read(self, value: SSAValue) -> Array:
-        return self.run.read(self.values[value], buffer_type(value))
+    def shape(self, sizes: Sequence[Expr]) -> tuple[int, ...]:
+        return tuple([int(s.evaluate(self.sizes)) for s in sizes])
 
     def variants(self) -> Iterable[Variant]:
         """The kernels that will be launched, as far as their sizes are known by now."""
         for step in self.launches:
             if step.call.symbols <= self.sizes.keys():
                 yield variant_of(step.call, step.call.size_values(self.sizes))
+
+
+class Numbers:
+    """The numbers of a function's buffers, given as they are asked for."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[SSAValue, int] = {}
+
+    def __getitem__(self, value: SSAValue) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def all(self, values: Iterable[SSAValue]) -> tuple[int, ...]:
+        return tuple([self[v] for v in values])
 
 
 def buffer_type(value: SSAValue) -> BufferType:
@@ -102,46 +119,51 @@ class Step(Protocol):
 
 
 # ---------------------------------------------------------------------- memory
-@dataclass(frozen=True)
 class AllocStep:
     """At its place in the call's arena, or in a block of its own."""
 
-    op: AllocOp
+    def __init__(self, op: AllocOp, numbers: Numbers) -> None:
+        self.op, self.result = op, numbers[op.result]
+        self.offset = None if op.offset is None else op.offset.data
+        self.shape, self.item = op.type.shape, op.type.dtype.itemsize
 
     def run(self, frame: Frame) -> None:
-        op = self.op
-        if op.offset is not None:
-            address = frame.arena + frame.size(op.offset.data)
+        shape = frame.shape(self.shape)
+        if self.offset is not None:
+            address = frame.arena + frame.size(self.offset)
         else:
-            address = frame.run.heap.allocate(frame.size(op.type.byte_size), op)
-        frame.values[op.result] = Buffer(address, frame.shape(op.type))
+            address = frame.run.heap.allocate(prod(shape) * self.item, self.op)
+        frame.buffers[self.result] = Buffer(address, shape)
 
 
-@dataclass(frozen=True)
 class ViewStep:
-    op: ViewOp
+    def __init__(self, op: ViewOp, numbers: Numbers) -> None:
+        self.source, self.result = numbers[op.source], numbers[op.result]
+        self.shape = buffer_type(op.result).shape
 
     def run(self, frame: Frame) -> None:
-        source = frame.values[self.op.source]
-        frame.values[self.op.result] = replace(source, shape=frame.shape(self.op.type))
+        source = frame.buffers[self.source]
+        frame.buffers[self.result] = Buffer(
+            source.address, frame.shape(self.shape), source.contents)
 
 
-@dataclass(frozen=True)
 class CopyStep:
-    op: CopyOp
+    def __init__(self, op: CopyOp, numbers: Numbers) -> None:
+        self.source, self.target = numbers[op.source], numbers[op.target]
+        self.item = buffer_type(op.source).dtype.itemsize
 
     def run(self, frame: Frame) -> None:
-        source, target = frame.values[self.op.source], frame.values[self.op.target]
-        size = frame.size(buffer_type(self.op.source).byte_size)
-        driver.copy(target.address, source.address, size, frame.run.stream)
+        source = frame.buffers[self.source]
+        driver.copy(frame.buffers[self.target].address, source.address,
+                    prod(source.shape) * self.item, frame.run.stream)
 
 
-@dataclass(frozen=True)
 class FreeStep:
-    op: FreeOp
+    def __init__(self, op: FreeOp, numbers: Numbers) -> None:
+        self.buffer = numbers[op.buffer]
 
     def run(self, frame: Frame) -> None:
-        frame.run.heap.free(frame.values.pop(self.op.buffer).address)
+        frame.run.heap.free(frame.buffers[self.buffer].address)
 
 
 @dataclass(frozen=True)
@@ -158,16 +180,17 @@ class LaunchStep:
     """A kernel on buffers. Packed for the last few sets of sizes that it was launched with."""
 
     call: KernelCall
-    buffers: tuple[SSAValue, ...]
-    symbols: tuple[str, ...] = field(init=False)
+    buffers: tuple[int, ...]
+    symbols: tuple[str, ...]
     packed: dict[tuple[int, ...], PackedLaunch | None] = field(
         default_factory=dict[tuple[int, ...], "PackedLaunch | None"])
 
-    def __post_init__(self) -> None:
-        self.symbols = tuple(sorted(self.call.symbols))
+    @staticmethod
+    def of(call: KernelCall, op: LaunchOp, numbers: Numbers) -> LaunchStep:
+        return LaunchStep(call, numbers.all(op.buffers), tuple(sorted(call.symbols)))
 
     def run(self, frame: Frame) -> None:
-        addresses = [frame.values[b].address for b in self.buffers]
+        addresses = [frame.buffers[b].address for b in self.buffers]
         key = tuple([frame.sizes[s] for s in self.symbols])
         if key not in self.packed:
             self._pack(key, addresses, frame)
@@ -181,4 +204,3 @@ class LaunchStep:
         if len(self.packed) >= _PACKED:
             del self.packed[next(iter(self.packed))]
         self.packed[key] = launch
-

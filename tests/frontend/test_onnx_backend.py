@@ -27,6 +27,12 @@ def reshape_model() -> onnx.ModelProto:
     return make_model([node("Reshape", "x shape", "z"), node("Neg", "z")], inputs, ["y"])
 
 
+def sum_model() -> onnx.ModelProto:
+    """Over axes that are an input, and that an import has to know."""
+    inputs = [value_info("x", np.float32, [2, 3]), value_info("axes", np.int64, [1])]
+    return make_model([node("ReduceSum", "x axes", "z"), node("Neg", "z")], inputs, ["y"])
+
+
 @pytest.mark.parametrize("target", StrataBackend.targets)
 def test_a_node(target: str, tmp_path: Path) -> None:
     (y,) = run_node(node("Add", "a b"), [X, X[0]], target=target, cache=tmp_path)
@@ -46,12 +52,22 @@ def test_a_node_at_an_older_opset() -> None:
 def test_inputs_that_must_be_known_are_constants_of_what_is_compiled(
     target: str, tmp_path: Path
 ) -> None:
+    prepared = StrataBackend.prepare(sum_model(), "CPU", target=target, cache=tmp_path)
+    for axis in (0, 1, 0):
+        (y,) = prepared.run([X, np.array([axis])])
+        np.testing.assert_array_equal(y, -X.sum(axis, keepdims=True))
+    assert prepared.fixed == {"axes"}
+    assert len(prepared.compiled) == 2
+
+
+@pytest.mark.parametrize("target", StrataBackend.targets)
+def test_shapes_that_are_inputs_stay_inputs(target: str, tmp_path: Path) -> None:
     prepared = StrataBackend.prepare(reshape_model(), "CPU", target=target, cache=tmp_path)
-    for shape in ([3, 2], [6, 1], [3, 2]):
+    for shape in ([3, 2], [6, 1], [-1, 2]):
         (y,) = prepared.run([X, np.array(shape)])
         np.testing.assert_array_equal(y, -X.reshape(shape))
-    assert prepared.fixed == {"shape"}
-    assert len(prepared.compiled) == 2
+    assert not prepared.fixed
+    assert len(prepared.compiled) == 1
 
 
 def test_devices_and_targets() -> None:
@@ -79,12 +95,13 @@ def test_bytes_in_memory_that_are_no_model() -> None:
 
 
 def test_contents_that_are_given() -> None:
-    model = MemoryModel("m.onnx", reshape_model().SerializeToString())
+    model = MemoryModel("m.onnx", sum_model().SerializeToString())
     with pytest.raises(UnknownContents) as caught:
         load_model(model)
-    assert caught.value.inputs == {"shape"}
-    imported = load_model(model, ImportOptions(constants={"shape": np.array([3, 2])}))
-    np.testing.assert_array_equal(run_imported(imported, {"x": X})[0], -X.reshape(3, 2))
+    assert caught.value.inputs == {"axes"}
+    imported = load_model(model, ImportOptions(constants={"axes": np.array([1])}))
+    np.testing.assert_array_equal(run_imported(imported, {"x": X})[0],
+                                  -X.sum(1, keepdims=True))
 
 
 @pytest.mark.parametrize(("constants", "message"), [

@@ -59,7 +59,7 @@ def test_a_known_condition_takes_its_branch():
             two = Constant<value_int = 2>()
             c = Equal(rank, two)
             y = If(c) <
-                then_branch = t () => (a) { axes = Constant<value_ints = [1]>() a = Squeeze(x, axes) },
+                then_branch = t () => (a) { k = Constant<value_ints = [1]>() a = Squeeze(x, k) },
                 else_branch = e () => (b) { b = Identity(x) }>
         }""", {"x": numbers(3, 1)}, {"x": numbers(5, 1)})
     assert not count(module, IfOp)
@@ -121,7 +121,7 @@ def test_ranks_that_differ_are_refused_by_name():
     model = parsed("""
         g (float[n, 1] x, bool c) => (y) {
             y = If(c) <
-                then_branch = t () => (a) { axes = Constant<value_ints = [1]>() a = Squeeze(x, axes) },
+                then_branch = t () => (a) { k = Constant<value_ints = [1]>() a = Squeeze(x, k) },
                 else_branch = e () => (b) { b = Identity(x) }>
         }""")
     with pytest.raises(StrataError, match=r"f32\[n\] of one branch and f32\[n, 1\] of the other"):
@@ -137,7 +137,7 @@ def test_a_size_that_decides_between_ranks_is_assumed():
             size = Gather(shape, one)
             c = Equal(size, one)
             y = If(c) <
-                then_branch = t () => (a) { axes = Constant<value_ints = [1]>() a = Squeeze(x, axes) },
+                then_branch = t () => (a) { k = Constant<value_ints = [1]>() a = Squeeze(x, k) },
                 else_branch = e () => (b) { b = Identity(x) }>
         }"""))
     x = numbers(3, 1)
@@ -151,7 +151,8 @@ def test_a_known_number_of_iterations_stacks_to_that():
     module = check("""
         g (float[n, 4] x) => (last, all) {
             trips = Constant<value_int = 3>()
-            last, all = Loop(trips, , x) <body = b (int64 i, bool c, float[] h) => (c_out, h_out, s) {
+            last, all = Loop(trips, , x) <body = b (int64 i, bool c, float[] h) =>
+                                                   (c_out, h_out, s) {
                 c_out = Identity(c)
                 h_out = Add(h, x)
                 s = ReduceSum(h_out)
@@ -195,7 +196,8 @@ def test_what_a_body_hands_on_untouched_stays_a_constant():
         g (float[m, 1] x) => (y, axes_out) {
             trips = Constant<value_int = 2>()
             axes = Constant<value_ints = [1]>()
-            y, axes_out = Loop(trips, , x, axes) <body = b (int64 i, bool c, float[] h, int64[1] a) => (c_out, h_out, a_out) {
+            y, axes_out = Loop(trips, , x, axes) <
+                    body = b (int64 i, bool c, float[] h, int64[1] a) => (c_out, h_out, a_out) {
                 c_out = Identity(c)
                 flat = Squeeze(h, a)
                 back = Unsqueeze(flat, a)

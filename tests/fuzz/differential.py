@@ -58,8 +58,8 @@ class Subject:
         return found or self._compare(self.random.other_inputs(), may_refuse=True)
 
     def _compare(self, named: Mapping[str, Array], may_refuse: bool) -> str:
-        """`may_refuse`: sizes are open, and what is computed from them may be 1 or 0 by chance, where
-        the model was imported as if it were not.
+        """`may_refuse`: sizes are open, and what is computed from them may be 1 or 0 by chance,
+        while the model was imported as if it were not.
         """
         inputs = list(named.values())
         try:

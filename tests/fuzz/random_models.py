@@ -1,9 +1,10 @@
-"""Random valid ONNX models: model number k, always the same. `model_steps.py` has the operators.
+"""Random valid ONNX models: model number k, always the same.
 
-Sizes are few and odd (0, 1, primes, one more than a power of two), some of them open; those are
-never 1, for the compiler takes it that an open size does not broadcast, and 0 always is, as it means
-an open size in a model file. Numbers are small multiples of 1/8, so that many results are exact; operators that jump (Floor, Cast, Less, ArgMax) are only
-given exact values, for rounding might else decide which way they go.
+`model_steps.py` and `model_products.py` have the operators. Sizes are few and odd (0, 1, primes,
+one more than a power of two), some of them open; those are never 1, for the compiler takes it that
+an open size does not broadcast, and 0 always is, as it means an open size in a model file. Numbers
+are small multiples of 1/8, so that many results are exact; operators that jump (Floor, Cast, Less,
+ArgMax) are only given exact values, for rounding might else decide which way they go.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ OPSET, IR_VERSION = 21, 10
 BF16 = np.dtype(ml_dtypes.bfloat16)
 SIZES = {"a": (1, 2, 3, 5), "b": (2, 3, 7, 17), "c": (0, 1, 4, 33), "d": (5, 6, 13)}
 """What the named sizes may be; a model has one of each."""
-FLOATS = tuple(map(np.dtype, ("f4", "f4", "f4", "f4", "f8", "f2"))) + (BF16,)
+FLOATS = (*map(np.dtype, ("f4", "f4", "f4", "f4", "f8", "f2")), BF16)
 INTEGERS = tuple(map(np.dtype, ("i8", "i4", "i8", "i4", "i2", "i1", "u1", "u2", "u4", "u8")))
 BOOL = np.dtype(bool)
 MAX_ELEMENTS = 5000
@@ -71,7 +72,8 @@ class RandomModel:
     def __post_init__(self) -> None:
         self.random = np.random.default_rng([self.number, 37])
         self.sizes = {name: self.choose(sizes) for name, sizes in SIZES.items()}
-        self.open = {name for name, size in self.sizes.items() if size != 1 and (not size or self.chance(0.5))}
+        self.open = {name for name, size in self.sizes.items()
+                     if size != 1 and (not size or self.chance(0.5))}
         self.main = self.choose(FLOATS if self.chance(0.75) else INTEGERS)
 
     # ------------------------------------------------------------------ drawing
@@ -104,7 +106,7 @@ class RandomModel:
     # ------------------------------------------------------------------ building
     def build(self) -> onnx.ModelProto:
         """The whole model. `inputs` has what to run it on."""
-        from tests.fuzz.model_steps import STEPS
+        from tests.fuzz.model_products import STEPS
 
         for k in range(self.integer(1, 3)):
             self._input(f"x{k}")

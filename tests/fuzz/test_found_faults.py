@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import onnx
@@ -138,16 +139,15 @@ def test_very_many_steps_are_not_unrolled(op_type: str, gates: int) -> None:
     weights = {"w": np.ones((1, 5 * gates, 3), "f"), "r": np.ones((1, 5 * gates, 5), "f")}
     model = make_model([node(op_type, "x w r", "y", hidden_size=5)], [sized("x", 2**40, 2, 3)],
                        ["y"], weights)
-    try:
+    with suppress(StrataError):  # or it is refused; that it takes no time is what counts
         lower(model)
-    except StrataError:
-        pass  # or it is refused; that it takes no time is what counts
 
 
 @pytest.mark.parametrize("dim", [2**62, 2**45, 2**63 - 1])
 def test_tensors_that_no_machine_holds(dim: int) -> None:
-    refused(make_model([node("Relu", "x", "a"), node("Neg", "a", "y")], [sized("x", dim, 4)], ["y"]),
-            "impossible sizes", "'n_a'", "'n_y'", str(dim), "at most")
+    nodes = [node("Relu", "x", "a"), node("Neg", "a", "y")]
+    refused(make_model(nodes, [sized("x", dim, 4)], ["y"]), "impossible sizes", "'n_a'", "'n_y'",
+            str(dim), "at most")
     expanded = make_model([node("Expand", "x s", "y")], [X], ["y"], {"s": np.array([dim, 1, 1])})
     refused(expanded, "impossible sizes", "'n_y'")
 
@@ -268,7 +268,7 @@ def test_a_call_that_no_memory_holds() -> None:
     model = make_model([node("Expand", "x s", "a"), node("Softmax", "a", "y", axis=0)],
                        [sized("x", 1, "n")], ["y"], {"s": np.array([2**36, 1])})
     program = compiler.compile(memory_model(model), cache="off", threads=1)
-    with pytest.raises(ValueError, match="bytes.*n = 9.*this machine has"):
+    with pytest.raises(ValueError, match=r"bytes.*n = 9.*this machine has"):
         program(np.ones((1, 9), np.float32))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import dialects.graph as g
-from tests.op_samples.sample import BF16, F16, F32, F64, I32, I64, U8, S, Sample, onnx
+from dialects.types import Array
+from tests.op_samples.sample import BF16, F16, F32, F64, I8, I32, I64, U8, S, Sample, onnx
 
 _TIES = np.float32([[1, 3, 3, -2, 3], [0, 0, 0, 0, 0], [-np.inf, 5, np.inf, np.inf, -5]])
 _NANS = np.float32([[1, np.nan, 3, np.nan, 2], [-1, 5, np.inf, np.nan, 0]])
@@ -67,6 +68,28 @@ _TOP_K = [
       reference=_top(9, 1)),
     S(g.TopKOp, U8(7, 2), dims="n 2", axis=0, k=1, largest=True),
     S(g.TopKOp, BF16(5), dims="n", axis=0, k=0, largest=True),
+    S(g.TopKOp, F32(0), dims="n", axis=0, k=0, largest=True),
+]
+
+
+def _long(*shape: int) -> Array:
+    """Rows with many equal elements, zeros of both signs, infinities and NaN."""
+    numbers = np.random.default_rng(3).standard_normal(shape).astype(np.float32).round(1)
+    kinds = np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan])
+    flat = numbers.reshape(-1)
+    flat[::7] = np.resize(kinds, flat[::7].shape)
+    return numbers
+
+
+_LONG_TOP_K = [
+    S(g.TopKOp, _long(2, 700), dims="n m", axis=1, k=700, largest=True),
+    S(g.TopKOp, _long(530, 3), dims="n m", axis=0, k=7, largest=False),
+    S(g.TopKOp, _long(2, 520, 1).astype(np.float16), dims="a b c", axis=1, k=520, largest=True),
+    S(g.TopKOp, _long(513).astype(np.float64), dims="n", axis=0, k=40, largest=False),
+    S(g.TopKOp, I64(600, low=-1 << 62, high=1 << 62), dims="n", axis=0, k=600, largest=True),
+    S(g.TopKOp, I32(1, 700, low=-300, high=300), dims="1 n", axis=1, k=700, largest=False),
+    S(g.TopKOp, I8(640), dims="n", axis=0, k=640, largest=True),
+    S(g.TopKOp, U8(520), dims="520", axis=0, k=3, largest=False),
 ]
 
 _NONE = {"combiner": "none"}
@@ -99,6 +122,20 @@ def _scatters() -> list[Sample]:
         *rows,
         S(g.ScatterElementsOp, F32(2, 5), np.zeros((2, 0), np.int64), F32(2, 0),
           dims="n 5; n 0; n 0", axis=1, **_NONE),
+        S(g.ScatterNdOp, F32(1, 5), np.array([[0], [-1]]), F32(2, 5), dims="1 n; k 1; k n",
+          combiner="add"),
+        S(g.ScatterNdOp, F32(5, 2, 3, 40), np.array([[1, 0], [4, -1], [1, 0]]), F32(3, 3, 40),
+          dims="a 2 3 b; k 2; k 3 b", combiner="add"),
+        S(g.ScatterNdOp, F32(40), np.random.default_rng(1).integers(-40, 40, (200, 1)), F32(200),
+          dims="n; k 1; k", **_NONE),
+        S(g.ScatterNdOp, U8(7, 3), np.array([[6], [-7], [6]], np.int32), U8(3, 3),
+          dims="n 3; k 1; k 3", combiner="max"),
+        S(g.ScatterNdOp, np.array([True, False, True]), np.array([[2], [1]]),
+          np.array([False, True]), dims="n; k 1; k", **_NONE),
+        S(g.ScatterElementsOp, F32(3, 70), np.random.default_rng(2).integers(-3, 3, (5, 70)),
+          F32(5, 70), dims="3 n; k n; k n", axis=0, **_NONE),
+        S(g.ScatterElementsOp, F32(6), np.zeros(0, np.int64), F32(0), dims="n; k; k", axis=0,
+          combiner="mul"),
         S(g.ScatterNdOp, BF16(3), np.array([[2], [0]]), BF16(2), dims="n; 2 1; 2", **_NONE),
         S(g.ScatterNdOp, F32(3), np.zeros((2, 0), np.int64), F32(2, 3), dims="n; k 0; k n",
           **_NONE),
@@ -115,4 +152,4 @@ _SEARCHES = [
     S(g.SearchSortedOp, F32(0), F32(3), dims="n; m"),
     S(g.SearchSortedOp, np.int32([5]), I32(0), dims="n; m"),
 ]
-ORDERING = [*_cumulative(), *_places(), *_TOP_K, *_scatters(), *_SEARCHES]
+ORDERING = [*_cumulative(), *_places(), *_TOP_K, *_LONG_TOP_K, *_scatters(), *_SEARCHES]

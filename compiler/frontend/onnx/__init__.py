@@ -7,7 +7,13 @@
     schema.py     what ONNX itself says about operators
     inputs.py     the model's inputs and the sizes that they name
     importer.py   the walk over the nodes
+    declared.py   what a model says about its own values, against what they are
     builder.py    builds graph operations, following shape computations while it does
+    frames.py     functions while they are built: what bodies know of the functions around them
+    branches.py   two bodies become a strata.if
+    loops.py      a body becomes a strata.loop: its types, counters, number of iterations
+    elements.py   single elements of small tensors: known, or where a run has them
+    sequences.py  sequences and optionals as tensors
     node.py       what an operator's importer sees of its node
     values.py     what an ONNX value is during import
     coverage.py   which operators are read, for lists and documentation

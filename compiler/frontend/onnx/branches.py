@@ -44,7 +44,8 @@ def join(
 ) -> list[Value]:
     """The results of one of two branches, which have equal element types and ranks.
 
-    `mark`: from before the branches were built, which may turn out to be of no use. What both have in common needs no operation. Raises Mismatch where they differ in type.
+    `mark`: from before the branches were built, which may turn out to be of no use: what both have
+    in common needs no operation. Raises Mismatch where they differ in type.
     """
     branches = (then, otherwise)
     shared = [_shared(build, then, otherwise, k) for k in range(len(then.results))]

@@ -10,7 +10,7 @@ functions of their own (frames.py); what they use of the functions around them b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -197,7 +197,7 @@ class Builder:
 
     # ------------------------------------------------------------------ functions
     @contextmanager
-    def function(self, hint: str) -> Iterator[Frame]:
+    def function(self, hint: str) -> Generator[Frame, None, None]:
         """A new function of the module, without arguments yet, becomes the one at hand."""
         function = FuncOp.of(self.names.function(hint), [], [])
         assert self._module is not None
@@ -206,7 +206,7 @@ class Builder:
             yield frame
 
     @contextmanager
-    def within(self, frame: Frame) -> Iterator[Frame]:
+    def within(self, frame: Frame) -> Generator[Frame, None, None]:
         """Build in a frame that was left before."""
         around, node, self.frame = self.frame, self.node, frame
         try:

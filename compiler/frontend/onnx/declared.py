@@ -1,6 +1,6 @@
 """What a model says about its own values, against what they are.
 
-    value_info: y: float[2, 4]        y = MatMul(a: float[2, 3], b: float[3, 5])    # [2, 5]: refused
+    value_info y: float[2, 4]    y = MatMul(a: float[2, 3], b: float[3, 5])    # [2, 5]: refused
 
 An open size, or a name of a size, promises nothing: exporters write such by the way.
 """

@@ -7,6 +7,7 @@ ONNX gives some definitions outright and builds others from a node and its input
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,11 @@ class Functions:
     @cached_property
     def _locals(self) -> dict[tuple[str, str, str], onnx.FunctionProto]:
         return {(normalize(f.domain), f.name, f.overload): f for f in self.model.functions}
+
+    def defined_twice(self) -> list[tuple[str, str]]:
+        """Domain and name of functions that the model has more than one of."""
+        count = Counter((normalize(f.domain), f.name, f.overload) for f in self.model.functions)
+        return [(domain, name) for (domain, name, _), times in count.items() if times > 1]
 
     def local(self, node: onnx.NodeProto) -> onnx.FunctionProto | None:
         """The model's own function that a node calls."""

@@ -40,7 +40,17 @@ from compiler.frontend.onnx.load import OnnxFile, load_file, parse
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import find_importer, takes_sequences
 from compiler.frontend.onnx.schema import find_schema, normalize
-from compiler.frontend.onnx.sequences import Any, Form, form_of, tensors, view, whole
+from compiler.frontend.onnx.sequences import (
+    AnyValue,
+    Form,
+    Items,
+    Optional,
+    Run,
+    form_of,
+    tensors,
+    view,
+    whole,
+)
 from compiler.frontend.onnx.validate import Validation, in_order, node_name
 from compiler.frontend.onnx.values import Value, constant
 from compiler.frontend.onnx.wire import Span
@@ -108,8 +118,8 @@ class Scope:
     weights: Mapping[str, tuple[onnx.TensorProto, Span | None]] = field(
         default_factory=dict[str, "tuple[onnx.TensorProto, Span | None]"])
     around: Scope | None = None
-    values: dict[str, Any | Missing | None] = field(
-        default_factory=dict[str, "Any | Missing | None"])
+    values: dict[str, AnyValue | Missing | None] = field(
+        default_factory=dict[str, "AnyValue | Missing | None"])
 
 
 class _Importer:
@@ -157,7 +167,7 @@ class _Importer:
         self.build.finish()
         return self.module
 
-    def _output(self, name: str) -> Any | None:
+    def _output(self, name: str) -> AnyValue | None:
         try:
             return self._lookup(name, self.scope)
         except Fault as fault:
@@ -179,7 +189,7 @@ class _Importer:
 
     def _try_node(
         self, path: str, node: onnx.NodeProto, scope: Scope
-    ) -> Sequence[Any | Missing]:
+    ) -> Sequence[AnyValue | Missing]:
         """A node's results; they are missing when it has a problem, which is noted."""
         try:
             inputs = [self._lookup(name, scope) if name else None for name in node.input]
@@ -194,8 +204,8 @@ class _Importer:
         return [Missing() for _ in node.output]
 
     def _import_node(
-        self, path: str, node: onnx.NodeProto, inputs: Sequence[Any | None], scope: Scope
-    ) -> Sequence[Any | Missing]:
+        self, path: str, node: onnx.NodeProto, inputs: Sequence[AnyValue | None], scope: Scope
+    ) -> Sequence[AnyValue | Missing]:
         attributes = attributes_of(node, scope.attributes)
         function = self.functions.local(node)
         if function is not None:
@@ -206,7 +216,7 @@ class _Importer:
         if importer is None and not self.functions.defined(domain, node.op_type, version):
             raise Fault("it is not supported; the definition of an operator uses it")
         if importer is None:
-            body = standard_body(node, version, inputs, attributes)
+            body = standard_body(node, version, _tensors_only(inputs), attributes)
             return self._call(body, path, inputs, attributes)
         schema = find_schema(domain, node.op_type, version)
         for k in schema.lacking([v is not None for v in inputs]) if schema is not None else ():
@@ -214,15 +224,15 @@ class _Importer:
         self.build.node = path
         seen = Node(path, node.op_type, domain, version, inputs, list(node.output), attributes,
                     self.build, self.file, partial(self._run_subgraph, path, scope))
-        for k, value in enumerate(inputs if not takes_sequences(importer) else ()):
-            if value is not None and not isinstance(value, Value):
-                raise Fault(f"its input {k} is no tensor, but a {form_of(value).kind}")
-        results = importer(seen, *inputs)
-        return list(results) if isinstance(results, list | tuple) else [results]
+        given = inputs if takes_sequences(importer) else _tensors_only(inputs)
+        results: AnyValue | Sequence[AnyValue] = importer(seen, *given)
+        single = isinstance(results, Value | Items | Run | Optional)
+        return [results] if single else results
 
     def _run_subgraph(
-        self, path: str, scope: Scope, label: str, graph: onnx.GraphProto, inputs: Sequence[Any]
-    ) -> list[Any]:
+        self, path: str, scope: Scope, label: str, graph: onnx.GraphProto,
+        inputs: Sequence[AnyValue],
+    ) -> list[AnyValue]:
         """The outputs of a graph on these inputs, in the function at hand.
 
         Raises Skip when one of them has a problem, which is noted then.
@@ -238,7 +248,7 @@ class _Importer:
             raise Skip
         return [r for r in results if r is not None]
 
-    def _subgraph_output(self, name: str, scope: Scope) -> Any | None:
+    def _subgraph_output(self, name: str, scope: Scope) -> AnyValue | None:
         try:
             return self._lookup(name, scope)
         except Fault as fault:
@@ -248,9 +258,9 @@ class _Importer:
         return None
 
     def _call(
-        self, function: onnx.FunctionProto, path: str, inputs: Sequence[Any | None],
+        self, function: onnx.FunctionProto, path: str, inputs: Sequence[AnyValue | None],
         attributes: Mapping[str, AttributeProto],
-    ) -> Sequence[Any | Missing]:
+    ) -> Sequence[AnyValue | Missing]:
         """The results of a function's nodes on these inputs."""
         opsets = {**self.scope.opsets, **opsets_of(function)}  # some of ONNX's own name not all
         scope = Scope(opsets, self.build.frame, path, call_attributes(function, attributes))
@@ -259,7 +269,7 @@ class _Importer:
         self._import_nodes([(node_name(n, k), n) for k, n in enumerate(function.node)], scope)
         return [self._result(name, scope) for name in function.output]
 
-    def _result(self, name: str, scope: Scope) -> Any | Missing:
+    def _result(self, name: str, scope: Scope) -> AnyValue | Missing:
         try:
             return self._lookup(name, scope) or Missing(f"'{name}' is left out")
         except Fault as fault:  # an optional result that this call does not make
@@ -283,7 +293,7 @@ class _Importer:
                 open_ += ssa.owner.operands
         return found
 
-    def _lookup(self, name: str, scope: Scope) -> Any | None:
+    def _lookup(self, name: str, scope: Scope) -> AnyValue | None:
         """What a name stands for; None inside a function for an input that the call leaves out.
 
         Raises Fault or Skip when it cannot be had.
@@ -293,7 +303,7 @@ class _Importer:
             return found
         raise Fault(found.reason) if found.reason else Skip
 
-    def _find(self, name: str, scope: Scope) -> Any | Missing | None:
+    def _find(self, name: str, scope: Scope) -> AnyValue | Missing | None:
         if name in scope.values:
             return scope.values[name]
         if name in scope.weights:
@@ -307,7 +317,7 @@ class _Importer:
         scope.values[name] = found
         return found
 
-    def _weight(self, name: str, tensor: onnx.TensorProto, span: Span | None) -> Any | Missing:
+    def _weight(self, name: str, tensor: onnx.TensorProto, span: Span | None) -> AnyValue | Missing:
         try:
             return constant(self.file.tensor(tensor, span), name, name)
         except Fault as fault:
@@ -315,7 +325,17 @@ class _Importer:
             return Missing()
 
 
-def _name_value(value: Any | Missing | None, name: str) -> None:
+def _tensors_only(inputs: Sequence[AnyValue | None]) -> list[Value | None]:
+    """The inputs of an operator that takes nothing else. Raises Fault."""
+    tensors: list[Value | None] = []
+    for k, value in enumerate(inputs):
+        if value is not None and not isinstance(value, Value):
+            raise Fault(f"its input {k} is no tensor, but a {form_of(value).kind}")
+        tensors.append(value)
+    return tensors
+
+
+def _name_value(value: AnyValue | Missing | None, name: str) -> None:
     """Let the IR show the model's name for a value that has none yet."""
     if not isinstance(value, Value):
         return

@@ -55,7 +55,8 @@ class Loop:
     `trip`: how many calls at most, None for any number; `condition`: whether there is a first one,
     None for true. `fixed`: the carried values that never change; `open`: the carried dims, as
     (value, dim), that change from call to call; `rates`: what counters grow by; `opaque`: the
-    carried values that are no counters. `counted`: the condition is part of `trip`.
+    carried values that are no counters. `counted`: the condition is part of `trip`. `rigid`: dims
+    that never change.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Loop:
     condition: Value | None
     initial: Sequence[Value]
     fixed: set[int] = field(default_factory=set[int])
+    rigid: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     open: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     rates: dict[int, Array] = field(default_factory=dict[int, Array])
     opaque: set[int] = field(default_factory=set[int])
@@ -80,6 +82,7 @@ class Loop:
         """Take nothing from the first values but element types and numbers of dims."""
         self.general, self.rates = True, {}
         self.open = {(k, d) for k, v in enumerate(self.initial) for d in range(v.rank)}
+        self.open -= self.rigid
         self.opaque = {*range(len(self.initial))}
 
     def type_of(self, k: int, size: Callable[[], Expr]) -> TensorType:
@@ -176,9 +179,9 @@ def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> V
     if k in loop.rates:
         return loop.count(k, step)
     if k not in loop.opaque:  # a guess, to see what the body makes of it
-        argument.contents = np.empty(argument.type.static_shape, object)
-        argument.contents.reshape(-1)[:] = [
-            build.new_size("count") for _ in range(argument.contents.size)]
+        guess = np.empty(argument.type.static_shape or (), object)
+        guess.reshape(-1)[:] = [build.new_size("count") for _ in range(guess.size)]
+        argument.contents = guess
     return argument
 
 

@@ -14,11 +14,11 @@ import onnx
 from onnx import AttributeProto
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx import sequences
 from compiler.frontend.onnx.builder import Builder
 from compiler.frontend.onnx.faults import Fault, UnknownValue
 from compiler.frontend.onnx.load import OnnxFile
 from compiler.frontend.onnx.schema import attribute_kind
+from compiler.frontend.onnx.sequences import AnyValue
 from compiler.frontend.onnx.values import Value, computed, constant, element_type
 from dialects import types as t
 from dialects.expr import Expr, Size
@@ -46,12 +46,12 @@ class Node:
     op_type: str
     domain: str
     version: int
-    inputs: Sequence[sequences.Any | None]
+    inputs: Sequence[AnyValue | None]
     outputs: Sequence[str]
     attributes: Mapping[str, AttributeProto]
     build: Builder
     file: OnnxFile
-    run_graph: Callable[[str, onnx.GraphProto, Sequence[sequences.Any]], list[sequences.Any]]
+    run_graph: Callable[[str, onnx.GraphProto, Sequence[AnyValue]], list[AnyValue]]
 
     def __call__(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> Value:
         return self.build(op_type, *operands, **attributes)
@@ -100,8 +100,8 @@ class Node:
         return element_type(self.integer(name)) if self.integer(name) else default
 
     def run(
-        self, name: str, label: str, inputs: Sequence[sequences.Any] = ()
-    ) -> list[sequences.Any]:
+        self, name: str, label: str, inputs: Sequence[AnyValue] = ()
+    ) -> list[AnyValue]:
         """The outputs of the subgraph that an attribute holds, imported into the function at hand.
 
         Raises Fault or Skip, as soon as all problems in it are noted.

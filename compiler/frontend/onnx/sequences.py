@@ -78,11 +78,11 @@ class Optional:
     content: Value | Items | Run | None
 
 
-Any: TypeAlias = "Value | Items | Run | Optional"
+AnyValue: TypeAlias = "Value | Items | Run | Optional"
 """What a name of a model stands for."""
 
 
-def view(frame: Frame, value: Any) -> Any:
+def view(frame: Frame, value: AnyValue) -> AnyValue:
     """A value of a function around, as the function of the frame sees it."""
     match value:
         case Value():
@@ -150,7 +150,7 @@ class Form:
                 return 1 + (0 if self.inner is None else self.inner.width)
 
 
-def form_of(value: Any) -> Form:
+def form_of(value: AnyValue) -> Form:
     match value:
         case Value():
             return Form("tensor", value.element, value.rank)
@@ -186,7 +186,7 @@ def _text(form: Form) -> str:
     return word if form.element is None else f"{word} of {form.element}"
 
 
-def tensors(build: Builder, value: Any, form: Form) -> list[Value]:
+def tensors(build: Builder, value: AnyValue, form: Form) -> list[Value]:
     """The tensors of a value, written in a form that it can have."""
     match value:
         case Value():
@@ -208,7 +208,7 @@ def _content(build: Builder, value: Optional, form: Form | None) -> list[Value]:
     return tensors(build, content, form)
 
 
-def _nothing(build: Builder, form: Form) -> Any:
+def _nothing(build: Builder, form: Form) -> AnyValue:
     """What stands for content that is not there."""
     assert form.element is not None
     if form.kind == "tensor":
@@ -223,7 +223,7 @@ def empty(build: Builder, element: Attribute, rank: int) -> Value:
     return build(BroadcastOp, zero, shape=[0] * rank) if rank else zero
 
 
-def whole(form: Form, parts: Iterator[Value]) -> Any:
+def whole(form: Form, parts: Iterator[Value]) -> AnyValue:
     """The value that tensors of this form are."""
     match form.kind:
         case "tensor":
@@ -277,7 +277,7 @@ class Forms:
     forms: list[Form]
 
     @staticmethod
-    def of(values: Sequence[Any]) -> Forms:
+    def of(values: Sequence[AnyValue]) -> Forms:
         return Forms([form_of(v) for v in values])
 
     def learn(self, others: Forms) -> bool:
@@ -287,7 +287,7 @@ class Forms:
         changed, self.forms = news != self.forms, news
         return changed
 
-    def split(self, build: Builder, values: Sequence[Any]) -> list[Value]:
+    def split(self, build: Builder, values: Sequence[AnyValue]) -> list[Value]:
         return [p for v, f in zip(values, self.forms, strict=True) for p in tensors(build, v, f)]
 
     @property
@@ -296,6 +296,12 @@ class Forms:
         ends = list(accumulate(form.width for form in self.forms))
         return [range(end - f.width, end) for f, end in zip(self.forms, ends, strict=True)]
 
-    def join(self, parts: Sequence[Value]) -> list[Any]:
+    @property
+    def ranks(self) -> set[tuple[int, int]]:
+        """The dims, as (place of a tensor, dim), that are numbers of dims: of `shapes`."""
+        return {(places[-1], 1) for places, form in zip(self.places, self.forms, strict=True)
+                if "run" in (form.kind, form.inner and form.inner.kind)}
+
+    def join(self, parts: Sequence[Value]) -> list[AnyValue]:
         rest = iter(parts)
         return [whole(form, rest) for form in self.forms]

@@ -88,6 +88,8 @@ class Validation:
     def run(self) -> None:
         opsets = self._opsets(self.model.opset_import)
         graph = self.model.graph
+        for domain, name in self.functions.defined_twice():
+            self.faults.add(f"function {domain}.{name} is defined more than once")
         self._check_extent(self._check_operators(named_nodes(graph), opsets, ()))
         self._report_unsupported()
         if not graph.output:

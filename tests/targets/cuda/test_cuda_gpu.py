@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from dialects.block import StoreOp
 from dialects.block.interpret import interpret_kernel
+from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.base import TargetOptions
-from targets.cuda import TARGET
+from targets.cuda import TARGET, driver
+from tests.control.programs import PROGRAMS, Program
 from tests.targets.cuda import samples
+from tests.targets.cuda.control_programs import REFUSALS, compare, lowered
 from tests.targets.cuda.samples import SAMPLES, Sample, as_model
 
 pytestmark = pytest.mark.gpu
@@ -41,3 +47,39 @@ def test_tensors_on_the_device_go_in_and_come_out() -> None:
         torch.cuda.synchronize()
         assert y.is_cuda
         torch.testing.assert_close(y, torch.softmax(x, 1))
+
+
+# ---------------------------------------------------------------------- control flow, late sizes
+each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+
+
+@each_program
+@pytest.mark.parametrize("has_pools", [True, False], ids=["pool", "kept blocks"])
+def test_programs_that_decide(
+    program: Program, has_pools: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All inputs on one compiled program, twice. torch's allocator, where torch is imported."""
+    if not has_pools:
+        monkeypatch.setattr(driver, "has_pools", lambda: False)
+    model = TARGET.load(*lowered(program.text), TargetOptions())
+    for inputs in (*program.inputs, *program.inputs):
+        compare(model.run(inputs), program, inputs)
+
+
+@each_program
+def test_programs_that_decide_on_tensors(program: Program) -> None:
+    torch = pytest.importorskip("torch")
+    model = TARGET.load(*lowered(program.text), TargetOptions())
+    for inputs in program.inputs:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            outputs = model.run([torch.from_numpy(np.array(a)).cuda() for a in inputs])
+            compare([o.cpu().numpy() for o in outputs], program, inputs)
+
+
+@pytest.mark.parametrize(("program", "inputs", "message"), REFUSALS)
+def test_what_is_refused(program: Program, inputs: Sequence[Array], message: str) -> None:
+    model = TARGET.load(*lowered(program.text), TargetOptions())
+    for _ in range(2):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            model.run(inputs)
+        compare(model.run(program.inputs[0]), program, program.inputs[0])

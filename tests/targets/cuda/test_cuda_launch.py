@@ -17,7 +17,7 @@ from targets.cuda.compile import CompileOptions
 from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import MACHINES, machine_of
-from targets.cuda.plan import Copy, Launch, plan_host, stride_sizes
+from targets.cuda.plan import Copy, KernelCall, Launch, plan_host
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.samples import parse
@@ -159,7 +159,7 @@ def test_buffers_lie_apart_and_aligned() -> None:
 def test_only_sizes_in_strides_make_variants() -> None:
     kernel = parse(ADD).body.block.first_op
     assert isinstance(kernel, KernelOp)
-    assert stride_sizes(kernel) == ["m"]
+    assert KernelCall(kernel, (), "").strides == ("m",)
 
 
 def test_a_launch_of_no_kernel() -> None:

@@ -10,7 +10,7 @@ from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.sequences import Any
+from compiler.frontend.onnx.sequences import AnyValue
 from compiler.frontend.onnx.values import Value, element_type
 from dialects import types as t
 from dialects.graph.elementwise import MulOp
@@ -35,7 +35,7 @@ def constant(n: Node) -> Value:
 
 
 @onnx_op("Identity", structured=True)
-def identity(n: Node, x: Any) -> Any:
+def identity(n: Node, x: AnyValue) -> AnyValue:
     return x
 
 

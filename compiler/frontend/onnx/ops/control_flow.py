@@ -18,7 +18,7 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.shape import at_least_zero
 from compiler.frontend.onnx.ops.slicing import entry, reversed_
-from compiler.frontend.onnx.sequences import Any, Forms
+from compiler.frontend.onnx.sequences import AnyValue, Forms
 from compiler.frontend.onnx.values import Value
 from dialects import types as t
 from dialects.control import MAX_SIZE
@@ -27,6 +27,9 @@ from dialects.graph.elementwise import MaxOp, MinOp
 from dialects.graph.logic import EqualOp
 from dialects.graph.shape import ReshapeOp
 from dialects.graph.unary import CastOp, NotOp
+
+StructuredTurn = tuple[Value | None, list[AnyValue], list[AnyValue]]
+"""Whether to go on, None for true, the carried values, and those to be stacked."""
 
 _BRANCHES = {"then_branch": "then", "else_branch": "else"}
 
@@ -40,7 +43,7 @@ def known_truth(value: Value) -> bool | None:
 
 
 @onnx_op("If", structured=True)
-def if_(n: Node, condition: Value) -> list[Any]:
+def if_(n: Node, condition: Value) -> list[AnyValue]:
     known = known_truth(condition)
     if known is not None:
         name = "then_branch" if known else "else_branch"
@@ -55,7 +58,7 @@ def if_(n: Node, condition: Value) -> list[Any]:
     return _assumed(n, *equality)
 
 
-def _joined(n: Node, condition: Value, mark: Mark) -> list[Any]:
+def _joined(n: Node, condition: Value, mark: Mark) -> list[AnyValue]:
     then, otherwise = (_branch(n, name, label) for name, label in _BRANCHES.items())
     if then is None or otherwise is None:
         raise Skip
@@ -67,12 +70,12 @@ def _joined(n: Node, condition: Value, mark: Mark) -> list[Any]:
     return forms.join(join(n.build, condition, first, second, mark))
 
 
-def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[Any]) -> Branch:
+def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[AnyValue]) -> Branch:
     with n.build.within(frame):
         return Branch(frame, forms.split(n.build, results))
 
 
-def _assumed(n: Node, left: Expr, right: Expr, name: str) -> list[Any]:
+def _assumed(n: Node, left: Expr, right: Expr, name: str) -> list[AnyValue]:
     """The branch for two sizes that are equal, which a run then checks.
 
     So exporters write what holds for all inputs that a model is made for: if this dim is 1, squeeze
@@ -95,7 +98,7 @@ def size_equality(n: Node, condition: Value) -> tuple[Expr, Expr, str] | None:
     return None if left is None or right is None else (left, right, name)
 
 
-def _branch(n: Node, name: str, label: str) -> tuple[Frame, list[Any]] | None:
+def _branch(n: Node, name: str, label: str) -> tuple[Frame, list[AnyValue]] | None:
     """One branch; None when it has a problem, which is noted."""
     with n.build.function(f"{n.name}_{label}") as frame:
         try:
@@ -107,13 +110,13 @@ def _branch(n: Node, name: str, label: str) -> tuple[Frame, list[Any]] | None:
 # ---------------------------------------------------------------------- loops
 @onnx_op("Loop", structured=True)
 def loop(
-    n: Node, trip: Value | None = None, condition: Value | None = None, *initial: Any
-) -> list[Any]:
+    n: Node, trip: Value | None = None, condition: Value | None = None, *initial: AnyValue
+) -> list[AnyValue]:
     """The condition that a body is given is true: it would not run else."""
     going = None if condition is None or known_truth(condition) else condition
     count = None if trip is None else trip_count(n, trip)
 
-    def body(step: Expr, carried: list[Any]) -> tuple[Value | None, list[Any], list[Any]]:
+    def body(step: Expr, carried: list[AnyValue]) -> StructuredTurn:
         inputs = [n.of_sizes([step], scalar=True), n.constant(np.array(True)), *carried]
         again, *results = n.run("body", "body", inputs)
         if not isinstance(again, Value):
@@ -142,14 +145,13 @@ class _Reformed(Exception):
 
 
 def repeat_structured(
-    n: Node, trip: Expr | None, condition: Value | None, initial: Sequence[Any],
-    body: Callable[[Expr, list[Any]], tuple[Value | None, list[Any], list[Any]]],
+    n: Node, trip: Expr | None, condition: Value | None, initial: Sequence[AnyValue],
+    body: Callable[[Expr, list[AnyValue]], StructuredTurn],
     untouched: Collection[int] = (),
-) -> list[Any]:
+) -> list[AnyValue]:
     """As `repeat`, where carried values may be sequences and optionals.
 
-    The body gives the condition, the carried values and those to be stacked; `untouched` are the
-    carried ones of which it is known that they stay.
+    `untouched` are the carried ones of which it is known that they stay.
     """
     forms = Forms.of(initial)
 
@@ -157,16 +159,17 @@ def repeat_structured(
         again, carried, stacked = body(step, forms.join(parts))
         if forms.learn(Forms.of(carried)):
             raise _Reformed
-        if not all(isinstance(v, Value) for v in stacked):
+        tensors = [v for v in stacked if isinstance(v, Value)]
+        if len(tensors) < len(stacked):
             raise Fault("only tensors can be stacked, and what its body results in is a sequence")
-        return Turn(again, forms.split(n.build, carried), stacked)
+        return Turn(again, forms.split(n.build, carried), tensors)
 
     while True:
         mark = n.build.mark()
         first = forms.split(n.build, initial)
         try:
             fixed = {p for k, places in enumerate(forms.places) if k in untouched for p in places}
-            plan = Loop(f"{n.name}_body", trip, condition, first, fixed)
+            plan = Loop(f"{n.name}_body", trip, condition, first, fixed, forms.ranks)
             last, stacked = repeat(n.build, plan, turn)
         except _Reformed:
             n.build.restore(mark)

@@ -126,8 +126,8 @@ def _ratio(size: Expr, wanted: Expr) -> float:
     """wanted / size; where that is unknown, a number that is neither 1 nor above."""
     if size == wanted:
         return 1.0
-    known = wanted.constant is not None and size.constant
-    return wanted.constant / size.constant if known else 0.5
+    before, after = size.constant, wanted.constant
+    return after / before if before and after is not None else 0.5
 
 
 def _place(into: list[T], axes: Sequence[int], values: Sequence[T], what: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from onnx import AttributeProto
 
@@ -9,11 +11,15 @@ from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.control_flow import known_truth, repeat_structured
+from compiler.frontend.onnx.ops.control_flow import (
+    StructuredTurn,
+    known_truth,
+    repeat_structured,
+)
 from compiler.frontend.onnx.ops.shape import broadcast
 from compiler.frontend.onnx.ops.slicing import entry, part_of
 from compiler.frontend.onnx.sequences import (
-    Any,
+    AnyValue,
     Items,
     Optional,
     Run,
@@ -32,7 +38,7 @@ from dialects.graph.shape import ConcatOp
 Sequence = Items | Run
 
 
-def _sequence(value: Any) -> Sequence:
+def _sequence(value: AnyValue) -> Sequence:
     if not isinstance(value, Items | Run):
         raise Fault("its input is no sequence")
     return value
@@ -52,7 +58,9 @@ def sequence_construct(n: Node, *values: Value) -> Items:
 
 
 @onnx_op("SequenceInsert", since=11, structured=True)
-def sequence_insert(n: Node, given: Any, value: Any, position: Value | None = None) -> Sequence:
+def sequence_insert(
+    n: Node, given: AnyValue, value: AnyValue, position: Value | None = None
+) -> Sequence:
     sequence = _sequence(given)
     if not isinstance(value, Value) or value.element != sequence.element:
         raise Fault("what is inserted has not the sequence's element type")
@@ -64,7 +72,7 @@ def sequence_insert(n: Node, given: Any, value: Any, position: Value | None = No
     run = at_run(n.build, sequence, value.rank)
     if run.rank != value.rank:
         raise Fault(f"a tensor of {value.rank} dims is inserted among tensors of {run.rank}")
-    new = Run(flattened(n.build, value), shape_row(n.build, value))
+    new = _alone(n, value)
     if position is None:
         return _joined(n, run, new)
     before, after = _around(n, run, _place(n, run, position), 0)
@@ -72,7 +80,7 @@ def sequence_insert(n: Node, given: Any, value: Any, position: Value | None = No
 
 
 @onnx_op("SequenceErase", since=11, structured=True)
-def sequence_erase(n: Node, given: Any, position: Value | None = None) -> Sequence:
+def sequence_erase(n: Node, given: AnyValue, position: Value | None = None) -> Sequence:
     sequence = _sequence(given)
     place = _known_place(sequence, position, 0)
     if isinstance(sequence, Items) and place is not None:
@@ -133,6 +141,11 @@ def _joined(n: Node, *runs: Run) -> Run:
                n(ConcatOp, *(r.shapes for r in runs), axis=0))
 
 
+def _alone(n: Node, value: Value) -> Run:
+    """The sequence of one tensor."""
+    return Run(flattened(n.build, value), shape_row(n.build, value))
+
+
 def _tensor(n: Node, run: Run, place: Expr) -> Value:
     """The tensor at a place."""
     sizes = n.known_sizes(entry(n, run.shapes, place), "size")
@@ -142,7 +155,7 @@ def _tensor(n: Node, run: Run, place: Expr) -> Value:
 
 # ---------------------------------------------------------------------- asking
 @onnx_op("SequenceAt", since=11, structured=True)
-def sequence_at(n: Node, given: Any, position: Value) -> Value:
+def sequence_at(n: Node, given: AnyValue, position: Value) -> Value:
     sequence = _sequence(given)
     place = _known_place(sequence, position, 0)
     if isinstance(sequence, Items) and place is not None:
@@ -152,7 +165,7 @@ def sequence_at(n: Node, given: Any, position: Value) -> Value:
 
 
 @onnx_op("SequenceLength", since=11, structured=True)
-def sequence_length(n: Node, given: Any) -> Value:
+def sequence_length(n: Node, given: AnyValue) -> Value:
     return n.of_sizes([_length(_sequence(given))], scalar=True)
 
 
@@ -162,7 +175,7 @@ def _length(sequence: Sequence) -> Expr:
 
 # ---------------------------------------------------------------------- joining
 @onnx_op("ConcatFromSequence", since=11, structured=True)
-def concat_from_sequence(n: Node, given: Any) -> Value:
+def concat_from_sequence(n: Node, given: AnyValue) -> Value:
     sequence = _sequence(given)
     if isinstance(sequence, Run):
         return _concat_run(n, sequence)
@@ -247,21 +260,20 @@ def _split_at_run(n: Node, x: Value, axis: int, each: Expr, single: bool) -> Seq
     [count] = n.known_sizes(n.of_sizes([size.ceildiv(each)]), "count")
     empty = at_run(n.build, Items(x.element, ()), x.rank - single)
 
-    def body(step: Expr, carried: list[Any]) -> tuple[None, list[Any], list[Any]]:
+    def body(step: Expr, carried: list[AnyValue]) -> StructuredTurn:
         start = step * each
         piece = _piece(n, x, axis, start, minimum(each, size - start), single)
-        new = Run(flattened(n.build, piece), shape_row(n.build, piece))
         [so_far] = carried
         assert isinstance(so_far, Run)
-        return None, [_joined(n, so_far, new)], []
+        return None, [_joined(n, so_far, _alone(n, piece))], []
 
     [found] = repeat_structured(n, count, None, [empty], body)
-    return found
+    return _sequence(found)
 
 
 # ---------------------------------------------------------------------- map
 @onnx_op("SequenceMap", since=17, structured=True)
-def sequence_map(n: Node, given: Any, *others: Any) -> list[Any]:
+def sequence_map(n: Node, given: AnyValue, *others: AnyValue) -> list[AnyValue]:
     """The body's results on the tensors of sequences at equal places, as sequences again.
 
     Inputs that are tensors go to every call.
@@ -269,26 +281,29 @@ def sequence_map(n: Node, given: Any, *others: Any) -> list[Any]:
     sequence = _sequence(given)
     inputs = [sequence, *others]
     if all(isinstance(v, Items | Value) for v in inputs):
+        assert isinstance(sequence, Items)
         rows = [n.run_tensors("body", "body", [_at_known(v, k) for v in inputs])
-                for k in range(len(sequence.items) if isinstance(sequence, Items) else 0)]
+                for k in range(len(sequence.items))]
         return [Items(column[0].element, tuple(column)) for column in zip(*rows, strict=True)]
     runs = [at_run(n.build, v) if isinstance(v, Items | Run) else v for v in inputs]
     return _map_at_run(n, _length(sequence), runs)
 
 
-def _at_known(value: Any, place: int) -> Value:
-    if isinstance(value, Items):
-        return value.items[place]
+def _at_known(value: AnyValue, place: int) -> Value:
+    return value.items[place] if isinstance(value, Items) else _plain(value)
+
+
+def _plain(value: AnyValue) -> Value:
     if not isinstance(value, Value):
         raise Fault("its inputs must be sequences and tensors")
     return value
 
 
-def _map_at_run(n: Node, count: Expr, inputs: list[Any]) -> list[Any]:
+def _map_at_run(n: Node, count: Expr, inputs: Iterable[AnyValue]) -> list[AnyValue]:
     """A loop whose results grow; of what rank they are, a first look at the body tells."""
     def call(step: Expr) -> list[Value]:
         return n.run_tensors("body", "body", [
-            _tensor(n, v, step) if isinstance(v, Run) else v for v in inputs])
+            _tensor(n, v, step) if isinstance(v, Run) else _plain(v) for v in inputs])
 
     mark = n.build.mark()
     with n.build.function(f"{n.name}_look") as frame:
@@ -297,16 +312,17 @@ def _map_at_run(n: Node, count: Expr, inputs: list[Any]) -> list[Any]:
     n.build.restore(mark)
     empties = [at_run(n.build, Items(element, ()), rank) for element, rank in kinds]
 
-    def body(step: Expr, carried: list[Any]) -> tuple[None, list[Any], list[Any]]:
-        return None, [_joined(n, so_far, Run(flattened(n.build, v), shape_row(n.build, v)))
-                      for so_far, v in zip(carried, call(step), strict=True)], []
+    def body(step: Expr, carried: list[AnyValue]) -> StructuredTurn:
+        longer: list[AnyValue] = [_joined(n, so_far, _alone(n, v)) for so_far, v in zip(
+            carried, call(step), strict=True) if isinstance(so_far, Run)]
+        return None, longer, []
 
     return repeat_structured(n, count, None, empties, body)
 
 
 # ---------------------------------------------------------------------- optionals
 @onnx_op("Optional", since=15, structured=True)
-def optional(n: Node, value: Any = None) -> Optional:
+def optional(n: Node, value: AnyValue | None = None) -> Optional:
     """With a value, that; without one, nothing of the type that the attribute names."""
     there = n.constant(np.array(value is not None))
     if isinstance(value, Optional):
@@ -328,13 +344,13 @@ def _absent(n: Node) -> Items | None:
 
 
 @onnx_op("OptionalHasElement", since=15, structured=True)
-def optional_has_element(n: Node, value: Any = None) -> Value:
+def optional_has_element(n: Node, value: AnyValue | None = None) -> Value:
     """A tensor or a sequence is there, what is left out is not."""
     return value.present if isinstance(value, Optional) else n.constant(np.array(value is not None))
 
 
 @onnx_op("OptionalGetElement", since=15, structured=True)
-def optional_get_element(n: Node, value: Any) -> Any:
+def optional_get_element(n: Node, value: AnyValue) -> AnyValue:
     if not isinstance(value, Optional):
         return value
     there = known_truth(value.present)

@@ -78,7 +78,7 @@ def _suppress(n: Node, boxes: Corners, alive: Value, limit: Value, room: Value) 
     """Which boxes are kept, at most `room` of each class; they stand in the order of scores."""
     batch, classes, size = alive.shape
     places = n(RangeOp, start=0, step=1, count=size, to=t.i64)
-    none = broadcast(n, n.constant(np.array(0)), [batch, classes, 1])
+    none = broadcast(n, n.constant(np.array(0)), [batch, classes, Expr.of(1)])
 
     def body(step: Expr, carried: list[Value]) -> Turn:
         alive, count = carried

@@ -1,0 +1,236 @@
+"""Sorting the rows of a tensor: a radix sort, a byte of the keys in each round.
+
+Elements become integer keys in whose order, as unsigned numbers, they are to stand. Rows are cut
+into chunks. Each round sorts by the lowest byte of the keys and keeps the order of equal bytes:
+
+    counts[d, c]   how many elements of chunk c have the byte d
+    starts[d, c]   the sum of all counts before it: where those elements go
+    place[c, i]    starts[byte of i, c] + how many elements of chunk c before i have its byte
+    sorted[place[c, i]] = the key without that byte, and the index it started from
+
+A round is linear in the size of a row but for the sums of sums, which are quadratic in a 1024th of
+it. The rounds are alike, so that their kernels are compiled once; how many there are depends on the
+type of the elements, not on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, SSAValue
+
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.loop import EmptyOp, ViewOp
+from dialects.types import tensor
+from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.scalars import Body, Scalar
+from passes.rewriting import Rewriter
+
+CHUNK = 128
+"""Elements of a chunk: each is compared with all others of it."""
+
+BYTES = 256
+"""How many different bytes there are."""
+
+GROUP = 32
+"""Numbers that are summed at a time to find sums of all before."""
+
+DEPTH = 2
+"""How often sums are grouped where their number is not known."""
+
+FEW = 512
+"""So many numbers are summed directly."""
+
+
+def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SSAValue:
+    """The indices of x along an axis in the order of its elements, i64; equal ones in theirs.
+
+    The axis becomes the last one, and is longer than that of x: what follows its elements does not
+    count. NaN is greater than all numbers.
+    """
+    shape = type_of(x).shape
+    rows = _Rows(at, [s for dim, s in enumerate(shape) if dim != axis], shape[axis])
+    keys = _keys(rows, x, axis, descending)
+    indices: SSAValue | None = None
+    rounds = _key_bytes(type_of(x).element)
+    for number in range(rounds):
+        places = rows.places(keys)
+        indices = rows.moved(places, indices)
+        if number + 1 < rounds:
+            keys = rows.moved(places, keys, drop=8)
+    assert indices is not None
+    return at.insert(ViewOp.of(indices, [*rows.batch, rows.length])).results[0]
+
+
+# ---------------------------------------------------------------------- keys
+def _key_bytes(element: Attribute) -> int:
+    """Bytes that tell keys apart; those of halves lie in the upper ones of a float's."""
+    upper = {t.bf16: 2, t.f16: 3}
+    return upper.get(element) or t.byte_width(t.wide_element(element) if t.is_float(element)
+                                              else element)
+
+
+def _keys(rows: _Rows, x: SSAValue, axis: int, descending: bool) -> SSAValue:
+    """The keys of the elements, chunk by chunk; the greatest key of all behind the last one."""
+    domain = Domain()
+    *batch, chunk, i = domain.parallel(*rows.shape)
+    number = chunk * CHUNK + i
+    element = t.i64 if type_of(x).dtype.itemsize == 8 else t.i32
+
+    def key(body: Body, read: Sequence[Scalar]) -> Scalar:
+        found = _float_key(read[0]) if read[0].is_float else _integer_key(read[0], element)
+        found = found ^ -1 if descending else found
+        inside = body.index(number - rows.size).compare("lt", 0)
+        return inside.where(found, -1)
+
+    index = [*batch[:axis], number, *batch[axis:]]
+    return make_nest(rows.at, domain, [Read(x, index, 0)], tensor(element, rows.shape), key)
+
+
+def _integer_key(x: Scalar, element: Attribute) -> Scalar:
+    """With the sign bit inverted, in the lowest bytes."""
+    wide = x.to(element)
+    return wide if x.is_unsigned else wide ^ (1 << (8 * t.byte_width(x.element) - 1))
+
+
+def _float_key(x: Scalar) -> Scalar:
+    """The bits of a float, all inverted if it is negative, else only the sign; -0.0 is 0.0."""
+    wide = x.wide()
+    wide = wide.compare("eq", 0).where(wide.like(0), wide)
+    bits = wide.bitcast(t.i64 if wide.bits == 64 else t.i32)
+    key = bits.compare("lt", 0).where(bits ^ -1, bits ^ (1 << (wide.bits - 1)))
+    key = wide.is_nan().where(key.like(-1), key)
+    unused = wide.bits - 8 * _key_bytes(x.element)
+    return key >> unused if unused else key
+
+
+# ---------------------------------------------------------------------- one round
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of `size` elements, one per point of `batch`, as tensors [*batch, chunks, CHUNK]."""
+
+    at: Rewriter
+    batch: Sequence[Expr]
+    size: Expr
+
+    @property
+    def chunks(self) -> Expr:
+        return self.size.ceildiv(CHUNK)
+
+    @property
+    def shape(self) -> list[Expr]:
+        return [*self.batch, self.chunks, Expr.of(CHUNK)]
+
+    @property
+    def length(self) -> Expr:
+        """Elements of a row with those that fill its last chunk."""
+        return self.chunks * CHUNK
+
+    def places(self, keys: SSAValue) -> SSAValue:
+        """Where each key goes, i64."""
+        starts = self._sums_before(self._counts(keys))
+        equal = self._equal_before(keys)
+        domain = Domain()
+        point = domain.parallel(*self.shape)
+        *batch, chunk, _ = point
+        start = (Expr.symbol("in0") % BYTES) * self.chunks + chunk
+        reads = [Read(keys, point), Read(starts, [*batch, start]), Read(equal, point)]
+        return make_nest(self.at, domain, reads, tensor(t.i64, self.shape),
+                         lambda body, read: read[1].to(t.i64) + read[2].to(t.i64))
+
+    def _counts(self, keys: SSAValue) -> SSAValue:
+        """How often each byte occurs in each chunk, as [*batch, BYTES * chunks]."""
+        type_ = tensor(t.i64, [*self.batch, BYTES, self.chunks])
+        zeros = Domain()
+        zeros.parallel(*type_.shape)
+        nothing = make_nest(
+            self.at, zeros, [], type_, lambda body, read: body.constant(0, t.i64))
+        domain = Domain()
+        *batch, chunk = domain.parallel(*self.shape[:-1])
+        [i] = domain.reduce(CHUNK)
+        counts = make_nest(
+            self.at, domain, [Read(keys, [*batch, chunk, i])], type_,
+            lambda body, read: body.constant(1, t.i64), combiner="add", into=nothing,
+            index=[*batch, Expr.symbol("in0") % BYTES, chunk])
+        return self._flat(counts, BYTES * self.chunks)
+
+    def _equal_before(self, keys: SSAValue) -> SSAValue:
+        """How many elements before each in its chunk have the same byte."""
+        domain = Domain()
+        *batch, chunk, i = domain.parallel(*self.shape)
+        [j] = domain.reduce(CHUNK)
+        reads = [Read(keys, [*batch, chunk, i]), Read(keys, [*batch, chunk, j])]
+
+        def counted(body: Body, read: Sequence[Scalar]) -> Scalar:
+            same = ((read[0] ^ read[1]) & (BYTES - 1)).compare("eq", 0)
+            return (same & body.index(j - i, t.i32).compare("lt", 0)).to(t.i32)
+
+        return make_nest(self.at, domain, reads, tensor(t.i32, self.shape), counted,
+                         combiner="add")
+
+    def moved(self, places: SSAValue, values: SSAValue | None, drop: int = 0) -> SSAValue:
+        """The values (None: their own indices) at their places, without their `drop` low bits."""
+        domain = Domain()
+        point = domain.parallel(*self.shape)
+        *batch, chunk, i = point
+        element = t.i64 if values is None else type_of(values).element
+        empty = self.at.insert(EmptyOp.of(tensor(element, [*self.batch, self.length])))
+        reads = [Read(places, point), *([] if values is None else [Read(values, point)])]
+
+        def value(body: Body, read: Sequence[Scalar]) -> Scalar:
+            own = body.index(chunk * CHUNK + i) if values is None else read[1]
+            return own >> drop if drop else own
+
+        result = make_nest(
+            self.at, domain, reads, type_of(empty.results[0]), value,
+            index=[*batch, Expr.symbol("in0")], into=empty.results[0])
+        return self.at.insert(ViewOp.of(result, self.shape)).results[0]
+
+    # ------------------------------------------------------------------ sums
+    def _sums_before(self, x: SSAValue) -> SSAValue:
+        """Of the numbers in every row, the sum of all before each; longer than x."""
+        count = type_of(x).shape[-1]
+        depth = DEPTH
+        if count.constant is not None:
+            depth = next(d for d in range(64) if count.constant <= FEW * GROUP ** d)
+        unit = GROUP ** depth
+        return self._grouped_sums(x, count.ceildiv(unit) * unit, depth)
+
+    def _grouped_sums(self, x: SSAValue, length: Expr, depth: int) -> SSAValue:
+        """The same for rows of `length` numbers, zeros behind those of x."""
+        if depth == 0:
+            return self._sums(x, [length])
+        groups = length // GROUP
+        domain = Domain()
+        *batch, group = domain.parallel(*self.batch, groups)
+        [w] = domain.reduce(GROUP)
+        totals = make_nest(
+            self.at, domain, [Read(x, [*batch, group * GROUP + w], 0)],
+            tensor(t.i64, [*self.batch, groups]), lambda body, read: read[0], combiner="add")
+        before = self._grouped_sums(totals, groups, depth - 1)
+        inside = self._sums(x, [groups, Expr.of(GROUP)])
+        domain = Domain()
+        point = domain.parallel(*self.batch, groups, GROUP)
+        sums = make_nest(
+            self.at, domain, [Read(inside, point), Read(before, point[:-1])], type_of(inside),
+            lambda body, read: read[0] + read[1])
+        return self._flat(sums, length)
+
+    def _sums(self, x: SSAValue, shape: Sequence[Expr]) -> SSAValue:
+        """The sums of all numbers before each, in groups of the last of the dims `shape`."""
+        domain = Domain()
+        point = domain.parallel(*self.batch, *shape)
+        [w] = domain.reduce(shape[-1])
+        first = point[-2] * GROUP if len(shape) > 1 else 0
+        read = Read(x, [*point[:len(self.batch)], first + w], 0)
+
+        def counted(body: Body, read: Sequence[Scalar]) -> Scalar:
+            return body.index(w - point[-1]).compare("lt", 0).where(read[0], 0)
+
+        return make_nest(self.at, domain, [read], tensor(t.i64, [*self.batch, *shape]), counted,
+                         combiner="add")
+
+    def _flat(self, x: SSAValue, length: Expr) -> SSAValue:
+        return self.at.insert(ViewOp.of(x, [*self.batch, length])).results[0]

@@ -1,0 +1,108 @@
+"""Run a model whose main function decides while it runs: memory, inputs, outputs and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.host import FuncOp, host_function, host_functions
+from dialects.types import BufferType
+from dialects.weights import WeightStore
+from targets.cuda.control import Function
+from targets.cuda.kernels import Kernels
+from targets.cuda.memory import (
+    Heap,
+    Memory,
+    Pool,
+    TorchPool,
+    fetch,
+    is_on_device,
+    own_pool,
+    send,
+    torch_on_device,
+    upload_constants,
+)
+from targets.cuda.plan import ALIGNMENT, ConstantPlan, kernels_of
+from targets.cuda.steps import Buffer, Run, buffer_type
+
+_KNOWN = 64
+"""Elements up to which the host keeps the contents of inputs and constants."""
+
+
+class ControlRunner:
+    """All host functions of a model. Blocks come from a pool, in the order of the stream."""
+
+    def __init__(
+        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
+    ) -> None:
+        there = kernels_of(module)
+        self.functions: dict[str, Function] = {}
+        for op in host_functions(module):
+            self.functions[op.sym_name.data] = Function(op, self.functions, there)
+        self._main = self.functions[host_function(module).sym_name.data]
+        self._kernels = kernels
+        calls = [step.call for f in self.functions.values() for step in f.launches]
+        kernels.prepare([(c.kernel, frozenset(), False) for c in calls if not c.strides])
+        self._constants = _place_constants(self.functions.values(), weights, stream)
+        self._own_pool: Pool | None = None
+
+    def run(self, sizes: Mapping[str, int], values: Sequence[Any], stream: int) -> list[Any]:
+        """The outputs, on the device if an input is there. `sizes`: those of the inputs."""
+        main = self._main.op
+        on_device = any(map(is_on_device, values))
+        with Heap(self._pool(), stream) as heap:
+            inputs = [_sent(value, heap, main) for value in values]
+            outputs = [_allocated(buffer_type(a), sizes, heap, main)
+                       for a in main.output_arguments]
+            arguments = [*inputs, *outputs]
+            returned = iter(self._main.call(Run(heap, self._kernels), arguments, sizes))
+            given = iter(outputs)
+            buffers = [next(given if r is None else returned) for r in main.returned_types]
+            return [fetch(b.address, b.shape, type_.dtype, on_device, stream)
+                    for b, type_ in zip(buffers, main.output_types, strict=True)]
+
+    def _pool(self) -> Pool:
+        torch = torch_on_device()
+        if torch is not None:
+            return TorchPool(torch)
+        self._own_pool = self._own_pool or own_pool()
+        return self._own_pool
+
+
+def _place_constants(
+    functions: Collection[Function], weights: WeightStore, stream: int
+) -> Memory:
+    """Memory with the constants of all functions, which are told where theirs lie."""
+    plan = ConstantPlan()
+    for op in (op for f in functions for op in f.constants.values()):
+        plan.offset(op)
+    memory = upload_constants(plan, weights, stream)
+    for function in functions:
+        for number, op in function.constants.items():
+            shape = op.type.static_shape
+            assert shape is not None, "a constant with a place has plain sizes"
+            contents = np.array(op.array(weights)) if prod(shape) <= _KNOWN else None
+            function.place(number, Buffer(memory.address + plan.offset(op), shape, contents))
+    return memory
+
+
+def _sent(value: Any, heap: Heap, op: FuncOp) -> Buffer:
+    """An input in memory that kernels can read: its own, if it is aligned there."""
+    shape = tuple(value.shape)
+    if is_on_device(value) and value.is_contiguous() and value.data_ptr() % ALIGNMENT == 0:
+        return Buffer(value.data_ptr(), shape)
+    address = heap.allocate(value.nbytes, op)
+    send(value, address, heap.stream)
+    known = not is_on_device(value) and value.size <= _KNOWN
+    return Buffer(address, shape, value if known else None)
+
+
+def _allocated(
+    type_: BufferType, sizes: Mapping[str, int], heap: Heap, op: FuncOp
+) -> Buffer:
+    shape = tuple(int(s.evaluate(sizes)) for s in type_.shape)
+    return Buffer(heap.allocate(prod(shape) * type_.dtype.itemsize, op), shape)
