@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler.arrays import is_on_gpu, kind_of, to_numpy
+from compiler.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.collection import rare_collections
 from compiler.driver import Compiler
 from compiler.instrument import Instrument
@@ -15,6 +15,7 @@ from compiler.instrument.dump import Dump
 from compiler.options import CompileOptions, Specialize
 from compiler.signature import Signature, signature_of
 from compiler.specialization import Specialization, Specializer, Specializing
+from compiler.structures import gather, own_names, spread, structures_of
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -30,13 +31,16 @@ class Executable:
         outputs = exe(input_ids=x, mask=y)      by the model's own names
 
     Arguments are NumPy arrays, torch tensors or anything with DLPack; the outputs are a list in the
-    model's order, of the same kind as the first argument that is not NumPy's.
+    model's order, of the same kind as the first argument that is not NumPy's. Sequences are lists
+    of NumPy arrays, and what is optional may be None.
     """
 
     model: str | MemoryModel
     signature: Signature
     loaded: Loaded
     options: CompileOptions = field(repr=False)
+    structures: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The inputs and outputs that are lists or optional; see `compiler/structures.py`."""
 
     @property
     def input_names(self) -> list[str]:
@@ -63,6 +67,8 @@ class Executable:
 
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
+        if self.structures:
+            return list(self.gathered(self.run(self.spread(inputs, named))).values())
         values = self._in_order(inputs, named) if named else inputs
         stay = self.loaded.takes_gpu_tensors
         arrays = [v if stay and is_on_gpu(v) else to_numpy(v) for v in values]
@@ -73,6 +79,18 @@ class Executable:
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run the model on C-contiguous NumPy arrays in the model's order: the shortest way."""
         return self.loaded.run(inputs)
+
+    def spread(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Array]:
+        """The tensors that arguments are, where some are lists or None."""
+        own = own_names(self.input_names, self.structures)
+        types = dict(zip(self.signature.input_names, self.signature.input_types, strict=True))
+        found = spread({**dict(zip(own, inputs, strict=False)), **named}, self.structures, types)
+        return self.signature.arrange({n: contiguous(a) for n, a in found.items()})
+
+    def gathered(self, outputs: Sequence[Array]) -> dict[str, Any]:
+        """The outputs by the model's own names, sequences as lists."""
+        arrays = dict(zip(self.output_names, outputs, strict=True))
+        return gather(own_names(self.output_names, self.structures), arrays, self.structures)
 
     def text(self, level: str) -> str:
         """The model at a level, or as target code; it is lowered again for that.
@@ -146,7 +164,7 @@ def compile_with(
     if options.specialize is not None and snapshot is not None and signature.symbols():
         shared = replace(snapshot, known=state.context.weights.arrays)
         loaded = Specializing(loaded, Specializer(shared, signature, plain), options.specialize)
-    return Executable(model, signature, loaded, plain)
+    return Executable(model, signature, loaded, plain, structures_of(state.module))
 
 
 def dumps_of(options: CompileOptions) -> list[Instrument]:

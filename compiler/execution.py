@@ -13,6 +13,7 @@ import numpy as np
 from compiler.arrays import FILE_ERRORS, contiguous, is_foreign
 from compiler.diagnostics import Problem, StrataError
 from compiler.signature import DEFAULT_SIZE, Signature
+from dialects.syntax import size_symbol
 
 if TYPE_CHECKING:
     from compiler.api import Executable
@@ -29,7 +30,7 @@ def input_arrays(arguments: argparse.Namespace, signature: Signature) -> list[Ar
         named |= read_npz(arguments.inputs)
     named |= {name: read_npy(path) for name, path in arguments.input}
     named = {name: _restored(name, array, signature) for name, array in named.items()}
-    sizes = known_sizes(signature, named) | dict(arguments.dim)
+    sizes = known_sizes(signature, named) | {size_symbol(n): v for n, v in arguments.dim}
     random = signature.random(arguments.seed, sizes, dict(arguments.shape))
     missing = [name for name in signature.input_names if name not in named]
     _tell_guesses(signature, missing, sizes)

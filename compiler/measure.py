@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compiler.comparison import worst
+from compiler.diagnostics import Problem, StrataError, some_of
 from compiler.execution import input_arrays, run_loaded
 from compiler.peers import load_peer
 from compiler.session import session
+from compiler.signature import Signature
 from compiler.specialization import specialize
+from dialects.syntax import size_symbol
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -31,6 +34,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         inputs = input_arrays(arguments, exe.signature)
         runs: dict[str, Run] = {"strata": lambda: run_loaded(exe, inputs)}
         if arguments.specialize:
+            _check_sizes(exe.signature, arguments.dim)
             started = time.perf_counter()
             fixed = specialize(exe.loaded, inputs)
             loads.append(time.perf_counter() - started)
@@ -43,6 +47,15 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             runs[name] = lambda peer=peer: peer.run(named)
         current.progress.tell(f"timing {arguments.model}")
         return _rows(runs, loads, arguments.rounds)
+
+
+def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None:
+    """Sizes that stay open are not looked up by the import. Raises StrataError for others."""
+    symbols = signature.symbols()
+    strange = [name for name, _ in named if size_symbol(name) not in symbols]
+    if strange:
+        raise StrataError(f"--dim names '{strange[0]}', which is no size of the model", [Problem(
+            f"its sizes are {some_of(symbols, 20) or 'all constant'}")])
 
 
 def _rows(runs: dict[str, Run], loads: Sequence[float], rounds: int) -> list[dict[str, Any]]:

@@ -54,10 +54,16 @@ class StrataRep(BackendRep):
                     raise
                 self.fixed |= error.inputs
             else:
-                return tuple(executable.run([arrays[n] for n in executable.input_names]))
+                return self._run(executable, arrays)
 
-    def _by_name(self, inputs: Any) -> dict[str, Array]:
-        return {name: contiguous(a) for name, a in _named(inputs, self.input_names).items()}
+    def _run(self, executable: Executable, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        given = {n: v for n, v in values.items() if n not in self.fixed}
+        outputs = executable.gathered(executable.run(executable.spread((), given)))
+        return tuple(outputs.get(name, []) for name in self.output_names)
+
+    def _by_name(self, inputs: Any) -> dict[str, Any]:
+        return {name: v if v is None or isinstance(v, list) else contiguous(v)
+                for name, v in _named(inputs, self.input_names).items()}
 
     def _compile(self, constants: Mapping[str, Array]) -> Executable:
         key = tuple(part for name, array in constants.items()
@@ -107,13 +113,22 @@ class StrataBackend(Backend):
         return Device(device).type == DeviceType.CPU
 
 
-def _named(inputs: Any, names: Sequence[str]) -> dict[str, Array]:
-    """Arrays by name, from a list in the order of `names` or from a mapping."""
+def _named(inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Values by name, from a list in the order of `names` or from a mapping.
+
+    Lists of arrays and None stay: they are sequences and optional values.
+    """
     if isinstance(inputs, Mapping):
         given = cast("Mapping[str, Any]", inputs)
     else:
         given = dict(zip(names, inputs, strict=True))
-    return {name: np.asarray(value) for name, value in given.items()}
+    return {name: value if value is None or _is_sequence(value) else np.asarray(value)
+            for name, value in given.items()}
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(v, np.ndarray) for v in cast("list[Any]", value))
 
 
 def _model_of_node(node: NodeProto, arrays: Mapping[str, Array], version: int) -> ModelProto:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -151,7 +151,6 @@ class Specializing(Program):
             if record is None or record.program is None:
                 return None
             self._records.move_to_end(shapes)
-            record.answered += 1
             return record, record.program
 
     def _run_special(
@@ -159,11 +158,14 @@ class Specializing(Program):
     ) -> list[Array]:
         """What a program for these sizes answers; if it fails, what the general one does."""
         try:
-            return program.run(inputs)
+            outputs = program.run(inputs)
         except Exception as error:  # the general program's error, if it has one, is the caller's
             outputs = self.general.run(inputs)
             self._refuse(record, f"it failed where the general program does not: {error}")
             return outputs
+        with self._lock:
+            record.answered += 1
+        return outputs
 
     def _count(self, shapes: Shapes) -> _Record | None:
         """Count a call that succeeded. The record, if these sizes are to get a program now."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
-from dialects.types import Array
+from dialects.types import Array, TensorType
 
 ATTRIBUTE = "strata.structures"
 
@@ -26,6 +26,18 @@ def structures_of(module: ModuleOp) -> dict[str, str]:
     if not isinstance(found, DictionaryAttr):
         return {}
     return {k: v.data for k, v in found.data.items() if isinstance(v, StringAttr)}
+
+
+def own_names(names: Sequence[str], structures: Mapping[str, str]) -> list[str]:
+    """The model's own names behind those of tensors, in order."""
+    return list(dict.fromkeys(_own_name(name, structures) for name in names))
+
+
+def _own_name(name: str, structures: Mapping[str, str]) -> str:
+    if name in structures:
+        return name
+    base = name[:name.rindex("[")] if name.endswith("]") else name.rpartition(".")[0]
+    return base if base in structures else name
 
 
 def gather(
@@ -54,11 +66,11 @@ def _cut(data: Array, shapes: Array) -> list[Array]:
 
 
 def spread(
-    values: Mapping[str, Any], structures: Mapping[str, str], types: Mapping[str, tuple[Any, int]]
+    values: Mapping[str, Any], structures: Mapping[str, str], types: Mapping[str, TensorType]
 ) -> dict[str, Array]:
     """The tensors that the values of a model's own names are.
 
-    `types`: dtype and number of dims of each tensor, for what is empty.
+    `types` are those of the tensors.
     """
     found: dict[str, Array] = {}
     for name, value in values.items():
@@ -67,19 +79,19 @@ def spread(
 
 
 def _spread(
-    name: str, value: Any, structure: str, types: Mapping[str, tuple[Any, int]]
+    name: str, value: Any, structure: str, types: Mapping[str, TensorType]
 ) -> dict[str, Array]:
     kind, _, rest = structure.partition(" ")
     if kind == "run":
-        rank = types[f"{name}.shapes"][1]
+        rank = types[f"{name}.shapes"].shape[1].constant or 0
         parts = [np.asarray(v) for v in value or ()]
-        dtype = types[f"{name}.data"][0]
+        dtype = types[f"{name}.data"].dtype
+        shapes = np.array([p.shape for p in parts], np.int64).reshape(len(parts), rank)
         return {f"{name}.data": np.concatenate([np.zeros(0, dtype), *(p.ravel() for p in parts)]),
-                f"{name}.shapes": np.array([p.shape for p in parts], np.int64).reshape(-1, rank)}
+                f"{name}.shapes": shapes}
     if kind == "optional":
         inner = _spread(name, value, rest, types) if rest else {}
         return {f"{name}.present": np.array(value is not None), **inner}
     if value is None:
-        dtype, rank = types[name]
-        return {name: np.zeros([0] * rank, dtype)}
+        return {name: np.zeros([0] * types[name].rank, types[name].dtype)}
     return {name: np.asarray(value)}

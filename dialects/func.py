@@ -14,7 +14,7 @@ call may name more, which it has from its caller: `sizes(batch)` behind the resu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -166,8 +166,7 @@ def defined_sizes(op: Operation) -> list[str]:
     names = op.properties.get("defines")
     if not isinstance(names, ArrayAttr):
         return []
-    items: Sequence[Attribute] = names.data  # pyright: ignore[reportUnknownMemberType]
-    return [n.data for n in items if isinstance(n, StringAttr)]
+    return [n.data for n in cast("ArrayAttr[StringAttr]", names).data]
 
 
 def _symbols(value: SSAValue) -> frozenset[str]:

@@ -9,6 +9,7 @@ from xdsl.ir import Attribute
 
 from dialects.expr import Expr
 from dialects.graph.base import Attributes, ShapeError
+from dialects.ranges import is_at_most
 from dialects.types import TensorType, format_sizes, i1, is_float, is_narrow_float, is_short_integer
 
 
@@ -114,7 +115,7 @@ def broadcast_size(left: Expr, right: Expr, message: str) -> Expr:
         return left
     if left.constant == 1:
         return right
-    if certainly_differ(left, right):
+    if certainly_differ(left, right) or is_at_most(left + 1, right) or is_at_most(right + 1, left):
         raise ShapeError(f"{message}: {left} and {right}")
     return right if right.constant is not None else left
 

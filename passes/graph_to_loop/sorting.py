@@ -1,14 +1,14 @@
-"""Sorting the rows of a tensor: a radix sort, a byte of the keys in each round.
+"""Sorting the rows of a tensor: a radix sort, four bits of the keys in each round.
 
 Elements become integer keys in whose order, as unsigned numbers, they are to stand. Rows are cut
-into chunks. Each round sorts by the lowest byte of the keys and keeps the order of equal bytes:
+into chunks. Each round sorts by the lowest digit of the keys and keeps the order of equal ones:
 
-    counts[d, c]   how many elements of chunk c have the byte d
+    counts[d, c]   how many elements of chunk c have the digit d
     starts[d, c]   the sum of all counts before it: where those elements go
-    place[c, i]    starts[byte of i, c] + how many elements of chunk c before i have its byte
-    sorted[place[c, i]] = the key without that byte, and the index it started from
+    place[c, i]    starts[digit of i, c] + how many elements of chunk c before i have its digit
+    sorted[place[c, i]] = the key without that digit, and the index it started from
 
-A round is linear in the size of a row but for the sums of sums, which are quadratic in a 1024th of
+A round is linear in the size of a row but for the sums of sums, which are quadratic in a 512th of
 it. The rounds are alike, so that their kernels are compiled once; how many there are depends on the
 type of the elements, not on how many there are.
 """
@@ -18,29 +18,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr
+from dialects.graph.constant import ConstantOp
 from dialects.loop import EmptyOp, ViewOp
 from dialects.types import tensor
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter
 
-CHUNK = 128
+CHUNK = 32
 """Elements of a chunk: each is compared with all others of it."""
 
-BYTES = 256
-"""How many different bytes there are."""
+DIGIT = 4
+"""The bits of a digit."""
 
-GROUP = 32
+BASE = 1 << DIGIT
+"""How many different digits there are."""
+
+GROUP = 16
 """Numbers that are summed at a time to find sums of all before."""
 
 DEPTH = 2
 """How often sums are grouped where their number is not known."""
 
-FEW = 512
+FEW = 256
 """So many numbers are summed directly."""
 
 
@@ -54,22 +59,22 @@ def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SS
     rows = _Rows(at, [s for dim, s in enumerate(shape) if dim != axis], shape[axis])
     keys = _keys(rows, x, axis, descending)
     indices: SSAValue | None = None
-    rounds = _key_bytes(type_of(x).element)
+    rounds = _key_digits(type_of(x).element)
     for number in range(rounds):
         places = rows.places(keys)
         indices = rows.moved(places, indices)
         if number + 1 < rounds:
-            keys = rows.moved(places, keys, drop=8)
+            keys = rows.moved(places, keys, drop=DIGIT)
     assert indices is not None
     return at.insert(ViewOp.of(indices, [*rows.batch, rows.length])).results[0]
 
 
 # ---------------------------------------------------------------------- keys
-def _key_bytes(element: Attribute) -> int:
-    """Bytes that tell keys apart; those of halves lie in the upper ones of a float's."""
-    upper = {t.bf16: 2, t.f16: 3}
-    return upper.get(element) or t.byte_width(t.wide_element(element) if t.is_float(element)
-                                              else element)
+def _key_digits(element: Attribute) -> int:
+    """Digits that tell keys apart; those of halves lie in the upper ones of a float's."""
+    upper = {t.bf16: 4, t.f16: 5}
+    wide = t.wide_element(element) if t.is_float(element) else element
+    return upper.get(element) or 2 * t.byte_width(wide)
 
 
 def _keys(rows: _Rows, x: SSAValue, axis: int, descending: bool) -> SSAValue:
@@ -102,7 +107,7 @@ def _float_key(x: Scalar) -> Scalar:
     bits = wide.bitcast(t.i64 if wide.bits == 64 else t.i32)
     key = bits.compare("lt", 0).where(bits ^ -1, bits ^ (1 << (wide.bits - 1)))
     key = wide.is_nan().where(key.like(-1), key)
-    unused = wide.bits - 8 * _key_bytes(x.element)
+    unused = wide.bits - DIGIT * _key_digits(x.element)
     return key >> unused if unused else key
 
 
@@ -135,37 +140,39 @@ class _Rows:
         domain = Domain()
         point = domain.parallel(*self.shape)
         *batch, chunk, _ = point
-        start = (Expr.symbol("in0") % BYTES) * self.chunks + chunk
+        start = (Expr.symbol("in0") % BASE) * self.chunks + chunk
         reads = [Read(keys, point), Read(starts, [*batch, start]), Read(equal, point)]
         return make_nest(self.at, domain, reads, tensor(t.i64, self.shape),
                          lambda body, read: read[1].to(t.i64) + read[2].to(t.i64))
 
     def _counts(self, keys: SSAValue) -> SSAValue:
-        """How often each byte occurs in each chunk, as [*batch, BYTES * chunks]."""
-        type_ = tensor(t.i64, [*self.batch, BYTES, self.chunks])
-        zeros = Domain()
-        zeros.parallel(*type_.shape)
-        nothing = make_nest(
-            self.at, zeros, [], type_, lambda body, read: body.constant(0, t.i64))
+        """How often each digit occurs in each chunk, as [*batch, BASE * chunks]."""
         domain = Domain()
-        *batch, chunk = domain.parallel(*self.shape[:-1])
+        *batch, digit, chunk = domain.parallel(*self.batch, BASE, self.chunks)
         [i] = domain.reduce(CHUNK)
+
+        def counted(body: Body, read: Sequence[Scalar]) -> Scalar:
+            own = read[0].to(t.i32) & (BASE - 1)
+            return own.compare("eq", body.index(digit, t.i32)).to(t.i64)
+
         counts = make_nest(
-            self.at, domain, [Read(keys, [*batch, chunk, i])], type_,
-            lambda body, read: body.constant(1, t.i64), combiner="add", into=nothing,
-            index=[*batch, Expr.symbol("in0") % BYTES, chunk])
-        return self._flat(counts, BYTES * self.chunks)
+            self.at, domain, [Read(keys, [*batch, chunk, i])],
+            tensor(t.i64, [*self.batch, BASE, self.chunks]), counted, combiner="add")
+        return self._flat(counts, BASE * self.chunks)
 
     def _equal_before(self, keys: SSAValue) -> SSAValue:
-        """How many elements before each in its chunk have the same byte."""
+        """How many elements before each in its chunk have the same digit."""
+        before = ConstantOp.of_array(
+            np.tri(CHUNK, k=-1, dtype=np.int32).T, self.at.context.weights, "before")
         domain = Domain()
         *batch, chunk, i = domain.parallel(*self.shape)
         [j] = domain.reduce(CHUNK)
-        reads = [Read(keys, [*batch, chunk, i]), Read(keys, [*batch, chunk, j])]
+        reads = [Read(keys, [*batch, chunk, i]), Read(keys, [*batch, chunk, j]),
+                 Read(self.at.insert(before).results[0], [j, i])]
 
         def counted(body: Body, read: Sequence[Scalar]) -> Scalar:
-            same = ((read[0] ^ read[1]) & (BYTES - 1)).compare("eq", 0)
-            return (same & body.index(j - i, t.i32).compare("lt", 0)).to(t.i32)
+            different = (read[0].to(t.i32) ^ read[1].to(t.i32)) & (BASE - 1)
+            return different.compare("eq", 0).where(read[2], 0)
 
         return make_nest(self.at, domain, reads, tensor(t.i32, self.shape), counted,
                          combiner="add")

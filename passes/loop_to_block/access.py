@@ -71,7 +71,8 @@ def store(
     """Store a tile where a result map says."""
     assert isinstance(buffer.type, BufferType)
     shape = buffer.type.shape
-    at = place(_without_masked(map_, shape, states), shape, tile.axes, states, symbols, False)
+    inside = _without_masked(map_, shape, tile.axes, states)
+    at = place(inside, shape, tile.axes, states, symbols, False)
     exprs, values, index_dims = symbols.refer(at.exprs, tile.axes)
     return StoreOp.of(tile.value, buffer, exprs, values, checks=at.checks, index_dims=index_dims)
 
@@ -102,13 +103,19 @@ def _is_outside(expr: Expr, size: Expr, ranges: Mapping[str, Expr]) -> bool:
 
 
 def _without_masked(
-    map_: Sequence[Expr], shape: Sequence[Expr], states: Mapping[str, AxisState]
+    map_: Sequence[Expr], shape: Sequence[Expr], axes: Sequence[str],
+    states: Mapping[str, AxisState],
 ) -> list[Expr]:
-    """The map with every position beyond an axis's end moved out of the buffer."""
+    """The map with every position beyond an axis's end moved out of the buffer.
+
+    The map names all axes of the tile, or says by gathered inputs where their elements go.
+    """
     moved = list(map_)
-    for axis in sorted({s for e in map_ for s in e.symbols if s in states and states[s].masked}):
+    named = {s for e in map_ for s in e.symbols if s in states}
+    for axis in sorted(a for a in named.union(axes) if states[a].masked):
         if not leaves(map_, shape, axis, states):
-            d = next(d for d, e in enumerate(map_) if axis in e.symbols)
+            d = next(d for d, e in enumerate(map_) if (
+                axis in e.symbols if axis in named else _varies(e)))
             beyond = maximum(Expr.symbol(axis) - states[axis].end + 1, 0)
             moved[d] = moved[d] + shape[d] * minimum(beyond, 1)
     return moved

@@ -86,6 +86,8 @@ class Function:
             frame.arena = run.heap.allocate(arena, self.op)
         for step in self.steps:
             step.run(frame)
+        if arena:
+            run.heap.free(frame.arena)
         return [buffers[v] for v in self._returned]
 
     def call_bound(

@@ -10,6 +10,7 @@ import onnx
 import onnx.parser
 import pytest
 
+import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, load_model
 from compiler.structures import gather, spread, structures_of
@@ -33,10 +34,9 @@ def imported(text: str) -> tuple[onnx.ModelProto, ImportedModel]:
 def run(model: onnx.ModelProto, module: ImportedModel, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs by the model's own names, sequences as lists."""
     function, structures = main_function(module.module), structures_of(module.module)
-    types = {name: (a.type.dtype, a.type.shape[1].constant if name.endswith(".shapes") else
-                    a.type.rank) for name, a in zip(
-                        function.input_names, function.body.block.args, strict=True)
-             if isinstance(a.type, TensorType)}
+    types = {name: a.type for name, a in zip(
+        function.input_names, function.body.block.args, strict=True)
+        if isinstance(a.type, TensorType)}
     arrays = run_imported(module, spread(feeds, structures, types))
     named = dict(zip(function.output_names, arrays, strict=True))
     return gather([o.name for o in model.graph.output], named, structures)
@@ -258,3 +258,24 @@ def test_faults(text: str, message: str):
     text = text.replace("{ z =", "{ k1 = Constant<value_ints = [-1, 1]>() z =")
     with pytest.raises(StrataError, match=message):
         imported(text)
+
+
+# ---------------------------------------------------------------------- the Python interface
+def test_lists_and_none_at_the_python_interface() -> None:
+    """Native code takes and gives lists of arrays; what is optional may be None."""
+    model = onnx.parser.parse_model(HEADER + """
+        agraph (seq(float[n, 2]) xs, float[k, 2] y, optional(float[2]) maybe)
+            => (seq(float[m, 2]) more, float[j, 2] all, bool there)
+        {
+            more = SequenceInsert (xs, y)
+            all = ConcatFromSequence <axis = 0> (more)
+            there = OptionalHasElement (maybe)
+        }""")
+    exe = compiler.compile(MemoryModel("model.onnx", model.SerializeToString()), target="cpu")
+    xs, y = [numbers(3, 2), numbers(1, 2)], numbers(2, 2)
+    for maybe in (None, numbers(2)):
+        more, everything, there = exe(xs, y, maybe)
+        assert_same(more, [*xs, y])
+        assert_same(everything, np.concatenate([*xs, y]))
+        assert bool(there) == (maybe is not None)
+    assert_same(exe([], y, maybe=None)[0], [y])

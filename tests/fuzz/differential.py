@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 
 from compiler.comparison import worst
+from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, load_model
 from compiler.instrument.rounding import Rounding
 from compiler.options import CompileOptions
@@ -135,6 +136,8 @@ def difference(number: int) -> str:
     """What is wrong with a model; empty if nothing is."""
     try:
         return Subject(number).check()
+    except StrataError:  # an open size of 0 fits what no other size does
+        return "" if 0 in RandomModel(number).open_sizes() else traceback.format_exc()
     except Exception:
         return traceback.format_exc()
 

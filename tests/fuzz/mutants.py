@@ -89,7 +89,7 @@ def _compile(number: int) -> str:
         return "block"
     try:
         program.run(list(program.signature.random(0, {}).values()))
-    except ValueError:
+    except (ValueError, MemoryError):  # NumPy refuses at once what does not fit
         return "refused"
     return "ran"
 

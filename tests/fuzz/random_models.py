@@ -103,6 +103,10 @@ class RandomModel:
             return np.asarray(self.random.integers(0 if dtype.kind == "u" else -4, 5, shape), dtype)
         return np.asarray(self.random.integers(-32, 33, shape) / 8, dtype)
 
+    def open_sizes(self) -> set[int]:
+        """What the open sizes are in `inputs`."""
+        return {self.sizes[name] for name in self.open}
+
     # ------------------------------------------------------------------ building
     def build(self) -> onnx.ModelProto:
         """The whole model. `inputs` has what to run it on."""

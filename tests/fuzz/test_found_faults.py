@@ -165,6 +165,32 @@ def test_a_definition_that_knows_a_size_better() -> None:
     lower(make_model([node("LayerNormalization", "x s b", "y")], infos, ["y"]))
 
 
+def test_a_sum_of_sizes_that_never_agree() -> None:
+    """3*n elements beside n of them: no n but 0 does that."""
+    nodes = [node("Concat", "x x x", "a", axis=-1), node("Add", "a x", "y")]
+    refused(make_model(nodes, [sized("x", 3, "n")], ["y"]), "3*n", "'n_y'")
+
+
+def test_a_transform_of_too_many_parts() -> None:
+    model = make_model([node("DFT", "x", "y")], [sized("x", 1, 6, 5)], ["y"], opset=17)
+    refused(model, "n_y", "1 or 2 parts")
+
+
+def test_a_sequence_as_a_position() -> None:
+    nodes = [node("SplitToSequence", "x", "s", axis=1), node("SequenceAt", "s s", "y")]
+    refused(make_model(nodes, [X], ["y"]), "n_y")
+
+
+@pytest.mark.parametrize(("size", "start", "wanted"), [(1, -2, [0]), (3, -9, [0]), (3, 9, [2, 0])])
+def test_a_slice_backwards_from_outside(size: int, start: int, wanted: list[int]) -> None:
+    """ONNX brings the start inside, where NumPy's result is empty."""
+    model = make_model([node("Slice", "x start end zero step", "y")], [sized("x", "n")], ["y"], {
+        "start": np.array([start]), "end": np.array([-(2**40)]), "zero": np.array([0]),
+        "step": np.array([-2])})
+    program = compiler.compile(memory_model(model), target="reference")
+    np.testing.assert_array_equal(program(np.arange(size, dtype=np.float32))[0], wanted)
+
+
 # ---------------------------------------------------------------------- sizes at run time
 def run(model: onnx.ModelProto, good: Shapes, bad: Sequence[Shapes]) -> None:
     """Good sizes run and equal the reference, also after each of the bad, which are refused."""

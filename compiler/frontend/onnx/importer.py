@@ -23,6 +23,7 @@ from onnx import AttributeProto
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation
 
+from compiler import structures
 from compiler.frontend import SIZE_NAMES, ImportedModel, ImportOptions
 from compiler.frontend.onnx.builder import Builder
 from compiler.frontend.onnx.declared import check_declared
@@ -61,9 +62,6 @@ from dialects.types import Array, TensorType
 from dialects.weights import WeightStore
 
 LEVEL = "graph"
-
-STRUCTURES = "strata.structures"
-"""The module attribute that says which inputs and outputs are sequences and optionals."""
 
 NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
 
@@ -162,7 +160,7 @@ class _Importer:
                 self.forms[name] = form
         self.function.finish(list(named), [self.build.ssa(v) for v in named.values()])
         if self.forms:
-            self.module.attributes[STRUCTURES] = DictionaryAttr({
+            self.module.attributes[structures.ATTRIBUTE] = DictionaryAttr({
                 name: StringAttr(form.text) for name, form in self.forms.items()})
         self.build.finish()
         return self.module

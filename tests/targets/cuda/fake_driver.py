@@ -77,6 +77,8 @@ class FakeDriver:
 
     # ------------------------------------------------------------------ memory
     def allocate(self, size: int) -> int:
+        """As in C, sizes wrap around."""
+        size = ctypes.c_size_t(size).value
         if size + sum(a.size for a in self.memory.values()) > self.limit:
             raise driver.DeviceMemoryError("out of memory")
         array = np.full(size + 257, 0xFF, np.uint8)

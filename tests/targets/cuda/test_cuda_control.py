@@ -38,6 +38,7 @@ from tests.targets.cuda.control_programs import REFUSALS, compare, lowered
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import STREAM, FakeTorch
 
+NUMBERS = np.random.default_rng(3).standard_normal((40, 4)).astype(np.float32)
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 
 
@@ -111,14 +112,17 @@ def test_arrays_while_torch_is_there(load: Load, monkeypatch: pytest.MonkeyPatch
     assert set(torch.streams) == {7}
 
 
-def test_a_loop_with_many_calls(load: Load) -> None:
-    """It takes no more memory than one with few, and keeps few packed launches."""
-    loaded = load(STEPS)
-    x = np.random.default_rng(3).standard_normal((100, 4)).astype(np.float32)
-    loaded.check(STEPS, [x[:3], x[0]])
+@pytest.mark.parametrize(("program", "inputs"), [
+    (STEPS, lambda n: [NUMBERS[:n], NUMBERS[0]]), (LOOP_IN_LOOP, lambda n: [NUMBERS[:n]])])
+def test_loops_with_many_calls(
+    program: Program, inputs: Callable[[int], Sequence[Array]], load: Load
+) -> None:
+    """They take no more memory than those with few, and keep few packed launches."""
+    loaded = load(program)
+    loaded.check(program, inputs(4))
     blocks = len(loaded.device.memory)
-    loaded.check(STEPS, [x, x[0]])
-    assert len(loaded.device.memory) <= blocks + 4  # two inputs, two results of another size
+    loaded.check(program, inputs(40))
+    assert len(loaded.device.memory) <= blocks + 4  # inputs and results of other sizes
     for step in loaded.steps:
         if isinstance(step, LaunchStep):
             assert len(step.packed) <= 16
@@ -136,6 +140,17 @@ def test_stacks_grow_by_doubling_or_to_the_size_that_is_certain(load: Load) -> N
 
 
 # ---------------------------------------------------------------------- what runs where
+VIEW = Program("view", """
+strata.func @main(%count: i64[1, 2]) -> (f32[a, b]) inputs ["count"] outputs ["y"] {
+  %c = graph.reshape %count {shape = [2]} : i64[2]
+  strata.size a, b = %c
+  %one = graph.constant {value = literal[1.0]} : f32[]
+  %y = graph.broadcast %one {shape = [a, b]} : f32[a, b]
+  strata.return %y
+}
+""", lambda count: (np.ones(count[0], np.float32),), [(np.array([[2, 3]]),)])
+
+
 def test_the_host_waits_only_for_what_it_does_not_know(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +160,7 @@ def test_the_host_waits_only_for_what_it_does_not_know(
         loaded.executable.run(inputs)
         return sum(line.startswith("download") for line in loaded.device.log)
 
-    for program, outputs in ((PREFIX, 2), (TWO_SIZES, 2), (BRANCHES, 2), (COUNTED, 2)):
+    for program, outputs in ((PREFIX, 2), (TWO_SIZES, 2), (BRANCHES, 2), (COUNTED, 2), (VIEW, 1)):
         loaded = load(program)
         assert downloads(program.inputs[0]) == outputs
     loaded = load(GROWING)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dialects.block import KernelOp
+from dialects.func import SizeError
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.base import TargetOptions
@@ -133,6 +134,25 @@ def test_wrong_inputs(
     with pytest.raises(ValueError) as error:
         fake[1].run(inputs)
     assert message in str(error.value)
+
+
+def test_sizes_that_break_an_assumption(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = parse("""builtin.module {
+      host.func @main(%x: f32[n, m], %y: f32[n, m]) inputs ["x"] outputs ["y"] sizes(n, m) {
+        strata.assume n <= 2*m
+        host.copy %x, %y
+        host.return
+      }
+    }""")
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    executable = CudaExecutable(module, WeightStore(), CompileOptions())
+    assert executable.run([np.ones((4, 2), np.float32)])[0].shape == (4, 2)
+    device.log.clear()
+    with pytest.raises(SizeError, match=r"n <= 2\*m, which is 5 <= 4"):
+        executable.run([np.ones((5, 2), np.float32)])
+    assert not device.log
 
 
 # ---------------------------------------------------------------------- the plan

@@ -89,8 +89,10 @@ def sequence_erase(n: Node, given: AnyValue, position: Value | None = None) -> S
     return _joined(n, *_around(n, run, _place(n, run, position), 1))
 
 
-def _known_place(sequence: Sequence, position: Value | None, room: int) -> int | None:
+def _known_place(sequence: Sequence, position: AnyValue | None, room: int) -> int | None:
     """Where to insert (room 1) or erase (room 0), if that is known; by default at the end."""
+    if not isinstance(position, Value | None):
+        raise Fault("its position is a sequence instead of a number")
     if not isinstance(sequence, Items):
         return None
     count = len(sequence.items)

@@ -69,6 +69,9 @@ def _product(
         raise Fault(f"a transform of {points} points is not supported; {MAX_POINTS} are the most")
     size, parts = n.known_ints(n.of_sizes(x.shape[-2:]), "sizes")
     matrix = _matrix(points, inverse, onesided)[:size, :parts].astype(x.type.dtype)
+    if (size, parts) != matrix.shape[:2]:
+        raise Fault(f"{size} numbers of {parts} parts are no input of a transform of {points} "
+                    "points: they must be as many at most, of 1 or 2 parts")
     results, bins = matrix.shape[2:]
     weights = n.constant(matrix.reshape(size * parts, results * bins))
     if window is not None:  # weighing the matrix is less work than weighing all frames

@@ -64,15 +64,17 @@ def _slice(
 def slice_bounds(
     size: Expr, start: Expr, end: Expr, step: int, limits: Mapping[str, Expr] = NO_LIMITS
 ) -> tuple[Expr, Expr]:
-    """First element and count of `start:end:step` of a dim, with Python's rules.
+    """First element and count of `start:end:step` of a dim, with ONNX's rules.
 
     `limits`: symbols that stay below something, as the number of an iteration does.
     """
+    zero, before = Expr.of(0), Expr.of(-1)
     if step > 0:
-        low, high = Expr.of(0), size
-    else:
-        low, high = Expr.of(-1), size - 1
-    first, last = (_clamp(_from_front(e, size), low, high, limits) for e in (start, end))
+        lows, high = (zero, zero), size
+    else:  # ONNX starts inside, and ends at most before the first element
+        lows, high = (before if size.constant == 0 else zero, before), size - 1
+    first, last = (_clamp(_from_front(e, size), low, high, limits)
+                   for e, low in zip((start, end), lows, strict=True))
     count = (last - first).ceildiv(step) if step > 0 else (first - last).ceildiv(-step)
     return first, at_least_zero(count)
 
