@@ -1,10 +1,7 @@
-"""`strata.size`, `strata.if`, `strata.loop`: sizes and decisions that only a run knows.
+"""`strata.if`, `strata.loop`: decisions that only a run knows.
 
-    strata.func @main(%x: f32[n, 4]) -> (f32[m, 4]) inputs ["x"] outputs ["y"] {
-      ...
-      strata.size m = %count                      // the element of %count becomes the size m
-      %k = graph.slice %x {starts = [0, 0], sizes = [m, 4], steps = [1, 1]} : f32[m, 4]
-      %y = strata.if %c then @small else @large (%k) : f32[m, 4]
+    strata.func @main(%x: f32[m, 4], %c: i1[]) -> (f32[m, 4]) inputs ["x", "c"] outputs ["y"] {
+      %y = strata.if %c then @small else @large (%x) : f32[m, 4]
       strata.return %y
     }
 
@@ -42,21 +39,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
 from dialects.expr import Expr, Size
-from dialects.func import FuncOp, SizeError, defined_sizes
-from dialects.syntax import location_name, parse_value, parse_values, print_values
-from dialects.types import Array, BufferType, ExprAttr, TensorType, i1, i64
-
-Shaped: TypeAlias = TensorType | BufferType
+from dialects.func import FuncOp
+from dialects.sizes import defined_sizes
+from dialects.syntax import parse_value, parse_values, print_values, strings
+from dialects.types import Array, BufferType, ExprAttr, Shaped, i1
 
 Call: TypeAlias = Callable[[str, Sequence[Array], dict[str, int]], list[Array]]
 """call(name, inputs, sizes) runs a function; `sizes` are its caller's."""
-
-MAX_SIZE = 2**48
-"""No size that is computed at run time may be larger: nothing of that size fits any memory."""
-
-
-def strings(names: Sequence[str]) -> ArrayAttr[StringAttr]:
-    return ArrayAttr([StringAttr(n) for n in names])
 
 
 def function_of(op: Operation, name: str) -> FuncOp:
@@ -68,62 +57,6 @@ def function_of(op: Operation, name: str) -> FuncOp:
         if isinstance(other, FuncOp) and other.sym_name.data == name:
             return other
     raise KeyError(f"the module has no strata.func @{name}")
-
-
-# ---------------------------------------------------------------------- sizes from contents
-@irdl_op_definition
-class SizeOp(IRDLOperation):
-    """Elements of a tensor become sizes: `strata.size h, w = %shape`, with %shape: i64[2].
-
-    They are read when the operation runs; what uses them stands behind it. Each must be from 0 to
-    2**48, else the run ends with an error that names the operation's node. At the host level the
-    operand is a buffer.
-
-    Constraints: (C1) i64 elements; (C2) as many elements as names.
-    """
-
-    name = "strata.size"
-    defines = prop_def(ArrayAttr[StringAttr])
-    source = operand_def(Shaped)
-
-    @staticmethod
-    def of(names: Sequence[str], source: SSAValue) -> SizeOp:
-        return SizeOp.create(operands=[source], properties={"defines": strings(names)})
-
-    def verify_(self) -> None:
-        type_ = self.source.type
-        assert isinstance(type_, Shaped)
-        if type_.element != i64:
-            raise VerifyException(f"C1: strata.size reads i64 elements, not {type_.element}")
-        if type_.count.constant != len(self.defines.data):
-            raise VerifyException(f"C2: strata.size names {len(self.defines.data)} sizes of "
-                                  f"{type_.count} elements")
-
-    def read(self, values: Sequence[int]) -> dict[str, int]:
-        """The symbols' values. Raises SizeError for one that is no size."""
-        for value in values:
-            if not 0 <= value <= MAX_SIZE:
-                raise SizeError(self.refusal(value))
-        return dict(zip(defined_sizes(self), values, strict=True))
-
-    def refusal(self, value: int) -> str:
-        """What is wrong with a value that is no size."""
-        return (f"a size computed at node {location_name(self)!r} is {value}; it must be from 0 "
-                f"to {MAX_SIZE}")
-
-    def evaluate(self, context: Any, source: Array) -> Sequence[Array]:
-        context.sizes.update(self.read([int(v) for v in source.reshape(-1)]))
-        return []
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {', '.join(defined_sizes(self))} = ")
-        printer.print_ssa_value(self.source)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> SizeOp:
-        names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_identifier)
-        parser.parse_punctuation("=")
-        return SizeOp.of(names, parse_value(parser))
 
 
 # ---------------------------------------------------------------------- what if and loop share
@@ -440,4 +373,4 @@ class LoopOp(ControlOp):
         return cls.of(body, step, trip, condition, carried, inputs, types, defines)
 
 
-CONTROL_OPS: list[type[Operation]] = [SizeOp, IfOp, LoopOp]
+CONTROL_OPS: list[type[Operation]] = [IfOp, LoopOp]

@@ -12,7 +12,6 @@ Python's `//` and `%`). Text form: `2*h + w - 1`, `(h - 1) floordiv 2 + 1`, `max
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -20,40 +19,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dialects.atoms import Atom, Call, Monomial, atom_symbols, atom_text, monomial_key, without
+
 Size: TypeAlias = "int | Expr"
-Atom: TypeAlias = "str | Call"
-Monomial: TypeAlias = "tuple[Atom, ...]"
-
-
-@dataclass(frozen=True)
-class Call:
-    """`op(args)`, where op is one of `floordiv`, `mod`, `max`, `min`."""
-
-    op: str
-    args: tuple[Expr, ...]
-
-    @cached_property
-    def text(self) -> str:
-        if self.op in ("max", "min"):
-            return f"{self.op}({', '.join(map(str, self.args))})"
-        left, right = (_in_parentheses(a) for a in self.args)
-        return f"({left} {self.op} {right})"
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-
-def _in_parentheses(expr: Expr) -> str:
-    text = str(expr)
-    return text if re.fullmatch(r"[\w.$%]+|\(.*\)", text) and len(expr.terms) <= 1 else f"({text})"
-
-
-def _atom_text(atom: Atom) -> str:
-    return atom if isinstance(atom, str) else atom.text
-
-
-def _monomial_key(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
-    return (-len(monomial), tuple(map(_atom_text, monomial)))
 
 
 @dataclass(frozen=True)
@@ -139,7 +107,7 @@ class Expr:
             return "0"
         out = ""
         for monomial, factor in self.terms:
-            body = "*".join(map(_atom_text, monomial))
+            body = "*".join(map(atom_text, monomial))
             size = abs(factor)
             piece = body if body and size == 1 else f"{size}*{body}" if body else str(size)
             sign = "-" if factor < 0 else "+"
@@ -191,7 +159,7 @@ class Expr:
         products: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
             for m2, c2 in other.terms:
-                key = tuple(sorted(m1 + m2, key=_atom_text)) if m1 and m2 else m1 or m2
+                key = tuple(sorted(m1 + m2, key=atom_text)) if m1 and m2 else m1 or m2
                 products[key] = products.get(key, 0) + c1 * c2
         return _from_dict(products)
 
@@ -246,11 +214,11 @@ class Expr:
         quotient, rest = _constant(0), self
         for _ in range(len(self.terms) + 1):
             terms = dict(rest.terms)
-            found = next((m for m in terms if _without(m, lead_monomial) is not None
+            found = next((m for m in terms if without(m, lead_monomial) is not None
                           and terms[m] % lead_factor == 0), None)
             if found is None:
                 break
-            over = _without(found, lead_monomial)
+            over = without(found, lead_monomial)
             assert over is not None
             step = Expr(((over, terms[found] // lead_factor),))
             quotient, rest = quotient + step, rest - step * divisor
@@ -263,7 +231,7 @@ class Expr:
         quotient: dict[Monomial, int] = {}
         rest: dict[Monomial, int] = {}
         for m, c in self.terms:
-            over = _without(m, monomial)
+            over = without(m, monomial)
             if over is None:
                 rest[m] = c
             elif not m and not monomial:  # a constant over a constant keeps its remainder
@@ -391,15 +359,8 @@ def _call(op: str, args: tuple[Expr, ...]) -> Expr:
 def _from_dict(terms: dict[Monomial, int]) -> Expr:
     kept = [(m, c) for m, c in terms.items() if c]
     if len(kept) > 1:
-        kept.sort(key=lambda term: _monomial_key(term[0]))
+        kept.sort(key=lambda term: monomial_key(term[0]))
     return Expr(tuple(kept))
-
-
-def atom_symbols(atom: Atom) -> frozenset[str]:
-    """The symbols of an atom, also those inside a call."""
-    if isinstance(atom, str):
-        return frozenset((atom,))
-    return frozenset[str]().union(*(a.symbols for a in atom.args))
 
 
 def divisors(expr: Expr) -> Iterator[Expr]:
@@ -409,13 +370,3 @@ def divisors(expr: Expr) -> Iterator[Expr]:
             yield from (d for a in atom.args for d in divisors(a))
             if atom.op in ("floordiv", "mod") and atom.args[1].constant is None:
                 yield atom.args[1]
-
-
-def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
-    """monomial / divisor, or None if it does not divide."""
-    left = list(monomial)
-    for atom in divisor:
-        if atom not in left:
-            return None
-        left.remove(atom)
-    return tuple(left)

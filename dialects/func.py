@@ -13,8 +13,7 @@ call may name more, which it has from its caller: `sizes(batch)` behind the resu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -33,22 +32,9 @@ from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInte
 from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
-from dialects.expr import Expr, Size
-from dialects.syntax import location_name, parse_values, print_values
-from dialects.types import ExprAttr, TensorType, parse_tensor_type
-
-
-def parse_names(parser: Parser, keyword: str) -> ArrayAttr[StringAttr]:
-    """`keyword ["a", "b"]`."""
-    parser.parse_keyword(keyword)
-    names = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_str_literal)
-    return ArrayAttr([StringAttr(n) for n in names])
-
-
-def print_names(printer: Printer, keyword: str, names: ArrayAttr[StringAttr]) -> None:
-    printer.print_string(f" {keyword} [")
-    printer.print_list(names.data, lambda n: printer.print_string_literal(n.data))
-    printer.print_string("]")
+from dialects.sizes import defined_sizes
+from dialects.syntax import parse_names, parse_values, print_names, print_values, strings
+from dialects.types import TensorType, parse_tensor_type
 
 
 @irdl_op_definition
@@ -57,7 +43,7 @@ class FuncOp(IRDLOperation):
 
     Constraints: (C1) one name per argument and per result; (C2) the terminator returns values of
     the declared types; (C3) every size symbol of a result in the body occurs in an argument's type,
-    or in `sizes`, or is defined by an operation before (`dialects/control.py`).
+    or in `sizes`, or is defined by an operation before (dialects/sizes.py, dialects/control.py).
     """
 
     name = "strata.func"
@@ -72,9 +58,8 @@ class FuncOp(IRDLOperation):
     @staticmethod
     def of(name: str, inputs: Sequence[str], types: Sequence[Attribute]) -> FuncOp:
         """A function with an empty body; `finish` sets its results."""
-        strings = ArrayAttr([StringAttr(n) for n in inputs])
         return FuncOp.create(
-            properties={"sym_name": StringAttr(name), "inputs": strings,
+            properties={"sym_name": StringAttr(name), "inputs": strings(inputs),
                         "outputs": ArrayAttr([]), "result_types": ArrayAttr([])},
             regions=[Region(Block(arg_types=types))],
         )
@@ -82,7 +67,7 @@ class FuncOp(IRDLOperation):
     def finish(self, outputs: Sequence[str], values: Sequence[SSAValue]) -> None:
         """Append the return of `values` and declare the results."""
         self.body.block.add_op(ReturnOp.create(operands=values))
-        self.properties["outputs"] = ArrayAttr([StringAttr(n) for n in outputs])
+        self.properties["outputs"] = strings(outputs)
         self.properties["result_types"] = ArrayAttr([v.type for v in values])
 
     @property
@@ -142,7 +127,7 @@ class FuncOp(IRDLOperation):
         properties: dict[str, Attribute] = {"sym_name": name, "result_types": ArrayAttr(results)}
         if parser.parse_optional_keyword("sizes"):
             names = parser.parse_comma_separated_list(delimiter, parser.parse_identifier)
-            properties["sizes"] = ArrayAttr([StringAttr(n) for n in names])
+            properties["sizes"] = strings(names)
         properties["inputs"] = parse_names(parser, "inputs")
         properties["outputs"] = parse_names(parser, "outputs")
         body = parser.parse_region(arguments)
@@ -159,14 +144,6 @@ def _check_symbols(func: FuncOp) -> None:
             raise VerifyException(
                 f"C3: nothing defines the size {', '.join(sorted(free))} of {op.name}"
             )
-
-
-def defined_sizes(op: Operation) -> list[str]:
-    """The size symbols that have a value only once the operation has run: its `defines`."""
-    names = op.properties.get("defines")
-    if not isinstance(names, ArrayAttr):
-        return []
-    return [n.data for n in cast("ArrayAttr[StringAttr]", names).data]
 
 
 def _symbols(value: SSAValue) -> frozenset[str]:
@@ -206,69 +183,6 @@ class ReturnOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> ReturnOp:
         return ReturnOp.create(operands=parse_values(parser))
-
-
-class SizeError(ValueError):
-    """Run-time sizes break an assumption under which the model was compiled."""
-
-
-@irdl_op_definition
-class AssumeOp(IRDLOperation):
-    """What the code relies on about sizes: `strata.assume 2*h - 1 <= w`, or `... == w`.
-
-    Checked once for each set of run-time sizes, before anything runs; where a size is known only
-    later, when the run gets there. Its location is the node of the model that needs it.
-    """
-
-    name = "strata.assume"
-    left = prop_def(ExprAttr)
-    right = prop_def(ExprAttr)
-    relation = prop_def(StringAttr)
-
-    @staticmethod
-    def of(left: Size, relation: str, right: Size) -> AssumeOp:
-        """`relation` is `<=` or `==`."""
-        return AssumeOp.create(properties={
-            "left": ExprAttr(Expr.of(left)), "right": ExprAttr(Expr.of(right)),
-            "relation": StringAttr(relation)})
-
-    @property
-    def symbols(self) -> frozenset[str]:
-        """The sizes that it is about."""
-        return self.left.data.symbols | self.right.data.symbols
-
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Raises SizeError naming the node where the sizes break it."""
-        left, right = (int(e.data.evaluate(sizes)) for e in (self.left, self.right))
-        if left == right or (left < right and self.relation.data == "<="):
-            return
-        values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(self.symbols))
-        raise SizeError(f"sizes do not fit each other at node {location_name(self)!r}: it needs "
-                        f"{self.left.data} {self.relation.data} {self.right.data}, which is "
-                        f"{left} {self.relation.data} {right} with {values}")
-
-    def evaluate(self, context: Any) -> Sequence[Any]:
-        self.check(context.sizes)
-        return []
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.left.data} {self.relation.data} {self.right.data}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> AssumeOp:
-        left = t.parse_size(parser)
-        relation = "<=" if parser.parse_optional_punctuation("<") else "=="
-        if relation == "==":
-            parser.parse_punctuation("=")
-        parser.parse_punctuation("=")
-        return AssumeOp.of(left, relation, t.parse_size(parser))
-
-
-def check_assumptions(function: Operation, sizes: Mapping[str, int]) -> None:
-    """Check every assumption of a function on sizes that are known. Raises SizeError."""
-    for op in function.regions[0].block.ops:
-        if isinstance(op, AssumeOp) and op.symbols <= sizes.keys():
-            op.check(sizes)
 
 
 def main_function(module: Operation) -> FuncOp:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from dialects.expr import Atom, Call, Expr, apply_call, atom_symbols
+from dialects.atoms import Atom, Call, atom_symbols
+from dialects.expr import Expr, apply_call
 
 
 def is_at_most(low: Expr, high: Expr) -> bool:

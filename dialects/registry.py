@@ -46,9 +46,10 @@ def _load_folder(name: str) -> Dialect:
 
 
 def _load_strata() -> Dialect:
-    """The shared types and attributes, the function over tensors, and control."""
+    """The shared types and attributes, the function over tensors, sizes, and control."""
     from dialects.control import CONTROL_OPS
-    from dialects.func import AssumeOp, FuncOp, ReturnOp
+    from dialects.func import FuncOp, ReturnOp
+    from dialects.sizes import SIZE_OPS
     from dialects.types import Strata
 
-    return Dialect("strata", [FuncOp, ReturnOp, AssumeOp, *CONTROL_OPS], list(Strata.attributes))
+    return Dialect("strata", [FuncOp, ReturnOp, *SIZE_OPS, *CONTROL_OPS], list(Strata.attributes))

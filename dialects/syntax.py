@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -55,6 +56,25 @@ def parse_values(parser: Parser) -> list[SSAValue]:
 
 def print_values(printer: Printer, values: Sequence[SSAValue]) -> None:
     printer.print_list(values, printer.print_ssa_value)
+
+
+def strings(names: Sequence[str]) -> ArrayAttr[StringAttr]:
+    """Names as an attribute."""
+    return ArrayAttr([StringAttr(n) for n in names])
+
+
+def parse_names(parser: Parser, keyword: str) -> ArrayAttr[StringAttr]:
+    """`keyword ["a", "b"]`."""
+    parser.parse_keyword(keyword)
+    names = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_str_literal)
+    return strings(names)
+
+
+def print_names(printer: Printer, keyword: str, names: ArrayAttr[StringAttr]) -> None:
+    """What `parse_names` reads, behind a space."""
+    printer.print_string(f" {keyword} [")
+    printer.print_list(names.data, lambda n: printer.print_string_literal(n.data))
+    printer.print_string("]")
 
 
 def format_attribute(attribute: Attribute) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +170,9 @@ class BufferType(_Shaped):
     name = "strata.buffer"
     element: Attribute
     sizes: SizesAttr
+
+
+Shaped: TypeAlias = TensorType | BufferType
 
 
 def tensor(element: Attribute, shape: Sequence[Size]) -> TensorType:

@@ -24,9 +24,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import Pure
 
 from dialects.control import ControlOp, function_of
-from dialects.func import FuncOp, defined_sizes
+from dialects.func import FuncOp
 from dialects.graph.base import Build
 from dialects.loop import AxesAttr
+from dialects.sizes import defined_sizes
 from dialects.syntax import set_location
 from dialects.types import BufferType, ExprAttr, SizesAttr, TensorType
 from passes.base import StrataContext

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
 from dialects.context import make_context
@@ -147,6 +148,16 @@ CASES: dict[str, tuple[str, str, str]] = {
                            "outs(add f32[n, m][i0, i1])", "picked"),
     "sum of doubles": ("%x: f32[n, 5]", "(i0: n, reduce i1: 5) ins(%x[i0, i1]) "
                        "outs(add f32[n][i0])", "double"),
+    "scatter": ("%i: i64[n, m], %x: f32[m, n], %d: f32[3, n]", "(reduce i0: m, i1: n) "
+                "ins(%i[i1, i0], %x[i0, i1]) outs(f32[3, n][in0, i1]) into(%d)", "last"),
+    "scatter of a permutation": (
+        "%i: i64[1], %x: f32[n, m], %d: f32[3, m + 1]", "(i1: m) ins(%i[0], %x[0, i1]) "
+        "outs(f32[3, m + 1][in0, (i1 + 1) mod (m + 1)]) into(%d)", "last"),
+    "scattered sum": ("%i: i64[n, m], %x: f32[n, m], %d: f32[5]", "(reduce i0: n, reduce i1: m) "
+                      "ins(%i[i0, i1], %x[i0, i1]) outs(add f32[5][2*in0]) into(%d)", "last"),
+    "one scattered product": ("%i: i64[n], %x: f32[n, m], %d: f32[3, m]", "(i0: m) "
+                              "ins(%i[1], %x[2, i0]) outs(mul f32[3, m][in0, i0]) into(%d)",
+                              "last"),
     "product of gathered": ("%x: f32[n, 2], %y: f32[3]", "(i0: n, reduce i1: 2) "
                             "ins(%x[i0, i1], %y[i0 mod 3]) outs(add f32[n][i0])", "mul"),
 }
@@ -194,8 +205,10 @@ def by_points(nest: NestOp, context: EvaluationContext, operands: Sequence[Array
         for k, value in enumerate(values):
             place = tuple(e.evaluate(known) for e in nest.output_maps[k])
             value = value.view(results[k].dtype)
-            if place in written[k]:
-                value = COMBINE[nest.combiner_names[k]](results[k][place], value)
+            kind = nest.combiner_names[k]
+            assert nest.is_scatter or kind != "none" or place not in written[k]
+            if kind != "none" and (nest.is_scatter or place in written[k]):
+                value = COMBINE[kind](results[k][place], value)
             results[k][place] = value
             written[k].add(place)
     return results
@@ -286,6 +299,24 @@ def test_a_write_outside_is_an_error(index: str):
     with pytest.raises(IndexError, match=r"loop.nest writes elements"):
         evaluate("%x: f32[n]", f"(i0: m) ins(%x[i0]) outs(f32[n][{index}])", "copy",
                  np.zeros(4, np.float32))
+
+
+def test_a_scatter_outside_is_an_error():
+    with pytest.raises(IndexError, match=r"loop.nest writes elements 1 to 3, by in0"):
+        evaluate("%i: i64[n], %x: f32[n], %d: f32[m]",
+                 "(reduce i0: n) ins(%i[i0], %x[i0]) outs(f32[m][in0]) into(%d)", "last",
+                 np.array([1, 2, 3, 1]), np.zeros(4, np.float32), np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize("head, message", [
+    ("(i0: n) ins(%i[i0], %x[i0]) outs(f32[m][in0])", "C7"),
+    ("(i0: n) ins(%i[i0], %x[i0]) outs(f32[m][in1]) into(%d)", "C6"),
+    ("(i0: n) ins(%i[i0], %x[i0]) outs(f32[m][in2]) into(%d)", "C6"),
+    ("(reduce i0: n) ins(%i[i0], %x[i0]) outs(f32[m][i0 + in0]) into(%d)", "C2"),
+])
+def test_what_is_no_scatter(head: str, message: str):
+    with pytest.raises(VerifyException, match=message):
+        make_kernel("%i: i64[n], %x: f32[n], %d: f32[m]", head, "last")
 
 
 def test_a_kernel_runs_nests_views_and_empties():

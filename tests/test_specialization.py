@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import pytest
 from xdsl.parser import Parser
 
 import compiler
+from compiler.__main__ import main
 from compiler.collection import THRESHOLDS, rare_collections
 from compiler.diagnostics import StrataError
 from compiler.driver import Compiler
@@ -49,7 +51,7 @@ LENGTHS = ({"batch": 2, "seq": 16}, {"batch": 1, "seq": 11}, {"batch": 3, "seq":
 
 def save(tiny: ModuleType, folder: Path) -> Path:
     path = folder / "tiny.onnx"
-    onnx.save(tiny.make_model(tiny.OPEN), path)
+    path.write_bytes(tiny.make_model(tiny.OPEN).SerializeToString())
     return path
 
 
@@ -78,7 +80,8 @@ def rows(tmp_path: Path) -> Iterator[Make]:
              onnx.helper.make_node("Softmax", ["s"], ["y"], name="normalize", axis=-1)]
     graph = onnx.helper.make_graph(nodes, "rows", [x], [y], [w])
     opset = onnx.helper.make_opsetid("", 17)
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    path.write_bytes(model.SerializeToString())
 
     def make(
         choice: Specialize, target: str = "reference", cache: Path | None = None
@@ -280,6 +283,10 @@ def test_a_failure_is_remembered_and_breaks_no_call(
     assert "the sizes {'rows.n': 1}: no room" in caplog.text
 
 
+def broken(self: Specializer, sizes: Mapping[str, int]) -> Program:
+    return Broken()
+
+
 class Broken(Program):
     """A program that fails at every call."""
 
@@ -290,7 +297,7 @@ class Broken(Program):
 def test_the_general_program_answers_for_one_that_fails(
     rows: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Specializer, "compile", lambda self, sizes: Broken())
+    monkeypatch.setattr(Specializer, "compile", broken)
     exe = rows(Specialize(after=1, background=False))
     for _ in range(3):
         check_rows(exe, 5)
@@ -435,6 +442,39 @@ def test_a_process_may_end_while_a_thread_compiles(bert: Path) -> None:
     done = subprocess.run([sys.executable, "-c", ENDS, str(bert)], cwd=ROOT, text=True,
                           capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "compiling\n", "")
+
+
+# ---------------------------------------------------------------------- the command line
+@pytest.mark.parametrize(("words", "shown"), [
+    (("lower", "--to", "graph"), "%x: f32[6, 4]"), (("run",), "float32[6, 4]"),
+    (("verify", "--levels-only"), "executions agree"),
+    (("bench", "--rounds", "2", "--threads", "1"), "strata "),
+], ids=lambda words: words[0])
+def test_dim_fixes_a_size_everywhere(
+    words: Sequence[str], shown: str, rows: Make, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = [words[0], str(tmp_path / "rows.onnx"), "--cache", "off", *words[1:]]
+    assert main([*command, "--dim", "rows.n=6"]) == 0
+    assert shown in capsys.readouterr().out
+    assert main([*command, "--dim", "cols=6"]) == 1
+    assert "--dim names 'cols', which is no size of the model" in capsys.readouterr().err
+
+
+def test_bench_times_both(
+    rows: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["bench", str(tmp_path / "rows.onnx"), "--specialize", "--rounds", "2", "--cache",
+               "off", "--threads", "1", "--json", str(tmp_path / "figures.json")]
+    assert main([*command, "--dim", "rows.n=6"]) == 0
+    assert "strata, sizes fixed" in capsys.readouterr().out
+    figures = json.loads((tmp_path / "figures.json").read_text())["results"]
+    assert [row["name"] for row in figures] == ["strata", "strata, sizes fixed"]
+    assert figures[1]["difference"] <= TOLERANCE
+    assert main([*command, "--dim", "cols=6"]) == 1
+    assert "--dim names 'cols'" in capsys.readouterr().err
+    assert main([*command, "--shape", "x=2x4"]) == 1
+    assert "the model has no open sizes" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------- torch

@@ -13,6 +13,19 @@ and imports what it needs inside the two that load, so that asking costs nothing
 what a file of that name would hold; a frontend whose models are no files may leave it out.
 `in_memory`, which may be missing too, makes a MemoryModel of another library's model object; its
 `data` then goes to `load_bytes` as it is.
+
+What frontends share, and a new one may use:
+
+    builder.py     builds graph operations, following shape computations while it does
+    values.py      what a value is during import: a tensor, and what is known of its contents
+    node.py        what the importer of an operator has at hand to build with
+    faults.py      faults of a model, collected while the import goes on
+    size_names.py  the symbols of the sizes that a model names
+    slices.py      bounds of slices, in sizes
+    elements.py    single elements of small tensors: known, or where a run has them
+    frames.py      functions while they are built: what bodies know of the functions around them
+    branches.py    two bodies become a strata.if
+    loops.py       a body becomes a strata.loop: its types, counters, number of iterations
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dialects.expr import Atom, Expr
+from dialects.atoms import Atom
+from dialects.expr import Expr
 from dialects.types import Array
 
 DTYPE = np.dtype(np.int64)

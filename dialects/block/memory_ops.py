@@ -115,7 +115,8 @@ class LoadOp(_AccessOp):
 class StoreOp(_AccessOp):
     """Write a tile to a buffer: buffer[where] = value[t0, t1 ...]; outside nothing is written.
 
-    Symbols and constraints as in `block.load`. Positions written by one store are distinct.
+    Symbols and constraints as in `block.load`. Positions written by one store are distinct;
+    those of several are written one store after another.
     Source: vector.transfer_write, tl.store.
     """
 

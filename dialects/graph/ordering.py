@@ -24,6 +24,7 @@ from dialects.graph.composite import reshaped, scalar, tensor_type
 from dialects.graph.constant import RangeOp
 from dialects.graph.inference import NUMBERS, certain_sign, check_axis, check_kind
 from dialects.graph.logic import EqualOp, OrOp, WhereOp
+from dialects.graph.numerics import widen
 from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp
 from dialects.graph.unary import IsnanOp
 from dialects.types import Array, ExprAttr, TensorType, i64, is_float, tensor
@@ -139,10 +140,11 @@ class TopKOp(GraphOp):
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Sequence[Array]:
         [x], axis = operands, int_of(self.properties, "axis")
+        keys = widen(x)  # NaN of bf16 would stand anywhere
         if flag_of(self.properties, "largest"):  # backwards, so that equal ones keep their order
-            behind = np.argsort(np.flip(x, axis), axis, kind="stable")
+            behind = np.argsort(np.flip(keys, axis), axis, kind="stable")
             order = x.shape[axis] - 1 - np.flip(behind, axis)
         else:
-            order = np.argsort(x, axis, kind="stable")
+            order = np.argsort(keys, axis, kind="stable")
         indices = np.take(order, range(context.int(self.k)), axis)
         return [np.take_along_axis(x, indices, axis), indices.astype(np.int64)]

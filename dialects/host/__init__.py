@@ -1,18 +1,15 @@
 """The `host` dialect: buffers, constants and launches; the program around the kernels."""
 
+from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import (
     HOST_OPS,
     AllocOp,
     ConstantOp,
     CopyOp,
     FreeOp,
-    FuncOp,
     Host,
     LaunchOp,
-    ReturnOp,
     ViewOp,
-    host_function,
-    host_functions,
 )
 
 __all__ = [

@@ -15,23 +15,13 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects import block, loop
 from dialects.block.interpret import interpret_kernel
-from dialects.control import ControlOp, IfOp, LoopOp, SizeOp
+from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
-from dialects.func import AssumeOp
 from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import EvaluationError, bind_sizes
-from dialects.host.ops import (
-    AllocOp,
-    ConstantOp,
-    CopyOp,
-    FreeOp,
-    FuncOp,
-    LaunchOp,
-    ReturnOp,
-    ViewOp,
-    host_function,
-    host_functions,
-)
+from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
+from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, ViewOp
+from dialects.sizes import AssumeOp, SizeOp
 from dialects.syntax import location_name
 from dialects.types import Array, BufferType, tensor_of
 from dialects.weights import WeightStore

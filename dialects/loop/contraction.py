@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from xdsl.dialects import arith
+from xdsl.ir import Operation, SSAValue
 
 from dialects.graph.numerics import matmul
-from dialects.types import Array
+from dialects.loop.nest import NestOp
+from dialects.types import Array, dtype_of
 
 
 def sum_of_products(
@@ -48,3 +51,13 @@ def _matrices(x: Array, *groups: Sequence[int]) -> Array:
     rest = [k for k in range(x.ndim) if k not in order]
     sizes = [math.prod(x.shape[k] for k in group) for group in groups]
     return x.transpose([*order, *rest]).reshape(sizes)
+
+
+def factors_of(nest: NestOp) -> Sequence[SSAValue] | None:
+    """The two factors, when a product of f32, f64 or wide integers is all that is yielded."""
+    if len(nest.yielded) != 1 or not isinstance(nest.yielded[0].owner, Operation):
+        return None
+    product = nest.yielded[0].owner
+    is_product = isinstance(product, arith.MulfOp | arith.MuliOp)
+    wide = dtype_of(nest.yielded[0].type).itemsize >= 4
+    return product.operands if is_product and wide else None

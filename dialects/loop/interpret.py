@@ -4,11 +4,9 @@ A nest is evaluated for whole blocks of its domain at once. Every input becomes 
 dim per axis (of size 1 where the read does not depend on the axis): a strided view where the index
 expressions are affine, a gather otherwise. The body then runs on arrays that broadcast, and a
 combiner reduces the dims of the reduce axes. A nest that sums products, whatever their factors,
-becomes a matrix multiplication of what the factors are. A scatter merges its values one after
-another, in the order of its points.
+becomes a matrix multiplication of its factors. A scatter merges values in the order of its points.
 
-Size symbols come from the context, so every size may be symbolic. A read outside its tensor that
-has no pad raises IndexError.
+Size symbols come from the context. A read outside its tensor that has no pad raises IndexError.
 """
 
 from __future__ import annotations
@@ -21,13 +19,12 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.graph.numerics import highest, lowest
-from dialects.loop.contraction import sum_of_products
+from dialects.loop.contraction import factors_of, sum_of_products
 from dialects.loop.kernel import KernelOp
 from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
 from dialects.scalar import evaluate_values, operations_behind
@@ -278,30 +275,27 @@ class _Output:
         block = {name: ranges[name] for name in names}
         known = self.domain.affine_map(self.map)
         if known is None:
-            self._scatter(block, value)
+            symbols = {**self.domain.sizes, **self.domain.grid(block)}
+            self.array[self._places(symbols)] = value
             return
         for dim, affine in enumerate(known):
             self._check(dim, *self.domain.bounds(*affine))
         view = _strided(self.array, known, self.domain, names)
         _cut(view, block)[...] = value
 
-    def _scatter(self, block: Ranges, value: Array) -> None:
-        known = {**self.domain.sizes, **self.domain.grid(block)}
-        indices = [np.asarray(e.evaluate(known)) for e in self.map]
-        for dim, index in enumerate(indices):
-            self._check(dim, int(index.min()), int(index.max()))
-        self.array[tuple(indices)] = value
-
     def merge(self, known: Mapping[str, Any], value: Array) -> None:
         """Merge values into elements that may repeat, one after another."""
-        indices = [np.asarray(e.evaluate(known)) for e in self.map]
+        value, *places = np.broadcast_arrays(value.view(self.array.dtype), *self._places(known))
+        if self.kind != "none":
+            return _REDUCERS[self.kind].at(self.array, tuple(places), value)
+        self.array[tuple(places)] = value
+
+    def _places(self, known: Mapping[str, Any]) -> tuple[Array, ...]:
+        """The indices, given the values of their symbols."""
+        indices = tuple(np.asarray(e.evaluate(known)) for e in self.map)
         for dim, index in enumerate(indices):
             self._check(dim, int(index.min()), int(index.max()))
-        value, *indices = np.broadcast_arrays(value.view(self.array.dtype), *indices)
-        if self.kind == "none":
-            self.array[tuple(indices)] = value
-        else:
-            _REDUCERS[self.kind].at(self.array, tuple(indices), value)
+        return indices
 
     def _check(self, dim: int, first: int, last: int) -> None:
         if first < 0 or last >= self.array.shape[dim]:
@@ -334,12 +328,12 @@ class _Body:
 
     def values(self, ranges: Ranges, wanted: Sequence[SSAValue]) -> list[Array]:
         """Values of the body: one dim per axis, of size 1 where they do not depend on it."""
-        return self.symbols_and_values(ranges, wanted)[1]
+        return self.evaluated(ranges, wanted)[1]
 
-    def symbols_and_values(
+    def evaluated(
         self, ranges: Ranges, wanted: Sequence[SSAValue]
     ) -> tuple[dict[str, Any], list[Array]]:
-        """The same, with the values of all symbols of index expressions."""
+        """The same, and before them the values of all symbols of index expressions."""
         known: dict[str, Any] = {**self.domain.sizes, **self.domain.grid(ranges)}
         arguments: list[Array] = []
         rows = zip(self.nest.inputs, self.inputs, self.views, strict=True)
@@ -381,17 +375,16 @@ def _evaluate_blocks(body: _Body, outputs: Sequence[_Output]) -> None:
 
 
 def _scatter(body: _Body, output: _Output) -> None:
-    """The values of whole blocks of points, block after block in the order of the points."""
-    for ranges in body.domain.blocks(body.domain.names, BLOCK_BYTES // 8):
-        known, [value] = body.symbols_and_values(ranges, body.nest.yielded)
-        whole = [len(r) for r in ranges.values()]
-        output.merge(known, np.broadcast_to(value, whole))
+    """Block after block, in the order of the points."""
+    for ranges in body.domain.blocks(body.domain.names, max(BLOCK_BYTES // 8, 1)):
+        known, [value] = body.evaluated(ranges, body.nest.yielded)
+        output.merge(known, np.broadcast_to(value, [len(r) for r in ranges.values()]))
 
 
 # ---------------------------------------------------------------------- sums of products
 def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
     """Evaluate a nest that sums products of two values of its body. False if it is no such nest."""
-    factors = _factors(body.nest)
+    factors = factors_of(body.nest)
     if factors is None or outputs[0].kind != "add":
         return False
     domain, item = body.domain, outputs[0].array.itemsize
@@ -404,13 +397,3 @@ def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
         extents = [len(r) for r in ranges.values()]
         outputs[0].write(ranges, sum_of_products(a, b, extents, domain.reduce_dims))
     return True
-
-
-def _factors(nest: NestOp) -> Sequence[SSAValue] | None:
-    """The two factors, when a product of f32, f64 or wide integers is all that is yielded."""
-    if len(nest.yielded) != 1 or not isinstance(nest.yielded[0].owner, Operation):
-        return None
-    product = nest.yielded[0].owner
-    is_product = isinstance(product, arith.MulfOp | arith.MuliOp)
-    wide = dtype_of(nest.yielded[0].type).itemsize >= 4
-    return product.operands if is_product and wide else None

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
 from dialects.control import ControlOp
-from dialects.func import defined_sizes
+from dialects.sizes import defined_sizes
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, is_unused, used_sizes
 

@@ -20,8 +20,10 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
-from dialects.control import LoopOp, strings
-from dialects.func import AssumeOp, FuncOp, defined_sizes, main_function
+from dialects.control import LoopOp
+from dialects.func import FuncOp, main_function
+from dialects.sizes import AssumeOp, defined_sizes
+from dialects.syntax import strings
 from dialects.types import ExprAttr, SizesAttr, TensorType, tensor
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import erase, functions

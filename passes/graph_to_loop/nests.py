@@ -16,10 +16,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr, Size
-from dialects.func import AssumeOp
 from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp, array_of_literal
 from dialects.loop import Axis, NestOp, YieldOp
+from dialects.sizes import AssumeOp
 from dialects.types import LiteralAttr, TensorType, tensor
 from passes.graph_to_loop.scalars import Body, Number, Scalar, number_of
 

@@ -24,7 +24,7 @@ from passes.graph_to_loop.scalars import Body, Scalar
 from passes.graph_to_loop.sorting import sorted_indices
 from passes.rewriting import Rewriter
 
-SHORT = 512
+SHORT = 256
 """Up to so many elements are ranked by counting."""
 
 

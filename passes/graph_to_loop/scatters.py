@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr, product
@@ -179,17 +179,22 @@ class _Scatter:
         held = type_.element if self.combiner == "none" else held_element(
             type_.element, self.combiner)
 
-        def recode(value: SSAValue, element: t.Attribute) -> SSAValue:
-            if type_of(value).element == element:
-                return value
-            return pointwise(at, [value], tensor(element, type_of(value).shape),
-                             lambda x: recoded(x, element))
-
         merged = make_nest(
             at, domain, [*places, Read(self.updates, update)], tensor(held, type_.shape),
             lambda body, read: recoded(read[-1], held), index=where, combiner=self.combiner,
-            into=recode(self.x, held))
-        return recode(merged, type_.element)
+            into=_recoded(at, self.x, held))
+        return _recoded(at, merged, type_.element)
+
+
+def _recoded(at: Rewriter, value: SSAValue, element: Attribute) -> SSAValue:
+    """A tensor in the type in which elements are merged, or back; it may have it already."""
+    def recode(x: Scalar) -> Scalar:
+        return recoded(x, element)
+
+    type_ = type_of(value)
+    if type_.element == element:
+        return value
+    return pointwise(at, [value], tensor(element, type_.shape), recode)
 
 
 def _combined(combiner: str, x: Scalar, y: Scalar) -> Scalar:

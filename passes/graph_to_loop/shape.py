@@ -6,7 +6,6 @@ from xdsl.ir import SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr, divisors, maximum, minimum
-from dialects.func import AssumeOp
 from dialects.graph.base import float_of, int_of, ints_of
 from dialects.graph.shape import (
     BroadcastOp,
@@ -19,6 +18,7 @@ from dialects.graph.shape import (
 )
 from dialects.loop import EmptyOp, ViewOp
 from dialects.ranges import is_at_most
+from dialects.sizes import AssumeOp
 from passes.graph_to_loop.nests import (
     Domain,
     Read,

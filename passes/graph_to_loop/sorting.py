@@ -22,7 +22,7 @@ import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
 from dialects import types as t
-from dialects.expr import Expr
+from dialects.expr import Expr, minimum
 from dialects.graph.constant import ConstantOp
 from dialects.loop import EmptyOp, ViewOp
 from dialects.types import tensor
@@ -52,8 +52,8 @@ FEW = 256
 def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SSAValue:
     """The indices of x along an axis in the order of its elements, i64; equal ones in theirs.
 
-    The axis becomes the last one, and is longer than that of x: what follows its elements does not
-    count. NaN is greater than all numbers.
+    The axis becomes the last one, and is longer than that of x: what follows are some indices.
+    NaN is greater than all numbers.
     """
     shape = type_of(x).shape
     rows = _Rows(at, [s for dim, s in enumerate(shape) if dim != axis], shape[axis])
@@ -72,7 +72,7 @@ def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SS
 # ---------------------------------------------------------------------- keys
 def _key_digits(element: Attribute) -> int:
     """Digits that tell keys apart; those of halves lie in the upper ones of a float's."""
-    upper = {t.bf16: 4, t.f16: 5}
+    upper: dict[Attribute, int] = {t.bf16: 4, t.f16: 5}
     wide = t.wide_element(element) if t.is_float(element) else element
     return upper.get(element) or 2 * t.byte_width(wide)
 
@@ -103,9 +103,10 @@ def _integer_key(x: Scalar, element: Attribute) -> Scalar:
 def _float_key(x: Scalar) -> Scalar:
     """The bits of a float, all inverted if it is negative, else only the sign; -0.0 is 0.0."""
     wide = x.wide()
-    wide = wide.compare("eq", 0).where(wide.like(0), wide)
+    sign = 1 << (wide.bits - 1)
     bits = wide.bitcast(t.i64 if wide.bits == 64 else t.i32)
-    key = bits.compare("lt", 0).where(bits ^ -1, bits ^ (1 << (wide.bits - 1)))
+    bits = bits.compare("eq", sign).where(bits.like(0), bits)
+    key = bits.compare("lt", 0).where(bits ^ -1, bits ^ sign)
     key = wide.is_nan().where(key.like(-1), key)
     unused = wide.bits - DIGIT * _key_digits(x.element)
     return key >> unused if unused else key
@@ -178,7 +179,7 @@ class _Rows:
                          combiner="add")
 
     def moved(self, places: SSAValue, values: SSAValue | None, drop: int = 0) -> SSAValue:
-        """The values (None: their own indices) at their places, without their `drop` low bits."""
+        """The values at their places, without their `drop` low bits. None: the keys' indices."""
         domain = Domain()
         point = domain.parallel(*self.shape)
         *batch, chunk, i = point
@@ -187,8 +188,9 @@ class _Rows:
         reads = [Read(places, point), *([] if values is None else [Read(values, point)])]
 
         def value(body: Body, read: Sequence[Scalar]) -> Scalar:
-            own = body.index(chunk * CHUNK + i) if values is None else read[1]
-            return own >> drop if drop else own
+            if values is None:  # what follows the elements has the index of the last one
+                return body.index(minimum(chunk * CHUNK + i, self.size - 1))
+            return read[1] >> drop if drop else read[1]
 
         result = make_nest(
             self.at, domain, reads, type_of(empty.results[0]), value,

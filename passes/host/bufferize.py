@@ -25,11 +25,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects import host
-from dialects.control import ControlOp, SizeOp
+from dialects.control import ControlOp
 from dialects.expr import Expr
-from dialects.func import AssumeOp, FuncOp, ReturnOp, defined_sizes
+from dialects.func import FuncOp, ReturnOp
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
+from dialects.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.syntax import identifier, location_name
 from dialects.types import BufferType, TensorType, buffer_of
 from passes.base import PassError, StrataContext, StrataPass

@@ -19,9 +19,9 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.expr import Expr, divisors, minimum, product
-from dialects.func import AssumeOp
 from dialects.loop import NestOp, extents_of
 from dialects.ranges import is_at_most, is_nonnegative, may_be_empty, upper_bound
+from dialects.sizes import AssumeOp
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass

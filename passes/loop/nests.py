@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from dialects.expr import Call, Expr, Size, product
+from dialects.atoms import Call
+from dialects.expr import Expr, Size, product
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import simplify
 from dialects.syntax import set_location

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation
 
-from dialects.control import LoopOp, SizeOp
-from dialects.func import AssumeOp, SizeError
+from dialects.control import LoopOp
+from dialects.sizes import AssumeOp, SizeError, SizeOp
 from targets.host_checks import MOST_BYTES, memory_error, stack_error
 
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from dialects.control import ControlOp, IfOp, LoopOp, Shaped
+from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
-from dialects.func import defined_sizes
 from dialects.host import FuncOp
-from dialects.types import BufferType
+from dialects.sizes import defined_sizes
+from dialects.types import BufferType, Shaped
 from targets.cpu.checks import memory_check, stack_check
 from targets.cpu.driver_function import FunctionText
 

@@ -10,9 +10,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import block as bl
 from dialects import host
-from dialects.control import MAX_SIZE, SizeOp
 from dialects.expr import Expr, product
-from dialects.func import AssumeOp, defined_sizes
+from dialects.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.types import BufferType
 from targets.cpu.checks import Check, assume_check, memory_check, size_check
 from targets.cpu.cost import PARALLEL_PAYS, program_cost

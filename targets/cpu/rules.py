@@ -1,7 +1,7 @@
 """Schedule rules of the CPU target: which axis fills vector lanes, which tiles, which loops.
 
-Ordered rules, the first that fits decides: contraction, scatter, reduction, elementwise. Tile sizes come
-from the kernel's own sizes and the machine's registers; nothing here knows an operator.
+Ordered rules, the first that fits decides: contraction, scatter, reduction, elementwise. Tile sizes
+come from the kernel's own sizes and the machine's registers; nothing here knows an operator.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ CHUNK_ROWS = 256
 """About so many rows of a long matrix product belong to one program."""
 CHUNK_ELEMENTS = 4096
 """Elements of a long elementwise axis that belong to one program."""
-
 SCATTER_ELEMENTS = 1024
 """Elements of a long row that is scattered whole that belong to one program."""
 

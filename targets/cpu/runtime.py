@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dialects import host
-from dialects.func import check_assumptions
 from dialects.graph.interpret import EvaluationError, bind_sizes
+from dialects.sizes import check_assumptions
 from dialects.types import Array, BufferType, tensor_of
 from dialects.weights import WeightStore
 from targets.base import Executable

@@ -15,9 +15,8 @@ import numpy as np
 from xdsl.ir import Operation
 
 from dialects.block import KernelOp
-from dialects.control import ControlOp, IfOp, LoopOp, SizeOp
+from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
-from dialects.func import AssumeOp, defined_sizes
 from dialects.host import (
     AllocOp,
     ConstantOp,
@@ -28,6 +27,7 @@ from dialects.host import (
     ReturnOp,
     ViewOp,
 )
+from dialects.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.types import BufferType
 from targets.cuda import driver
 from targets.cuda.plan import ALIGNMENT, kernel_call

@@ -16,9 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.block import KernelOp
-from dialects.control import ControlOp, IfOp, LoopOp, SizeOp
+from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
-from dialects.func import defined_sizes
 from dialects.host import (
     AllocOp,
     ConstantOp,
@@ -30,6 +29,7 @@ from dialects.host import (
     host_function,
     host_functions,
 )
+from dialects.sizes import SizeOp, defined_sizes
 from dialects.syntax import location_name
 from dialects.types import BufferType
 from targets.cuda.errors import CudaError

@@ -16,8 +16,8 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from dialects.expr import Expr
-from dialects.func import AssumeOp
 from dialects.host import AllocOp, CopyOp, FreeOp, LaunchOp, ViewOp
+from dialects.sizes import AssumeOp
 from dialects.types import Array, BufferType
 from targets.cuda import driver
 from targets.cuda.kernels import Kernels, PackedLaunch, Variant, variant_of

@@ -13,8 +13,8 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.context import make_context
-from dialects.func import SizeError
 from dialects.graph.interpret import EvaluationError
+from dialects.sizes import SizeError
 from dialects.types import Array
 from dialects.weights import WeightStore
 from passes.base import StrataContext

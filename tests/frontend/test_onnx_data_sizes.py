@@ -14,7 +14,7 @@ from onnx import helper
 
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, UnknownContents, load_model
-from dialects.control import SizeOp
+from dialects.sizes import SizeOp
 from dialects.types import Array
 from tests.frontend.onnx_models import (
     assert_close,

@@ -103,9 +103,9 @@ class RandomModel:
             return np.asarray(self.random.integers(0 if dtype.kind == "u" else -4, 5, shape), dtype)
         return np.asarray(self.random.integers(-32, 33, shape) / 8, dtype)
 
-    def open_sizes(self) -> set[int]:
-        """What the open sizes are in `inputs`."""
-        return {self.sizes[name] for name in self.open}
+    def used_sizes(self) -> dict[str, int]:
+        """The open sizes that inputs have, and what they are in `inputs`."""
+        return {name: self.sizes[name] for names in self.dims.values() for name in names if name}
 
     # ------------------------------------------------------------------ building
     def build(self) -> onnx.ModelProto:

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import Attribute
 
 import dialects.graph as g
-from compiler.frontend.onnx.values import data_type_of
+from compiler.frontend.onnx.element_types import data_type_of
 from dialects import types as t
 from dialects.types import Array
 from tests.op_samples.sample import F16, I1, I32, I64, U8, E, Random, S, Sample

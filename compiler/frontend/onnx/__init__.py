@@ -1,26 +1,22 @@
 """The ONNX frontend: `.onnx` files of opset 7 and later.
 
-    load.py       the file, checked and memory-mapped; weights stay in it
-    wire.py       finds the weights' bytes in the file without reading them
-    external.py   weights in files beside the model
-    validate.py   everything that can be said before importing: names, order, operators, attributes
-    schema.py     what ONNX itself says about operators
-    inputs.py     the model's inputs and the sizes that they name
-    importer.py   the walk over the nodes
-    declared.py   what a model says about its own values, against what they are
-    builder.py    builds graph operations, following shape computations while it does
-    frames.py     functions while they are built: what bodies know of the functions around them
-    branches.py   two bodies become a strata.if
-    loops.py      a body becomes a strata.loop: its types, counters, number of iterations
-    elements.py   single elements of small tensors: known, or where a run has them
-    sequences.py  sequences and optionals as tensors
-    node.py       what an operator's importer sees of its node
-    values.py     what an ONNX value is during import
-    coverage.py   which operators are read, for lists and documentation
-    functions.py  model-local functions and operators that ONNX defines by others
-    ops/          one small function per operator, a file per family
+    load.py            the file, checked and memory-mapped; weights stay in it
+    wire.py            finds the weights' bytes in the file without reading them
+    external.py        weights in files beside the model
+    validate.py        everything that can be said before importing: names, operators, attributes
+    schema.py          what ONNX itself says about operators
+    inputs.py          the model's inputs and the sizes that they name
+    importer.py        the walk over the nodes
+    declared.py        what a model says about its own values, against what they are
+    sequences.py       sequences and optionals as tensors
+    node.py            what an operator's importer sees of its node
+    element_types.py   ONNX's element types and ours
+    coverage.py        which operators are read, for lists and documentation
+    functions.py       model-local functions and operators that ONNX defines by others
+    ops/               one small function per operator, a file per family
 
-To support an operator, write its function in `ops/`; nothing else needs to change.
+To support an operator, write its function in `ops/`; nothing else needs to change. Graph operations
+are built by what all frontends share, the modules beside this folder.
 """
 
 from __future__ import annotations

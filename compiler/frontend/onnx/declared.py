@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 
-from compiler.frontend.onnx.faults import Fault, Faults
-from compiler.frontend.onnx.values import Value, element_type
+from compiler.frontend.faults import Fault, Faults
+from compiler.frontend.onnx.element_types import element_type
+from compiler.frontend.values import Value
 from dialects.expr import Expr
 from dialects.graph.inference import certainly_differ
 

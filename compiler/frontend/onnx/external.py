@@ -13,7 +13,7 @@ from pathlib import Path
 import onnx
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.packed import packed_array, packed_size
 from dialects.types import Array
 

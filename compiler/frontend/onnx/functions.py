@@ -15,9 +15,10 @@ from functools import cached_property
 import onnx
 from onnx import AttributeProto, helper
 
+from compiler.frontend.onnx.element_types import data_type_of
 from compiler.frontend.onnx.ops import find_importer
 from compiler.frontend.onnx.schema import Definition, find_definition, normalize
-from compiler.frontend.onnx.values import Value, data_type_of
+from compiler.frontend.values import Value
 
 
 @dataclass

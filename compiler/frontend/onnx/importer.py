@@ -25,10 +25,10 @@ from xdsl.ir import BlockArgument, Operation
 
 from compiler import structures
 from compiler.frontend import SIZE_NAMES, ImportedModel, ImportOptions
-from compiler.frontend.onnx.builder import Builder
+from compiler.frontend.builder import Builder
+from compiler.frontend.faults import LEVEL, Fault, Faults, Skip, UnknownValue
+from compiler.frontend.frames import Frame
 from compiler.frontend.onnx.declared import check_declared
-from compiler.frontend.onnx.faults import Fault, Faults, Skip, UnknownValue
-from compiler.frontend.onnx.frames import Frame
 from compiler.frontend.onnx.functions import (
     Functions,
     attributes_of,
@@ -53,15 +53,13 @@ from compiler.frontend.onnx.sequences import (
     whole,
 )
 from compiler.frontend.onnx.validate import Validation, in_order, node_name
-from compiler.frontend.onnx.values import Value, constant
 from compiler.frontend.onnx.wire import Span
+from compiler.frontend.values import Value, constant
 from dialects.func import FuncOp
 from dialects.graph.base import ShapeError
 from dialects.syntax import identifier
 from dialects.types import Array, TensorType
 from dialects.weights import WeightStore
-
-LEVEL = "graph"
 
 NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
 
@@ -220,8 +218,8 @@ class _Importer:
         for k in schema.lacking([v is not None for v in inputs]) if schema is not None else ():
             raise Fault(f"it needs its input {k}, which a call leaves out")
         self.build.node = path
-        seen = Node(path, node.op_type, domain, version, inputs, list(node.output), attributes,
-                    self.build, self.file, partial(self._run_subgraph, path, scope))
+        seen = Node(path, self.build, node.op_type, domain, version, inputs, list(node.output),
+                    attributes, self.file, partial(self._run_subgraph, path, scope))
         given = inputs if takes_sequences(importer) else _tensors_only(inputs)
         results: AnyValue | Sequence[AnyValue] = importer(seen, *given)
         single = isinstance(results, Value | Items | Run | Optional)

@@ -20,37 +20,16 @@ from xdsl.ir import Attribute
 
 from compiler.diagnostics import some_of
 from compiler.frontend import ImportOptions
-from compiler.frontend.onnx.faults import Fault, Faults
+from compiler.frontend.faults import Fault, Faults
+from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.sequences import Form
-from compiler.frontend.onnx.values import element_type
+from compiler.frontend.size_names import SizeNames
 from dialects.expr import Expr
 from dialects.syntax import size_symbol
 from dialects.types import Array, TensorType, element_of, i1, i64, tensor
 
 Declared = list["int | str"]
 """The sizes of one input, an integer or a name each."""
-
-
-@dataclass
-class SizeNames:
-    """The size symbols of a model: each of its names has one symbol of its own."""
-
-    symbols: dict[str, str] = field(default_factory=dict[str, str])
-
-    def symbol(self, name: str) -> str:
-        """The symbol of a name, made legal and distinct from all others."""
-        if name not in self.symbols:
-            wanted = clean = size_symbol(name)
-            taken, count = set(self.symbols.values()), 2
-            while clean in taken:
-                clean, count = f"{wanted}_v{count}", count + 1
-            self.symbols[name] = clean
-        return self.symbols[name]
-
-    @property
-    def changed(self) -> dict[str, str]:
-        """Symbol -> the model's own name, where the two differ."""
-        return {symbol: name for name, symbol in self.symbols.items() if symbol != name}
 
 
 @dataclass

@@ -18,10 +18,10 @@ from onnx import numpy_helper
 from xdsl.ir import Attribute
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.faults import Fault
+from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.external import ExternalFiles, map_file
-from compiler.frontend.onnx.faults import Fault
 from compiler.frontend.onnx.packed import packed_array, packed_size
-from compiler.frontend.onnx.values import element_type
 from compiler.frontend.onnx.wire import Span, split_weights
 from dialects.types import Array, dtype_of
 

@@ -1,31 +1,25 @@
-"""What an operator's importer sees of its node: attributes, versions, and means to build.
-
-`n(AddOp, x, y)` builds an operation and returns its value.
-"""
+"""What an operator's importer sees of its node: its attributes, versions, inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import AttributeProto
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.builder import Builder
-from compiler.frontend.onnx.faults import Fault, UnknownValue
+from compiler.frontend.faults import Fault, UnknownValue
+from compiler.frontend.node import NodeBase, fixed
+from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.load import OnnxFile
 from compiler.frontend.onnx.schema import attribute_kind
 from compiler.frontend.onnx.sequences import AnyValue
-from compiler.frontend.onnx.values import Value, computed, constant, element_type
+from compiler.frontend.values import Value, computed
 from dialects import types as t
 from dialects.expr import Expr, Size
-from dialects.graph.base import GraphOp
 from dialects.graph.constant import RangeOp
-from dialects.graph.shape import ReshapeOp, TransposeOp
-from dialects.graph.unary import CastOp
 from dialects.types import Array
 
 
@@ -35,26 +29,21 @@ def as_written(number: float) -> float:
 
 
 @dataclass(eq=False)
-class Node:
+class Node(NodeBase):
     """One node at its turn in the import.
 
     `version` is the opset version of the operator's domain; `outputs` are the names of its
     results, empty for one that is left out. `run_graph(label, graph, inputs)` imports a subgraph.
     """
 
-    name: str
     op_type: str
     domain: str
     version: int
     inputs: Sequence[AnyValue | None]
     outputs: Sequence[str]
     attributes: Mapping[str, AttributeProto]
-    build: Builder
     file: OnnxFile
     run_graph: Callable[[str, onnx.GraphProto, Sequence[AnyValue]], list[AnyValue]]
-
-    def __call__(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> Value:
-        return self.build(op_type, *operands, **attributes)
 
     def wants(self, index: int) -> bool:
         """Whether the output of this index is named, so that something may use it."""
@@ -156,10 +145,7 @@ class Node:
                                f"its {what} are known only at run time, but must be constant",
                                "they must be constants or be computed from shapes; if they depend "
                                "on an input, make that input a constant of the model")
-        if size.constant is None:
-            raise Fault(f"its {what} depend on the size {size}, but must be constant",
-                        f"fix the size, for instance with --dim {min(size.symbols)}=1")
-        return size.constant
+        return fixed(size, what)
 
     def known_numbers(self, value: Value, what: str) -> Array:
         """The contents as an array of numbers. Raises Fault when they are not known."""
@@ -185,29 +171,13 @@ class Node:
         """A constant of no dims in the element type of `like`."""
         return self.constant(np.array(number).astype(like.type.dtype))
 
-    def constant(self, array: Array) -> Value:
-        return constant(np.asarray(array), node=self.name)
-
-    def of_sizes(self, sizes: Sequence[Size], scalar: bool = False) -> Value:
-        """An i64 tensor of size expressions: a list, or a single one without dims."""
-        contents = np.empty(() if scalar else len(sizes), object)
-        contents.reshape(-1)[:] = list(map(Expr.of, sizes))
+    def of_sizes(self, sizes: Sequence[Size]) -> Value:
+        """An i64 tensor of one dim that holds sizes."""
+        contents = np.empty(len(sizes), object)
+        contents[:] = list(map(Expr.of, sizes))
         return computed(contents, t.tensor(t.i64, contents.shape), self.name)
 
     def positions(self, x: Value, axis: int) -> Value:
         """0, 1, ... along an axis of x, as i64 of a shape that broadcasts to x's."""
         places = self(RangeOp, start=0, step=1, count=x.shape[axis], to=t.i64)
         return self.reshape(places, [x.shape[axis], *[1] * (x.rank - axis - 1)])
-
-    def cast(self, x: Value, element: Attribute) -> Value:
-        return x if x.element == element else self(CastOp, x, to=element)
-
-    def reshape(self, x: Value, shape: Sequence[Size]) -> Value:
-        """x in another shape; x itself where the shape is the same."""
-        same = x.shape == tuple(map(Expr.of, shape))
-        return x if same else self(ReshapeOp, x, shape=list(shape))
-
-    def transpose(self, x: Value, perm: Sequence[int]) -> Value:
-        """x with permuted dims; x itself where they stay in place."""
-        same = list(perm) == list(range(x.rank))
-        return x if same else self(TransposeOp, x, perm=list(perm))

@@ -20,10 +20,10 @@ from typing import TypeAlias
 import numpy as np
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.builder import Builder
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.frames import Frame
-from compiler.frontend.onnx.values import Value, constant
+from compiler.frontend.builder import Builder
+from compiler.frontend.faults import Fault
+from compiler.frontend.frames import Frame
+from compiler.frontend.values import Value, constant
 from dialects import types as t
 from dialects.expr import Expr, product
 from dialects.graph.constant import SizesOp

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from compiler.diagnostics import count_of, some_of
-from compiler.frontend.onnx.faults import Faults
+from compiler.frontend.faults import Faults
 from compiler.frontend.onnx.functions import Functions
 from compiler.frontend.onnx.ops import find_importer
 from compiler.frontend.onnx.schema import (

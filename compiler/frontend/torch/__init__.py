@@ -13,7 +13,7 @@
     ops/          one small function per operator, a file per family
 
 To support an operator, write its function in `ops/`; nothing else needs to change. Graph operations
-are built as the ONNX frontend builds them, by its `Builder`.
+are built by what all frontends share, the modules beside this folder.
 
 torch is imported by the functions here, never with the module.
 """

@@ -18,10 +18,8 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
 from compiler.diagnostics import count_of
 from compiler.frontend import SIZE_NAMES, ImportedModel, ImportOptions
-from compiler.frontend.onnx.builder import Builder
-from compiler.frontend.onnx.faults import Fault, Faults
-from compiler.frontend.onnx.importer import LEVEL
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.builder import Builder
+from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch import CapturedGraph
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
 from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
@@ -31,6 +29,7 @@ from compiler.frontend.torch.provenance import path_of, source_of
 from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
 from compiler.frontend.torch.tensors import constant_of, type_of
+from compiler.frontend.values import Value
 from dialects.func import FuncOp
 from dialects.graph.base import ShapeError
 from dialects.syntax import identifier
@@ -249,7 +248,7 @@ class Importer:
         self.build.node = path_of(node)
         several = isinstance(node.meta.get("val"), (list, tuple))
         results, unknown = self._result_types(node.meta.get("val"))
-        seen = Node(self.build.node, op, results, _used(node, several), self.build)
+        seen = Node(self.build.node, self.build, op, results, _used(node, several))
         given = arguments.of_schema(node)
         made = function(seen, *given[:argument_count(function)])
         if unknown is not None:

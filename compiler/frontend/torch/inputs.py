@@ -12,12 +12,12 @@ from typing import Any
 
 from compiler.diagnostics import some_of
 from compiler.frontend import ImportOptions
-from compiler.frontend.onnx.faults import Fault, Faults
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.torch.tensors import constant_of, type_of
+from compiler.frontend.values import Value
 from dialects.expr import Expr
-from dialects.func import AssumeOp
+from dialects.sizes import AssumeOp
 from dialects.syntax import location, size_symbol
 from dialects.types import TensorType
 

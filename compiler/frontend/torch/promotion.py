@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.values import Value
 from compiler.frontend.torch.ops import Operand
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.types import element_of, is_float
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.frontend.onnx.faults import Faults
+from compiler.frontend.faults import Faults
 
 
 @dataclass(frozen=True)

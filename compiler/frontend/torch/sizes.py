@@ -14,8 +14,8 @@ from functools import reduce
 from operator import add, mul
 from typing import Any
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.inputs import SizeNames
+from compiler.frontend.faults import Fault
+from compiler.frontend.size_names import SizeNames
 from dialects.expr import Expr, maximum, minimum
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from xdsl.ir import SSAValue
 
 from dialects import types as t
-from dialects.expr import Atom, Call, Expr, Monomial, Size
+from dialects.atoms import Atom, Call, Monomial
+from dialects.expr import Expr, Size
 from targets.cpu.emit.values import Reg, lane_literal, llvm_type
 from targets.cpu.emit.writer import Writer
 

@@ -72,7 +72,7 @@ class _KernelEmitter:
     """The state of one kernel's emission: what each IR value became."""
 
     def __init__(self, kernel: bl.KernelOp, machine: Machine, name: str):
-        self.kernel, self.name = kernel, name
+        self.kernel, self.machine, self.name = kernel, machine, name
         self.writer = Writer(name)
         self.indices = Indices(self.writer)
         self.builder = Builder(self.writer, machine.features, machine.contracts)
@@ -103,7 +103,9 @@ class _KernelEmitter:
                     if v in self.kernel.buffers]
         sizes = [f"i64 %size.{s}" for s in self.kernel.size_names]
         arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi"])
-        lines = [f"define void @{self.name}({arguments}) nounwind {{", "entry:",
+        # without this, spilled vectors lie across cache lines, in some processes and not in others
+        attributes = f"alignstack({self.machine.vector_bytes}) nounwind"
+        lines = [f"define void @{self.name}({arguments}) {attributes} {{", "entry:",
                  *self.writer.scopes[0].lines, "}"]
         return KernelText(self.name, "\n".join(lines), tuple(self.writer.constant_lines()),
                           tuple(self.writer.declarations.values()))

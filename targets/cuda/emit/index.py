@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dialects.expr import Call, Expr, Monomial
+from dialects.atoms import Call, Monomial
+from dialects.expr import Expr
 from dialects.ranges import is_nonnegative
 from targets.cuda.emit.values import Value, broadcast, in_parentheses
 

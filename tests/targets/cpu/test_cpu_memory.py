@@ -245,6 +245,48 @@ def test_scatter_by_an_index_tile(features: str) -> None:
 
 
 @each_machine
+@pytest.mark.parametrize("lanes", [16, 13])
+def test_rows_are_merged_one_after_another(features: str, lanes: int) -> None:
+    """The place of a row is loaded; the elements that are there are read and written again."""
+    text = f"""
+    block.kernel @merge(%ids: i64[n], %x: f32[n, m], %y: f32[4, m])
+        grid(%p: m ceildiv {lanes}) sizes(n, m) {{
+      block.for %k = 0 to n step 1 {{
+        %i = block.load %ids[%k] : tile<i64>
+        %a = block.load %x[%k, {lanes}*%p + t0] check [1] pad 0.0 : tile<[{lanes}]xf32>
+        %b = block.load %y[%i, {lanes}*%p + t0] check [1] pad 0.0 : tile<[{lanes}]xf32>
+        %c = block.map (%a[0], %b[0]) : tile<[{lanes}]xf32> {{
+        ^bb0(%q: f32, %r: f32):
+          %s = arith.subf %q, %r : f32
+          block.yield %s
+        }}
+        block.store %c, %y[%i, {lanes}*%p + t0] check [1]
+        block.yield
+      }}
+      block.yield
+    }}"""
+    check(text, np.array([3, 0, 3, 3, 2, 0]), randoms(6, 41), randoms(4, 41), features=features,
+          n=6, m=41)
+
+
+@each_machine
+def test_the_last_of_equal_places_wins(features: str) -> None:
+    text = """
+    block.kernel @put(%ids: i64[n], %x: f32[n], %y: f32[3]) grid() sizes(n) {
+      block.for %k = 0 to n step 1 {
+        %i = block.load %ids[%k] : tile<i64>
+        %a = block.load %x[%k] : tile<f32>
+        block.store %a, %y[%i]
+        block.yield
+      }
+      block.yield
+    }"""
+    x = randoms(9)
+    found = check(text, np.arange(9) % 3, x, unlike(3), features=features, n=9)
+    np.testing.assert_array_equal(found[2], x[-3:])
+
+
+@each_machine
 def test_division_inside_an_index(features: str) -> None:
     """Not linear in the lane: addresses are computed lane by lane."""
     text = """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dialects.block import KernelOp
-from dialects.func import SizeError
+from dialects.sizes import SizeError
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.base import TargetOptions

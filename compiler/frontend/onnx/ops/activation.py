@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects.expr import product
 from dialects.graph.activation import (
     ClipOp,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection
 from functools import reduce, wraps
 from typing import Any
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects.expr import Expr, Size
 from dialects.graph.elementwise import AddOp
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import (
     contrib_op,
@@ -23,8 +23,8 @@ from compiler.frontend.onnx.ops.contrib import (
     total,
 )
 from compiler.frontend.onnx.ops.quantization import matmul_integer
-from compiler.frontend.onnx.ops.slicing import part, take
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.onnx.ops.slicing import entry, take
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.graph.constant import RangeOp
@@ -69,7 +69,7 @@ def columns(n: Node, x: Value, sizes: Sequence[int]) -> list[Value]:
     if sum(sizes) != fixed(n, x.shape[-1], "hidden sizes"):
         raise Fault(f"{x.type.short} does not consist of {' + '.join(map(str, sizes))} columns")
     starts = np.cumsum((0, *sizes)).tolist()
-    return [part(n, x, x.rank - 1, start, size)
+    return [n.part(x, x.rank - 1, start, size)
             for start, size in zip(starts, sizes, strict=False)]
 
 
@@ -135,7 +135,7 @@ def _inside(n: Node, ends: Value, batch: Expr, keys: Expr) -> Value:
                     "export the model with a mask of 0 and 1 per key")
     if bounds.shape[0] != batch * 2:
         return n(LessOp, spots, n.reshape(bounds, shape))
-    last, first = (n.reshape(part(n, n.reshape(bounds, [2, batch]), 0, k, 1), shape)
+    last, first = (n.reshape(n.part(n.reshape(bounds, [2, batch]), 0, k, 1), shape)
                    for k in (0, 1))
     return n(AndOp, n(LessOp, spots, last), n(GreaterEqualOp, spots, first))
 
@@ -178,7 +178,7 @@ def _self_attention(
     if len(sizes) != 3:
         raise Fault(f"qkv_hidden_sizes is {sizes}; there must be three")
     q, k, v = (split_heads(n, x, heads) for x in columns(n, projected, sizes))
-    old = [None, None] if past is None else [_entry(n, past, index) for index in (0, 1)]
+    old = [None, None] if past is None else [entry(n, past, index) for index in (0, 1)]
     before = Expr.of(0) if past is None else past.shape[3]
     k, v = appended(n, old[0], k), appended(n, old[1], v)
     masks = [key_mask(n, mask, q, k.shape[2]), scores]
@@ -187,10 +187,6 @@ def _self_attention(
         return [merge_heads(n, y)]
     present = [n.reshape(state, [1, *state.shape]) for state in (k, v)]
     return [merge_heads(n, y), n(ConcatOp, *present, axis=0)]
-
-
-def _entry(n: Node, x: Value, index: int) -> Value:
-    return n.reshape(part(n, x, 0, index, 1), x.shape[1:])
 
 
 # ---------------------------------------------------------------------- keys and values given
@@ -246,7 +242,7 @@ def _apart(n: Node, x: Value, count: int) -> list[Value]:
         raise Fault(f"{x.type.short} should be [batch, sequence, heads, {count}, head size], as it "
                     "holds several packed tensors")
     batch, length, heads, _, size = x.shape
-    return [n.reshape(part(n, x, 3, k, 1), [batch, length, heads * size]) for k in range(count)]
+    return [n.reshape(n.part(x, 3, k, 1), [batch, length, heads * size]) for k in range(count)]
 
 
 @contrib_op("DecoderMaskedMultiHeadAttention", ranks=_DECODER_RANKS)
@@ -271,8 +267,7 @@ def decoder_masked_attention(
     else:
         k, v, past_length = appended(n, past_key, k), appended(n, past_value, v), None
     reach = next((m.shape[-1] for m in (mask, scores) if m is not None), k.shape[2])
-    near_k, near_v = (take(n, x, [Expr.of(0)] * 4, [*x.shape[:2], reach, x.shape[3]], [1] * 4)
-                      for x in (k, v))
+    near_k, near_v = (n.part(x, 2, 0, reach) for x in (k, v))
     masks = [scores, key_mask(n, mask, q, reach), _filled(n, q, reach, past_length)]
     y, weights = attend(n, q, near_k, near_v, masks, None)
     return [merge_heads(n, y), k, v, weights]

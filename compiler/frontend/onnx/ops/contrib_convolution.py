@@ -7,7 +7,7 @@ from compiler.frontend.onnx.ops.contrib import contrib_op, total
 from compiler.frontend.onnx.ops.contrib_activation import activated
 from compiler.frontend.onnx.ops.convolution import conv, max_pool
 from compiler.frontend.onnx.ops.quantization import qlinear_conv
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 
 
 def channels_first(n: Node, x: Value) -> Value:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, refuse, total
-from compiler.frontend.onnx.ops.slicing import part
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.bits import ShiftRightOp
 from dialects.graph.contraction import MatmulOp
@@ -55,7 +54,7 @@ def matmul_n_bits(
         which = n.cast(n.reshape(groups, [groups.type.count]), t.i64)
         scales, zero = (n(GatherOp, x, which, axis=1) if x.rank else x for x in (scales, zero))
     real = n.reshape(n(MulOp, n(SubOp, codes, zero), scales), [rows, blocks * block])
-    weights = n.transpose(part(n, real, 1, 0, size), [1, 0])
+    weights = n.transpose(n.part(real, 1, 0, size), [1, 0])
     return total(n, n(MatmulOp, a, weights), bias)
 
 
@@ -78,7 +77,7 @@ def _zero_points(
     if t.is_float(zeros.element):
         return n.cast(n.reshape(zeros, [rows, blocks]), scales.element)
     packed = n.reshape(zeros, [rows, -(-blocks * bits // 8)])
-    return n.cast(part(n, _unpacked(n, packed, bits), 1, 0, blocks), scales.element)
+    return n.cast(n.part(_unpacked(n, packed, bits), 1, 0, blocks), scales.element)
 
 
 @contrib_op("MatMulBnb4", ranks=(SOME, None, 1))
@@ -97,7 +96,7 @@ def matmul_bnb4(n: Node, a: Value, packed: Value, largest: Value) -> Value:
     both = n(ShiftRightOp, n.reshape(packed, [packed.type.count, 1]), shifts)
     codes = n.cast(n(AndOp, both, n.scalar(15, both)), t.i32)
     table = n.cast(n.constant(_TABLES[kind]), a.element)
-    real = part(n, n.reshape(n(GatherOp, table, codes, axis=0), [codes.type.count]), 0, 0, count)
+    real = n.part(n.reshape(n(GatherOp, table, codes, axis=0), [codes.type.count]), 0, 0, count)
     scale = n(GatherOp, largest, n.constant(np.arange(count) // block), axis=0)
     weights = n.reshape(n(MulOp, real, scale), [rows, size])
     return n(MatmulOp, a, n.transpose(weights, [1, 0]) if n.flag("transB", True) else weights)
@@ -123,7 +122,7 @@ def gather_block_quantized(
     if zeros is not None:
         packed = _unpacked(n, n(GatherOp, zeros, indices, axis=0), bits)
         blocks = fixed(n, factors.shape[-1], "numbers of blocks")
-        packed = part(n, packed, packed.rank - 1, 0, blocks)
+        packed = n.part(packed, packed.rank - 1, 0, blocks)
         zero = n.reshape(n.cast(packed, factors.element), [*factors.shape, 1])
     apart = n.reshape(codes, [*factors.shape, block])
     centered = n(SubOp, apart, zero)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import (
     contrib_op,
@@ -25,9 +25,7 @@ from compiler.frontend.onnx.ops.contrib import (
 )
 from compiler.frontend.onnx.ops.contrib_attention import columns, lowest, places, split_heads
 from compiler.frontend.onnx.ops.contrib_rotary import rotated
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import take
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, maximum
 from dialects.graph.contraction import MatmulOp
@@ -103,7 +101,7 @@ def _lengths(n: Node, q: Value, lengths: Value, total_length: Value) -> _Lengths
     whole = single(n, total_length, "total sequence length")
     last = n.reshape(n.cast(lengths, t.i64), [batch, 1, 1, 1])
     used = n(AddOp, last, n.scalar(1, last))
-    count = n.reshape(n.of_sizes([queries], scalar=True), [1, 1, 1, 1])
+    count = n.reshape(n.of_size(queries), [1, 1, 1, 1])
     return _Lengths(queries, whole, n(MaxOp, n(SubOp, used, count), n.scalar(0, used)), used)
 
 
@@ -122,7 +120,7 @@ def _present(n: Node, old: Value | None, new: Value, sizes: _Lengths) -> Value:
     old = _filled_up(n, old, size)
     spots = places(n, size, column=True)  # [t, 1], to broadcast to [b, g, t, d]
     ahead = n(SubOp, spots, sizes.past)  # [b, 1, t, 1]: places among the new ones
-    count = n.of_sizes([sizes.queries], scalar=True)
+    count = n.of_size(sizes.queries)
     moved = _moved(n, new, ahead, count)
     fresh = n(WhereOp, n(LessOp, ahead, count), moved, n.scalar(0, moved))
     return n(WhereOp, n(LessOp, spots, sizes.past), old, fresh)
@@ -132,7 +130,7 @@ def _filled_up(n: Node, x: Value, size: Expr) -> Value:
     """x with zeros behind its entries, up to this many."""
     if x.shape[2] == size:
         return x
-    zeros = broadcast(n, n.scalar(0, x), [*x.shape[:2], size - x.shape[2], x.shape[3]])
+    zeros = n.broadcast(n.scalar(0, x), [*x.shape[:2], size - x.shape[2], x.shape[3]])
     return n(ConcatOp, x, zeros, axis=2)
 
 
@@ -150,8 +148,7 @@ def _used(n: Node, cache: Value, sizes: _Lengths) -> Value:
     """What of a cache any item may use: it may be larger than the longest sequence."""
     if cache.shape[2] == sizes.queries:
         return cache
-    shape = [*cache.shape[:2], sizes.total, cache.shape[3]]
-    return take(n, cache, [Expr.of(0)] * 4, shape, [1] * 4)
+    return n.part(cache, 2, 0, sizes.total)
 
 
 # ---------------------------------------------------------------------- weights and result
@@ -192,9 +189,9 @@ def _softmax(n: Node, scores: Value, sink: Value | None) -> Value:
     if sink is None and not smooth:
         return n(SoftmaxOp, scores, axis=3)
     extra = n.scalar(0, scores) if sink is None else n.reshape(sink, [1, scores.shape[1], 1, 1])
-    extra = broadcast(n, extra, [*scores.shape[:3], Expr.of(1)])
+    extra = n.broadcast(extra, [*scores.shape[:3], 1])
     weights = n(SoftmaxOp, n(ConcatOp, extra, scores, axis=3), axis=3)
-    return take(n, weights, [Expr.of(k) for k in (0, 0, 0, 1)], scores.shape, [1] * 4)
+    return n.part(weights, 3, 1, scores.shape[3])
 
 
 def _result(n: Node, weights: Value, values: Value) -> Value:

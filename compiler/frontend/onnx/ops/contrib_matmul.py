@@ -7,7 +7,7 @@ from compiler.frontend.onnx.ops.contraction import gemm
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, total
 from compiler.frontend.onnx.ops.contrib_activation import activated, fast_gelu
 from compiler.frontend.onnx.ops.quantization import matmul_integer
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.activation import ClipOp
 from dialects.graph.contraction import MatmulOp

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, total
 from compiler.frontend.onnx.ops.normalization import layer_statistics
 from compiler.frontend.onnx.ops.quantization import dequantize_linear
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import product
 from dialects.graph.activation import SiluOp
@@ -62,7 +61,7 @@ def embed_layer_normalization(
 def _ones_per_row(n: Node, ids: Value, mask: Value | None) -> Value:
     """[b] as i32; zeros when there is no mask."""
     if mask is None:
-        return broadcast(n, n.scalar(0, ids), ids.shape[:1])
+        return n.broadcast(n.scalar(0, ids), ids.shape[:1])
     ones = n.cast(n(EqualOp, mask, n.scalar(1, mask)), ids.element)
     return n(ReduceSumOp, ones, axes=[1], keepdims=False)
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, single
 from compiler.frontend.onnx.ops.gather import gather, gather_nd
+from compiler.frontend.onnx.ops.linear_algebra import order_of
 from compiler.frontend.onnx.ops.sampling import (
     Tap,
     around,
@@ -21,10 +22,10 @@ from compiler.frontend.onnx.ops.sampling import (
     size_of,
 )
 from compiler.frontend.onnx.ops.sampling import total as sum_of
-from compiler.frontend.onnx.ops.shape import broadcast, range_, trilu
+from compiler.frontend.onnx.ops.shape import range_, trilu
 from compiler.frontend.onnx.ops.signal import transform
-from compiler.frontend.onnx.ops.slicing import pad, part
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.onnx.ops.slicing import pad
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.graph.constant import RangeOp
@@ -35,9 +36,6 @@ from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, FloorOp, IsinfOp, IsnanOp, NotOp, SqrtOp
-
-MAX_ORDER = 32
-"""Larger matrices would be unrolled into too many operations."""
 
 
 # ---------------------------------------------------------------------- as the standard operators
@@ -138,7 +136,7 @@ def _check_transform(n: Node) -> None:
 @contrib_op("ComplexMul", "ComplexMulConj", ranks=(SOME, SOME))
 def complex_mul(n: Node, a: Value, b: Value) -> Value:
     """The product of complex numbers, their parts in the last dim; Conj: with b's conjugate."""
-    (a_real, a_imag), (b_real, b_imag) = ([part(n, x, x.rank - 1, k, 1) for k in (0, 1)]
+    (a_real, a_imag), (b_real, b_imag) = ([n.part(x, x.rank - 1, k, 1) for k in (0, 1)]
                                           for x in (a, b))
     conjugate = n.op_type == "ComplexMulConj"
     first, second = (AddOp, SubOp) if conjugate else (SubOp, AddOp)
@@ -162,31 +160,28 @@ def cdist(n: Node, a: Value, b: Value) -> Value:
 @contrib_op("Inverse")
 def inverse(n: Node, x: Value) -> Value:
     """By elimination in [x | 1] with the largest pivots, in f32 at least."""
-    order = x.shape[-1].constant if x.rank > 1 else None
-    if order is None or not 1 <= order <= MAX_ORDER or x.shape[-2] != x.shape[-1]:
-        raise Fault(f"inverses of {x.type.short} are not supported; matrices must be square, of "
-                    f"constant order up to {MAX_ORDER}")
+    order = order_of(x, "inverses")
     wide = n.cast(x, t.f32) if t.byte_width(x.element) == 2 else x
     batch = x.type.count // (order * order)
     one = n.constant(np.eye(order, dtype=wide.type.dtype)[None])
     both = n(ConcatOp, n.reshape(wide, [batch, order, order]),
-             broadcast(n, one, [batch, Expr.of(order), Expr.of(order)]), axis=2)
+             n.broadcast(one, [batch, order, order]), axis=2)
     for k in range(order):
         both = _cleared(n, both, k, order)
-    return n.cast(n.reshape(part(n, both, 2, order, order), x.shape), x.element)
+    return n.cast(n.reshape(n.part(both, 2, order, order), x.shape), x.element)
 
 
 def _cleared(n: Node, x: Value, k: int, order: int) -> Value:
     """Column k of [b, order, 2*order] becomes that of the unit matrix, by exchange and sums."""
     batch, rows = x.shape[0], n.constant(np.arange(order)[:, None])
-    column = n(AbsOp, part(n, x, 2, k, 1))
+    column = n(AbsOp, n.part(x, 2, k, 1))
     open_ = n(WhereOp, n(LessOp, rows, n.constant(np.array(k))), n.scalar(-1, x), column)
     which = n(ArgMaxOp, open_, axis=1, keepdims=True, last=False)  # [b, 1, 1]
     pivot = n(GatherNdOp, x, n.reshape(which, [batch, 1]), batch_dims=1)
     pivot = n.reshape(pivot, [batch, 1, 2 * order])
-    swapped = n(WhereOp, n(EqualOp, rows, which), part(n, x, 1, k, 1), x)
-    line = n(DivOp, pivot, part(n, pivot, 2, k, 1))
-    rest = n(SubOp, swapped, n(MulOp, part(n, swapped, 2, k, 1), line))
+    swapped = n(WhereOp, n(EqualOp, rows, which), n.part(x, 1, k, 1), x)
+    line = n(DivOp, pivot, n.part(pivot, 2, k, 1))
+    rest = n(SubOp, swapped, n(MulOp, n.part(swapped, 2, k, 1), line))
     return n(WhereOp, n(EqualOp, rows, n.constant(np.array(k))), line, rest)
 
 
@@ -212,7 +207,7 @@ def crop_and_resize(n: Node, x: Value, rois: Value, items: Value, size: Value) -
     rows, across = lines
     shape, flat = [count, *map(Expr.of, sizes)], [count, Expr.of(sizes[0] * sizes[1])]
     apart = ([count, sizes[0], 1], [count, 1, sizes[1]])
-    grid = [n.reshape(broadcast(n, n.reshape(line.values, where), shape), flat)
+    grid = [n.reshape(n.broadcast(n.reshape(line.values, where), shape), flat)
             for line, where in zip(lines, apart, strict=True)]
     value = n.reshape(_mixed(n, x, n.cast(items, t.i64), grid, mode), [*shape, x.shape[1]])
     inside = n(AndOp, n.reshape(rows.inside, [count, sizes[0], 1, 1]),
@@ -223,7 +218,7 @@ def crop_and_resize(n: Node, x: Value, rois: Value, items: Value, size: Value) -
 
 def _line(n: Node, x: Value, rois: Value, dim: int, size: int) -> _Line:
     """start + (end - start) * k / (size - 1), or the middle if it is one."""
-    start, end = (part(n, rois, 1, k, 1) for k in (dim, dim + 2))
+    start, end = (n.part(rois, 1, k, 1) for k in (dim, dim + 2))
     steps = np.arange(size) / (size - 1) if size > 1 else np.array([0.5])
     spots = n(AddOp, start, n(MulOp, n(SubOp, end, start),
                               n.constant(steps.astype(rois.type.dtype))))

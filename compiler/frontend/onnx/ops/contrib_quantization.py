@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import contrib_op, total
 from compiler.frontend.onnx.ops.contrib_convolution import channels_first, channels_last
@@ -16,7 +16,7 @@ from compiler.frontend.onnx.ops.quantization import (
     quantize_linear,
 )
 from compiler.frontend.onnx.ops.recurrent import lstm
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import product
 from dialects.graph.activation import LeakyReluOp

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import contrib_op, fixed, positive, refuse, single, total
 from compiler.frontend.onnx.ops.contrib_attention import merge_heads, places, split_heads
-from compiler.frontend.onnx.ops.slicing import part, take
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.onnx.ops.slicing import take
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
@@ -33,15 +33,15 @@ def rotated(
         raise Fault(f"{half} angles do not fit heads of {size}")
     factors = [n(GatherOp, table, where, axis=0) for table in (cos, sin)]
     c, s = (n.reshape(f, [f.shape[0], 1, *f.shape[1:]]) if f.rank == 3 else f for f in factors)
-    turned = part(n, x, 3, 0, 2 * half)
+    turned = n.part(x, 3, 0, 2 * half)
     left, right = _neighbours(n, turned) if interleaved else (
-        part(n, turned, 3, k * half, half) for k in (0, 1))
+        n.part(turned, 3, k * half, half) for k in (0, 1))
     pair = [n(SubOp, n(MulOp, left, c), n(MulOp, right, s)),
             n(AddOp, n(MulOp, right, c), n(MulOp, left, s))]
     if interleaved:
         both = [n.reshape(v, [*v.shape, 1]) for v in pair]
         pair = [n.reshape(n(ConcatOp, *both, axis=4), turned.shape)]
-    rest = [part(n, x, 3, 2 * half, size - 2 * half)] if size > 2 * half else []
+    rest = [n.part(x, 3, 2 * half, size - 2 * half)] if size > 2 * half else []
     parts = [*pair, *rest]
     return n(ConcatOp, *parts, axis=3) if len(parts) > 1 else parts[0]
 

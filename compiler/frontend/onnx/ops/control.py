@@ -6,12 +6,12 @@ import numpy as np
 from onnx import TensorProto
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
+from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import broadcast
 from compiler.frontend.onnx.sequences import AnyValue
-from compiler.frontend.onnx.values import Value, element_type
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.elementwise import MulOp
 from dialects.graph.unary import CastOp
@@ -48,7 +48,7 @@ def dropout(
     share = 0.5 if ratio is None else float(n.known_numbers(ratio, "ratios")) if active else 0.0
     if active and share:
         return _dropped(n, x, share)
-    mask = [broadcast(n, n.constant(np.array(True)), x.shape)] if n.wants(1) else []
+    mask = [n.broadcast(n.constant(np.array(True)), x.shape)] if n.wants(1) else []
     return [x, *mask]
 
 

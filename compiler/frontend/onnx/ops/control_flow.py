@@ -9,24 +9,24 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from compiler.frontend.onnx.branches import Branch, Mismatch, join
-from compiler.frontend.onnx.elements import only_size
-from compiler.frontend.onnx.faults import Fault, Skip
-from compiler.frontend.onnx.frames import Frame, Mark
-from compiler.frontend.onnx.loops import Loop, Turn, repeat
+from compiler.frontend.branches import Branch, Mismatch, join
+from compiler.frontend.elements import only_size
+from compiler.frontend.faults import Fault, Skip
+from compiler.frontend.frames import Frame, Mark
+from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import at_least_zero
 from compiler.frontend.onnx.ops.slicing import entry, reversed_
 from compiler.frontend.onnx.sequences import AnyValue, Forms
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.slices import at_least_zero
+from compiler.frontend.values import Value
 from dialects import types as t
-from dialects.control import MAX_SIZE
 from dialects.expr import Expr
 from dialects.graph.elementwise import MaxOp, MinOp
 from dialects.graph.logic import EqualOp
 from dialects.graph.shape import ReshapeOp
 from dialects.graph.unary import CastOp, NotOp
+from dialects.sizes import MAX_SIZE
 
 StructuredTurn = tuple[Value | None, list[AnyValue], list[AnyValue]]
 """Whether to go on, None for true, the carried values, and those to be stacked."""
@@ -117,7 +117,7 @@ def loop(
     count = None if trip is None else trip_count(n, trip)
 
     def body(step: Expr, carried: list[AnyValue]) -> StructuredTurn:
-        inputs = [n.of_sizes([step], scalar=True), n.constant(np.array(True)), *carried]
+        inputs = [n.of_size(step), n.constant(np.array(True)), *carried]
         again, *results = n.run("body", "body", inputs)
         if not isinstance(again, Value):
             raise Fault("the condition of its body is no tensor")

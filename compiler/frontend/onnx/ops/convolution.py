@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeVar
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects.expr import Expr, maximum
 from dialects.graph.base import GraphOp
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
@@ -197,7 +196,7 @@ def average_pool(n: Node, x: Value) -> Value:
     if include or padded is x:
         return mean
     one = [Expr.of(1)] * 2
-    ones, _ = _apart(n, broadcast(n, n.scalar(1, x), [*one, *x.shape[2:]]), pads, 0.0)
+    ones, _ = _apart(n, n.broadcast(n.scalar(1, x), [*one, *x.shape[2:]]), pads, 0.0)
     return n(DivOp, mean, n(AvgPoolOp, ones, count_include_pad=True, **attributes))
 
 

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.frontend.onnx.loops import Loop, Turn, repeat
+from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import part_of
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, product
 from dialects.graph.constant import RangeOp
@@ -62,8 +60,8 @@ def coordinates(n: Node, places: Value, shape: Sequence[Expr]) -> list[Value]:
     for axis, size in enumerate(shape):
         inner = product(shape[axis + 1:])
         at = places if inner.constant == 1 else (
-            n(DivOp, places, n.of_sizes([inner], scalar=True)))
-        found.append(at if axis == 0 else n(ModOp, at, n.of_sizes([size], scalar=True)))
+            n(DivOp, places, n.of_size(inner)))
+        found.append(at if axis == 0 else n(ModOp, at, n.of_size(size)))
     return found
 
 
@@ -105,11 +103,11 @@ def unique(n: Node, x: Value) -> list[Value]:
         x, [axis, *(k for k in range(x.rank) if k != axis)])
     size = moved.shape[0]
     groups = _groups(n, n.reshape(moved, [size, product(moved.shape[1:])]))
-    zeros = broadcast(n, n.constant(np.array(0)), [size])
+    zeros = n.broadcast(n.constant(np.array(0)), [size])
     first = n(GatherOp, groups.order, groups.first, axis=0)
     inverse = n(ScatterElementsOp, zeros, groups.order, groups.of_sorted, axis=0, combiner="none")
-    ones = broadcast(n, n.constant(np.array(1)), [size])
-    counts = n(ScatterElementsOp, broadcast(n, n.constant(np.array(0)), [groups.count]),
+    ones = n.broadcast(n.constant(np.array(1)), [size])
+    counts = n(ScatterElementsOp, n.broadcast(n.constant(np.array(0)), [groups.count]),
                groups.of_sorted, ones, axis=0, combiner="add")
     if not n.flag("sorted", True):
         first, inverse, counts = _as_they_came(n, first, inverse, counts)
@@ -150,7 +148,7 @@ def _sorted_rows(n: Node, rows: Value) -> Value:
 
 def _sorted_by(n: Node, rows: Value, order: Value, column: Expr) -> Value:
     size = rows.shape[0]
-    keys = n.reshape(part_of(n, rows, 1, column, Expr.of(1)), [size])
+    keys = n.reshape(n.part(rows, 1, column, 1), [size])
     ranked = n(GatherOp, keys, order, axis=0)
     places = n.build.results(TopKOp, ranked, axis=0, k=size, largest=False)[1]
     return n(GatherOp, order, places, axis=0)

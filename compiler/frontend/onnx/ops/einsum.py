@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from functools import reduce
 from string import ascii_letters
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects.expr import Expr, product
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import MulOp
@@ -100,7 +99,7 @@ def _matrix(
     """The tensor with its letters in groups, a dim each; the first group's each by themselves."""
     x, names = term
     order = [c for group in groups for c in group]
-    moved = broadcast(n, n.transpose(x, [names.index(c) for c in order]), [sizes[c] for c in order])
+    moved = n.broadcast(n.transpose(x, [names.index(c) for c in order]), [sizes[c] for c in order])
     batch, *others = groups
     return n.reshape(moved, [*(sizes[c] for c in batch),
                              *(product(sizes[c] for c in group) for group in others)])

@@ -8,10 +8,11 @@ import numpy as np
 from onnx import TensorProto
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
+from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.values import Value, element_type
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp

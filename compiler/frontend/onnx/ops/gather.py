@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import ModOp, SubOp
@@ -37,7 +37,7 @@ def one_hot(n: Node, indices: Value, depth: Value, values: Value) -> Value:
     [size] = n.known_sizes(_whole(n, depth), "numbers of values")
     axis = n.axis(n.integer("axis", -1), indices.rank + 1)
     whole = n.cast(indices, t.i64)
-    end = n.cast(n.of_sizes([size], scalar=True), t.i64)
+    end = n.cast(n.of_size(size), t.i64)
     there = n(AndOp, n(LessOp, whole, end), n(GreaterEqualOp, whole, n(NegOp, end)))
     places = n(WhereOp, there, n(ModOp, whole, end), n.scalar(-1, end))
     apart = n.reshape(places, [*indices.shape[:axis], 1, *indices.shape[axis:]])

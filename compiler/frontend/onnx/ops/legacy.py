@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
+from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.activation import p_relu
 from compiler.frontend.onnx.ops.elementwise import binary, pow_
-from compiler.frontend.onnx.ops.shape import broadcast, reshape, tile
-from compiler.frontend.onnx.values import Value, element_type
+from compiler.frontend.onnx.ops.shape import reshape, tile
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.activation import EluOp
 from dialects.graph.elementwise import MulOp
@@ -94,5 +95,5 @@ def selu_of_four_digits(n: Node, x: Value) -> Value:
 def dropout_by_attribute(n: Node, x: Value) -> list[Value]:
     if not n.flag("is_test"):
         raise Fault("it is in training mode", "export the model for inference (is_test = 1)")
-    kept = [broadcast(n, n.cast(n.scalar(1, x), t.i1), x.shape)] if n.wants(1) else []
+    kept = [n.broadcast(n.cast(n.scalar(1, x), t.i1), x.shape)] if n.wants(1) else []
     return [x, *kept]

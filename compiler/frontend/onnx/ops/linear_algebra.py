@@ -7,11 +7,10 @@ from math import prod
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.slicing import part
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects.graph.convolution import ConvTransposeOp
 from dialects.graph.elementwise import DivOp, MulOp, SubOp
 from dialects.graph.gather import GatherNdOp
@@ -25,14 +24,19 @@ MAX_BLOCK = 4096
 """Blocks of an image have at most so many elements: each takes a filter as large as a block."""
 
 
+def order_of(x: Value, what: str) -> int:
+    """The order of square matrices. Raises Fault where `what` of them is not supported."""
+    order = x.shape[-1].constant if x.rank > 1 else None
+    if order is None or not 1 <= order <= MAX_ORDER or x.shape[-2] != x.shape[-1]:
+        raise Fault(f"{what} of {x.type.short} are not supported; matrices must be square, of "
+                    f"constant order up to {MAX_ORDER}")
+    return order
+
+
 @onnx_op("Det")
 def det(n: Node, x: Value) -> Value:
     """The product of the pivots of elimination, with its sign turned by every exchange of rows."""
-    order = x.shape[-1].constant if x.rank > 1 else None
-    if order is None or not 1 <= order <= MAX_ORDER or x.shape[-2] != x.shape[-1]:
-        raise Fault(f"determinants of {x.type.short} are not supported; matrices must be square, "
-                    f"of constant order up to {MAX_ORDER}")
-    batch = x.shape[:-2]
+    order, batch = order_of(x, "determinants"), x.shape[:-2]
     rest, pivots = n.reshape(x, [x.type.count // (order * order), order, order]), list[Value]()
     for _ in range(order - 1):
         pivot, rest = _eliminated(n, rest)
@@ -47,18 +51,18 @@ def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
     The rest is [b, k-1, k-1]: rows less their multiple of the pivot's row, which gets the first.
     """
     [order] = n.known_ints(n.of_sizes([x.shape[1]]), "orders")
-    column = n.reshape(part(n, x, 2, 0, 1), x.shape[:2])
+    column = n.reshape(n.part(x, 2, 0, 1), x.shape[:2])
     which = n(ArgMaxOp, n(AbsOp, column), axis=1, keepdims=True, last=False)  # [b, 1]
     row = n.reshape(n(GatherNdOp, x, which, batch_dims=1), [x.shape[0], 1, order])
-    first, others = part(n, x, 1, 0, 1), part(n, x, 1, 1, order - 1)
+    first, others = n.part(x, 1, 0, 1), n.part(x, 1, 1, order - 1)
     chosen = n(EqualOp, n.constant(np.arange(1, order)), which)
     others = n(WhereOp, n.reshape(chosen, [x.shape[0], order - 1, 1]), first, others)
-    pivot = part(n, row, 2, 0, 1)
+    pivot = n.part(row, 2, 0, 1)
     zero = n(EqualOp, pivot, n.scalar(0, pivot))
     divisor = n(WhereOp, zero, n.scalar(1, pivot), pivot)
-    factor = n(DivOp, part(n, others, 2, 0, 1), divisor)
-    rest = n(SubOp, part(n, others, 2, 1, order - 1),
-             n(MulOp, factor, part(n, row, 2, 1, order - 1)))
+    factor = n(DivOp, n.part(others, 2, 0, 1), divisor)
+    rest = n(SubOp, n.part(others, 2, 1, order - 1),
+             n(MulOp, factor, n.part(row, 2, 1, order - 1)))
     signed = n(WhereOp, n(EqualOp, which, n.scalar(0, which)), *(
         n.reshape(v, [x.shape[0], 1]) for v in (pivot, n(NegOp, pivot))))
     return n.reshape(signed, [x.shape[0]]), rest

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.contrib import Ranks, with_ranks
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.gather import GatherOp

@@ -6,13 +6,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME
 from compiler.frontend.onnx.ops.ml import ml_op, refuse_texts, rows
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import part
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.graph.gather import GatherOp
@@ -47,8 +45,8 @@ def _sized(n: Node, x: Value, size: int | None) -> Value:
     if size is None or given == size:
         return x
     if given > size:
-        return part(n, x, 1, 0, size)
-    zeros = broadcast(n, n.scalar(0, x), [x.shape[0], Expr.of(size - given)])
+        return n.part(x, 1, 0, size)
+    zeros = n.broadcast(n.scalar(0, x), [x.shape[0], Expr.of(size - given)])
     return n(ConcatOp, x, zeros, axis=1)
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib_other import inverse
 from compiler.frontend.onnx.ops.ml import (
@@ -18,7 +18,7 @@ from compiler.frontend.onnx.ops.ml import (
     transformed,
     two_columns,
 )
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.activation import ClipOp
 from dialects.graph.contraction import MatmulOp

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from dialects.types import Array
 

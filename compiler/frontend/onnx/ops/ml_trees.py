@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.ml import (
     TRANSFORMS,
@@ -29,9 +29,7 @@ from compiler.frontend.onnx.ops.ml import (
     two_columns,
 )
 from compiler.frontend.onnx.ops.ml_tree_tables import Trees, read_named, read_numbered
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import part
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, DivOp
@@ -63,7 +61,7 @@ _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 def _leaves(n: Node, x: Value, trees: Trees) -> Value:
     """[n, trees]: the leaf of each tree that each row of x reaches."""
     roots = n.constant(trees.roots[None])
-    at = broadcast(n, roots, [x.shape[0], roots.shape[1]])
+    at = n.broadcast(roots, [x.shape[0], roots.shape[1]])
     for _ in range(trees.depth):
         features = n(GatherElementsOp, x, _looked_up(n, trees.features, at), axis=1)
         taken = _decided(n, trees, at, features)
@@ -74,7 +72,7 @@ def _leaves(n: Node, x: Value, trees: Trees) -> Value:
 def _looked_up(n: Node, table: Array, at: Value) -> Value:
     """The table's entries for nodes; a number where they are all the same."""
     if (table == table[0]).all() and table.ndim == 1:
-        return broadcast(n, n.constant(table[0]), at.shape)
+        return n.broadcast(n.constant(table[0]), at.shape)
     return n(GatherOp, n.constant(table), at, axis=0)
 
 
@@ -205,7 +203,7 @@ def _binary(
     scores = votes.scores
     if base.size:
         scores = n(AddOp, scores, n.constant(base.astype(scores.type.dtype)))
-    columns = [part(n, scores, 1, k, 1) for k in range(len(labels))]
+    columns = [n.part(scores, 1, k, 1) for k in range(len(labels))]
     decisive = columns[-1 if voted[-1] else 0]
     positive = bool((trees.weights >= 0).all())
     threshold = 0.5 if positive and sum(voted) == 1 else 0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, product
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MulOp, PowOp, SubOp
@@ -100,7 +99,7 @@ def group_normalization_per_group(n: Node, x: Value, scale: Value, bias: Value) 
     normal = _grouped(n, x)
     groups, channels = n.integer("num_groups"), x.shape[1]
     wide = [Expr.of(groups), channels // groups]
-    spread = [n.reshape(broadcast(n, n.reshape(p, [groups, 1]), wide), [channels])
+    spread = [n.reshape(n.broadcast(n.reshape(p, [groups, 1]), wide), [channels])
               for p in (scale, bias)]
     return _per_channel(n, normal, *spread)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, product
 from dialects.graph.base import GraphOp

@@ -11,7 +11,7 @@ import numpy as np
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.convolution import conv_attributes
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.recurrent_cells import gru_cell, lstm_cell, rnn_cell, run_layer
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects.graph.recurrent import LstmOp
 
 _GATES = ["Sigmoid", "Tanh", "Tanh"]

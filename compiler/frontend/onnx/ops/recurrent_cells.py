@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.loops import Loop, Turn, repeat
+from compiler.frontend.faults import Fault
+from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import entry, part, reversed_
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.onnx.ops.slicing import entry, reversed_
+from compiler.frontend.values import Value
 from dialects.expr import Expr
 from dialects.graph.activation import (
     EluOp,
@@ -54,7 +53,7 @@ class Direction:
 
     def gate(self, x: Value, k: int) -> Value:
         """The k-th of the parts, each `hidden` long, of the last dim."""
-        return part(self.n, x, x.rank - 1, k * self.hidden, self.hidden)
+        return self.n.part(x, x.rank - 1, k * self.hidden, self.hidden)
 
     def clipped(self, x: Value) -> Value:
         limit = self.n.real("clip")
@@ -174,7 +173,7 @@ def _masked(
     """The state after a step, and its output: for items that have ended, the old one and 0."""
     if lengths is None:
         return new, new[0]
-    now = n.cast(n.of_sizes([time], scalar=True), lengths.element)
+    now = n.cast(n.of_size(time), lengths.element)
     live = n(GreaterOp, n.reshape(lengths, [lengths.shape[0], 1]), now)
     output = n(WhereOp, live, new[0], n.scalar(0, new[0]))
     return [n(WhereOp, live, a, b) for a, b in zip(new, old, strict=True)], output
@@ -283,7 +282,7 @@ def _activate(n: Node, name: str, own: Sequence[float], x: Value) -> Value:
 # ---------------------------------------------------------------------- small things
 def _at(n: Node, x: Value, k: int) -> Value:
     """Entry k of the first dim."""
-    return n.reshape(part(n, x, 0, k, 1), x.shape[1:])
+    return n.reshape(n.part(x, 0, k, 1), x.shape[1:])
 
 
 def _join(n: Node, values: list[Value], axis: int) -> Value:
@@ -302,4 +301,4 @@ def _of_batch(n: Node, x: Value, states: Sequence[Value | None]) -> Value:
 def _initial(n: Node, x: Value, given: Value | None, direction: int, hidden: int) -> Value:
     if given is not None:
         return _at(n, given, direction)
-    return broadcast(n, n.scalar(0, x), [x.shape[1], Expr.of(hidden)])
+    return n.broadcast(n.scalar(0, x), [x.shape[1], hidden])

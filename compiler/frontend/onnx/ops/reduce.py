@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, MulOp, SubOp

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node, as_written
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.resize_weights import Weights, resize_by_weights
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects.expr import Expr, Size
 from dialects.graph.resize import ResizeOp
 from dialects.types import LiteralAttr

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.frontend.onnx.node import Node
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.logic import WhereOp

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.frontend.onnx.elements import Element
-from compiler.frontend.onnx.faults import Fault, UnknownValue
+from compiler.frontend.elements import Element
+from compiler.frontend.faults import Fault, UnknownValue
 from compiler.frontend.onnx.node import Node
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, maximum, product
 from dialects.graph.constant import RangeOp
@@ -99,8 +99,8 @@ def bounds_at_run(
 
 
 def _bounds(n: Node, size: Expr, start: Value, end: Value, step: int) -> tuple[Value, Value]:
-    extent = n.of_sizes([size], scalar=True)
-    zero, last = n.scalar(0, extent), n.of_sizes([size - 1], scalar=True)
+    extent = n.of_size(size)
+    zero, last = n.scalar(0, extent), n.of_size(size - 1)
     first, behind = (_from_front(n, v, extent) for v in (start, end))
     if step > 0:
         first, behind = (clamp(n, v, zero, extent) for v in (first, behind))
@@ -154,11 +154,11 @@ def _expand_axis(n: Node, x: Value, axis: int, wanted: Expr | Element) -> Value:
     size = x.shape[axis]
     if wanted in (Expr.of(1), size):
         return x
-    target, extent = n.build.element(wanted), n.of_sizes([size], scalar=True)
+    target, extent = n.build.element(wanted), n.of_size(size)
     is_one = n(EqualOp, target, n.scalar(1, target))
     count = n.known_sizes(n(WhereOp, is_one, extent, target), "size")[0]
     places = n(RangeOp, start=0, step=1, count=count, to=t.i64)
-    last = n.of_sizes([size - 1], scalar=True)
+    last = n.of_size(size - 1)
     n.build.assume((size - 1) * (size - count), "==", 0)  # it is 1, or what is wanted
     return n(GatherOp, x, n(MinOp, places, last), axis=axis)
 

@@ -12,12 +12,10 @@ from math import prod
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import part
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, product
 from dialects.graph.constant import RangeOp
@@ -45,7 +43,7 @@ def around(
     """
     moved = n.transpose(x, [0, *range(2, x.rank), 1])
     shape = taps[0][0][0].shape
-    item = broadcast(n, n.reshape(batch, [shape[0], 1]), shape)
+    item = n.broadcast(n.reshape(batch, [shape[0], 1]), shape)
     found: list[Value] = []
     for choice in itertools.product(*taps):
         weights = [w for _, w in choice if w is not None]
@@ -99,7 +97,7 @@ def clamped(n: Node, x: Value, low: float, high: Value) -> Value:
 
 def size_of(n: Node, x: Value, dim: int, like: Value, less: float = 0.0) -> Value:
     """A size of x, less something, as a number like `like`."""
-    size = n.cast(n.of_sizes([x.shape[dim]], scalar=True), like.element)
+    size = n.cast(n.of_size(x.shape[dim]), like.element)
     return n(SubOp, size, n.scalar(less, like))
 
 
@@ -119,7 +117,7 @@ def grid_sample(n: Node, x: Value, grid: Value) -> Value:
         raise Fault(f"{grid.type.short} is no grid of coordinates into {x.type.short}")
     places = grid.shape[1:-1]
     flat = n.reshape(grid, [grid.shape[0], product(places), rank])
-    coordinates = [_pixel(n, x, part(n, flat, 2, rank - 1 - dim, 1), dim + 2, padding, mode)
+    coordinates = [_pixel(n, x, n.part(flat, 2, rank - 1 - dim, 1), dim + 2, padding, mode)
                    for dim in range(rank)]
 
     def inside(index: Value, dim: int) -> tuple[Value, Value | None]:
@@ -211,12 +209,12 @@ def roi_align(n: Node, x: Value, rois: Value, items: Value) -> Value:
     scaled = n(MulOp, rois, n.scalar(n.real("spatial_scale", 1.0), rois))
     if centered:
         scaled = n(SubOp, scaled, n.scalar(0.5, rois))
-    edges = [part(n, scaled, 1, k, 1) for k in range(4)]  # x, y, then x, y of the other end
+    edges = [n.part(scaled, 1, k, 1) for k in range(4)]  # x, y, then x, y of the other end
     lines = [_samples(n, edges[1 - d], edges[3 - d], bins[d], count, centered) for d in (0, 1)]
     rows, columns = (Expr.of(b * count) for b in bins)
     shape = [rois.shape[0], rows, columns]
     flat = [rois.shape[0], rows * columns]
-    grid = [n.reshape(broadcast(n, n.reshape(line, [rois.shape[0], *apart]), shape), flat)
+    grid = [n.reshape(n.broadcast(n.reshape(line, [rois.shape[0], *apart]), shape), flat)
             for line, apart in zip(lines, ([rows, 1], [1, columns]), strict=True)]
     values = _roi_values(n, x, n.cast(items, t.i64), grid)
     mean = n.text("mode", "avg") == "avg"
@@ -288,9 +286,9 @@ def _moved_line(
     taps = np.indices(kernel)[dim].reshape(-1, 1) * dilations[dim] - low
     own = n(RangeOp, start=0, step=strides[dim], count=places[dim], to=t.i64)
     line = n.reshape(own, [places[dim], *[1] * (rank - 1 - dim)])
-    line = n.reshape(broadcast(n, line, places), [1, product(places)])
+    line = n.reshape(n.broadcast(line, places), [1, product(places)])
     start = n.cast(n(AddOp, n.constant(taps), line), moved.element)
-    own = part(n, moved, 2, dim, 1)
+    own = n.part(moved, 2, dim, 1)
     return n(AddOp, n.reshape(own, [*moved.shape[:2], moved.shape[3]]), start)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import product
 from dialects.graph.elementwise import MaxOp, MinOp, ModOp, SubOp
@@ -39,11 +38,11 @@ def tensor_scatter(n: Node, past: Value, update: Value, starts: Value | None = N
         starts = n.reshape(n.cast(starts, t.i64), [past.shape[0], *[1] * (past.rank - 1)])
         offset = n(SubOp, offset, starts)
     if n.text("mode", "linear") == "circular":
-        offset = n(ModOp, offset, n.of_sizes([past.shape[axis]], scalar=True))
-    last = n.of_sizes([update.shape[axis] - 1], scalar=True)
+        offset = n(ModOp, offset, n.of_size(past.shape[axis]))
+    last = n.of_size(update.shape[axis] - 1)
     zero = n.scalar(0, offset)
     entry = n(MinOp, n(MaxOp, offset, zero), last)
-    found = n(GatherElementsOp, update, broadcast(n, entry, past.shape), axis=axis)
+    found = n(GatherElementsOp, update, n.broadcast(entry, past.shape), axis=axis)
     inside = n(AndOp, n(GreaterEqualOp, offset, zero), n(LessEqualOp, offset, last))
     return n(WhereOp, inside, found, past)
 
@@ -60,7 +59,7 @@ def max_unpool(n: Node, x: Value, indices: Value, shape: Value | None = None) ->
     pooled = [(s - 1) * strides[k] + kernel[k] - pads[k] - pads[k + rank]
               for k, s in enumerate(x.shape[2:])]
     sizes = [*x.shape[:2], *pooled]
-    zeros = broadcast(n, n.scalar(0, x), [product(sizes)])
+    zeros = n.broadcast(n.scalar(0, x), [product(sizes)])
     flat, places = (n.reshape(v, [x.type.count]) for v in (x, indices))
     result = n.reshape(
         n(ScatterElementsOp, zeros, places, flat, axis=0, combiner="none"), sizes)

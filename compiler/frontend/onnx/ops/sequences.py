@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 from onnx import AttributeProto
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.loops import Loop, Turn, repeat
+from compiler.frontend.faults import Fault
+from compiler.frontend.loops import Loop, Turn, repeat
+from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.control_flow import (
@@ -16,8 +17,7 @@ from compiler.frontend.onnx.ops.control_flow import (
     known_truth,
     repeat_structured,
 )
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import entry, part_of
+from compiler.frontend.onnx.ops.slicing import entry
 from compiler.frontend.onnx.sequences import (
     AnyValue,
     Items,
@@ -27,7 +27,7 @@ from compiler.frontend.onnx.sequences import (
     flattened,
     shape_row,
 )
-from compiler.frontend.onnx.values import Value, element_type
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, minimum, product
 from dialects.graph.elementwise import AddOp
@@ -115,14 +115,14 @@ def _place(n: Node, run: Run, position: Value | None) -> Expr:
         place = Expr.of(position.expressions.reshape(-1)[0])
         return run.length + place if (place.constant or 0) < 0 else place
     place = n.reshape(n.cast(position, t.i64), ())
-    count = n.of_sizes([run.length], scalar=True)
+    count = n.of_size(run.length)
     behind = n(LessOp, place, n.scalar(0, place))
     return n.known_sizes(n(WhereOp, behind, n(AddOp, place, count), place), "position")[0]
 
 
 def _start(n: Node, run: Run, place: Expr) -> Expr:
     """The number of elements of `data` before a tensor, or before the end."""
-    sizes = part_of(n, run.shapes, 0, Expr.of(0), place)
+    sizes = n.part(run.shapes, 0, 0, place)
     counts = n(ReduceProdOp, sizes, axes=[1], keepdims=False)
     return n.known_sizes(n(ReduceSumOp, counts, axes=[0], keepdims=False), "start")[0]
 
@@ -131,10 +131,10 @@ def _around(n: Node, run: Run, place: Expr, gone: int) -> tuple[Run, Run]:
     """What stands before a place, and what behind it, without `gone` tensors there."""
     start, end = _start(n, run, place), _start(n, run, place + gone)
     total = run.data.shape[0]
-    before = Run(part_of(n, run.data, 0, Expr.of(0), start),
-                 part_of(n, run.shapes, 0, Expr.of(0), place))
-    after = Run(part_of(n, run.data, 0, end, total - end),
-                part_of(n, run.shapes, 0, place + gone, run.length - place - gone))
+    before = Run(n.part(run.data, 0, 0, start),
+                 n.part(run.shapes, 0, 0, place))
+    after = Run(n.part(run.data, 0, end, total - end),
+                n.part(run.shapes, 0, place + gone, run.length - place - gone))
     return before, after
 
 
@@ -152,7 +152,7 @@ def _tensor(n: Node, run: Run, place: Expr) -> Value:
     """The tensor at a place."""
     sizes = n.known_sizes(entry(n, run.shapes, place), "size")
     start = _start(n, run, place)
-    return n.reshape(part_of(n, run.data, 0, start, product(sizes)), sizes)
+    return n.reshape(n.part(run.data, 0, start, product(sizes)), sizes)
 
 
 # ---------------------------------------------------------------------- asking
@@ -168,7 +168,7 @@ def sequence_at(n: Node, given: AnyValue, position: Value) -> Value:
 
 @onnx_op("SequenceLength", since=11, structured=True)
 def sequence_length(n: Node, given: AnyValue) -> Value:
-    return n.of_sizes([_length(_sequence(given))], scalar=True)
+    return n.of_size(_length(_sequence(given)))
 
 
 def _length(sequence: Sequence) -> Expr:
@@ -201,11 +201,11 @@ def _concat_run(n: Node, run: Run) -> Value:
         stacked = _as_shape(n, run.data, [run.length, *sizes])
         return n.transpose(stacked, [*range(1, axis + 1), 0, *range(axis + 1, run.rank + 1)])
     if axis == 0:
-        rows = part_of(n, run.shapes, 1, Expr.of(0), Expr.of(1))
+        rows = n.part(run.shapes, 1, 0, 1)
         [total] = n.known_sizes(n(ReduceSumOp, rows, axes=[0, 1], keepdims=False), "total")
         return _as_shape(n, run.data, [total, *sizes[1:]])
     shape = [Expr.of(0) if k == axis else s for k, s in enumerate(sizes)]
-    nothing = broadcast(n, n.scalar(0, run.data), shape)
+    nothing = n.broadcast(n.scalar(0, run.data), shape)
 
     def body(step: Expr, carried: list[Value]) -> Turn:
         return Turn(None, [n(ConcatOp, carried[0], _tensor(n, run, step), axis=axis)], [])
@@ -252,7 +252,7 @@ def _pieces(n: Node, x: Value, axis: int, parts: list[Expr], single: bool) -> It
 
 def _piece(n: Node, x: Value, axis: int, start: Expr, size: Expr, single: bool) -> Value:
     """A part of an axis; a single entry may lose the axis."""
-    piece = part_of(n, x, axis, start, size)
+    piece = n.part(x, axis, start, size)
     return n.reshape(piece, [*x.shape[:axis], *x.shape[axis + 1:]]) if single else piece
 
 

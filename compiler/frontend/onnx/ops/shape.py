@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.run_sizes import expand_at_run, range_at_run, reshape_at_run
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.slices import at_least_zero
+from compiler.frontend.values import Value
 from dialects import types as t
-from dialects.expr import Expr, maximum, product
+from dialects.expr import Expr, product
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp
 from dialects.graph.inference import broadcast_size
 from dialects.graph.logic import GreaterEqualOp, LessEqualOp, WhereOp
-from dialects.graph.shape import BroadcastOp, ConcatOp
-from dialects.ranges import is_nonnegative
+from dialects.graph.shape import ConcatOp
 from dialects.types import format_sizes
 
 MAX_NUMBERS = 2**24
@@ -144,12 +144,8 @@ def expand(n: Node, x: Value, shape: Value) -> Value:
     sizes = [one] * (rank - x.rank) + list(x.shape)
     wanted = [one] * (rank - len(wanted)) + wanted
     message = f"{x.type.short} does not expand to {format_sizes(wanted)}"
-    return broadcast(n, x, [broadcast_size(w, s, message)
+    return n.broadcast(x, [broadcast_size(w, s, message)
                             for w, s in zip(wanted, sizes, strict=True)])
-
-
-def broadcast(n: Node, x: Value, shape: Sequence[Expr]) -> Value:
-    return x if x.shape == tuple(shape) else n(BroadcastOp, x, shape=list(shape))
 
 
 @onnx_op("Tile", since=6)
@@ -163,7 +159,7 @@ def tile(n: Node, x: Value, repeats: Value) -> Value:
     pairs = n.reshape(x, [s for size in x.shape for s in (1, size)])
     wide = [s for pair in zip(times, x.shape, strict=True) for s in pair]
     sizes = [r * s for r, s in zip(times, x.shape, strict=True)]
-    return n.reshape(broadcast(n, pairs, wide), sizes)
+    return n.reshape(n.broadcast(pairs, wide), sizes)
 
 
 @onnx_op("ConstantOfShape")
@@ -173,7 +169,7 @@ def constant_of_shape(n: Node, shape: Value) -> Value:
         raise Fault(f"its value has {value.size} elements instead of one")
     zero = np.array(0, np.float32)
     filled = n.constant(zero if value is None else value.reshape(()))
-    return broadcast(n, filled, n.known_sizes(shape, "sizes"))
+    return n.broadcast(filled, n.known_sizes(shape, "sizes"))
 
 
 # ---------------------------------------------------------------------- shapes as values
@@ -185,7 +181,7 @@ def shape_of(n: Node, x: Value) -> Value:
 
 @onnx_op("Size")
 def size_of(n: Node, x: Value) -> Value:
-    return n.of_sizes([x.type.count], scalar=True)
+    return n.of_size(x.type.count)
 
 
 @onnx_op("Range")
@@ -213,11 +209,6 @@ def _float_range(n: Node, like: Value, first: float, end: float, step: float) ->
                     f"it may have at most {MAX_NUMBERS} numbers")
     steps = np.arange(max(int(np.ceil(count)), 0))
     return n.constant((first + steps * step).astype(like.type.dtype))
-
-
-def at_least_zero(size: Expr) -> Expr:
-    """max(size, 0), left out where sizes of at least 1 cannot make it negative."""
-    return size if is_nonnegative(size) else maximum(size, 0)
 
 
 @onnx_op("Trilu")

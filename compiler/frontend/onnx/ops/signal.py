@@ -9,12 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import part
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import MulOp
@@ -53,7 +51,7 @@ def transform(
     """Multiply x, whose last dim are the parts, by a matrix of sines and cosines along an axis."""
     [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "sizes")
     used = min(size, points // 2 + 1 if inverse and onesided else points)
-    x = part(n, x, axis, 0, used)
+    x = n.part(x, axis, 0, used)
     others = [k for k in range(x.rank - 1) if k != axis]
     moved = n.transpose(x, [*others, axis, x.rank - 1])
     result = _product(n, moved, points, inverse, onesided)
@@ -75,7 +73,7 @@ def _product(
     results, bins = matrix.shape[2:]
     weights = n.constant(matrix.reshape(size * parts, results * bins))
     if window is not None:  # weighing the matrix is less work than weighing all frames
-        each = broadcast(n, n.reshape(n.cast(window, x.element), [size, 1]), x.shape[-2:])
+        each = n.broadcast(n.reshape(n.cast(window, x.element), [size, 1]), x.shape[-2:])
         weights = n(MulOp, weights, n.reshape(each, [size * parts, 1]))
     outer = list(x.shape[:-2])
     product = n(MatmulOp, n.reshape(x, [*outer, size * parts]), weights)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
-from compiler.frontend.onnx.faults import Fault
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.run_sizes import Elements, bounds_at_run, elements, signed_at_run
-from compiler.frontend.onnx.ops.shape import at_least_zero, broadcast
-from compiler.frontend.onnx.values import Value
-from dialects.expr import Expr, maximum, minimum
+from compiler.frontend.slices import at_least_zero, slice_bounds
+from compiler.frontend.values import Value
+from dialects.expr import Expr, Size, maximum
 from dialects.graph.shape import ConcatOp, PadOp, SliceOp
-from dialects.ranges import is_nonnegative, lower_bound
-
-NO_LIMITS: Mapping[str, Expr] = MappingProxyType({})
-_FAR = 2**31 - 1
-"""Bounds from here on mean the end of the dim, as exporters write it."""
+from dialects.ranges import is_nonnegative
 
 
 # ---------------------------------------------------------------------- slice
@@ -61,48 +56,6 @@ def _slice(
     return take(n, x, first, sizes, step)
 
 
-def slice_bounds(
-    size: Expr, start: Expr, end: Expr, step: int, limits: Mapping[str, Expr] = NO_LIMITS
-) -> tuple[Expr, Expr]:
-    """First element and count of `start:end:step` of a dim, with ONNX's rules.
-
-    `limits`: symbols that stay below something, as the number of an iteration does.
-    """
-    zero, before = Expr.of(0), Expr.of(-1)
-    if step > 0:
-        lows, high = (zero, zero), size
-    else:  # ONNX starts inside, and ends at most before the first element
-        lows, high = (before if size.constant == 0 else zero, before), size - 1
-    first, last = (_clamp(_from_front(e, size), low, high, limits)
-                   for e, low in zip((start, end), lows, strict=True))
-    count = (last - first).ceildiv(step) if step > 0 else (first - last).ceildiv(-step)
-    return first, at_least_zero(count)
-
-
-def _from_front(position: Expr, size: Expr) -> Expr:
-    """A position that counts from the end when it is negative, for a dim of this size."""
-    if is_nonnegative(position):
-        return size if position.constant is not None and position.constant >= _FAR else position
-    if position.constant is not None and position.constant < -_FAR:
-        return Expr.of(-1)
-    if is_nonnegative(-position - 1):
-        return size + position
-    is_negative = minimum(maximum(-position, 0), 1)
-    return position + size * is_negative
-
-
-def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[str, Expr]) -> Expr:
-    below = position if _at_most(position, high, limits) else minimum(position, high)
-    below = high if _at_most(high, position, limits) else below
-    return below if _at_most(low, below, limits) else maximum(below, low)
-
-
-def _at_most(low: Expr, high: Expr, limits: Mapping[str, Expr]) -> bool:
-    """Whether low <= high is certain, with each limited symbol from 0 to below its limit."""
-    room = lower_bound(high - low, limits)
-    return room is not None and is_nonnegative(room)
-
-
 def take(
     n: Node, x: Value, starts: Sequence[Expr], sizes: Sequence[Expr], steps: Sequence[int]
 ) -> Value:
@@ -112,14 +65,9 @@ def take(
     return n(SliceOp, x, starts=list(starts), sizes=list(sizes), steps=list(steps))
 
 
-def part(n: Node, x: Value, axis: int, start: int, size: int) -> Value:
-    """`size` entries of one axis, from `start` on."""
-    return part_of(n, x, axis, Expr.of(start), Expr.of(size))
-
-
-def entry(n: Node, x: Value, position: Expr) -> Value:
+def entry(n: Node, x: Value, position: Size) -> Value:
     """One entry of the first dim, without that dim."""
-    return n.reshape(part_of(n, x, 0, position, Expr.of(1)), x.shape[1:])
+    return n.reshape(n.part(x, 0, position, 1), x.shape[1:])
 
 
 def reversed_(n: Node, x: Value) -> Value:
@@ -146,7 +94,7 @@ def split(n: Node, x: Value, sizes: Value | None = None) -> list[Value]:
         n.build.assume(sum(parts, Expr.of(0)), "==", x.shape[axis])
     start, results = Expr.of(0), list[Value]()
     for part in parts:
-        results.append(part_of(n, x, axis, start, part))
+        results.append(n.part(x, axis, start, part))
         start = start + part
     return results
 
@@ -157,12 +105,6 @@ def _equal_parts(size: Expr, count: int) -> list[Expr]:
         raise Fault(f"{count} outputs are asked for")
     part = size.ceildiv(count)
     return [part] * (count - 1) + [size - part * (count - 1)]
-
-
-def part_of(n: Node, x: Value, axis: int, start: Expr, size: Expr) -> Value:
-    starts, sizes = [Expr.of(0)] * x.rank, list(x.shape)
-    starts[axis], sizes[axis] = start, size
-    return take(n, x, starts, sizes, [1] * x.rank)
 
 
 # ---------------------------------------------------------------------- pad
@@ -220,7 +162,7 @@ def _grow_axis(n: Node, x: Value, axis: int, low: Expr, high: Expr, fill: Value)
     """Padding with a value that only a run tells."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
-        return [] if size.constant == 0 else [broadcast(n, fill, shape)]
+        return [] if size.constant == 0 else [n.broadcast(fill, shape)]
 
     parts = [*border(low), x, *border(high)]
     return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else x

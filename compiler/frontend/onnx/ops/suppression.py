@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.frontend.onnx.loops import Loop, Turn, repeat
+from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.data_dependent import chosen_places, coordinates
-from compiler.frontend.onnx.ops.shape import broadcast
-from compiler.frontend.onnx.ops.slicing import part, part_of
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.graph.constant import RangeOp
@@ -50,7 +48,7 @@ def non_max_suppression(
     corners = _corners(n, _ranked_boxes(n, boxes, order))
     limit = n.scalar(0, ranked) if overlap is None else n.reshape(overlap, ())
     room = n.constant(np.array(0)) if most is None else n.reshape(n.cast(most, t.i64), ())
-    alive = broadcast(n, n.constant(np.array(True)), scores.shape) if threshold is None else (
+    alive = n.broadcast(n.constant(np.array(True)), scores.shape) if threshold is None else (
         n(GreaterOp, ranked, n.reshape(threshold, ())))
     kept = _suppress(n, corners, alive, limit, room)
     return _rows(n, kept, order)
@@ -66,7 +64,7 @@ def _ranked_boxes(n: Node, boxes: Value, order: Value) -> Value:
 
 def _corners(n: Node, boxes: Value) -> Corners:
     """Given are two opposite corners, (y, x) each, or the center and (width, height)."""
-    a, b, c, d = (n.reshape(part(n, boxes, 3, k, 1), boxes.shape[:3]) for k in range(4))
+    a, b, c, d = (n.reshape(n.part(boxes, 3, k, 1), boxes.shape[:3]) for k in range(4))
     if n.flag("center_point_box"):
         half = n.scalar(0.5, a)
         wide, high = n(MulOp, c, half), n(MulOp, d, half)
@@ -78,12 +76,12 @@ def _suppress(n: Node, boxes: Corners, alive: Value, limit: Value, room: Value) 
     """Which boxes are kept, at most `room` of each class; they stand in the order of scores."""
     batch, classes, size = alive.shape
     places = n(RangeOp, start=0, step=1, count=size, to=t.i64)
-    none = broadcast(n, n.constant(np.array(0)), [batch, classes, Expr.of(1)])
+    none = n.broadcast(n.constant(np.array(0)), [batch, classes, 1])
 
     def body(step: Expr, carried: list[Value]) -> Turn:
         alive, count = carried
-        here = n.of_sizes([step], scalar=True)
-        kept = n(AndOp, part_of(n, alive, 2, step, Expr.of(1)), n(LessOp, count, room))
+        here = n.of_size(step)
+        kept = n(AndOp, n.part(alive, 2, step, 1), n(LessOp, count, room))
         near = n(GreaterOp, _overlap(n, boxes, step), limit)
         gone = n(AndOp, n(AndOp, near, kept), n(GreaterOp, places, here))
         alive = n(AndOp, alive, n(NotOp, gone))
@@ -95,7 +93,7 @@ def _suppress(n: Node, boxes: Corners, alive: Value, limit: Value, room: Value) 
 
 def _overlap(n: Node, boxes: Corners, step: Expr) -> Value:
     """Intersection over union of one box with all; 0 where they do not meet."""
-    one = Corners(*(part_of(n, v, 2, step, Expr.of(1)) for v in (
+    one = Corners(*(n.part(v, 2, step, 1) for v in (
         boxes.low_y, boxes.low_x, boxes.high_y, boxes.high_x)))
     zero = n.scalar(0, boxes.low_y)
     height, width = (

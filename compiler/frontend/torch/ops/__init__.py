@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.values import Value
 from dialects.expr import Expr
 
 OpImporter: TypeAlias = "Callable[..., Value | Sequence[Value]]"

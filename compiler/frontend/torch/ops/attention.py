@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
+from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.graph.contraction import MatmulOp
@@ -33,7 +34,7 @@ def attention(
     if grouped:
         key, value = (_repeated(n, x, query.shape[-3]) for x in (key, value))
     element = t.f32 if query.element in HALVES else query.element
-    factor = 1 / math.sqrt(n.integer(query.shape[-1], "head sizes")) if scale is None else scale
+    factor = 1 / math.sqrt(fixed(query.shape[-1], "head sizes")) if scale is None else scale
     scores = n(MatmulOp, n.cast(query, element), n.swap(n.cast(key, element)))
     scores = n(MulOp, scores, n.scalar(float(factor), element))
     keep = _causal(n, query.shape[-2], key.shape[-2]) if causal else None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from compiler.frontend.onnx.values import Value
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, scaled
+from compiler.frontend.values import Value
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
+from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.values import Value
 from dialects.expr import Size, product
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
 from dialects.graph.elementwise import ModOp
@@ -125,7 +126,7 @@ def _adaptive(
 def _cut_and_reduce(
     n: Node, x: Value, axis: int, count: int, op: type[ReduceMeanOp | ReduceMaxOp]
 ) -> Value:
-    size = n.integer(x.shape[axis], "sizes")
+    size = fixed(x.shape[axis], "sizes")
     if size == count:
         return x
     if size % count == 0:

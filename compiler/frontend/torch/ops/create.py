@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.ops.shape import at_least_zero
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
+from compiler.frontend.node import fixed
+from compiler.frontend.slices import at_least_zero
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.graph.constant import RangeOp
@@ -69,7 +70,7 @@ def arange_step(n: Node, start: Operand, end: Operand, step: Operand = 1) -> Val
         count = max(math.ceil((last - first) / stride), 0)
         return n.constant((first + np.arange(count) * stride).astype(n.result.dtype))
     first, last, stride = (_size(v) for v in limits)
-    by = n.integer(stride, "steps")
+    by = fixed(stride, "steps")
     count = (last - first).ceildiv(by) if by > 0 else (first - last).ceildiv(-by)
     return n(RangeOp, start=first, step=by, count=at_least_zero(count), to=n.element)
 
@@ -90,7 +91,7 @@ def _size(limit: Operand) -> Expr:
 
 @aten_op("aten.linspace.default")
 def linspace(n: Node, start: Operand, end: Operand, steps: Size) -> Value:
-    numbers = np.linspace(_number(start), _number(end), n.integer(steps, "steps"))
+    numbers = np.linspace(_number(start), _number(end), fixed(steps, "steps"))
     return n.constant(numbers.astype(n.result.dtype))
 
 

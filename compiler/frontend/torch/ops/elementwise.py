@@ -7,11 +7,11 @@ import math
 import numpy as np
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.promotion import common_element
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.activation import ClipOp
 from dialects.graph.base import GraphOp

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
 from dialects.graph.inference import broadcast_shapes

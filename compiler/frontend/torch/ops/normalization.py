@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
+from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Size
 from dialects.graph.elementwise import AddOp, DivOp, MulOp
@@ -145,7 +146,7 @@ def instance_norm(
 ) -> Value:
     if not use_input and mean is not None and variance is not None:
         return _batch_norm(n, x, weight, bias, mean, variance, epsilon)
-    return group_norm(n, x, n.integer(x.shape[1], "channels"), weight, bias, epsilon)
+    return group_norm(n, x, fixed(x.shape[1], "channels"), weight, bias, epsilon)
 
 
 # ---------------------------------------------------------------------- weights

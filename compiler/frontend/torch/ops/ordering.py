@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compiler.frontend.onnx.values import Value
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.torch.ops.ordering import position
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import product
 from dialects.graph.base import GraphOp

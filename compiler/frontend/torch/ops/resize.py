@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.frontend.onnx.values import Value
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.values import Value
 from dialects.expr import Size
 from dialects.graph.resize import ResizeOp
 from dialects.types import LiteralAttr

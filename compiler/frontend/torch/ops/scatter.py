@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
 from compiler.frontend.torch.ops.gather import index_vectors
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.logic import WhereOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute
 
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.ops.slicing import slice_bounds
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.faults import Fault
+from compiler.frontend.node import fixed
+from compiler.frontend.slices import slice_bounds
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
+from compiler.frontend.values import Value
 from dialects.expr import Expr, Size
 from dialects.graph.shape import ConcatOp, FramesOp, PadOp, SliceOp
 
@@ -145,7 +146,7 @@ def stack(n: Node, xs: Sequence[Value], axis: int) -> Value:
 def slice_(
     n: Node, x: Value, axis: int, start: Size | None, end: Size | None, step: Size
 ) -> Value:
-    axis, stride = n.axis(axis, x.rank), n.integer(step, "step")
+    axis, stride = n.axis(axis, x.rank), fixed(step, "step")
     size = x.shape[axis]
     first, count = _bounds(size, start, end, stride)
     return n.part(x, axis, first, count, stride)
@@ -207,7 +208,7 @@ def unbind(n: Node, x: Value, axis: int) -> list[Value]:
 def unfold(n: Node, x: Value, axis: int, size: Size, step: Size) -> Value:
     """Windows of an axis: their elements become a last dim."""
     axis = n.axis(axis, x.rank)
-    frames = n(FramesOp, x, axis=axis, size=n.integer(size, "window"), step=n.integer(step, "step"))
+    frames = n(FramesOp, x, axis=axis, size=fixed(size, "window"), step=fixed(step, "step"))
     return n.transpose(frames, [k for k in range(x.rank + 1) if k != axis + 1] + [axis + 1])
 
 
@@ -218,7 +219,7 @@ def slice_scatter(
 ) -> Value:
     """x with a slice of it replaced."""
     axis = n.axis(axis, x.rank)
-    if n.integer(step, "step") != 1:
+    if fixed(step, "step") != 1:
         raise Fault(f"a slice of step {step} is replaced; only step 1 is supported")
     first, count = _bounds(x.shape[axis], start, end, 1)
     return _replaced(n, x, source, axis, first, count)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from compiler.frontend.onnx.values import Value
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES, truncated
+from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, MulOp

@@ -1,4 +1,4 @@
-"""Builds graph operations from ONNX values, following shape computations while it does.
+"""Builds graph operations from a frontend's values, following shape computations while it does.
 
     Shape(x) -> Gather(0) -> Mul(2)         becomes the known contents [2*batch], and no operation
     Add(y, that)                            %s = graph.sizes {values = [2*batch], ...}; graph.add
@@ -19,20 +19,20 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from compiler.frontend.onnx.elements import Element, elements_of
-from compiler.frontend.onnx.faults import Fault, Faults
-from compiler.frontend.onnx.frames import Frame, Mark, Names
-from compiler.frontend.onnx.values import Value, computed
+from compiler.frontend.elements import Element, elements_of
+from compiler.frontend.faults import Fault, Faults
+from compiler.frontend.frames import Frame, Mark, Names
+from compiler.frontend.values import Value, computed
 from dialects import types as t
-from dialects.control import SizeOp
 from dialects.expr import Expr, Size
-from dialects.func import AssumeOp, FuncOp
+from dialects.func import FuncOp
 from dialects.graph.base import EvaluationContext, GraphOp
 from dialects.graph.constant import ConstantOp, SizesOp
 from dialects.graph.fold_sizes import MAX_ELEMENTS, fold_sizes
 from dialects.graph.gather import GatherOp
 from dialects.graph.shape import ReshapeOp
 from dialects.graph.unary import CastOp
+from dialects.sizes import AssumeOp, SizeOp
 from dialects.syntax import identifier, location
 from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
 from dialects.weights import WeightStore

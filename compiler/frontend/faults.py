@@ -9,7 +9,10 @@ from compiler.diagnostics import Problem, StrataError, count_of
 from compiler.frontend import UnknownContents
 
 if TYPE_CHECKING:
-    from compiler.frontend.onnx.values import Value
+    from compiler.frontend.values import Value
+
+LEVEL = "graph"
+"""The level that an import makes, which its problems name."""
 
 
 class Fault(Exception):

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import SSAValue
 
-from compiler.frontend.onnx.builder import Builder
-from compiler.frontend.onnx.faults import Fault
-from compiler.frontend.onnx.frames import Frame, Mark
-from compiler.frontend.onnx.values import Value, computed, constant
+from compiler.frontend.builder import Builder
+from compiler.frontend.faults import Fault
+from compiler.frontend.frames import Frame, Mark
+from compiler.frontend.values import Value, computed, constant
 from dialects import types as t
 from dialects.control import IfOp
 from dialects.expr import Expr

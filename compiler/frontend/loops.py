@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.frontend.onnx.branches import defined, flag
-from compiler.frontend.onnx.builder import Builder
-from compiler.frontend.onnx.elements import only_size
-from compiler.frontend.onnx.faults import Fault, Skip
-from compiler.frontend.onnx.frames import Frame, Mark
-from compiler.frontend.onnx.values import Value, computed, constant
+from compiler.frontend.branches import defined, flag
+from compiler.frontend.builder import Builder
+from compiler.frontend.elements import only_size
+from compiler.frontend.faults import Fault, Skip
+from compiler.frontend.frames import Frame, Mark
+from compiler.frontend.values import Value, computed, constant
 from dialects import types as t
 from dialects.control import LoopOp
 from dialects.expr import Expr, maximum, minimum

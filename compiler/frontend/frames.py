@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from compiler.frontend.onnx.elements import Element
-from compiler.frontend.onnx.values import Value
+from compiler.frontend.elements import Element
+from compiler.frontend.values import Value
 from dialects.control import LoopOp
 from dialects.expr import Expr
 from dialects.func import FuncOp

@@ -1,0 +1,80 @@
+"""What the importer of an operator has at hand in every frontend: means to build.
+
+`n(AddOp, x, y)` builds an operation and returns its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from compiler.frontend.builder import Builder
+from compiler.frontend.faults import Fault
+from compiler.frontend.values import Value, computed, constant
+from dialects import types as t
+from dialects.expr import Expr, Size
+from dialects.graph.base import GraphOp
+from dialects.graph.shape import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
+from dialects.graph.unary import CastOp
+from dialects.types import Array
+
+
+def fixed(size: Size, what: str) -> int:
+    """A size that must be constant. Raises Fault for one that is not."""
+    size = Expr.of(size)
+    if size.constant is None:
+        raise Fault(f"its {what} depend on the size {size}, but must be constant",
+                    f"fix the size, for instance with --dim {min(size.symbols)}=1")
+    return size.constant
+
+
+@dataclass(eq=False)
+class NodeBase:
+    """One node at its turn in the import."""
+
+    name: str
+    build: Builder
+
+    def __call__(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> Value:
+        return self.build(op_type, *operands, **attributes)
+
+    def constant(self, array: Array) -> Value:
+        return constant(np.asarray(array), node=self.name)
+
+    def of_size(self, size: Size) -> Value:
+        """An i64 tensor of no dims that holds a size."""
+        contents = np.empty((), object)
+        contents[()] = Expr.of(size)
+        return computed(contents, t.tensor(t.i64, ()), self.name)
+
+    def cast(self, x: Value, element: Attribute) -> Value:
+        return x if x.element == element else self(CastOp, x, to=element)
+
+    def reshape(self, x: Value, shape: Sequence[Size]) -> Value:
+        """x in another shape; x itself where the shape is the same."""
+        return x if _has_shape(x, shape) else self(ReshapeOp, x, shape=list(shape))
+
+    def broadcast(self, x: Value, shape: Sequence[Size]) -> Value:
+        """x repeated to a shape that it fits; x itself where it has that shape."""
+        return x if _has_shape(x, shape) else self(BroadcastOp, x, shape=list(shape))
+
+    def transpose(self, x: Value, perm: Sequence[int]) -> Value:
+        """x with permuted dims; x itself where they stay in place."""
+        same = list(perm) == list(range(x.rank))
+        return x if same else self(TransposeOp, x, perm=list(perm))
+
+    def part(self, x: Value, axis: int, start: Size, size: Size, step: int = 1) -> Value:
+        """Entries of one axis from `start` on; x itself where that is all of them."""
+        if Expr.of(size) == x.shape[axis] and step == 1:
+            return x
+        starts, sizes, steps = [Expr.of(0)] * x.rank, list(x.shape), [1] * x.rank
+        starts[axis], sizes[axis], steps[axis] = Expr.of(start), Expr.of(size), step
+        return self(SliceOp, x, starts=starts, sizes=sizes, steps=steps)
+
+
+def _has_shape(x: Value, shape: Sequence[Size]) -> bool:
+    return x.shape == tuple(map(Expr.of, shape))

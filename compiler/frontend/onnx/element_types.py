@@ -1,0 +1,52 @@
+"""ONNX's element types and ours."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import onnx
+from xdsl.ir import Attribute
+
+from compiler.frontend.faults import Fault
+from dialects import types as t
+
+_ELEMENTS: dict[int, Attribute] = {
+    onnx.TensorProto.FLOAT: t.f32, onnx.TensorProto.DOUBLE: t.f64,
+    onnx.TensorProto.FLOAT16: t.f16, onnx.TensorProto.BFLOAT16: t.bf16,
+    onnx.TensorProto.BOOL: t.i1, onnx.TensorProto.INT8: t.i8, onnx.TensorProto.INT16: t.i16,
+    onnx.TensorProto.INT32: t.i32, onnx.TensorProto.INT64: t.i64, onnx.TensorProto.UINT8: t.ui8,
+    onnx.TensorProto.UINT16: t.ui16, onnx.TensorProto.UINT32: t.ui32,
+    onnx.TensorProto.UINT64: t.ui64, onnx.TensorProto.INT2: t.i2, onnx.TensorProto.UINT2: t.ui2,
+    onnx.TensorProto.INT4: t.i4, onnx.TensorProto.UINT4: t.ui4,
+    onnx.TensorProto.FLOAT8E4M3FN: t.f8E4M3FN, onnx.TensorProto.FLOAT8E4M3FNUZ: t.f8E4M3FNUZ,
+    onnx.TensorProto.FLOAT8E5M2: t.f8E5M2, onnx.TensorProto.FLOAT8E5M2FNUZ: t.f8E5M2FNUZ,
+    onnx.TensorProto.FLOAT8E8M0: t.f8E8M0FNU, onnx.TensorProto.FLOAT4E2M1: t.f4E2M1FN,
+}
+_DATA_TYPES = {element: data_type for data_type, element in _ELEMENTS.items()}
+
+
+def element_type(data_type: int) -> Attribute:
+    """The element type of an ONNX TensorProto.DataType. Raises Fault for one we do not have."""
+    if data_type not in _ELEMENTS:
+        raise Fault(f"element type {_data_type_name(data_type)} is not supported",
+                    f"supported are {', '.join(map(_data_type_name, _ELEMENTS))}")
+    return _ELEMENTS[data_type]
+
+
+def data_type_of(element: Attribute) -> int:
+    """The ONNX TensorProto.DataType of an element type."""
+    return _DATA_TYPES[element]
+
+
+@cache
+def onnx_type_names() -> dict[str, str]:
+    """`tensor(float)` -> `f32` and so on: ONNX's names of tensor types, and ours of elements."""
+    names = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16"}
+    texts = {_data_type_name(code).lower(): str(element) for code, element in _ELEMENTS.items()}
+    return {f"tensor({name})": names.get(name, text) for name, text in texts.items()}
+
+
+@cache
+def _data_type_name(data_type: int) -> str:
+    values = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number
+    return values[data_type].name if data_type in values else str(data_type)

@@ -1,0 +1,229 @@
+"""`host.func` and `host.return`: a driver, the straight sequence of operations of a run.
+
+    host.func @main(%x: f32[batch, 64], %y: f32[batch, 8]) inputs ["x"] outputs ["y"]
+        sizes(batch) arena(256*batch) {
+      %w = host.constant #strata.weight<"w", "3f2a"> : f32[64, 8]
+      %h = host.alloc offset 0 : f32[batch, 64]
+      host.launch @k0(%x, %h) sizes(batch)
+      host.launch @k1(%h, %w, %y) sizes(batch)
+      host.return
+    }
+
+Arguments are the model's inputs, then its outputs (allocated by the caller). Size symbols are
+bound by the inputs' run-time shapes. Buffer planning gives each `host.alloc` an offset into one
+arena of `arena` bytes. One that has none is memory of its own, until `host.free`: its size is known
+too late, or it is returned. For an output whose size is known too late is no argument. It has a
+type, `outputs ["y", "found": i64[2, count]]`, and is returned:
+
+      strata.size count = %n
+      %found = host.alloc : i64[2, count]
+      ...
+      host.return %found
+
+Functions that `strata.if` and `strata.loop` call return all their outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.syntax import parse_names, parse_values, print_names, print_values, strings
+from dialects.types import BufferType, ExprAttr
+
+
+@irdl_op_definition
+class FuncOp(IRDLOperation):
+    """A driver: a straight sequence of allocations, launches, and calls of other drivers.
+
+    `sizes` are the size symbols that have values at the start. Constraints: (C1) one argument per
+    input, and per output without a type; (C2) ends in `host.return`, which returns the others.
+    """
+
+    name = "host.func"
+    sym_name = prop_def(StringAttr)
+    inputs = prop_def(ArrayAttr[StringAttr])
+    outputs = prop_def(ArrayAttr[StringAttr])
+    returned = prop_def(ArrayAttr[Attribute])
+    sizes = prop_def(ArrayAttr[StringAttr])
+    arena = opt_prop_def(ExprAttr)
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
+
+    @staticmethod
+    def of(
+        name: str, inputs: Sequence[str], outputs: Sequence[str], types: Sequence[BufferType],
+        sizes: Sequence[str], returned: Sequence[BufferType | None] | None = None,
+    ) -> FuncOp:
+        """A function with an empty body. `returned`: the type of each output that is returned."""
+        kept = [None] * len(outputs) if returned is None else returned
+        return FuncOp.create(
+            properties={"sym_name": StringAttr(name), "inputs": strings(inputs),
+                        "outputs": strings(outputs), "sizes": strings(sizes),
+                        "returned": ArrayAttr([r or UnitAttr() for r in kept])},
+            regions=[Region(Block(arg_types=types))])
+
+    @property
+    def input_names(self) -> list[str]:
+        return [n.data for n in self.inputs.data]
+
+    @property
+    def output_names(self) -> list[str]:
+        return [n.data for n in self.outputs.data]
+
+    @property
+    def size_names(self) -> list[str]:
+        return [n.data for n in self.sizes.data]
+
+    @property
+    def input_arguments(self) -> tuple[BlockArgument, ...]:
+        return tuple(self.body.block.args[: len(self.inputs.data)])
+
+    @property
+    def output_arguments(self) -> tuple[BlockArgument, ...]:
+        return tuple(self.body.block.args[len(self.inputs.data):])
+
+    @property
+    def returned_types(self) -> list[BufferType | None]:
+        """Per output its type if it is returned; None if it is an argument."""
+        return [r if isinstance(r, BufferType) else None for r in self.returned.data]
+
+    @property
+    def output_types(self) -> list[BufferType]:
+        """The types of all outputs, in order."""
+        arguments = iter(self.output_arguments)
+        types = [r or next(arguments).type for r in self.returned_types]
+        return [type_ for type_ in types if isinstance(type_, BufferType)]
+
+    @property
+    def return_op(self) -> ReturnOp:
+        last = self.body.block.last_op
+        assert isinstance(last, ReturnOp)
+        return last
+
+    @property
+    def arena_bytes(self) -> Expr | None:
+        """The size of the arena, once buffers are planned."""
+        return None if self.arena is None else self.arena.data
+
+    def verify_(self) -> None:
+        kept = [r for r in self.returned_types if r is not None]
+        arguments = len(self.inputs.data) + len(self.outputs.data) - len(kept)
+        if len(self.body.block.args) != arguments:
+            raise VerifyException("C1: host.func needs one name per argument")
+        last = self.body.block.last_op
+        if not isinstance(last, ReturnOp):
+            raise VerifyException("C2: host.func must end in host.return")
+        if [v.type for v in last.values] != kept:
+            raise VerifyException("C2: host.return must return the outputs that have types")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
+        print_names(printer, "inputs", self.inputs)
+        printer.print_string(" outputs [")
+        printer.print_list(zip(self.output_names, self.returned_types, strict=True),
+                           lambda pair: _print_output(printer, *pair))
+        printer.print_string("]")
+        printer.print_string(f" sizes({', '.join(self.size_names)}) ")
+        if self.arena is not None:
+            printer.print_string(f"arena({self.arena.data}) ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FuncOp:
+        name = parser.parse_symbol_name()
+        paren = parser.Delimiter.PAREN
+        arguments = parser.parse_comma_separated_list(paren, lambda: _parse_argument(parser))
+        properties: dict[str, Attribute] = {"sym_name": name}
+        properties["inputs"] = parse_names(parser, "inputs")
+        parser.parse_keyword("outputs")
+        outputs = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, lambda: _parse_output(parser))
+        properties["outputs"] = strings([name for name, _ in outputs])
+        properties["returned"] = ArrayAttr([type_ or UnitAttr() for _, type_ in outputs])
+        parser.parse_keyword("sizes")
+        sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
+        properties["sizes"] = strings(sizes)
+        if parser.parse_optional_keyword("arena"):
+            with parser.in_parens():
+                properties["arena"] = ExprAttr(t.parse_size(parser))
+        return FuncOp.create(properties=properties, regions=[parser.parse_region(arguments)])
+
+
+def _print_output(printer: Printer, name: str, type_: BufferType | None) -> None:
+    printer.print_string_literal(name)
+    if type_ is not None:
+        printer.print_string(f": {type_.short}")
+
+
+def _parse_output(parser: Parser) -> tuple[str, BufferType | None]:
+    name = parser.parse_str_literal()
+    is_typed = parser.parse_optional_punctuation(":") is not None
+    return name, t.parse_buffer_type(parser) if is_typed else None
+
+
+def _print_argument(printer: Printer, argument: SSAValue) -> None:
+    assert isinstance(argument.type, BufferType)
+    printer.print_ssa_value(argument)
+    printer.print_string(f": {argument.type.short}")
+
+
+def _parse_argument(parser: Parser) -> Parser.Argument:
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation(":")
+    return argument.resolve(t.parse_buffer_type(parser))
+
+
+@irdl_op_definition
+class ReturnOp(IRDLOperation):
+    """End of the driver. What it returns belongs to the caller."""
+
+    name = "host.return"
+    values = var_operand_def(BufferType)
+    traits = traits_def(IsTerminator(), HasParent(FuncOp))
+
+    @staticmethod
+    def of(values: Sequence[SSAValue] = ()) -> ReturnOp:
+        return ReturnOp.create(operands=values)
+
+    def print(self, printer: Printer) -> None:
+        if self.values:
+            printer.print_string(" ")
+            print_values(printer, self.values)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ReturnOp:
+        return ReturnOp.of(parse_values(parser))
+
+
+def host_functions(module: Operation) -> list[FuncOp]:
+    """All drivers of a module."""
+    return [op for op in module.regions[0].block.ops if isinstance(op, FuncOp)]
+
+
+def host_function(module: Operation) -> FuncOp:
+    """The model's driver, `@main` if there are several. Raises ValueError when there is none."""
+    found = host_functions(module)
+    if not found:
+        raise ValueError("the module has no host.func")
+    return next((f for f in found if f.sym_name.data == "main"), found[0])

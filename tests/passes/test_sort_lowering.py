@@ -1,0 +1,76 @@
+"""Sorting, as top_k of long axes lowers to it: all types, ties, signs, NaN, and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+import dialects.graph as g
+from dialects.expr import Expr, Size
+from dialects.func import FuncOp, main_function
+from dialects.graph.base import EvaluationContext
+from dialects.graph.interpret import evaluate_func
+from dialects.graph.numerics import widen
+from dialects.types import Array, element_of, tensor
+from passes.base import StrataContext
+from passes.registry import parse_passes
+from targets.base import TargetOptions, find_target
+from tests.lowering import lower
+
+FLOATS = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
+INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64)
+
+
+def numbers(dtype: Any, *shape: int) -> Array:
+    """All bit patterns alike, so all exponents, and every third one of few numbers."""
+    rng = np.random.default_rng(3)
+    flat = rng.integers(0, 256, (int(np.prod(shape)), np.dtype(dtype).itemsize), np.uint8)
+    found = flat.view(dtype)[:, 0]
+    few = [0, 1, 2] if dtype in INTEGERS else [0.0, -0.0, np.inf, -np.inf, np.nan, -1.5]
+    found[::3] = np.resize(np.array(few).astype(dtype), found[::3].shape)
+    return found.reshape(shape)
+
+
+def top_k(x: Array, axis: int, k: Size, largest: bool, shape: Sequence[Size] = ()) -> ModuleOp:
+    func = FuncOp.of("main", ["x"], [tensor(element_of(x.dtype), shape or x.shape)])
+    op = g.TopKOp.of(func.body.block.args[0], axis=axis, k=k, largest=largest)
+    func.body.block.add_op(op)
+    func.finish(["v", "i"], list(op.results))
+    return ModuleOp([func])
+
+
+def assert_same(found: Sequence[Array], expected: Sequence[Array]) -> None:
+    for a, e in zip(found, expected, strict=True):
+        assert (a.dtype, a.shape) == (e.dtype, e.shape)
+        np.testing.assert_array_equal(widen(a), widen(e))
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_every_type(dtype: Any, largest: bool) -> None:
+    x, context = numbers(dtype, 2, 291, 3), EvaluationContext()
+    module = top_k(x, 1, 291, largest)
+    expected = evaluate_func(main_function(module), [x], context)
+    for pass_ in parse_passes("graph-to-loop"):
+        pass_.apply(StrataContext.with_dialects(context.weights), module)
+    module.verify()
+    assert_same(evaluate_func(main_function(module), [x], context), expected)
+
+
+def test_every_size() -> None:
+    """One compiled model."""
+    cpu, context, options = find_target("cpu"), EvaluationContext(), TargetOptions(threads=2)
+    n = Expr.symbol("n")
+    module, reference = (top_k(numbers(np.float32, 1), 0, n, True, [n]) for _ in range(2))
+    strata = StrataContext.with_dialects(context.weights, cpu, options)
+    list(lower(module, strata))
+    model = cpu.load(module, context.weights, options)
+    for size in (0, 1, 32, 33, 255, 4097, 70001):
+        x = numbers(np.float32, size)
+        expected = evaluate_func(main_function(reference), [x], EvaluationContext({"n": size}))
+        assert_same(model.run([x]), expected)
