@@ -22,9 +22,8 @@ What the ONNX frontend reads, up to opset {newest}. An operator with a star has 
 own: ONNX defines it by others, and that definition is imported. Element types are those that ONNX
 allows for the first input and that we have. At the end come operators of other domains: ai.onnx.ml,
 and com.microsoft, onnxruntime's own, whose element types ONNX does not tell. Missing are operators
-on strings, sequences, optional values and random numbers, and those whose results have sizes that
-depend on data. Where shapes, axes and the like are inputs, they must be known when the model is
-imported.
+on strings, and random numbers without a seed. Shapes, bounds and counts may be inputs that only a
+run knows; axes must be known when the model is imported.
 
 """
 
