@@ -109,8 +109,9 @@ class _Program:
         function = self.functions[name]
         types = [tensor_of(a.type) for a in function.input_arguments
                  if isinstance(a.type, BufferType)]
-        known = {n: sizes[n] for n in function.size_names if n in sizes}
-        return self.call(function, inputs, known | bind_sizes(types, inputs))
+        bound = {size.as_symbol for type_ in types for size in type_.shape}
+        known = {n: sizes[n] for n in function.size_names if n in sizes and n not in bound}
+        return self.call(function, inputs, known | bind_sizes(types, inputs, known=known))
 
 
 @dataclass

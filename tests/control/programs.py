@@ -252,6 +252,20 @@ strata.func @main(%x: f32[n, w]) -> (f32[w]) inputs ["x"] outputs ["y"] {
 }
 """, _inner, [(_numbers(n, w),) for n, w in ((4, 3), (1, 5), (6, 100))])
 
+DERIVED_SIZE = Program("derived_size", """
+strata.func @add(%h: f32[n floordiv 2, 3], %w: f32[n floordiv 2, 3]) -> (f32[n floordiv 2, 3])
+    sizes(k, n) inputs ["h", "w"] outputs ["h"] {
+  %y = graph.add %h, %w : f32[n floordiv 2, 3]
+  strata.return %y
+}
+strata.func @main(%x: f32[n, 3]) -> (f32[n floordiv 2, 3]) inputs ["x"] outputs ["y"] {
+  %h = graph.slice %x {starts = [0, 0], sizes = [n floordiv 2, 3], steps = [2, 1]}
+      : f32[n floordiv 2, 3]
+  %y = strata.loop @add at k trip 3 carried(%h) with(%h) : f32[n floordiv 2, 3]
+  strata.return %y
+}
+""", lambda x: (4 * x[:len(x) // 2 * 2:2],), [(_numbers(n, 3),) for n in (7, 2, 1, 500)])
+
 
 PROGRAMS = (PREFIX, TWO_SIZES, KERNEL_WITH_LATE_SIZE, BRANCHES, NESTED, COUNTED, STEPS, GROWING,
-            WHILE, LOOP_IN_LOOP)
+            WHILE, LOOP_IN_LOOP, DERIVED_SIZE)
