@@ -81,6 +81,8 @@ def _libc() -> Any:
 @cache
 def _libc_functions() -> tuple[int, int]:
     """The addresses of aligned_alloc and free."""
-    library = _libc()
-    return tuple(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-                 for name in ("aligned_alloc", "free"))  # type: ignore[return-value]
+    return _address("aligned_alloc"), _address("free")
+
+
+def _address(name: str) -> int:
+    return ctypes.cast(getattr(_libc(), name), ctypes.c_void_p).value or 0
