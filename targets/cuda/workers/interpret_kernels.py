@@ -77,8 +77,26 @@ def launch(
             for array, (content, _) in zip(memory, buffers, strict=True)]
 
 
+def keep_truth_values() -> None:
+    """Let truth values stay truth values when Triton's interpreter broadcasts them.
+
+    It takes what a comparison of two scalars gives for a value of their own type.
+    """
+    language: Any = importlib.import_module("triton.language")
+    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    broadcast = builder.create_splat
+
+    def create_splat(self: Any, to: Any, value: Any) -> Any:
+        truth = np.asarray(value.data).dtype == np.bool_
+        return broadcast(self, to, handle(value.data, language.int1) if truth else value)
+
+    builder.create_splat = create_splat
+
+
 def main() -> None:
     os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel's module imports Triton
+    keep_truth_values()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what Triton prints is no reply
     while True:
