@@ -39,8 +39,9 @@ HEADINGS = {
 NOTES = """\
 - cpu, reference, interpreter: outputs against onnxruntime, within each model's measured tolerance;
   all cases run on one compiled model, the interpreter on the first. The error is the largest
-  deviation over the largest magnitude of an output. Weak: the model has constant weights or nearly
-  constant outputs, so that agreement says little about numbers.
+  deviation over the largest magnitude of an output. Where onnxruntime itself leaves the tolerance
+  around the model computed in f64 and Strata does not, the cell says so. Weak: the model has
+  constant weights or nearly constant outputs, so that agreement says little about numbers.
 - verify: `verify --target cpu` on the first case; how many executions there were, one after every
   pass that changed something and one of the native code.
 - GPU: as cpu, on the first NVIDIA GPU; the time is that of the last case, from a CUDA graph.
