@@ -1,52 +1,94 @@
-"""Times a model and its peers in turns."""
+"""What `bench` measures: a model of ours, its specialization, and peers, in one contest."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from compiler.comparison import worst
-from compiler.diagnostics import Problem, StrataError, some_of
+from compiler.contest import Contest
+from compiler.diagnostics import Problem, StrataError, count_of, some_of
 from compiler.execution import input_arrays, run_loaded
-from compiler.peers import load_peer
-from compiler.session import session
+from compiler.frontend import MemoryModel
+from compiler.peers import Request, load_peer, parse_peers
+from compiler.session import Session, session
 from compiler.signature import Signature
 from compiler.specialization import specialize
 from dialects.syntax import size_symbol
 
 if TYPE_CHECKING:
+    from compiler.api import Executable
+    from compiler.frontend.torch.capture import Captured
     from dialects.types import Array
-
-Run = Callable[[], Sequence["Array"]]
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row per runtime, ours first: name, median_ms, best_ms, load_s, difference from ours."""
+    """A row per runtime, ours first: name, median_ms, best_ms, cpu_ms, load_s, difference.
+
+    Raises StrataError where somebody cannot run the model.
+    """
+    peers = parse_peers(arguments.against)
     threads = arguments.threads or len(os.sched_getaffinity(0))
+    contest = Contest(threads)
     with session(arguments, threads) as current:
-        started = time.perf_counter()
-        exe = current.compile(arguments.model)
-        loads = [time.perf_counter() - started]
-        inputs = input_arrays(arguments, exe.signature)
-        runs: dict[str, Run] = {"strata": lambda: run_loaded(exe, inputs)}
-        if arguments.specialize:
-            _check_sizes(exe.signature, arguments.dim)
-            started = time.perf_counter()
-            fixed = specialize(exe.loaded, inputs)
-            loads.append(time.perf_counter() - started)
-            runs["strata, sizes fixed"] = lambda: fixed.run(inputs)
-        named = dict(zip(exe.input_names, inputs, strict=True))
-        for name in filter(None, arguments.against.split(",")):
-            started = time.perf_counter()
-            peer = load_peer(name, arguments.model, threads)
-            loads.append(time.perf_counter() - started)
-            runs[name] = lambda peer=peer: peer.run(named)
+        captured = {m: captured_model(m) for m in (arguments.model, *filter(None, peers.values()))}
+        request = _add_ours(contest, current, arguments, captured[arguments.model])
+        for name, twin in peers.items():
+            current.progress.tell(f"loading {name}")
+            model = twin or arguments.model
+            wanted = replace(request, model=model, captured=captured[model])
+            contest.add_peer(name, lambda name=name, wanted=wanted: load_peer(name, wanted))
+        _check_problems(list(contest.problems.values()))
         current.progress.tell(f"timing {arguments.model}")
-        return _rows(runs, loads, arguments.rounds)
+        return contest.rows(arguments.rounds)
+
+
+def captured_model(model: str) -> Captured | None:
+    """A model of PyTorch, made once for all who run it; None for one of another kind."""
+    from compiler.frontend.torch import accepts
+    from compiler.frontend.torch.load import capture
+
+    return capture(model) if accepts(model) else None
+
+
+def request_of(
+    exe: Executable, inputs: Sequence[Array], model: str, captured: Captured | None
+) -> Request:
+    """What peers shall run: the same model on the same inputs."""
+    shapes = [tuple(size.constant for size in type_.shape) for type_ in exe.signature.input_types]
+    return Request(model, captured, exe.input_names, inputs, shapes, exe.options.threads or 1,
+                   exe.options.precision)
+
+
+def _add_ours(
+    contest: Contest, current: Session, arguments: argparse.Namespace, captured: Captured | None
+) -> Request:
+    """Our program, and the specialized one, as entrants."""
+    model = arguments.model
+    started = time.perf_counter()
+    exe = current.compile(model if captured is None else MemoryModel(model, captured.program))
+    seconds = time.perf_counter() - started
+    inputs = input_arrays(arguments, exe.signature)
+    contest.add("strata", lambda: run_loaded(exe, inputs), seconds)
+    if arguments.specialize:
+        _check_sizes(exe.signature, arguments.dim)
+        started = time.perf_counter()
+        fixed = specialize(exe.loaded, inputs)
+        seconds = time.perf_counter() - started
+        contest.add("strata, sizes fixed", lambda: fixed.run(inputs), seconds)
+    return request_of(exe, inputs, model, captured)
+
+
+def _check_problems(problems: Sequence[StrataError]) -> None:
+    """Raises StrataError with all problems of peers."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise StrataError(f"{count_of(problems, 'peer')} cannot run the model",
+                          [Problem(str(error)) for error in problems])
 
 
 def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None:
@@ -56,17 +98,3 @@ def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None
     if strange:
         raise StrataError(f"--dim names '{strange[0]}', which is no size of the model", [Problem(
             f"its sizes are {some_of(symbols, 20) or 'all constant'}")])
-
-
-def _rows(runs: dict[str, Run], loads: Sequence[float], rounds: int) -> list[dict[str, Any]]:
-    outputs = [run() for run in runs.values()]
-    taken: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            taken[name].append(1e3 * (time.perf_counter() - started))
-    return [{"name": name, "median_ms": statistics.median(taken[name]),
-             "best_ms": min(taken[name]), "load_s": load,
-             "difference": worst(outputs[0], found)[0]}
-            for name, load, found in zip(runs, loads, outputs, strict=True)]

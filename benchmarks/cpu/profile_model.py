@@ -84,10 +84,11 @@ class Profile:
 
 def count_products(ops: Sequence[LoopKernelOp]) -> dict[str, Any]:
     """Multiply-adds of each contraction kernel, over its sizes."""
-    from dialects.expr import product
+    from dialects.expr import Expr, product
 
-    return {op.sym_name.data: product(a.extent for a in nest.axes)
-            for op in ops for nest in op.nests if is_contraction(nest)}
+    counts = {op.sym_name.data: [product(a.extent for a in nest.axes)
+                                 for nest in op.nests if is_contraction(nest)] for op in ops}
+    return {name: sum(parts, start=Expr.of(0)) for name, parts in counts.items() if parts}
 
 
 def profile(path: Path, rounds: int, dims: dict[str, int], inputs: dict[str, Array]) -> Profile:

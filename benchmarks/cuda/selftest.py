@@ -5,7 +5,8 @@
     python benchmarks/cuda/selftest.py --only programs
 
 Parts: every sample kernel of the tests at small, awkward sizes (samples); every scalar operation
-(scalars); whole programs with control flow and sizes that are known late, and what they refuse
+(scalars); products of quantized tensors, exact, also at sizes where speed can be read off
+(integers); whole programs with control flow and sizes that are known late, and what they refuse
 (programs); a few kernels at sizes where speed can be read off (speed). The last lines say what
 went wrong; the exit status is 1 if anything did.
 """
@@ -36,6 +37,7 @@ from targets.cuda.launch import CudaExecutable
 from tests.control.programs import COUNTED, PROGRAMS, STEPS, Program
 from tests.targets.cuda import samples
 from tests.targets.cuda.control_programs import REFUSALS, compare, lowered
+from tests.targets.cuda.integer_products import CASES, LARGE_CASES, Case
 from tests.targets.cuda.samples import SAMPLES, Sample, as_model
 from tests.targets.cuda.scalar_kernels import FLOAT_OPS, INTEGER_OPS, float_kernel, integer_kernel
 
@@ -100,6 +102,11 @@ def scalars_part(options: TargetOptions, report: Report) -> None:
         _guard(report, f"integers {element}", lambda e=element: run_integers(e, options, report))
 
 
+def integers_part(options: TargetOptions, report: Report) -> None:
+    for case in CASES if options.interpret else (*CASES, *LARGE_CASES):
+        _guard(report, case.name, lambda c=case: run_product(c, options, report))
+
+
 def speed_part(options: TargetOptions, report: Report) -> None:
     if options.interpret:
         return
@@ -123,8 +130,8 @@ def programs_part(options: TargetOptions, report: Report) -> None:
         _guard(report, f"loop {program.name}", lambda p=program: run_loop(p, options, report))
 
 
-PARTS = {"samples": samples_part, "scalars": scalars_part, "programs": programs_part,
-         "speed": speed_part}
+PARTS = {"samples": samples_part, "scalars": scalars_part, "integers": integers_part,
+         "programs": programs_part, "speed": speed_part}
 
 
 def _guard(report: Report, name: str, run: Any) -> None:
@@ -204,6 +211,20 @@ def run_integers(element: str, options: TargetOptions, report: Report) -> None:
     wrong = [op for op, a, b in zip(INTEGER_OPS, found, buffers[1], strict=True)
              if not np.array_equal(a, b)]
     report.check(f"integers {element} {' '.join(wrong)}".strip(), float(len(wrong)), 0.0)
+
+
+def run_product(case: Case, options: TargetOptions, report: Report) -> None:
+    """Exact, one by one and as a graph: the product, and the shares of its zero points."""
+    expected = case.expected()
+    executable = TARGET.load(*case.lowered(options), options)
+    wrong = max(int(np.count_nonzero(executable.run(case.inputs)[0] != expected))
+                for _ in range(2))
+    timing = ""
+    if isinstance(executable, CudaExecutable):
+        milliseconds = executable.replay(REPLAYS)
+        rate = 2 * expected.size * case.depth / milliseconds / 1e9
+        timing = f"{1000 * milliseconds:.2f} us, {rate:.1f} TOP/s"
+    report.check(case.name, float(wrong), 0.0, timing)
 
 
 # ---------------------------------------------------------------------- programs that decide

@@ -1,8 +1,13 @@
 """Time a model, and peers beside it in the same run.
 
 All get the same inputs and number of threads, and take turns round by round, so that what else the
-machine does hits all alike; the median of a round's time is reported. How far the peers' outputs
-are from ours is told too: a wrong result is no result.
+machine does hits all alike; medians are reported: wall time, and CPU time of the whole process,
+which says more on a busy machine when there is one thread. How far the peers' outputs are from ours
+is told too: a wrong result is no result.
+
+onnxruntime and openvino take .onnx files and models of PyTorch, torch and inductor the latter. A
+peer may be given a file of its own for the same model, whose inputs are in the same order:
+`--against onnxruntime,inductor=model.py:make`.
 """
 
 from __future__ import annotations
@@ -20,8 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model(parser)
     shared.add_target(parser)
     shared.add_inputs(parser)
-    parser.add_argument("--against", metavar="NAMES", default="",
-                        help="peers, with commas between: onnxruntime")
+    parser.add_argument("--against", metavar="NAME[=MODEL],...", default="",
+                        help="peers: onnxruntime, openvino, torch, inductor; MODEL is what a peer "
+                             "runs in place of MODEL")
     parser.add_argument("--rounds", metavar="N", type=shared.positive, default=20,
                         help="timed rounds (default 20)")
     parser.add_argument("--specialize", action="store_true",
@@ -50,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _line(row: dict[str, Any], ours: dict[str, Any]) -> str:
-    text = (f"{row['name']:19} {row['median_ms']:10.3f} ms  (best {row['best_ms']:.3f})  "
-            f"ready after {row['load_s']:.2f} s")
+    text = (f"{row['name']:19} {row['median_ms']:10.3f} ms  (best {row['best_ms']:.3f}, "
+            f"CPU {row['cpu_ms']:.3f})  first result after {row['load_s']:.2f} s")
     if row is ours:
         return text
     return (f"{text}  {row['median_ms'] / ours['median_ms']:.2f}x our time, "

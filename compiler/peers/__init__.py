@@ -1,44 +1,120 @@
 """Peers: other runtimes that `bench` measures beside us, a file each, found by its name.
 
-    PACKAGE: str                                        what must be installed
-    def load(model: str, threads: int) -> Peer          ready to run
+    PACKAGE: str                          what must be installed
+    def load(request: Request) -> Run     ready to run; a Run is one call, and returns the outputs
 
-A peer gets the same arrays and the same number of threads as we do.
+A peer gets the same arrays, number of threads and permitted precision as we do, and knows the sizes
+that we know. It raises StrataError for a model of a kind that it does not take.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from compiler.diagnostics import Problem, StrataError
 
 if TYPE_CHECKING:
+    from compiler.frontend.torch.capture import Captured
     from dialects.types import Array
 
+Run = Callable[[], Sequence[Any]]
+ONNX_SUFFIX = ".onnx"
+LOW_PRECISIONS = ("bf16", "fast")
+"""Where we may compute in bf16, peers may."""
 
-class Peer(Protocol):
-    """A model in another runtime."""
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """The outputs in model order."""
-        ...
+@dataclass(frozen=True)
+class Request:
+    """What a peer shall run, and how.
+
+    `captured`: the model as PyTorch has it, if it is one of PyTorch's. `names`, `inputs`,
+    `shapes`: of our inputs in their order; a size that our compiled model leaves open is None.
+    """
+
+    model: str
+    captured: Captured | None
+    names: Sequence[str]
+    inputs: Sequence[Array]
+    shapes: Sequence[tuple[int | None, ...]]
+    threads: int
+    precision: str = "f32"
+
+    @property
+    def is_onnx(self) -> bool:
+        return self.model.lower().endswith(ONNX_SUFFIX)
+
+    @property
+    def is_low_precision(self) -> bool:
+        return self.precision in LOW_PRECISIONS
+
+    @property
+    def is_dynamic(self) -> bool:
+        return any(size is None for shape in self.shapes for size in shape)
+
+    def named(self, own: Sequence[str]) -> dict[str, Array]:
+        """The inputs by a peer's own names: ours where it has these, else in order."""
+        return self._by_name(own, self.inputs)
+
+    def named_shapes(self, own: Sequence[str]) -> dict[str, tuple[int | None, ...]]:
+        return self._by_name(own, self.shapes)
+
+    def program(self, peer: str) -> Captured:
+        """The model of PyTorch. Raises StrataError where there is none."""
+        if self.captured is None:
+            raise StrataError(f"{peer} runs models of PyTorch, not {self.model}", [Problem(
+                "it takes file.py:function and .pt2",
+                hint=f"--against {peer}=FILE.py:FUNCTION names the same model in PyTorch")])
+        return self.captured
+
+    def _by_name(self, own: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+        if len(own) > len(values):
+            raise StrataError(f"{self.model} has {len(own)} inputs, ours has {len(values)}")
+        if set(own) <= set(self.names):
+            found = dict(zip(self.names, values, strict=True))
+            return {name: found[name] for name in own}
+        return dict(zip(own, values, strict=True))
 
 
 def peer_names() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(__path__))
 
 
-def load_peer(name: str, model: str, threads: int) -> Peer:
-    """Raises StrataError for a peer that there is not, or that is not installed."""
+def parse_peers(text: str) -> dict[str, str | None]:
+    """`onnxruntime,torch=twin.py:make` -> peer -> the model it shall run, None for the same.
+
+    Raises StrataError for a peer that there is not, or that is not installed.
+    """
+    parts = [part.partition("=") for part in filter(None, text.split(","))]
+    for name, _, _ in parts:
+        _check_installed(name)
+    return {name: model or None for name, _, model in parts}
+
+
+def load_peer(name: str, request: Request) -> Run:
+    """Raises StrataError for a model that it does not take, or what else it needs installed."""
+    module = importlib.import_module(f"{__name__}.{name}")
+    try:
+        return module.load(request)
+    except ImportError as error:
+        raise StrataError(f"{name} lacks a package", [Problem(
+            str(error), hint=f"pip install {error.name or module.PACKAGE}")]) from None
+
+
+def refusal(name: str, model: str, error: Exception) -> StrataError:
+    """What a peer raised for a model."""
+    return StrataError(f"{name} cannot load {model}", [Problem(str(error))])
+
+
+def _check_installed(name: str) -> None:
     if name not in peer_names():
         raise StrataError(f"there is no peer '{name}'", [Problem(
             "unknown peer", hint=f"there are: {', '.join(peer_names())}")])
-    module = importlib.import_module(f"{__name__}.{name}")
-    try:
-        return module.load(model, threads)
-    except ImportError as error:
+    package = importlib.import_module(f"{__name__}.{name}").PACKAGE
+    if importlib.util.find_spec(package) is None:
         raise StrataError(f"{name} is not installed", [Problem(
-            str(error), hint=f"pip install {module.PACKAGE}")]) from None
+            f"there is no package {package}", hint=f"pip install {package}")])

@@ -1,13 +1,22 @@
-"""onnxruntime on the CPU, with its default optimizations."""
+"""onnxruntime on the CPU, with its default optimizations.
+
+Its threads spin only while a call runs: those of a session that waits would take the processor
+from whoever has its turn. A model of PyTorch is exported to a temporary file. There is no lower
+precision on x86: it always computes in the model's own types.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import StrataError
+from compiler.frontend.torch.library import quiet
+from compiler.peers import Request, Run, refusal
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -15,26 +24,61 @@ if TYPE_CHECKING:
 PACKAGE = "onnxruntime"
 
 
-@dataclass
-class OnnxRuntime:
-    """An inference session."""
+def load(request: Request) -> Run:
+    """A session on the request's threads. Raises StrataError for a model that it does not take."""
+    if request.is_onnx:
+        session = _session(request, request.model)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            session = _session(request, str(_exported(request, Path(folder) / "model.onnx")))
+    inputs = request.named([i.name for i in session.get_inputs()])
 
-    session: Any
+    def run() -> Sequence[Array]:
+        return session.run(None, inputs)
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        return self.session.run(None, dict(inputs))
+    return run
 
 
-def load(model: str, threads: int) -> OnnxRuntime:
-    """A session on `threads` threads. Raises StrataError for a model that it does not take."""
-    onnxruntime: Any = importlib.import_module("onnxruntime")
-    if not model.endswith(".onnx"):
-        raise StrataError(f"onnxruntime runs .onnx files, not {model}")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+def _session(request: Request, file: str) -> Any:
+    """A session that knows the sizes that are fixed."""
+    session = _open(request, file, {})
+    sizes = _fixed_sizes(request, {i.name: i.shape for i in session.get_inputs()})
+    return _open(request, file, sizes) if sizes else session
+
+
+def _fixed_sizes(request: Request, own: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+    """The sizes that the file names and we know; not a name such as `?` that stands for several."""
+    pairs = {(name, size) for key, known in request.named_shapes(list(own)).items()
+             for name, size in zip(own[key], known, strict=True)
+             if isinstance(name, str) and size is not None}
+    count = Counter(name for name, _ in pairs)
+    return {name: size for name, size in pairs if count[name] == 1}
+
+
+def _open(request: Request, file: str, sizes: dict[str, int]) -> Any:
+    runtime: Any = importlib.import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = request.threads, 1
     options.log_severity_level = 3
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    for name, size in sizes.items():
+        options.add_free_dimension_override_by_name(name, size)
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # it has many kinds, of no common class
-        raise StrataError(f"onnxruntime cannot load {model}", [Problem(str(error))]) from None
-    return OnnxRuntime(session)
+        raise refusal(PACKAGE, request.model, error) from None
+
+
+def _exported(request: Request, file: Path) -> Path:
+    """The model of PyTorch as a file. Raises ImportError without onnxscript."""
+    if request.captured is None:
+        raise StrataError(f"onnxruntime runs .onnx files and models of PyTorch, not "
+                          f"{request.model}")
+    torch: Any = importlib.import_module("torch")
+    importlib.import_module("onnxscript")
+    try:
+        with quiet():
+            torch.onnx.export(request.captured.program, (), str(file), dynamo=True, verbose=False)
+    except Exception as error:
+        raise refusal("torch.onnx.export", request.model, error) from None
+    return file

@@ -1,6 +1,7 @@
 """The PyTorch frontend: `torch.export` programs in memory and as `.pt2`, and `file.py:function`.
 
     load.py       from a MODEL to an ExportedProgram
+    capture.py    a program beside its module, as PyTorch itself calls it
     archive.py    reads `.pt2` files; executes nothing that is in them
     checks.py     what the graph of a `.pt2` file may contain
     decompose.py  Core ATen, with the operators that are imported as they are kept whole

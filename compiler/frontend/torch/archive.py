@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from compiler.arrays import FILE_ERRORS
+from compiler.array_files import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.checks import check_program
 from compiler.frontend.torch.library import quiet, torch_module

@@ -15,18 +15,25 @@ from pathlib import Path
 from typing import Any, cast
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.capture import Captured
 from compiler.frontend.torch.library import torch_module
 
 
 def load_program(model: str) -> tuple[Any, str]:
     """The program of a MODEL, and its name. Raises StrataError."""
+    found = capture(model)
+    return found.program, found.name
+
+
+def capture(model: str) -> Captured:
+    """The program of a MODEL, beside the module that it comes from. Raises StrataError."""
     require_torch(model)
     path, _, function = model.rpartition(".py:")
     if not path:
         from compiler.frontend.torch.archive import read_archive
 
-        return read_archive(Path(model)), Path(model).stem
-    return program_of(_find(Path(f"{path}.py"), function), model), function
+        return Captured(Path(model).stem, read_archive(Path(model)))
+    return _captured(_find(Path(f"{path}.py"), function), model, function)
 
 
 def load_bytes(name: str, data: bytes) -> Any:
@@ -67,7 +74,7 @@ def _find(path: Path, function: str) -> Callable[[], Any]:
     return found
 
 
-def program_of(function: Callable[[], Any], model: str) -> Any:
+def _captured(function: Callable[[], Any], model: str, name: str) -> Captured:
     """What the function makes, exported. Raises StrataError."""
     torch = torch_module()
     try:
@@ -75,11 +82,12 @@ def program_of(function: Callable[[], Any], model: str) -> Any:
     except Exception as error:
         raise _failed(f"calling {model}", error) from error
     if isinstance(made, torch.export.ExportedProgram):
-        return made
+        return Captured(name, made)
     module, inputs, kwargs, dynamic = _parts(made, model)
     try:
         with torch.no_grad():
-            return torch.export.export(module.eval(), inputs, kwargs, dynamic_shapes=dynamic)
+            program = torch.export.export(module.eval(), inputs, kwargs, dynamic_shapes=dynamic)
+            return Captured(name, program, module)
     except Exception as error:
         raise _failed(f"torch.export of {model}", error) from error
 

@@ -1,0 +1,58 @@
+"""A model of PyTorch's: the program that it was exported to, and the module that PyTorch runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from compiler.arrays import kind_of
+from compiler.diagnostics import StrataError
+from compiler.frontend.torch.library import torch_module
+
+if TYPE_CHECKING:
+    from dialects.types import Array
+
+
+@dataclass(frozen=True)
+class Captured:
+    """`own`: the module that was exported; None where only the program is there."""
+
+    name: str
+    program: Any
+    own: Any = None
+
+    def module(self) -> Any:
+        """What PyTorch calls: the module itself, else one made of the program."""
+        return self.program.module() if self.own is None else self.own
+
+    @property
+    def input_names(self) -> list[str]:
+        """The arguments that are tensors, under the names that the program has for them."""
+        return [a.name for a in self._given() if type(a).__name__ == "TensorArgument"]
+
+    def arguments(self, named: Mapping[str, Array]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments for a call, by position and by name. Raises StrataError."""
+        torch, tree = torch_module(), torch_module("torch.utils._pytree")
+        make = kind_of(torch.empty(0))
+        assert make is not None
+        leaves: list[Any] = []
+        for argument in self._given():
+            match type(argument).__name__:
+                case "TensorArgument":
+                    leaves.append(make(named[argument.name]))
+                case "ConstantArgument":
+                    leaves.append(argument.value)
+                case kind:
+                    raise StrataError(f"{self.name} takes '{argument.name}', a {kind}, which "
+                                      "PyTorch cannot be called with here")
+        return tree.tree_unflatten(leaves, self.program.call_spec.in_spec)
+
+    def tensors(self, result: Any) -> list[Any]:
+        """The tensors in what a call returned, in order."""
+        tree, kind = torch_module("torch.utils._pytree"), torch_module().Tensor
+        return [x for x in tree.tree_leaves(result) if isinstance(x, kind)]
+
+    def _given(self) -> list[Any]:
+        return [spec.arg for spec in self.program.graph_signature.input_specs
+                if spec.kind.name == "USER_INPUT"]
