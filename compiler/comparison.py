@@ -16,6 +16,9 @@ from dialects.types import Array, element_of, is_float, is_narrow_float, precisi
 TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "float16": 1e-2, "bfloat16": 8e-2}
 """The largest error that reordered arithmetic of that type is granted, relative as above."""
 
+PIECE = 1 << 16
+"""How many elements are compared at a time, so that they stay in a cache."""
+
 
 def tolerance_of(array: Array) -> float:
     """The tolerance of an array's type; 0 for integers and truth values.
@@ -34,18 +37,27 @@ def error_of(got: Array, want: Array) -> float:
         return inf
     if not want.size:
         return 0.0
+    flat = [x.reshape(-1) for x in (got, want)]
+    pieces = [[x[k:k + PIECE] for x in flat] for k in range(0, want.size, PIECE)]
     if not is_float(element_of(want.dtype)):
-        return float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max())
+        return max(float(np.abs(g.astype(np.float64) - w.astype(np.float64)).max())
+                   for g, w in pieces)
+    found = [_deviation(g, w) for g, w in pieces]
+    return float(max(d for d, _ in found) / (max(top for _, top in found) or 1.0))
+
+
+def _deviation(got: Array, want: Array) -> tuple[float, float]:
+    """The largest deviation, and the largest magnitude expected, of finite numbers."""
     with np.errstate(invalid="ignore"):  # NaN of some narrow floats signals
         wide, exact = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(exact)
-    if not np.array_equal(wide[~finite], exact[~finite], equal_nan=True):
-        return inf
-    if not np.isfinite(wide[finite]).all():
-        return inf
-    scale = np.abs(exact[finite]).max(initial=0.0)
-    deviation = np.abs(wide[finite] - exact[finite]).max(initial=0.0)
-    return float(deviation / (scale or 1.0))
+    if not finite.all():
+        if not np.array_equal(wide[~finite], exact[~finite], equal_nan=True):
+            return inf, 0.0
+        wide, exact = wide[finite], exact[finite]
+    if not np.isfinite(wide).all():
+        return inf, 0.0
+    return np.abs(wide - exact).max(initial=0.0), np.abs(exact).max(initial=0.0)
 
 
 def worst(
@@ -58,7 +70,15 @@ def worst(
     outputs.
     """
     errors = [error_of(g, w) for g, w in zip(got, want, strict=True)]
+    return max(errors, default=0.0), first_beyond(errors, want, tolerance, noise)
+
+
+def first_beyond(
+    errors: Sequence[float], want: Sequence[Array], tolerance: float | None = None,
+    noise: float = 0.0,
+) -> int | None:
+    """The first output whose error is beyond what `worst` grants, or None."""
     limits = [max(tolerance_of(w) if tolerance is None else tolerance, noise)
               if tolerance_of(w) else 0.0 for w in want]
-    beyond = [k for k, (e, limit) in enumerate(zip(errors, limits, strict=True)) if not e <= limit]
-    return max(errors, default=0.0), beyond[0] if beyond else None
+    pairs = zip(errors, limits, strict=True)
+    return next((k for k, (error, limit) in enumerate(pairs) if not error <= limit), None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,12 @@ def plan(
     else:
         first = first_step(steps, labels, level, () if start else after)
         last = len(steps) if to is None else _end(steps, to)
-    return [PlannedStep(step, make_pass(step.spec, plugins), label)
+    return [_planned(step, make_pass(step.spec, plugins), label)
             for step, label in list(zip(steps, labels, strict=True))[first:last]]
+
+
+def _planned(step: Step, pass_: ModulePass, label: str) -> PlannedStep:
+    return PlannedStep(replace(step, rounds=getattr(pass_, "rounds", False)), pass_, label)
 
 
 def first_step(

@@ -110,6 +110,50 @@ def test_factors_may_be_computed_and_need_not_vary(exact_order: bool) -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
 
+# ---------------------------------------------------------------------- single values
+MERGE = """
+    block.kernel @k(%x: T[5, 6, 7, 8], %y: T[5, 8]) grid(%p: 5) sizes() {
+      %z = block.load %y[%p, t0] : tile<[8]xT>
+      %acc = block.for %i = 0 to 6 step 2 (%a = %z) {
+        %mid = block.for %j = 1 to 7 step 1 (%b = %a) {
+          %v = block.load %x[%p, %i, %j, t0] : tile<[8]xT>
+          %n = block.map (%v[0], %b[0]) : tile<[8]xT> {
+          ^bb0(%q: T, %c: T):
+            %r = OP : T
+            block.yield %r
+          }
+          block.yield %n
+        }
+        block.yield %mid
+      }
+      block.store %acc, %y[%p, t0]
+      block.yield
+    }"""
+
+
+@BOTH_ORDERS
+@pytest.mark.parametrize(("kind", "op", "merge"), [
+    ("f32", "arith.maximumf %q, %c", np.maximum), ("f32", "arith.addf %c, %q", np.add),
+    ("i32", "arith.minsi %c, %q", np.minimum), ("i32", "arith.addi %q, %c", np.add),
+    ("i32", "arith.subi %c, %q", np.subtract), ("i32", "arith.subi %q, %c", None),
+    ("i32", "arith.ori %q, %c", np.bitwise_or)])
+def test_values_merged_over_nested_loops(
+    kind: str, op: str, merge: np.ufunc | None, exact_order: bool
+) -> None:
+    """Differences depend on the order of the trips, and on that of the operands."""
+    dtype = np.dtype({"f32": np.float32, "i32": np.int32}[kind])
+    x, y = ((4e8 * randoms(*shape)).astype(dtype) for shape in ((5, 6, 7, 8), (5, 8)))
+    if kind == "f32":
+        x[1, 2, 3, 4] = np.nan
+    want = y.copy()
+    for i, j in np.ndindex(3, 6):
+        part = x[:, 2 * i, j + 1]
+        want = part - want if merge is None else merge(want, part)
+    text = MERGE.replace("OP", op).replace("xT>", f"x{kind}>").replace("T[", f"{kind}[")
+    run(text.replace(": T", f": {kind}"), x, y, exact_order=exact_order)
+    np.testing.assert_allclose(y, want, rtol=0, atol=2e3 if kind == "f32" else 0)
+
+
 # ---------------------------------------------------------------------- windows
 @BOTH_ORDERS
 @pytest.mark.parametrize(("kernel", "stride", "pad"), [(3, 1, 1), (3, 2, 1), (1, 2, 0), (5, 3, 2)])

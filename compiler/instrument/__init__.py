@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Instrument:
     """What an instrument may do. By default it does nothing."""
 
+    wants_passes: bool = True
+    """Whether passes must run for it, also where the compiled model is in the cache."""
     wants_changes: bool = False
     """Whether `changed` must be told truly; that costs a printout after every pass."""
 

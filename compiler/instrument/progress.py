@@ -28,6 +28,8 @@ CLEAR = "\r\x1b[K"
 class Progress(Instrument):
     """Use it in a `with` statement. `enabled`: None means on a terminal only."""
 
+    wants_passes = False
+
     enabled: bool | None = None
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     phase: str = ""

@@ -7,17 +7,18 @@ closer to what was computed first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.comparison import worst
+from dialects.binding import EvaluationError
 from dialects.func import main_function
 from dialects.graph.base import EvaluationContext
-from dialects.graph.interpret import EvaluationError, evaluate_func
+from dialects.graph.interpret import evaluate_func
 from dialects.graph.numerics import widen
 from dialects.types import Array, element_of, is_float, precision
 from dialects.weights import WeightStore
@@ -25,29 +26,39 @@ from dialects.weights import WeightStore
 TRIALS = 4
 
 
-@dataclass(frozen=True)
+@dataclass
 class Rounding:
-    """A module over tensors with its weights, inputs, and what it computes of them."""
+    """A module over tensors with its weights, inputs, and what it computes of them.
+
+    `errors` keeps what was found by the runs that have been made.
+    """
 
     module: ModuleOp
     weights: WeightStore
     inputs: Sequence[Array]
     expected: Sequence[Array]
+    errors: list[float] = field(default_factory=list[float])
 
     def effect(self) -> float:
         """The largest error of some runs in which each number of each result is off by one unit in
         its last place, or by none. Runs that leave the range of numbers tell nothing.
         """
-        errors = [self._trial(np.random.default_rng(seed)) for seed in range(TRIALS)]
-        return max(filter(isfinite, errors), default=0.0)
+        return max(self.effects())
+
+    def effects(self) -> Iterator[float]:
+        """The same after each run, which is made when it is asked for: it only grows."""
+        for seed in range(TRIALS):
+            if seed == len(self.errors):
+                self.errors.append(self._trial(np.random.default_rng(seed)))
+            yield max(filter(isfinite, self.errors[:seed + 1]), default=0.0)
 
     def _trial(self, random: np.random.Generator) -> float:
         def alter(array: Array) -> Array:
             if not is_float(element_of(array.dtype)):
                 return array
-            step = precision(element_of(array.dtype))
-            factors = 1 + step * random.integers(-1, 2, array.shape)
-            return np.asarray(widen(array) * factors).astype(array.dtype)
+            wide, step = widen(array), precision(element_of(array.dtype))
+            factors = 1 + wide.dtype.type(step) * random.integers(-1, 2, array.shape, np.int8)
+            return np.asarray(wide * factors).astype(array.dtype)
 
         function, context = main_function(self.module), EvaluationContext(weights=self.weights)
         try:

@@ -5,8 +5,8 @@ held). A parallel loop adds its trips as an axis. A serial loop is a Python loop
 differ in their bounds, those that have no trip left are inactive: they compute without effect.
 The grid and parallel loops are cut into pieces so that tiles stay of moderate size.
 
-A serial loop that only sums products is computed as one matrix product (`dialects.block.contract`),
-which rounds differently; `exact_order=True` keeps the written order.
+A serial loop that only merges values is computed at once, as a matrix product if it sums products
+(`dialects.block.contract`), which rounds differently; `exact_order=True` keeps the written order.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block as ops
-from dialects.block.contract import Contraction, dot_depth, dot_factors, multiply_and_sum
+from dialects.block.contract import (
+    Contraction,
+    depth_dim,
+    dot_depth,
+    dot_factors,
+)
 from dialects.block.indices import Index, Linear, add, scale, unit
 from dialects.block.programs import Programs, Run, dim_lists, tile_type
 from dialects.graph.numerics import widen
+from dialects.products import sum_of_products
 from dialects.scalar import evaluate_body
 from dialects.types import Array, BufferType, dtype_of, signless
 
@@ -119,8 +125,10 @@ def _reduce(programs: Programs, op: ops.ReduceOp) -> None:
 
 def _dot(programs: Programs, op: ops.DotOp) -> None:
     c, axis = programs.tile(op.c), len(programs.extents)
-    product = multiply_and_sum(*dot_factors(op, programs.placed), {axis + 1: dot_depth(op)})
+    depth = {axis + depth_dim(op): dot_depth(op)}
+    left, right = dot_factors(op, programs.placed)
     with np.errstate(all="ignore"):
+        product = sum_of_products(left, right, depth, left.dtype)
         programs.values[op.result] = (c + product).astype(c.dtype)
 
 
@@ -143,25 +151,30 @@ def _convert(programs: Programs, op: ops.ConvertOp) -> None:
 
 def _scratch(programs: Programs, op: ops.ScratchOp) -> None:
     type_ = op.result.type
-    assert isinstance(type_, BufferType) and type_.static_shape is not None
-    raw = np.full(
-        (*programs.extents, *type_.static_shape, type_.dtype.itemsize), 0xFF, np.uint8)
+    assert isinstance(type_, BufferType)
+    shape = tuple(map(programs.run.size, type_.shape))
+    raw = np.full((*programs.extents, *shape, type_.dtype.itemsize), 0xFF, np.uint8)
     programs.values[op.result] = raw.view(dtype_of(signless(type_.element)))[..., 0]
 
 
 # ---------------------------------------------------------------------- loops
 def _for(programs: Programs, op: ops.ForOp) -> None:
-    lower = programs.index(op.lower.data, op.indices)
-    upper = programs.index(op.upper.data, op.indices)
-    trips = _trips(programs, lower, upper, op.step.data.constant or 1)
+    lower, trips = _bounds(programs, op)
     if op.is_parallel:
         _run_parallel(programs, op, lower, trips)
         return
     contraction = programs.run.contraction(op)
     if contraction is not None and isinstance(trips, int) and isinstance(lower, Linear):
-        _run_contraction(programs, op, contraction, lower, trips)
+        _run_contraction(programs, contraction, lower, trips)
     else:
         _run_serial(programs, op, lower, trips)
+
+
+def _bounds(programs: Programs, op: ops.ForOp) -> tuple[Index, int | Array]:
+    """Where the counter of a loop begins, and how often the loop runs."""
+    lower = programs.index(op.lower.data, op.indices)
+    upper = programs.index(op.upper.data, op.indices)
+    return lower, _trips(programs, lower, upper, op.step.data.constant or 1)
 
 
 def _trips(programs: Programs, lower: Index, upper: Index, step: int) -> int | Array:
@@ -236,23 +249,36 @@ def _both(x: Array | None, y: Array) -> Array:
 
 
 def _run_contraction(
-    programs: Programs, op: ops.ForOp, contraction: Contraction, lower: Linear, trips: int
+    programs: Programs, contraction: Contraction, lower: Linear, trips: int
 ) -> None:
-    """Sum the products of all trips at once, in pieces that leave the factors moderately large."""
-    total, axis = programs.tile(op.carried[0]), len(programs.extents)
-    programs.values[op.body.block.args[1]] = total  # an operand of the body, which no factor reads
-    widest = max(map(programs.run.width, contraction.preparation), default=1)
-    start, room = 0, max(1, ROOM // (prod(programs.extents) * widest))
-    while start < trips:
+    """Merge what all trips make at once, in pieces that leave it moderately large."""
+    (loop, *inner), axis = contraction.loops, len(programs.extents)
+    inside = [_bounds(programs, other) for other in inner]
+    counts = [count for _, count in inside if isinstance(count, int)]
+    widest = max((programs.run.width(o) for p in contraction.preparations for o in p), default=1)
+    room = ROOM // max(1, prod(programs.extents) * widest * prod(counts))
+    if inner and not room:
+        _run_serial(programs, loop, lower, trips)
+        return
+    total, start, room = programs.tile(loop.carried[0]), 0, max(1, room)
+    # an operand of the body, which no value reads
+    programs.values[contraction.loops[-1].body.block.args[1]] = total
+    while start < trips and 0 not in counts:
         count = min(room, trips - start)
-        inner = _enter(programs, op, lower, start, count, trips)
-        _execute(inner, contraction.preparation)
-        left, right = contraction.factors(inner.placed)
-        with np.errstate(all="ignore"):
-            total = total + multiply_and_sum(left, right, contraction.summed(axis, count))
-        start += count
-        room = max(1, ROOM * count // max(left.size, right.size))  # now that it is known
-    programs.values[op.results[0]] = total
+        within = _enter(programs, loop, lower, start, count, trips)
+        _execute(within, contraction.preparations[0])
+        for other, (first, n), made in zip(
+            inner, inside, contraction.preparations[1:], strict=True
+        ):
+            within = _enter(within, other, first, 0, n if isinstance(n, int) else 0, n)
+            _execute(within, made)
+        values = contraction.values(within.placed)
+        room = max(1, ROOM * count // max(v.size for v in values))  # now that it is known
+        if start or min(room, trips) <= count:
+            with np.errstate(all="ignore"):
+                total = contraction.merge(total, contraction.merged(values, axis, (count, *counts)))
+            start += count
+    programs.values[loop.results[0]] = total
 
 
 _OPERATIONS: dict[type[Operation], Callable[[Programs, Any], None]] = {

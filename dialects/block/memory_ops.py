@@ -198,7 +198,7 @@ def _parse_access(
 class ScratchOp(IRDLOperation):
     """Memory private to one program, undefined at first: `%s = block.scratch : f32[8, 1024]`.
 
-    Constraint (C1): the sizes are integers.
+    Its sizes are integers or expressions of the kernel's sizes.
     """
 
     name = "block.scratch"
@@ -207,11 +207,6 @@ class ScratchOp(IRDLOperation):
     @staticmethod
     def of(type_: BufferType) -> ScratchOp:
         return ScratchOp.create(result_types=[type_])
-
-    def verify_(self) -> None:
-        assert isinstance(self.result.type, BufferType)
-        if self.result.type.static_shape is None:
-            raise VerifyException("C1: block.scratch needs constant sizes")
 
     def print(self, printer: Printer) -> None:
         assert isinstance(self.result.type, BufferType)

@@ -65,24 +65,24 @@ class Run:
     def width(self, op: Operation) -> int:
         """The elements of the largest tile or scratch buffer inside an operation."""
         if op not in self.widths:
-            self.widths[op] = max((_elements(r) for o in op.walk() for r in o.results), default=1)
+            self.widths[op] = max(
+                (self._elements(r) for o in op.walk() for r in o.results), default=1)
         return self.widths[op]
+
+    def _elements(self, value: SSAValue) -> int:
+        match value.type:
+            case TileType():
+                return prod(value.type.shape)
+            case BufferType():
+                return prod(map(self.size, value.type.shape))
+            case _:
+                return 1
 
     def contraction(self, loop: ops.ForOp) -> Contraction | None:
         """How to compute the loop as a matrix product; None to run it as it is written."""
         if loop not in self.contractions:
             self.contractions[loop] = None if self.exact_order else find_contraction(loop)
         return self.contractions[loop]
-
-
-def _elements(value: SSAValue) -> int:
-    match value.type:
-        case TileType():
-            return prod(value.type.shape)
-        case BufferType():
-            return prod(value.type.static_shape or ())
-        case _:
-            return 1
 
 
 def _rank(value: SSAValue) -> int:

@@ -210,11 +210,16 @@ class ReduceOp(IRDLOperation):
 
 @irdl_op_definition
 class DotOp(IRDLOperation):
-    """Matrix product with accumulation: `%d = block.dot %a, %b, %c : tile<128x128xf32>`.
+    """Matrix product with accumulation: `%d = block.dot %a, %b, %c ieee : tile<128x128xf32>`.
 
-    a is m x k, b is k x n, c and the result are m x n of the accumulation type.
-    `precision` is how f32 operands multiply: "ieee" or "tf32".
-    Source: tl.dot, vector.contract.
+    a is m x k, b is k x n, c and the result are m x n of the accumulation type, in which products
+    are computed. m stands for any number of dims. `precision` is how f32 operands multiply: "ieee"
+    or "tf32". `unsigned` names the operands, 0 for a and 1 for b, whose integers have no sign:
+
+        %d = block.dot %a, %b, %c ieee unsigned [0] : tile<6x[64]xi32>
+
+    Constraint (C1): the shapes fit, and so do the dims that are grouped.
+    Source: tl.dot, vector.contract, vpdpbusd.
     """
 
     name = "block.dot"
@@ -222,34 +227,49 @@ class DotOp(IRDLOperation):
     b = operand_def(TileType)
     c = operand_def(TileType)
     precision = prop_def(StringAttr)
+    unsigned = prop_def(SizesAttr)
     result = result_def(TileType)
     traits = traits_def(Pure())
 
     @staticmethod
-    def of(a: SSAValue, b: SSAValue, c: SSAValue, precision: str = "ieee") -> DotOp:
-        return DotOp.create(operands=[a, b, c], result_types=[c.type],
-                            properties={"precision": StringAttr(precision)})
+    def of(
+        a: SSAValue, b: SSAValue, c: SSAValue, precision: str = "ieee",
+        unsigned: Sequence[int] = (),
+    ) -> DotOp:
+        return DotOp.create(operands=[a, b, c], result_types=[c.type], properties={
+            "precision": StringAttr(precision), "unsigned": SizesAttr.of(unsigned)})
+
+    def is_unsigned(self, operand: int) -> bool:
+        """Whether the integers of an operand have no sign."""
+        return Expr.of(operand) in self.unsigned.data
 
     def verify_(self) -> None:
         a, b, c = (v.type for v in self.operands)
         assert isinstance(a, TileType) and isinstance(b, TileType) and isinstance(c, TileType)
-        if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
-            raise VerifyException(f"block.dot of {a.short}, {b.short} into {c.short}")
+        fits = a.rank > 0 and b.rank == 2 and a.shape[-1] == b.shape[0]
+        if not fits or c.shape != (*a.shape[:-1], b.shape[1]):
+            raise VerifyException(f"C1: block.dot of {a.short}, {b.short} into {c.short}")
+        if (a.group, b.group) not in ((None, None), (a.rank - 1, 0)) or c.group is not None:
+            raise VerifyException(f"C1: block.dot of {a.short}, {b.short} groups other dims")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         print_values(printer, self.operands)
-        printer.print_string(f" {self.precision.data} : ")
+        printer.print_string(f" {self.precision.data}")
+        if self.unsigned.data:
+            printer.print_string(f" unsigned {t.format_sizes(self.unsigned.data)}")
         assert isinstance(self.result.type, TileType)
-        printer.print_string(self.result.type.short)
+        printer.print_string(f" : {self.result.type.short}")
 
     @classmethod
     def parse(cls, parser: Parser) -> DotOp:
         a, b, c = parse_values(parser)
         precision = parser.parse_identifier()
+        unsigned = t.parse_sizes(parser) if parser.parse_optional_keyword("unsigned") else ()
         parser.parse_punctuation(":")
         return DotOp.create(operands=[a, b, c], result_types=[t.parse_tile_type(parser)],
-                            properties={"precision": StringAttr(precision)})
+                            properties={"precision": StringAttr(precision),
+                                        "unsigned": SizesAttr.of(unsigned)})
 
 
 @irdl_op_definition
@@ -315,10 +335,10 @@ class ValidOp(IRDLOperation):
     @staticmethod
     def of(
         expr: Size, bound: Size, indices: Sequence[SSAValue], shape: Sequence[int],
-        lanes: int | None = None,
+        lanes: int | None = None, group: int | None = None,
     ) -> ValidOp:
         return ValidOp.create(
-            operands=indices, result_types=[t.tile(t.i1, shape, lanes)],
+            operands=indices, result_types=[t.tile(t.i1, shape, lanes, group)],
             properties={"expr": ExprAttr(Expr.of(expr)), "bound": ExprAttr(Expr.of(bound))})
 
     def print(self, printer: Printer) -> None:
@@ -337,12 +357,12 @@ class ValidOp(IRDLOperation):
         bound = reader.parse()
         parser.parse_punctuation(":")
         type_ = t.parse_tile_type(parser)
-        return ValidOp.of(expr, bound, reader.values, type_.shape, type_.lanes)
+        return ValidOp.of(expr, bound, reader.values, type_.shape, type_.lanes, type_.group)
 
 
 @irdl_op_definition
 class ConvertOp(IRDLOperation):
-    """The same values in another register layout: `block.convert %x : tile<[8]x4xf32>`.
+    """The same values in another register layout: `block.convert %x : tile<[8]x{4}xi8>`.
 
     Constraint (C1): dims and element type stay.
     """
@@ -353,9 +373,9 @@ class ConvertOp(IRDLOperation):
     traits = traits_def(Pure())
 
     @staticmethod
-    def of(value: SSAValue, lanes: int | None) -> ConvertOp:
+    def of(value: SSAValue, lanes: int | None, group: int | None = None) -> ConvertOp:
         assert isinstance(value.type, TileType)
-        type_ = t.tile(value.type.element, value.type.shape, lanes)
+        type_ = t.tile(value.type.element, value.type.shape, lanes, group)
         return ConvertOp.create(operands=[value], result_types=[type_])
 
     def verify_(self) -> None:

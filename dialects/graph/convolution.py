@@ -25,8 +25,9 @@ from dialects.graph.inference import (
     product_element,
     same_size,
 )
-from dialects.graph.numerics import matmul, rounded, widen
+from dialects.graph.numerics import rounded, widen
 from dialects.graph.window import Window
+from dialects.products import matmul, sum_of_products
 from dialects.types import (
     Array,
     ExprAttr,
@@ -44,13 +45,13 @@ class ConvOp(GraphOp):
 
     y[n, o, p] = b[o] + sum over c', k of x[n, g*(c/group) + c', p*stride + k*dilation - low] *
     w[o, c', k], where g is o's group and x is 0 outside. `pads` holds all lows, then all highs.
-    f16 and bf16 are accumulated in f32 and rounded once. With `to`, integers are multiplied and
-    summed in that type.
+    f16 and bf16 are accumulated in f32 and rounded once, or with `to` = f32 not at all. With `to`,
+    integers are multiplied and summed in that type.
     Constraints: (C1) numbers of equal element types, or with `to` integers, which may differ, into
-    an integer; (C2) x has at least one spatial dim, w the same rank; (C3) w's spatial sizes are
-    constants, strides and dilations are positive, pads not negative; (C4) c is group times w's
-    second size and group divides co; (C5) b has the shape [co]; (C6) the window is not larger than
-    the padded x.
+    an integer, or equal halves into f32; (C2) x has at least one spatial dim, w the same rank; (C3)
+    w's spatial sizes are constants, strides and dilations are positive, pads not negative; (C4) c
+    is group times w's second size and group divides co; (C5) b has the shape [co]; (C6) the window
+    is not larger than the padded x.
     Source: ONNX Conv.
     Example: %y = graph.conv %x, %w {strides = [2, 2], dilations = [1, 1], pads = [1, 1, 1, 1],
         group = 1} : f32[n, 8, 6, 4] given %x: f32[n, 3, 11, 8], %w: f32[8, 3, 3, 3]
@@ -90,27 +91,13 @@ def convolve(
 ) -> Array:
     """The convolution of a result's shape, summed in `dtype`, by the attributes of `graph.conv`."""
     window = Window.of(w.shape[2:], attributes, "C3")
-    group = int_of(attributes, "group", 1)
-    matrices = w.reshape(group, w.shape[0] // group, -1)
-    padded = window.padded(x, shape[2:], 0.0)
-    result = np.empty(shape, dtype)
-    with np.errstate(all="ignore"):
-        for sample, out in zip(padded, result, strict=True):
-            columns = _columns(sample, window, shape[2:])
-            columns = columns.reshape(group, matrices.shape[2], -1)
-            out[...] = matmul(matrices, columns, dtype).reshape(out.shape)
-    return result
-
-
-def _columns(x: Array, window: Window, counts: Sequence[int]) -> Array:
-    """x [c, s...] unfolded to [c, kernel positions, windows...]."""
-    positions = list(window.offsets())
-    if len(positions) == 1:
-        return window.at(x, positions[0], counts)
-    columns = np.empty((x.shape[0], len(positions), *counts), x.dtype)
-    for k, offset in enumerate(positions):
-        columns[:, k] = window.at(x, offset, counts)
-    return columns
+    group, counts = int_of(attributes, "group", 1), shape[2:]
+    windows = window.windows(window.padded(x, counts, 0.0), counts)  # [n, c, k..., windows...]
+    left = windows.reshape(shape[0], group, 1, w.shape[1], *windows.shape[2:])
+    right = w.reshape(1, group, shape[1] // group, *w.shape[1:], *[1] * len(counts))
+    with np.errstate(all="ignore"):  # both are [n, group, co/group, c/group, k..., windows...]
+        depth = {d: left.shape[d] for d in range(3, 4 + window.rank)}
+        return sum_of_products(left, right, depth, dtype).reshape(shape)
 
 
 @irdl_op_definition
@@ -161,7 +148,7 @@ class ConvTransposeOp(GraphOp):
         result = np.zeros(shape, x.dtype)
         with np.errstate(all="ignore"):
             for sample, out in zip(x, result, strict=True):
-                columns = np.matmul(matrices, sample.reshape(group, matrices.shape[2], -1))
+                columns = matmul(matrices, sample.reshape(group, matrices.shape[2], -1), x.dtype)
                 columns = columns.reshape(shape[1], -1, *x.shape[2:])
                 out[...] = _fold(columns, window, shape[2:])
         return rounded(_add_bias(result, operands), self.result_tensors[0])

@@ -10,7 +10,17 @@ from xdsl.ir import Attribute
 from dialects.expr import Expr
 from dialects.graph.base import Attributes, ShapeError
 from dialects.ranges import is_at_most
-from dialects.types import TensorType, format_sizes, i1, is_float, is_narrow_float, is_short_integer
+from dialects.types import (
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    format_sizes,
+    i1,
+    is_float,
+    is_narrow_float,
+    is_short_integer,
+)
 
 
 @dataclass(frozen=True)
@@ -51,15 +61,22 @@ def check_same_element(types: Sequence[TensorType], constraint: str = "C1") -> N
 def product_element(
     types: Sequence[TensorType], attributes: Attributes, constraint: str
 ) -> Attribute:
-    """The element type of a sum of products: the operands', or `to` for integers of any types."""
-    kind = INTEGERS if "to" in attributes else NUMBERS
+    """The element type of a sum of products: the operands', or `to`.
+
+    That is an integer for integers of any types, or f32 for equal halves.
+    """
+    to = attributes.get("to")
     for type_ in types:
-        check_kind(kind, type_.element, constraint)
-    if "to" not in attributes:
+        check_kind(INTEGERS if to is not None and to != f32 else NUMBERS, type_.element, constraint)
+    if to is None or to == f32:
         check_same_element(types)
+    if to == f32 and types[0].element not in (f16, bf16):
+        raise ShapeError(f"C1: {types[0].short} is not summed in f32 beyond its own type")
+    if to is None:
         return types[0].element
-    check_kind(INTEGERS, attributes["to"], "C1")
-    return attributes["to"]
+    if to != f32:
+        check_kind(INTEGERS, to, "C1")
+    return to
 
 
 def check_rank(type_: TensorType, rank: int, what: str, constraint: str) -> None:

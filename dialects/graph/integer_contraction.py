@@ -27,8 +27,8 @@ from dialects.graph.convolution import ConvOp, convolve
 from dialects.graph.elementwise import MulOp, SubOp
 from dialects.graph.inference import INTEGERS, check_kind, check_rank, same_size
 from dialects.graph.logic import WhereOp
-from dialects.graph.numerics import matmul
 from dialects.graph.shape import BroadcastOp, PadOp, check_broadcasts_to
+from dialects.products import matmul
 from dialects.types import (
     Array,
     ExprAttr,
@@ -149,29 +149,12 @@ class ConvIntegerOp(CompositeOp):
             return [build(ConvOp, x, w, **self.properties, to=i32)]
         # sum((x - z)*w) == sum(x*w) - z*sum(w) if z surrounds x; the last sum is known now
         attributes = {k: v for k, v in self.properties.items() if k != "pads"}
-        total = build(ConvOp, self._surrounded(build), w, **attributes, to=i32)
+        pads = ints_of(self.properties, "pads")
+        total = build(ConvOp, surrounded(build, self.x, self.zero_x, pads), w, **attributes, to=i32)
         flat = reshaped(build, w, [tensor_type(w).shape[0], product(tensor_type(w).shape[1:])])
         sums = build(MatmulOp, flat, _ones(build, tensor_type(flat).shape[1:]), to=i32)
         share = build(MulOp, cast(build, self.zero_x, i32), _apart(build, sums, rank - 2))
         return [build(SubOp, total, share)]
-
-    def _surrounded(self, build: Build) -> SSAValue:
-        """x with its zero point around it."""
-        pads, shape = ints_of(self.properties, "pads"), tensor_type(self.x).shape
-        if not any(pads):
-            return self.x
-        low, high = [0, 0, *pads[:len(shape) - 2]], [0, 0, *pads[len(shape) - 2:]]
-        numbers = _numbers(self.zero_x) or (0,)
-
-        def padded(x: SSAValue, value: float) -> SSAValue:
-            return build(PadOp, x, low=low, high=high, mode="constant", value=value)
-
-        x = padded(self.x, float(numbers[0]))
-        if _is_constant(self.zero_x):
-            return x
-        true = build.insert(ConstantOp.scalar(True, i1))
-        inside = padded(build(BroadcastOp, true, shape=[1, 1, *shape[2:]]), 0.0)
-        return build(WhereOp, inside, x, self.zero_x)
 
 
 # ---------------------------------------------------------------------- shared
@@ -181,6 +164,25 @@ def centered(build: Build, x: SSAValue, zero: SSAValue) -> SSAValue:
         return x
     wide = i16 if byte_width(tensor_type(x).element) == 1 else i32
     return build(SubOp, cast(build, x, wide), cast(build, zero, wide))
+
+
+def surrounded(build: Build, x: SSAValue, zero: SSAValue, pads: Sequence[int]) -> SSAValue:
+    """x [n, c, s...] with its zero point around it: all lows, then all highs."""
+    shape = tensor_type(x).shape
+    if not any(pads):
+        return x
+    low, high = [0, 0, *pads[:len(shape) - 2]], [0, 0, *pads[len(shape) - 2:]]
+    numbers = _numbers(zero) or (0,)
+
+    def padded(x: SSAValue, value: float) -> SSAValue:
+        return build(PadOp, x, low=low, high=high, mode="constant", value=value)
+
+    padded_x = padded(x, float(numbers[0]))
+    if _is_constant(zero):
+        return padded_x
+    true = build.insert(ConstantOp.scalar(True, i1))
+    inside = padded(build(BroadcastOp, true, shape=[1, 1, *shape[2:]]), 0.0)
+    return build(WhereOp, inside, padded_x, zero)
 
 
 def is_zero(value: SSAValue) -> bool:

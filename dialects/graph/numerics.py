@@ -106,20 +106,6 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 
 # ---------------------------------------------------------------------- integers
-def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
-    """The matrix product, summed in `dtype`, where integers wrap around.
-
-    NumPy's product of integers is slow: where f64 holds every sum exactly, it is computed in that.
-    """
-    if dtype.kind not in "iu":
-        return np.matmul(a, b)
-    wide = [x.astype(np.float64) for x in (a, b)]
-    largest = [float(np.abs(x).max(initial=0)) for x in wide]
-    if largest[0] * largest[1] * a.shape[-1] < 2.0**53:
-        return np.matmul(*wide).astype(np.int64).astype(dtype)
-    return np.matmul(a.astype(dtype), b.astype(dtype))
-
-
 def truncating_divide(x: Array, y: Array) -> Array:
     """Integer division rounded towards zero; 0 for a zero divisor."""
     quotient = np.floor_divide(x, y)

@@ -159,13 +159,15 @@ class QuantizeLinearOp(LinearOp):
         x, type_, dtype = operands[0], self.result_tensors[0], dtype_of(self.computed)
         with np.errstate(all="ignore"):
             scale = self.spread(operands[1].astype(dtype), x)
-            quotient = widen((widen(x.astype(dtype)) / widen(scale)).astype(dtype))
+            ratio = widen(x.astype(dtype, copy=False)) / widen(scale)
+            quotient = np.asarray(widen(ratio.astype(dtype, copy=False)))
             if is_float(self.to):
                 return rounded(self._finite(quotient), type_)
-            whole = np.rint(quotient)
+            whole = np.rint(quotient, out=quotient)
             if len(operands) > 2:
-                whole = whole + self.spread(operands[2].astype(whole.dtype), x)
-            return rounded(np.clip(whole, *integer_limits(self.to)).astype(np.int64), type_)
+                whole += self.spread(operands[2].astype(whole.dtype), x)
+            np.clip(whole, *integer_limits(self.to), out=whole)
+            return rounded(whole.astype(np.int64 if bit_width(self.to) > 16 else np.int32), type_)
 
     def _finite(self, x: Array) -> Array:
         limit = largest(self.to)
@@ -177,13 +179,29 @@ class QuantizeLinearOp(LinearOp):
         quotient = build(DivOp, cast(build, self.x, computed), scale)
         if is_float(self.to):
             return [build(CastOp, wide(build, quotient), to=self.to, saturate=self.saturate)]
-        whole = build(RoundOp, wide(build, quotient))
+        quotient = wide(build, quotient)
+        if tensor_type(quotient).element == f32 and bit_width(self.to) <= 16 and (
+                self.zero is None or tensor_type(self.zero).rank == 0):
+            return [self._within_limits(build, quotient)]
+        whole = build(RoundOp, quotient)
         if self.zero is not None:
             zero = cast(build, self.zero, tensor_type(whole).element)
             whole = build(AddOp, whole, self.along(build, zero))
         bounds = [scalar(build, float(limit), whole) for limit in integer_limits(self.to)]
         whole = build(ClipOp, whole, *bounds, has_min=True, has_max=True)
         return [cast(build, whole, self.to)]
+
+    def _within_limits(self, build: Build, quotient: SSAValue) -> SSAValue:
+        """round(limited(quotient)) + zero: the rounding is that of one conversion to i32."""
+        bounds = [scalar(build, float(limit), quotient) for limit in integer_limits(self.to)]
+        if self.zero is not None:
+            zero = cast(build, self.zero, f32)
+            bounds = [build(SubOp, bound, zero) for bound in bounds]
+        whole = build(RoundOp, build(ClipOp, quotient, *bounds, has_min=True, has_max=True))
+        codes = cast(build, whole, i32)
+        if self.zero is not None:
+            codes = build(AddOp, codes, cast(build, self.zero, i32))
+        return cast(build, codes, self.to)
 
 
 @irdl_op_definition

@@ -12,6 +12,7 @@ from dialects.expr import Expr, minimum
 from dialects.graph.base import Attributes, ShapeError, ints_of
 from dialects.graph.inference import certain_sign
 from dialects.types import Array
+from dialects.views import strided
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,11 @@ class Window:
             start, stride = offset[dim] * self.dilations[dim], self.strides[dim]
             index.append(slice(start, start + (count - 1) * stride + 1 if count else start, stride))
         return padded[(..., *index)]
+
+    def windows(self, padded: Array, counts: Sequence[int]) -> Array:
+        """The view [..., kernel positions..., windows...] of all windows' elements."""
+        spatial = padded.strides[-self.rank:]
+        inside = [step * n for step, n in zip(self.dilations, spatial, strict=True)]
+        between = [step * n for step, n in zip(self.strides, spatial, strict=True)]
+        shape = (*padded.shape[:-self.rank], *self.kernel, *counts)
+        return strided(padded, shape, (*padded.strides[:-self.rank], *inside, *between))

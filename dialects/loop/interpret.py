@@ -11,33 +11,28 @@ Size symbols come from the context. A read outside its tensor that has no pad ra
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
+from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.graph.numerics import highest, lowest
-from dialects.loop.contraction import factors_of, sum_of_products
+from dialects.loop.domain import Domain, Ranges, cut, view_of
 from dialects.loop.kernel import KernelOp
 from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
+from dialects.products import sum_of_products
 from dialects.scalar import evaluate_values, operations_behind
 from dialects.types import Array, TensorType, dtype_of
 from dialects.weights import aligned_zeros
 
-Ranges = Mapping[str, range]
-"""A block of the domain: the values of every axis."""
-
-Affine = tuple[dict[str, int], int]
-"""The coefficients of the axes, and the offset."""
-
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 4 << 20
 """About what one temporary of a block takes at most; a body holds a few at a time."""
 
 _REDUCERS: dict[str, np.ufunc] = {
@@ -51,7 +46,7 @@ def evaluate_nest(
 ) -> list[Array]:
     """The results of a nest. `operands`: its inputs, then the tensor it writes `into`, if any."""
     extents = {a.name: int(a.extent.evaluate(context.sizes)) for a in nest.axes}
-    domain = _Domain(extents, frozenset(a.name for a in nest.reduce_axes), context.sizes)
+    domain = Domain(extents, frozenset(a.name for a in nest.reduce_axes), context.sizes)
     count = len(nest.inputs)
     outputs = [_Output.of(nest, k, domain, context, operands[count:])
                for k in range(len(nest.results))]
@@ -90,92 +85,6 @@ def _listed(results: Array | Sequence[Array]) -> Sequence[Array]:
     return [results] if isinstance(results, np.ndarray) else results
 
 
-# ---------------------------------------------------------------------- the domain
-@dataclass(frozen=True)
-class _Domain:
-    """The axes of a nest with their extents, and the values of size symbols."""
-
-    extents: dict[str, int]
-    reduce: frozenset[str]
-    sizes: Mapping[str, int]
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.extents)
-
-    @property
-    def reduce_dims(self) -> tuple[int, ...]:
-        """The positions of the reduce axes."""
-        return tuple(k for k, name in enumerate(self.extents) if name in self.reduce)
-
-    @property
-    def parallel(self) -> list[str]:
-        return [name for name in self.extents if name not in self.reduce]
-
-    @property
-    def whole(self) -> Ranges:
-        return {name: range(extent) for name, extent in self.extents.items()}
-
-    def blocks(self, split: Sequence[str], limit: int) -> Iterator[Ranges]:
-        """Cut the axes `split` so that a block has about `limit` points of them at most."""
-        steps: list[list[range]] = []
-        for k, name in enumerate(split):
-            behind = math.prod(self.extents[n] for n in split[k + 1:])
-            extent = self.extents[name]
-            step = min(max(limit // behind, 1), extent)
-            steps.append([range(s, min(s + step, extent)) for s in range(0, extent, step)])
-        for chosen in itertools.product(*steps):
-            yield {**self.whole, **dict(zip(split, chosen, strict=True))}
-
-    def grid(self, ranges: Ranges) -> dict[str, Array]:
-        """The values of every axis in a block, each along its own dim."""
-        return {name: np.arange(r.start, r.stop).reshape(_along(k, len(ranges)))
-                for k, (name, r) in enumerate(ranges.items())}
-
-    def affine_map(self, map_: Sequence[Expr]) -> list[Affine] | None:
-        """All expressions of a reference as affine ones; None if one is not."""
-        known = [a for a in map(self._affine, map_) if a is not None]
-        return known if len(known) == len(map_) else None
-
-    def _affine(self, expr: Expr) -> Affine | None:
-        split = expr.linear(self.extents)
-        if split is None or not split[1].symbols <= self.sizes.keys():
-            return None
-        if not all(c.symbols <= self.sizes.keys() for c in split[0].values()):
-            return None
-        factors = {name: int(c.evaluate(self.sizes)) for name, c in split[0].items()}
-        return factors, int(split[1].evaluate(self.sizes))
-
-    def bounds(self, factors: Mapping[str, int], offset: int) -> tuple[int, int]:
-        """The smallest and largest value of an affine expression; no extent may be 0."""
-        spans = [factor * (self.extents[name] - 1) for name, factor in factors.items()]
-        return (offset + sum(min(s, 0) for s in spans), offset + sum(max(s, 0) for s in spans))
-
-
-def _along(dim: int, rank: int) -> tuple[int, ...]:
-    return tuple(-1 if k == dim else 1 for k in range(rank))
-
-
-def _cut(view: Array, ranges: Ranges) -> Array:
-    """The part of a whole domain's array (dims of size 1 stay) that belongs to a block."""
-    return view[(..., *(slice(None) if size == 1 else slice(r.start, r.stop)
-                        for size, r in zip(view.shape, ranges.values(), strict=True)))]
-
-
-def _strided(
-    array: Array, maps: Sequence[Affine], domain: _Domain, names: Sequence[str]
-) -> Array:
-    """The view with one dim per name; of size 1 where no index depends on it."""
-    steps = [sum(factors.get(name, 0) * stride
-                 for (factors, _), stride in zip(maps, array.strides, strict=True))
-             for name in names]
-    used = {name for factors, _ in maps for name in factors}
-    shape = [domain.extents[name] if name in used else 1 for name in names]
-    origin = array[(..., *(slice(offset, offset + 1) for _, offset in maps))]
-    plain = origin.view(f"V{origin.itemsize}")  # NumPy knows no f8E5M2 here
-    return as_strided(plain, shape, steps).view(origin.dtype)
-
-
 # ---------------------------------------------------------------------- inputs
 @dataclass(frozen=True)
 class _Input:
@@ -185,7 +94,7 @@ class _Input:
     map: Sequence[Expr]
     pad: float | bool | None
 
-    def view(self, domain: _Domain) -> Array | None:
+    def view(self, domain: Domain) -> Array | None:
         """The elements for the whole domain as a view (of a padded copy); None if not affine."""
         known = domain.affine_map(self.map)
         if known is None:
@@ -193,7 +102,7 @@ class _Input:
         margins = [self._margin(dim, *domain.bounds(*m)) for dim, m in enumerate(known)]
         shifted = [(factors, offset + low)
                    for (factors, offset), (low, _) in zip(known, margins, strict=True)]
-        return _strided(self._padded(margins), shifted, domain, domain.names)
+        return view_of(self._padded(margins), shifted, domain, domain.names)
 
     def _margin(self, dim: int, first: int, last: int) -> tuple[int, int]:
         """How far reads from `first` to `last` reach over both ends of a dim."""
@@ -229,8 +138,8 @@ class _Input:
                 inside = inside & (index >= 0) & (index < size)
                 index = np.clip(index, 0, max(size - 1, 0))
             step //= max(size, 1)
-            terms[index.shape] = terms.get(index.shape, 0) + index * step
-        flat = np.asarray(sum(terms.values()), np.int64)
+            terms[index.shape] = terms.get(index.shape, np.int64(0)) + index * step
+        flat = np.asarray(sum(sorted(terms.values(), key=np.size)), np.int64)
         if not self.array.size:
             return np.full(flat.shape, self.pad, self.array.dtype)
         found = self.array.reshape(-1).take(flat)
@@ -246,11 +155,11 @@ class _Output:
     array: Array
     map: Sequence[Expr]
     kind: str
-    domain: _Domain
+    domain: Domain
 
     @staticmethod
     def of(
-        nest: NestOp, number: int, domain: _Domain, context: EvaluationContext,
+        nest: NestOp, number: int, domain: Domain, context: EvaluationContext,
         into: Sequence[Array],
     ) -> _Output:
         type_ = nest.results[number].type
@@ -271,17 +180,22 @@ class _Output:
 
     def write(self, ranges: Ranges, value: Array) -> None:
         """Store values that have one dim per parallel axis, or broadcast to that."""
-        names = self.domain.parallel
-        block = {name: ranges[name] for name in names}
+        block = {name: ranges[name] for name in self.domain.parallel}
+        if self.view is not None:
+            cut(self.view, block)[...] = value
+            return
+        symbols = {**self.domain.sizes, **self.domain.grid(block, block)}
+        self.array[self._places(symbols)] = value
+
+    @cached_property
+    def view(self) -> Array | None:
+        """The elements that the whole domain writes as a view; None if it is not affine."""
         known = self.domain.affine_map(self.map)
         if known is None:
-            symbols = {**self.domain.sizes, **self.domain.grid(block)}
-            self.array[self._places(symbols)] = value
-            return
+            return None
         for dim, affine in enumerate(known):
             self._check(dim, *self.domain.bounds(*affine))
-        view = _strided(self.array, known, self.domain, names)
-        _cut(view, block)[...] = value
+        return view_of(self.array, known, self.domain, self.domain.parallel)
 
     def merge(self, known: Mapping[str, Any], value: Array) -> None:
         """Merge values into elements that may repeat, one after another."""
@@ -317,14 +231,22 @@ class _Body:
     """A nest's body with its inputs, evaluated for a block of the domain."""
 
     nest: NestOp
-    domain: _Domain
+    domain: Domain
     inputs: Sequence[_Input]
     views: Sequence[Array | None]
     """Per input its elements for the whole domain, where they are a view."""
+    symbols: frozenset[str]
+    """What expressions that are computed, number by number, read: axes, sizes, and inputs."""
 
     @staticmethod
-    def of(nest: NestOp, domain: _Domain, inputs: Sequence[_Input]) -> _Body:
-        return _Body(nest, domain, inputs, [i.view(domain) for i in inputs])
+    def of(nest: NestOp, domain: Domain, inputs: Sequence[_Input]) -> _Body:
+        views = [i.view(domain) for i in inputs]
+        computed = [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
+        for input_, view in zip(inputs, views, strict=True):
+            computed += input_.map if view is None else ()
+        for map_ in nest.output_maps if nest.is_scatter else ():
+            computed += map_
+        return _Body(nest, domain, inputs, views, frozenset(s for e in computed for s in e.symbols))
 
     def values(self, ranges: Ranges, wanted: Sequence[SSAValue]) -> list[Array]:
         """Values of the body: one dim per axis, of size 1 where they do not depend on it."""
@@ -333,15 +255,16 @@ class _Body:
     def evaluated(
         self, ranges: Ranges, wanted: Sequence[SSAValue]
     ) -> tuple[dict[str, Any], list[Array]]:
-        """The same, and before them the values of all symbols of index expressions."""
-        known: dict[str, Any] = {**self.domain.sizes, **self.domain.grid(ranges)}
-        arguments: list[Array] = []
-        rows = zip(self.nest.inputs, self.inputs, self.views, strict=True)
-        for k, (operand, input_, view) in enumerate(rows):
-            value = input_.gather(known) if view is None else _cut(view, ranges)
-            if value.dtype.kind in "iu":  # only such integers are indices
+        """The same, and before them the values of the symbols of computed expressions."""
+        grid = self.domain.grid(ranges, self.symbols)
+        known: dict[str, Any] = {**self.domain.sizes, **grid}
+        arguments = [np.empty(())] * len(self.inputs)  # what nobody reads
+        for k in self.inputs_behind(wanted):
+            view = self.views[k]
+            value = self.inputs[k].gather(known) if view is None else cut(view, ranges)
+            if f"in{k}" in self.symbols:
                 known[f"in{k}"] = value.astype(np.int64)
-            arguments.append(value.view(dtype_of(scalar_type(operand))))
+            arguments[k] = value.view(dtype_of(scalar_type(self.nest.inputs[k])))
 
         def index(op: Operation) -> Sequence[Array]:
             if not isinstance(op, IndexOp):
@@ -351,15 +274,40 @@ class _Body:
         found = evaluate_values(self.nest.body.block, arguments, wanted, index)
         return known, [v if v.ndim else v.reshape((1,) * len(ranges)) for v in found]
 
+    def whole(self, value: SSAValue) -> Array | None:
+        """A value for the whole domain, if one input at most decides it that is no single number.
+
+        It takes as much memory as what it is computed from; other values take their own size.
+        """
+        if any(isinstance(op, IndexOp) for op in operations_behind(self.nest.body.block, [value])):
+            return None
+        sizes = [self._size_of(k) for k in self.inputs_behind([value])]
+        if None in sizes or sum(size != 1 for size in sizes) > 1:
+            return None
+        return self.values(self.domain.whole, [value])[0]
+
+    def _size_of(self, k: int) -> int | None:
+        """How many numbers an input has for the whole domain; None if they take more memory."""
+        view, input_ = self.views[k], self.inputs[k]
+        if view is not None:
+            return view.size
+        axes = {s for e in input_.map for s in e.symbols} & self.domain.extents.keys()
+        size = math.prod(self.domain.extents[name] for name in axes)
+        return size if size <= 2 * input_.array.size else None
+
+    def inputs_behind(self, wanted: Sequence[SSAValue]) -> list[int]:
+        """The inputs that values are computed from, and those that index expressions read."""
+        block = self.nest.body.block
+        read = {*wanted, *(o for op in operations_behind(block, wanted) for o in op.operands)}
+        return [k for k in range(len(self.inputs))
+                if block.args[k] in read or f"in{k}" in self.symbols]
+
     def axes_of(self, value: SSAValue) -> set[str]:
         """The axes that a value may depend on."""
-        block = self.nest.body.block
-        ops = operations_behind(block, [value])
-        read = {value, *(o for op in ops for o in op.operands)}
+        ops = operations_behind(self.nest.body.block, [value])
         found = {s for op in ops if isinstance(op, IndexOp) for s in op.expr.data.symbols}
-        for k in reversed(range(len(self.inputs))):
-            if block.args[k] in read or f"in{k}" in found:
-                found.update(s for e in self.inputs[k].map for s in e.symbols)
+        for k in self.inputs_behind([value]):
+            found.update(s for e in self.inputs[k].map for s in e.symbols)
         return found & self.domain.extents.keys()
 
 
@@ -384,16 +332,31 @@ def _scatter(body: _Body, output: _Output) -> None:
 # ---------------------------------------------------------------------- sums of products
 def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
     """Evaluate a nest that sums products of two values of its body. False if it is no such nest."""
-    factors = factors_of(body.nest)
+    factors = _factors_of(body.nest)
     if factors is None or outputs[0].kind != "add":
         return False
     domain, item = body.domain, outputs[0].array.itemsize
+    a, b = map(body.whole, factors)
+    if a is not None and b is not None:
+        summed = {k: domain.extents[domain.names[k]] for k in domain.reduce_dims}
+        outputs[0].write(domain.whole, sum_of_products(a, b, summed, a.dtype))
+        return True
     larger = max((body.axes_of(f) for f in factors),
                  key=lambda axes: math.prod(domain.extents[name] for name in axes))
     inner = math.prod(domain.extents[name] for name in larger & domain.reduce)
     split = [name for name in domain.parallel if name in larger]
     for ranges in domain.blocks(split, max(BLOCK_BYTES // item // inner, 1)):
         a, b = body.values(ranges, factors)
-        extents = [len(r) for r in ranges.values()]
-        outputs[0].write(ranges, sum_of_products(a, b, extents, domain.reduce_dims))
+        summed = {k: len(ranges[domain.names[k]]) for k in domain.reduce_dims}
+        outputs[0].write(ranges, sum_of_products(a, b, summed, a.dtype))
     return True
+
+
+def _factors_of(nest: NestOp) -> Sequence[SSAValue] | None:
+    """The two factors, when a product of f32, f64 or wide integers is all that is yielded."""
+    if len(nest.yielded) != 1 or not isinstance(nest.yielded[0].owner, Operation):
+        return None
+    product = nest.yielded[0].owner
+    is_product = isinstance(product, arith.MulfOp | arith.MuliOp)
+    wide = dtype_of(nest.yielded[0].type).itemsize >= 4
+    return product.operands if is_product and wide else None

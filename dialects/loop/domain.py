@@ -1,0 +1,104 @@
+"""The domain of a nest while it is evaluated: its axes with their extents, cut into blocks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dialects.expr import Expr
+from dialects.types import Array
+from dialects.views import strided
+
+Ranges = Mapping[str, range]
+"""A block of the domain: the values of every axis."""
+
+Affine = tuple[dict[str, int], int]
+"""The coefficients of the axes, and the offset."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The axes of a nest with their extents, and the values of size symbols."""
+
+    extents: dict[str, int]
+    reduce: frozenset[str]
+    sizes: Mapping[str, int]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.extents)
+
+    @property
+    def reduce_dims(self) -> tuple[int, ...]:
+        """The positions of the reduce axes."""
+        return tuple(k for k, name in enumerate(self.extents) if name in self.reduce)
+
+    @property
+    def parallel(self) -> list[str]:
+        return [name for name in self.extents if name not in self.reduce]
+
+    @property
+    def whole(self) -> Ranges:
+        return {name: range(extent) for name, extent in self.extents.items()}
+
+    def blocks(self, split: Sequence[str], limit: int) -> Iterator[Ranges]:
+        """Cut the axes `split` so that a block has about `limit` points of them at most."""
+        steps: list[list[range]] = []
+        for k, name in enumerate(split):
+            behind = math.prod(self.extents[n] for n in split[k + 1:])
+            extent = self.extents[name]
+            step = min(max(limit // behind, 1), extent)
+            steps.append([range(s, min(s + step, extent)) for s in range(0, extent, step)])
+        for chosen in itertools.product(*steps):
+            yield {**self.whole, **dict(zip(split, chosen, strict=True))}
+
+    def grid(self, ranges: Ranges, names: Collection[str]) -> dict[str, Array]:
+        """The values in a block of the axes among `names`, each along its own dim."""
+        return {name: np.arange(r.start, r.stop).reshape(_along(k, len(ranges)))
+                for k, (name, r) in enumerate(ranges.items()) if name in names}
+
+    def affine_map(self, map_: Sequence[Expr]) -> list[Affine] | None:
+        """All expressions of a reference as affine ones; None if one is not."""
+        known = [a for a in map(self._affine, map_) if a is not None]
+        return known if len(known) == len(map_) else None
+
+    def _affine(self, expr: Expr) -> Affine | None:
+        split = expr.linear(self.extents)
+        if split is None or not split[1].symbols <= self.sizes.keys():
+            return None
+        if not all(c.symbols <= self.sizes.keys() for c in split[0].values()):
+            return None
+        factors = {name: int(c.evaluate(self.sizes)) for name, c in split[0].items()}
+        return factors, int(split[1].evaluate(self.sizes))
+
+    def bounds(self, factors: Mapping[str, int], offset: int) -> tuple[int, int]:
+        """The smallest and largest value of an affine expression; no extent may be 0."""
+        spans = [factor * (self.extents[name] - 1) for name, factor in factors.items()]
+        return (offset + sum(min(s, 0) for s in spans), offset + sum(max(s, 0) for s in spans))
+
+
+def _along(dim: int, rank: int) -> tuple[int, ...]:
+    return tuple(-1 if k == dim else 1 for k in range(rank))
+
+
+def cut(view: Array, ranges: Ranges) -> Array:
+    """The part of a whole domain's array (dims of size 1 stay) that belongs to a block."""
+    return view[(..., *(slice(None) if size == 1 else slice(r.start, r.stop)
+                        for size, r in zip(view.shape, ranges.values(), strict=True)))]
+
+
+def view_of(
+    array: Array, maps: Sequence[Affine], domain: Domain, names: Sequence[str]
+) -> Array:
+    """The view with one dim per name; of size 1 where no index depends on it."""
+    steps = [sum(factors.get(name, 0) * stride
+                 for (factors, _), stride in zip(maps, array.strides, strict=True))
+             for name in names]
+    used = {name for factors, _ in maps for name in factors}
+    shape = [domain.extents[name] if name in used else 1 for name in names]
+    origin = array[(..., *(slice(offset, offset + 1) for _, offset in maps))]
+    return strided(origin, tuple(shape), tuple(steps))
