@@ -58,8 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(error: Exception, words: Sequence[str]) -> int:
+    from compiler.arguments import shell_command
     from compiler.diagnostics import StrataError
-    from compiler.faults import CompilerFault, Reproducer, debug_print, shell_command
+    from compiler.faults import CompilerFault, Reproducer, debug_print
 
     if isinstance(error, StrataError):
         print(f"error: {error}", file=sys.stderr)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from compiler.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.collection import rare_collections
-from compiler.driver import Compiler
-from compiler.instrument import Instrument
-from compiler.instrument.dump import Dump
 from compiler.options import CompileOptions, Specialize
+from compiler.programs import slot_of
 from compiler.signature import Signature, signature_of
-from compiler.specialization import Specialization, Specializer, Specializing
 from compiler.structures import gather, own_names, spread, structures_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compiler.driver import Compiler
     from compiler.frontend import MemoryModel
+    from compiler.instrument import Instrument
+    from compiler.programs import Slot
+    from compiler.specialization import Specialization
     from dialects.types import Array
-    from targets.base import Executable as Loaded
+    from targets.interface import Executable as Loaded
 
 
 @dataclass
@@ -62,6 +67,8 @@ class Executable:
     @property
     def specializations(self) -> list[Specialization]:
         """The sizes that the model was compiled for on its own, the last used last."""
+        from compiler.specialization import Specializing
+
         loaded = self.loaded
         return loaded.specializations if isinstance(loaded, Specializing) else []
 
@@ -70,6 +77,8 @@ class Executable:
         if self.structures:
             return list(self.gathered(self.run(self.spread(inputs, named))).values())
         values = self._in_order(inputs, named) if named else inputs
+        if all([type(v) is np.ndarray and v.flags.c_contiguous for v in values]):
+            return self.loaded.run(values)
         stay = self.loaded.takes_gpu_tensors
         arrays = [v if stay and is_on_gpu(v) else to_numpy(v) for v in values]
         outputs = self.loaded.run(arrays)
@@ -97,10 +106,14 @@ class Executable:
 
         Raises StrataError for a level that there is not.
         """
+        from compiler.driver import Compiler
+
         return lower_to_text(Compiler(self.model, self.options), level)
 
     def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = self.signature.input_names
+        if not inputs and len(named) == len(names) and all([n in named for n in names]):
+            return [named[n] for n in names]
         given = dict(zip(names, inputs, strict=False))
         twice, strange = given.keys() & named.keys(), named.keys() - set(names)
         missing = [n for n in names if n not in given and n not in named]
@@ -134,16 +147,15 @@ def compile(
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
     """
-    from compiler.frontend import model_of
-
     options = CompileOptions(
         target=target, threads=threads, dump_dir=_path(dump_dir),
         shapes={name: tuple(sizes) for name, sizes in (shapes or {}).items()},
         dims=dict(dims or {}), constants=dict(constants or {}), passes=passes,
-        plugins=tuple(map(Path, plugins)), schedule=_path(schedule), weights=_path(weights),
+        plugins=tuple(filter(None, map(_path, plugins))), schedule=_path(schedule),
+        weights=_path(weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
         exact=exact, interpret=interpret, specialize=specialize)
-    return compile_with(model_of(model), options)
+    return compile_with(_model_of(model), options)
 
 
 @rare_collections()
@@ -152,6 +164,23 @@ def compile_with(
     command: str = "",
 ) -> Executable:
     """`compile`, for those who have the options already."""
+    slot = slot_of(model, options, instruments)
+    found = None if slot is None else slot.find()
+    if found is not None:
+        facts, loaded = found
+        return Executable(model, Signature.read(facts["signature"]), loaded, options,
+                          facts["structures"])
+    return _compile(model, options, instruments, command, slot)
+
+
+def _compile(
+    model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument],
+    command: str, slot: Slot | None,
+) -> Executable:
+    """Compile a model, and keep what comes out in its slot, if it has one."""
+    from compiler.driver import Compiler
+    from compiler.specialization import Specializer, Specializing
+
     watching = [*dumps_of(options), *instruments]
     compilation = Compiler(model, options, watching, command)
     snapshot = compilation.keep() if options.specialize is not None else None
@@ -164,11 +193,17 @@ def compile_with(
     if options.specialize is not None and snapshot is not None and signature.symbols():
         shared = replace(snapshot, known=state.context.weights.arrays)
         loaded = Specializing(loaded, Specializer(shared, signature, plain), options.specialize)
-    return Executable(model, signature, loaded, plain, structures_of(state.module))
+    structures = structures_of(state.module)
+    if slot is not None:
+        facts = {"signature": signature.facts(), "structures": structures}
+        loaded = slot.keep(compilation.files, facts, loaded)
+    return Executable(model, signature, loaded, plain, structures)
 
 
 def dumps_of(options: CompileOptions) -> list[Instrument]:
     """The dump that the options ask for."""
+    from compiler.instrument.dump import Dump
+
     return [Dump(options.dump_dir, options.dump_weights)] if options.dump_dir else []
 
 
@@ -181,5 +216,20 @@ def lower_to_text(compilation: Compiler, level: str, locations: bool = True) -> 
     return format_module(compilation.lower(level).module, locations)
 
 
+def _model_of(model: object) -> str | MemoryModel:
+    """A model as callers give it."""
+    if isinstance(model, str):
+        return model
+    if isinstance(model, os.PathLike):
+        return str(cast("os.PathLike[str]", model))
+    from compiler.frontend import model_of
+
+    return model_of(model)
+
+
 def _path(value: str | Path | None) -> Path | None:
-    return None if value is None else Path(value)
+    if value is None:
+        return None
+    from pathlib import Path
+
+    return Path(value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from compiler.options import PRECISIONS, CompileOptions, Specialize
@@ -29,13 +31,15 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", metavar="NAME",
                         help="machine features instead of this machine's: avx2, avx512; sm_90")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32",
-                        help="the least precision of products (default f32)")
+                        help="the least precision of products (default f32); "
+                             "`verify` shows the error")
     parser.add_argument("--exact", action="store_true",
                         help="compute quantized models as they are defined, in floats, instead of "
                              "in integers with results up to one quantization step off")
     parser.add_argument("--cache", metavar="DIR|off", default="default",
-                        help="where compiled code is kept")
-    parser.add_argument("--threads", metavar="N", type=positive, help="default: all")
+                        help="where compiled models are kept")
+    parser.add_argument("--threads", metavar="N", type=positive,
+                        help="default: $STRATA_NUM_THREADS, else all that may be used")
     parser.add_argument("--interpret", action="store_true",
                         help="cuda: run kernels in Triton's interpreter, without a GPU")
 
@@ -94,6 +98,11 @@ def options_from(
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
         cache=given.get("cache", "default"), interpret=given.get("interpret", False),
         specialize=Specialize() if stay_open else None)
+
+
+def shell_command(words: Sequence[str]) -> str:
+    """`python -m compiler ...` as a shell takes it."""
+    return shlex.join(["python", "-m", "compiler", *words])
 
 
 # ---------------------------------------------------------------------- values

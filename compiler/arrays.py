@@ -8,19 +8,14 @@ have the names that torch's have.
 from __future__ import annotations
 
 import importlib
-import zipfile
-import zlib
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import ml_dtypes
 import numpy as np
 
-from dialects.graph.numerics import widen
-from dialects.types import Array, element_of, is_float
+if TYPE_CHECKING:
+    from dialects.types import Array
 
-FILE_ERRORS = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
-"""What NumPy raises for a file that is not whole, or no file of its own."""
 Back = Callable[[Any], Any]
 """Makes an array of the caller's kind; what is of it already stays."""
 
@@ -31,7 +26,7 @@ def to_numpy(value: Any) -> Array:
     Raises TypeError for what is no array.
     """
     if isinstance(value, np.ndarray):
-        return contiguous(cast(Array, value))
+        return contiguous(cast("Array", value))
     if _is_torch(value):
         return _from_torch(value)
     if hasattr(value, "__dlpack__"):
@@ -73,6 +68,7 @@ def _is_torch(value: Any) -> bool:
 
 
 def _from_torch(tensor: Any) -> Array:
+    import ml_dtypes
     import torch
 
     plain = tensor.detach().contiguous().cpu()
@@ -93,6 +89,9 @@ def _torch_like(tensor: Any) -> Back:
         array = np.require(array, requirements=["C", "W"])
         if not is_foreign(array.dtype):
             return torch.from_numpy(array).to(device)
+        from dialects.graph.numerics import widen
+        from dialects.types import element_of, is_float
+
         if not is_float(element_of(array.dtype)):  # torch computes nothing with integers of 4 bits
             return torch.from_numpy(widen(array)).to(device)
         bits = torch.from_numpy(array.view({1: np.uint8, 2: np.int16}[array.itemsize]))

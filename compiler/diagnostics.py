@@ -7,11 +7,10 @@ problems that could be found at once. Any other exception is a fault of the comp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One fault: what is wrong; where it stands (node, level, file); a hint on what to do."""
 
     what: str
@@ -54,7 +53,7 @@ class StrataError(Exception):
     def _briefly(self, problem: Problem) -> Problem:
         """The problem without its file, where the message names that already."""
         named = problem.file and problem.file in self.message
-        return replace(problem, file="") if named else problem
+        return problem._replace(file="") if named else problem
 
 
 def count_of(items: Sequence[object], noun: str) -> str:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
+from compiler.arguments import shell_command
 from compiler.collection import rare_collections
 from compiler.diagnostics import Problem, StrataError
-from compiler.faults import CompilerFault, Reproducer, shell_command
+from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
 from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
 from compiler.limits import check_limits
@@ -101,12 +102,15 @@ class Compiler:
         with self.guard("options"):
             self.target.check(self.target_options)
         self.planned: list[PlannedStep] = []
+        self.files: tuple[str, ...] = ()
+        """The files that the model was read from, its own first; empty where that is not known."""
 
     # ------------------------------------------------------------------ reading and lowering
     @rare_collections()
     def read(self) -> State:
         """The module as it is brought, verified."""
         source = self.read_source()
+        self.files = source.files
         check_limits(source.module, self.model, source.level)
         return State(source.module, self.make_context(source), source.name, source.level,
                      source.after)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compiler.arrays import FILE_ERRORS, contiguous, is_foreign
+from compiler.arrays import contiguous, is_foreign
 from compiler.diagnostics import Problem, StrataError
 from compiler.signature import DEFAULT_SIZE, Signature
-from dialects.syntax import size_symbol
 
 if TYPE_CHECKING:
     from compiler.api import Executable
@@ -25,16 +23,23 @@ def input_arrays(arguments: argparse.Namespace, signature: Signature) -> list[Ar
 
     What no file gives is random. Raises StrataError where files or sizes do not fit the model.
     """
-    named: dict[str, Array] = {}
-    if arguments.inputs is not None:
-        named |= read_npz(arguments.inputs)
-    named |= {name: read_npy(path) for name, path in arguments.input}
-    named = {name: _restored(name, array, signature) for name, array in named.items()}
-    sizes = known_sizes(signature, named) | {size_symbol(n): v for n, v in arguments.dim}
+    named = {name: _restored(name, array, signature)
+             for name, array in _given_arrays(arguments).items()}
+    sizes = known_sizes(signature, named) | _named_sizes(arguments.dim)
     random = signature.random(arguments.seed, sizes, dict(arguments.shape))
     missing = [name for name in signature.input_names if name not in named]
     _tell_guesses(signature, missing, sizes)
     return signature.arrange({**{name: random[name] for name in missing}, **named})
+
+
+def _given_arrays(arguments: argparse.Namespace) -> dict[str, Array]:
+    """The arrays of files."""
+    if arguments.inputs is None and not arguments.input:
+        return {}
+    from compiler.array_files import read_npy, read_npz
+
+    named = {} if arguments.inputs is None else read_npz(arguments.inputs)
+    return named | {name: read_npy(path) for name, path in arguments.input}
 
 
 def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
@@ -55,29 +60,6 @@ def tell_notes(notes: Sequence[str]) -> None:
         print(f"note: {note}", file=sys.stderr)
 
 
-def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of an `.npz`. Never unpickles. Raises StrataError."""
-    try:
-        found: Any = np.load(path, allow_pickle=False)
-        if not isinstance(found, np.lib.npyio.NpzFile):
-            raise ValueError("it holds one array without a name: give it with --input NAME=FILE")
-        with found:
-            return {name: cast("Array", found[name]) for name in found.files}
-    except FILE_ERRORS as error:
-        raise _unreadable(path, error) from None
-
-
-def read_npy(path: Path) -> Array:
-    """The array of an `.npy`. Never unpickles. Raises StrataError."""
-    try:
-        found: Any = np.load(path, allow_pickle=False)
-    except FILE_ERRORS as error:
-        raise _unreadable(path, error) from None
-    if not isinstance(found, np.ndarray):
-        raise _unreadable(path, ValueError("it holds several arrays: give it with --inputs"))
-    return cast("Array", found)
-
-
 def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, int]:
     """The sizes that plain symbols have in the arrays that are there."""
     sizes: dict[str, int] = {}
@@ -87,6 +69,15 @@ def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, i
                 if expected.as_symbol is not None:
                     sizes.setdefault(expected.as_symbol, size)
     return sizes
+
+
+def _named_sizes(dims: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """The symbols' values, where sizes are named as in the model."""
+    if not dims:
+        return {}
+    from dialects.syntax import size_symbol
+
+    return {size_symbol(name): value for name, value in dims}
 
 
 def _restored(name: str, array: Array, signature: Signature) -> Array:
@@ -106,9 +97,3 @@ def _tell_guesses(signature: Signature, missing: Sequence[str], sizes: Mapping[s
     if guessed:
         print(f"note: sizes set to {DEFAULT_SIZE} for random inputs: {', '.join(guessed)}; "
               f"--dim {guessed[0]}=N sets another", file=sys.stderr)
-
-
-def _unreadable(path: Path, error: Exception) -> StrataError:
-    if isinstance(error, FileNotFoundError):
-        return StrataError(f"there is no file {path}")
-    return StrataError(f"cannot read {path}", [Problem(str(error))])

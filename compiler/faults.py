@@ -14,7 +14,7 @@ import platform
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from dialects.types import Array
     from dialects.weights import WeightStore
 
-PACKAGES = ("xdsl", "numpy", "onnx", "llvmlite", "triton", "torch", "onnxruntime")
+PACKAGES = ("xdsl", "numpy", "onnx", "llvmlite", "triton", "torch", "onnxruntime",
+            "openvino")
 WEIGHTS_LIMIT = 200 << 20
 """Bytes of weights that are copied unasked."""
 
@@ -103,13 +104,6 @@ def package_version(name: str) -> str | None:
 
 def byte_size(weights: WeightStore) -> int:
     return sum(a.nbytes for a in weights.arrays.values())
-
-
-def shell_command(arguments: Sequence[str]) -> str:
-    """`python -m compiler ...` as a shell takes it."""
-    import shlex
-
-    return shlex.join(["python", "-m", "compiler", *arguments])
 
 
 def _traceback(error: Exception) -> str:

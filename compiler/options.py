@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dialects.types import Array
     from targets.base import TargetOptions
 
@@ -18,6 +19,9 @@ Sizes = tuple["int | str", ...]
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fast")
 DEBUG_VARIABLE = "STRATA_DEBUG"
 CACHE_VARIABLE = "STRATA_CACHE"
+CACHE_SIZE_VARIABLE = "STRATA_CACHE_SIZE"
+CACHE_SIZE = 8 << 30
+"""Bytes of compiled models that are kept where nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,29 @@ class CompileOptions:
 
 
 def cache_folder(choice: str) -> Path | None:
-    """The folder of compiled code: a folder, `off`, or `default`.
+    """The folder of compiled code; see `cache_root`."""
+    from pathlib import Path
+
+    root = cache_root(choice)
+    return None if root is None else Path(root)
+
+
+def cache_root(choice: str) -> str | None:
+    """The folder of all that is kept: `choice` is a folder, `off`, or `default`.
 
     The default is in $STRATA_CACHE, else in ~/.cache/strata.
     """
     if choice == "off":
         return None
     if choice != "default":
-        return Path(choice)
-    root = os.environ.get(CACHE_VARIABLE)
-    return (Path(root) if root else Path.home() / ".cache" / "strata") / "code"
+        return os.path.abspath(choice)
+    home = os.path.join(os.path.expanduser("~"), ".cache", "strata")
+    return os.path.join(os.environ.get(CACHE_VARIABLE) or home, "code")
+
+
+def cache_limit() -> int:
+    """Bytes of compiled models that are kept: $STRATA_CACHE_SIZE, such as 500M or 2G; 0 is none."""
+    text = os.environ.get(CACHE_SIZE_VARIABLE, "").strip().upper().removesuffix("B")
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}.get(text[-1:], 1)
+    number = text if unit == 1 else text[:-1]
+    return int(number) * unit if number.isdigit() else CACHE_SIZE

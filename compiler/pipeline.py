@@ -16,6 +16,8 @@ class Step:
 
     level: str
     spec: str
+    rounds: bool = False
+    """Whether it rounds on purpose, so that results differ from then on; told by `plan`."""
 
     @property
     def name(self) -> str:
@@ -27,11 +29,15 @@ PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ graph: what is computed
     Step("graph", "graph-fold-sizes"),  # first: known sizes let all later passes decide more
     Step("graph", "graph-quantize-contractions"),  # before constants are folded into floats
+    Step("graph", "graph-sign-products"),  # before their zero points are folded into weights
     Step("graph", "graph-fold-constants"),  # before the rules, which look for constant operands
+    Step("graph", "graph-sink-constants"),  # so that bodies fold, and pack, what they read
     Step("graph", "graph-simplify"),  # on whole operators: some rules know softmax or clip
     Step("graph", "graph-decompose"),  # now that no rule needs a composite operator any more
     Step("graph", "graph-fold-constants"),  # again: parts of batch norm have constant operands
     Step("graph", "graph-simplify"),  # again: the parts meet their new neighbours
+    Step("graph", "graph-narrow-products"),  # when scales have become part of weights
+    Step("graph", "graph-fold-constants"),  # and again: weights that are rounded now
     Step("graph", "graph-cse"),  # after simplifying, which makes equal things look equal
     Step("graph", "graph-dce"),  # last: removes what all of these left unused
     # ------------------------------------------------------------------ loop: how it is computed
@@ -39,7 +45,10 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-assume-bounds"),  # while every nest still is one operator's, with its name
     Step("loop", "loop-fuse"),  # at once: the fewer nests, the less all later passes have to do
     Step("loop", "loop-assign-layouts"),  # while no kernel's arguments are in the way
+    Step("loop", "loop-winograd"),  # on final layouts, while a convolution is one nest
+    Step("loop", "loop-split-reductions"),  # when the order in memory is known, before kernels
     Step("loop", "loop-outline"),  # which nests share a kernel depends on what fusion left
+    Step("loop", "loop-join-rows"),  # on kernels: what is between them stays in a program
     Step("loop", "loop-collapse-axes"),  # before axes get tiles: long axes are tiled better
     Step("loop", "loop-prepare-kernels"),  # the target's own wishes, on the axes that remain
     Step("loop", "loop-pack-operands"),  # when axes are final, for panels are cut along them

@@ -7,15 +7,18 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from compiler import arguments as shared
 from compiler.api import Executable, compile_with, dumps_of
-from compiler.driver import Compiler
-from compiler.faults import shell_command
 from compiler.instrument import Instrument
 from compiler.instrument.progress import Progress
 from compiler.instrument.timing import Timing
 from compiler.options import CompileOptions
+
+if TYPE_CHECKING:
+    from compiler.driver import Compiler
+    from compiler.frontend import MemoryModel
 
 
 @dataclass
@@ -29,10 +32,12 @@ class Session:
 
     def compiler(self, model: str, *more: Instrument) -> Compiler:
         """The compiler of a model, with dumps where they are asked for."""
+        from compiler.driver import Compiler
+
         watching = [*self.instruments, *more, *dumps_of(self.options)]
         return Compiler(model, self.options, watching, self.command)
 
-    def compile(self, model: str) -> Executable:
+    def compile(self, model: str | MemoryModel) -> Executable:
         return compile_with(model, self.options, self.instruments, self.command)
 
 
@@ -43,6 +48,6 @@ def session(arguments: argparse.Namespace, threads: int | None = None) -> Genera
     timing = Timing()
     with Progress(arguments.progress or None) as progress:
         watching: list[Instrument] = [progress, timing] if arguments.timing else [progress]
-        yield Session(options, shell_command(arguments.command_words), progress, watching)
+        yield Session(options, shared.shell_command(arguments.command_words), progress, watching)
     if arguments.timing:
         print(timing.table(), file=sys.stderr)

@@ -1,32 +1,36 @@
-"""The inputs and outputs of a model: names and types; checking arrays, and making random ones."""
+"""The inputs and outputs of a model: names and types; checking arrays, and making random ones.
+
+Importing this loads no xDSL: a model that is in the cache needs none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import Problem, StrataError
+from dialects.array_type import ArrayType
+from dialects.binding import EvaluationError, bind_sizes
 from dialects.expr import Expr
-from dialects.func import FuncOp, main_function
-from dialects.graph.interpret import EvaluationError, bind_sizes
-from dialects.host import host_function
-from dialects.types import Array, BufferType, TensorType, f8E8M0FNU, is_float, tensor_of
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from dialects.types import Array
 
 DEFAULT_SIZE = 2
 """What a size that nobody names gets in random inputs."""
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """Names and types, in the model's order. Sizes may be symbols."""
 
     input_names: tuple[str, ...]
-    input_types: tuple[TensorType, ...]
+    input_types: tuple[ArrayType, ...]
     output_names: tuple[str, ...]
-    output_types: tuple[TensorType, ...]
+    output_types: tuple[ArrayType, ...]
 
     def expected(self) -> str:
         """The inputs, as messages name them: `x: f32[batch, 3]`."""
@@ -87,31 +91,49 @@ class Signature:
         """The symbols that `random` gives the default size."""
         return [s for s in self.symbols() if s not in sizes]
 
+    # ------------------------------------------------------------------ files
+    def facts(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        return {"input_names": self.input_names, "output_names": self.output_names,
+                "input_types": [t.facts() for t in self.input_types],
+                "output_types": [t.facts() for t in self.output_types]}
+
+    @staticmethod
+    def read(facts: Mapping[str, Any]) -> Signature:
+        """What `facts` wrote."""
+        return Signature(
+            tuple(facts["input_names"]), tuple(map(ArrayType.read, facts["input_types"])),
+            tuple(facts["output_names"]), tuple(map(ArrayType.read, facts["output_types"])))
+
 
 def signature_of(module: ModuleOp) -> Signature:
     """The signature of a module at any level. Raises StrataError when it holds no model."""
+    from dialects.func import FuncOp, main_function
+    from dialects.host import host_function
+
     if any(isinstance(op, FuncOp) for op in module.body.block.ops):
         function = main_function(module)
         inputs = [a.type for a in function.body.block.args]
         outputs = list(function.result_types_.data)
-        return Signature(tuple(function.input_names), _tensors(inputs),
-                         tuple(function.output_names), _tensors(outputs))
+        return Signature(tuple(function.input_names), _array_types(inputs),
+                         tuple(function.output_names), _array_types(outputs))
     try:
         host = host_function(module)
     except ValueError as error:
         raise StrataError(f"there is no model to run: {error}") from None
     inputs = [a.type for a in host.input_arguments]
     outputs = host.output_types
-    return Signature(tuple(host.input_names), _tensors(inputs), tuple(host.output_names),
-                     _tensors(outputs))
+    return Signature(tuple(host.input_names), _array_types(inputs), tuple(host.output_names),
+                     _array_types(outputs))
 
 
-def _tensors(types: Sequence[object]) -> tuple[TensorType, ...]:
-    plain = [tensor_of(t) if isinstance(t, BufferType) else t for t in types]
-    return tuple(t for t in plain if isinstance(t, TensorType))
+def _array_types(types: Sequence[object]) -> tuple[ArrayType, ...]:
+    from dialects.types import BufferType, TensorType
+
+    return tuple(ArrayType.of(t) for t in types if isinstance(t, TensorType | BufferType))
 
 
-def _misfits(name: str, type_: TensorType, array: Array) -> list[Problem]:
+def _misfits(name: str, type_: ArrayType, array: Array) -> list[Problem]:
     """What is wrong with one array, other than sizes that contradict those of another."""
     problems: list[Problem] = []
     if array.dtype != type_.dtype:
@@ -137,9 +159,9 @@ def _shape(shape: Sequence[Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(e.evaluate(values)) for e in shape)
 
 
-def _random(type_: TensorType, shape: tuple[int, ...], source: np.random.Generator) -> Array:
-    if is_float(type_.element):
+def _random(type_: ArrayType, shape: tuple[int, ...], source: np.random.Generator) -> Array:
+    if type_.is_float:
         numbers = source.standard_normal(shape, np.float32)
-        has_sign = type_.element != f8E8M0FNU
+        has_sign = type_.element != "f8E8M0FNU"
         return (numbers if has_sign else np.abs(numbers)).astype(type_.dtype)
     return source.integers(0, 2, shape).astype(type_.dtype)

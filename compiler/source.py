@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.utils.exceptions import VerifyException
 
-from compiler.arrays import FILE_ERRORS
+from compiler.array_files import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
 from compiler.options import CompileOptions
 from compiler.plugins import Plugins
@@ -33,13 +33,17 @@ TEXT_SUFFIX = ".mlir"
 
 @dataclass(frozen=True)
 class Source:
-    """What was read. `after`: the last passes that ran, of a dump; empty when nothing did."""
+    """What was read. `after`: the last passes that ran, of a dump; empty when nothing did.
+
+    `files`: those that it was read from, its own first; empty where that is not known.
+    """
 
     module: ModuleOp
     weights: WeightStore
     name: str
     level: str
     after: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def read_model(
                           "its own", exit_status=2)
     found = load_model(model, ImportOptions(options.shapes, options.dims, options.constants))
     found.module.verify()
-    return Source(found.module, found.weights, found.name, "graph")
+    return Source(found.module, found.weights, found.name, "graph", files=found.files)
 
 
 def _read_text(path: Path, options: CompileOptions, plugins: Plugins) -> Source:

@@ -28,7 +28,7 @@ from compiler.frontend import SIZE_NAMES
 from compiler.instrument import Instrument
 from compiler.options import CompileOptions, Specialize
 from compiler.source import Snapshot
-from dialects.graph.interpret import EvaluationError, bind_sizes
+from dialects.binding import EvaluationError, bind_sizes
 from targets.base import Executable as Program
 
 if TYPE_CHECKING:

@@ -10,18 +10,23 @@ A module tells of its own in the attribute `strata.structures`: name -> one of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
-from dialects.types import Array, TensorType
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from dialects.array_type import ArrayType
+    from dialects.types import Array
 
 ATTRIBUTE = "strata.structures"
 
 
 def structures_of(module: ModuleOp) -> dict[str, str]:
     """The inputs and outputs that are no tensors, with their structure."""
+    from xdsl.dialects.builtin import DictionaryAttr, StringAttr
+
     found = module.attributes.get(ATTRIBUTE)
     if not isinstance(found, DictionaryAttr):
         return {}
@@ -66,7 +71,7 @@ def _cut(data: Array, shapes: Array) -> list[Array]:
 
 
 def spread(
-    values: Mapping[str, Any], structures: Mapping[str, str], types: Mapping[str, TensorType]
+    values: Mapping[str, Any], structures: Mapping[str, str], types: Mapping[str, ArrayType]
 ) -> dict[str, Array]:
     """The tensors that the values of a model's own names are.
 
@@ -79,7 +84,7 @@ def spread(
 
 
 def _spread(
-    name: str, value: Any, structure: str, types: Mapping[str, TensorType]
+    name: str, value: Any, structure: str, types: Mapping[str, ArrayType]
 ) -> dict[str, Array]:
     kind, _, rest = structure.partition(" ")
     if kind == "run":

@@ -24,6 +24,12 @@ def cuda_devices() -> int:
     return count.value
 
 
+def pytest_configure() -> None:
+    """Keep no compiled models: tests are of the compiler, and what they replace in it no key knows.
+    """
+    os.environ["STRATA_CACHE_SIZE"] = "0"
+
+
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Skip tests with the marker `gpu` where there is no CUDA device."""
     marked = [item for item in items if item.get_closest_marker("gpu")]

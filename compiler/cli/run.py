@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.execution import input_arrays, run_loaded, tell_notes
-    from compiler.output import npz_bytes, write_bytes
     from compiler.session import session
 
     with session(arguments) as started:
@@ -39,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, array in zip(exe.output_names, outputs, strict=True):
         print(describe(name, array))
     if arguments.output is not None:
+        from compiler.output import npz_bytes, write_bytes
+
         write_bytes(arguments.output,
                     npz_bytes(dict(zip(exe.output_names, outputs, strict=True))))
     return 0

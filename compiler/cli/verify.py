@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         if len(verify.rows) == 1:
             print(COLUMNS.format("after", "level", "ops", "error", "time"))
         print(COLUMNS.format(row.made_by, row.level, row.operations or "", f"{row.error:.1e}",
-                             f"{row.seconds:.2f} s"), row.wrong, flush=True)
+                             f"{row.seconds:.2f} s"), row.wrong or row.note, flush=True)
 
     verify = Verify(lambda s: input_arrays(arguments, s), tell_row, arguments.tolerance,
                     arguments.levels_only)

@@ -82,11 +82,16 @@ class ImportOptions:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A module with `strata.func @main` over graph operations, the weights it names, its name."""
+    """A module with `strata.func @main` over graph operations, the weights it names, its name.
+
+    `files`: all files that it was read from, the model's own first. Only a model that tells them
+    can be kept in the cache of compiled models.
+    """
 
     module: ModuleOp
     weights: WeightStore
     name: str
+    files: tuple[str, ...] = ()
 
 
 class UnknownContents(StrataError):

@@ -14,29 +14,21 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import llvmlite.binding as llvm
 
 from targets.cpu import worker
 from targets.cpu.cache import ObjectCache, object_key
+from targets.cpu.image import LinkError, link_image
 from targets.cpu.machine import Machine
+from targets.cpu.native import Library, load_image
 
 _SECONDS_PER_BYTE = 1.0e-6
 """What code generation takes per byte of LLVM text, roughly; decides whether helpers pay."""
 
 _HELPERS_PAY = 1.5
 """Seconds of work from which on starting other processes pays."""
-
-
-@dataclass(frozen=True)
-class Library:
-    """Linked code. Its functions may be called as long as this object lives."""
-
-    tracker: Any
-    address: int
 
 
 def compile_texts(
@@ -51,6 +43,8 @@ def compile_texts(
     for key, code in zip(missing, codes, strict=True):
         cache_.put(key, code)
         found[key] = code
+    if missing:
+        cache_.trim()
     return [found[key] or b"" for key in keys]
 
 
@@ -112,9 +106,20 @@ def _linker() -> _Linker:
 
 
 def link(objects: Sequence[bytes], entry: str) -> Library:
-    """Link object codes into this process; `entry` is the function whose address is wanted."""
+    """Link object codes into this process; `entry` is the function whose address is wanted.
+
+    LLVM's own linker serves where images are not possible, which are much lighter.
+    """
+    distinct = list(dict.fromkeys(objects))
+    try:
+        return load_image(link_image(distinct, entry))
+    except LinkError:
+        return _link_with_llvm(distinct, entry)
+
+
+def _link_with_llvm(objects: Sequence[bytes], entry: str) -> Library:
     builder = llvm.JITLibraryBuilder().add_current_process().export_symbol(entry)
-    for code in dict.fromkeys(objects):
+    for code in objects:
         builder.add_object_img(code)
     linker = _linker()
     tracker = builder.link(linker.jit, f"strata{next(linker.numbers)}")

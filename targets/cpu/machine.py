@@ -9,21 +9,23 @@ All are asked from the hardware or the system. A user may name a feature set ins
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import llvmlite.binding as llvm
+from xdsl.ir import Attribute
+
+from dialects import types as t
+from targets.cpu.processors import cache_sizes, usable_cores
 
 FEATURE_SETS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 """The feature sets that a user may name, and LLVM's processor of exactly these features."""
 
-_AVX512 = frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl"))
+AVX512 = frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl"))
 _NAMED_FEATURES = {
     "avx2": frozenset(("avx", "avx2", "fma", "f16c", "bmi", "bmi2")),
-    "avx512": _AVX512 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"},
+    "avx512": AVX512 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"},
 }
 
 
@@ -48,7 +50,7 @@ class Machine:
     @property
     def vector_bytes(self) -> int:
         """Bytes of the widest vector register that is fast for all element types."""
-        if self.features >= _AVX512:
+        if self.features >= AVX512:
             return 64
         return 32 if "avx2" in self.features else 16
 
@@ -60,6 +62,16 @@ class Machine:
     @property
     def vector_registers(self) -> int:
         return 32 if self.vector_bytes == 64 or not self.is_x86 else 16
+
+    def multiplies_groups(self, element: Attribute) -> bool:
+        """Whether an instruction adds the products of several elements to each lane.
+
+        Of bytes, one factor has no sign.
+        """
+        if element == t.bf16:
+            return self.features >= AVX512 | {"avx512bf16"}
+        short = element in (t.i8, t.i16)
+        return short and (self.features >= AVX512 | {"avx512vnni"} or "avxvnni" in self.features)
 
     @property
     def is_x86(self) -> bool:
@@ -101,41 +113,7 @@ def _host() -> Machine:
     return Machine(
         cpu=llvm.get_host_cpu_name(), attributes=flags.flatten(),
         features=frozenset(name for name, present in flags.items() if present),
-        triple=llvm.get_default_triple(), caches=_cache_sizes(), cores=_usable_cores())
-
-
-def _cache_sizes() -> tuple[int, int, int]:
-    """Sizes from sysfs; common ones where the system does not tell."""
-    found = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
-    for entry in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            level, kind = (int((entry / "level").read_text()), (entry / "type").read_text())
-            size = (entry / "size").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        if not kind.startswith("Instruction") and size[:-1].isdigit() and level in found:
-            found[level] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
-    return found[1], found[2], found[3]
-
-
-def _usable_cores() -> int:
-    """Processors in the affinity mask, or the control group's share if that is less."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        cores = min(cores, max(1, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # no such file, or the quota is "max"
-        pass
-    return cores
-
-
-def thread_count(wanted: int | None) -> int:
-    """How many threads to run: `wanted`, else OMP_NUM_THREADS, else all usable cores."""
-    if wanted is not None:
-        return max(1, wanted)
-    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    return max(1, int(first)) if first.isdigit() else machine_of().cores
+        triple=llvm.get_default_triple(), caches=cache_sizes(), cores=usable_cores())
 
 
 def is_supported() -> bool:

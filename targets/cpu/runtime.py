@@ -1,4 +1,8 @@
-"""A compiled model in this process: binds sizes, provides memory, and calls the native entry."""
+"""A compiled model in this process: binds sizes, provides memory, and calls the native entry.
+
+Small models take microseconds, so a call whose inputs have the types and shapes of the call before
+does little more than to write addresses into a table. Nothing here imports xDSL or LLVM.
+"""
 
 from __future__ import annotations
 
@@ -7,138 +11,148 @@ import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialects import host
-from dialects.graph.interpret import EvaluationError, bind_sizes
-from dialects.sizes import check_assumptions
-from dialects.types import Array, BufferType, tensor_of
-from dialects.weights import WeightStore
-from targets.base import Executable
-from targets.cpu.driver import DriverText
-from targets.cpu.driver_function import FIRST_ARGUMENT
+from dialects.binding import EvaluationError, bind_sizes
+from targets.cpu.address import address_of
 from targets.cpu.heap import Heap
-from targets.cpu.jit import Library
-from targets.cpu.threads import thread_pool
+from targets.cpu.threads import FIRST_ARGUMENT, FUNCTIONS, NO_POOL, thread_pool, torch_is_loaded
+from targets.interface import Executable
+
+if TYPE_CHECKING:
+    from dialects.types import Array
+    from targets.cpu.native import Library
+    from targets.cpu.plan import RunPlan
 
 _ALIGNMENT = 64
 
 _LARGE = 1 << 20
 """Bytes from which on a copy of a constant costs more than cache lines that are read twice."""
 
-
-@dataclass(frozen=True)
-class _Binding:
+class _Binding(NamedTuple):
     """What depends on the shapes of the inputs: kept while they stay the same."""
 
-    shapes: tuple[tuple[int, ...], ...]
+    inputs: list[tuple[type, tuple[int, ...], np.dtype[Any], bool]]
+    """Class, shape and dtype of every input, and that it is C-contiguous."""
     sizes: Any
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     arena: Array
-    arena_address: int
+
+    def fits(self, arrays: Sequence[Array]) -> bool:
+        """Whether these are arrays like those that it is for."""
+        return _kinds(arrays) == self.inputs
 
 
 class CpuExecutable(Executable):
     """The host function's entry with its constants. Calls from several threads take turns."""
 
     def __init__(
-        self, func: host.FuncOp, driver: DriverText, library: Library, weights: WeightStore,
-        threads: int,
+        self, plan: RunPlan, library: Library, constants: Sequence[Array], threads: int
     ):
-        self._func = func
-        self.input_names, self.output_names = func.input_names, func.output_names
-        self._types = [_buffer_type(a.type) for a in func.input_arguments]
-        self._dtypes = [type_.dtype for type_ in self._types]
-        self._output_types = [_buffer_type(a.type) for a in func.output_arguments]
-        self._returned = func.returned_types
-        self._heap = Heap([r for r in self._returned if r is not None])
-        self._checks = driver.checks
-        self._size_names = func.size_names
-        self._arena_bytes = driver.arena_bytes
-        self._constants = [_aligned(op.array(weights), op.type) for op in driver.constants]
-        self._library = library
+        """`constants`: in table order, where they may stay: see `placed`."""
+        self.plan, self.library, self.constants = plan, library, constants
+        self.input_names, self.output_names = list(plan.input_names), list(plan.output_names)
+        self._heap = Heap([r for r in plan.returned if r is not None])
         self._entry = _entry_function(library.address)
-        pool = thread_pool()
-        self._threads = threads if pool.is_parallel else 1
-        self._table = self._make_table([*pool.addresses, self._heap.address])
-        self._first_input = FIRST_ARGUMENT
+        self._pool = NO_POOL if threads == 1 else thread_pool()
+        self._threads, self._beside_torch = threads, torch_is_loaded()
+        self._table = self._make_table()
+        self._returns = any(plan.returned)
+        self._call = (ctypes.c_void_p * 4)(0, ctypes.addressof(self._table), 0, 1)
+        self._call_address = ctypes.c_void_p(ctypes.addressof(self._call))
         self._binding: _Binding | None = None
         self._lock = threading.Lock()
 
-    def _make_table(self, functions: Sequence[int]) -> Any:
-        arguments = [0] * (len(self._types) + len(self._output_types))
-        entries = [*functions, *arguments, *(c.ctypes.data for c in self._constants)]
+    def _make_table(self) -> Any:
+        arguments = [0] * (len(self.plan.inputs) + len(self.plan.outputs))
+        entries = [*self._pool.addresses, self._heap.address, *arguments,
+                   *(c.ctypes.data for c in self.constants)]
         return (ctypes.c_void_p * len(entries))(*entries)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order; see `Executable.run`."""
-        arrays = self._checked(inputs)
         with self._lock:
-            binding = self._bind(arrays)
+            binding = self._binding
+            if binding is None or not binding.fits(inputs):
+                inputs, binding = self._bind(inputs)
             outputs = [np.empty(shape, dtype) for shape, dtype in binding.outputs]
-            table = self._table
-            for k, array in enumerate((*arrays, *outputs), self._first_input):
-                table[k] = array.__array_interface__["data"][0]
-            if self._entry(binding.arena_address, table, binding.sizes, self._threads):
+            table, place = self._table, FIRST_ARGUMENT
+            for array in inputs:
+                table[place] = address_of(array)
+                place += 1
+            for array in outputs:
+                table[place] = address_of(array)
+                place += 1
+            if self._threads > 1:
+                self._call[3] = self._helpers()
+            if self._entry(self._call_address):
                 number, seen = self._heap.failure()
-                raise self._checks[number].error(seen)
-            return self._with_returned(outputs) if self._heap.has_blocks else outputs
+                raise self.plan.checks[number].error(seen)
+            return self._with_returned(outputs) if self._returns else outputs
+
+    def _helpers(self) -> int:
+        """The threads of this call. PyTorch's pool takes the place of ours once it is there."""
+        if torch_is_loaded() and not self._beside_torch:
+            self._pool, self._beside_torch = thread_pool(), True
+            self._table[: len(FUNCTIONS)] = self._pool.addresses
+        return self._threads if self._pool.claim() else 1
 
     def _with_returned(self, outputs: Sequence[Array]) -> list[Array]:
         """All outputs in order: those that were allocated before the call, and during it."""
         given, returned = iter(outputs), iter(self._heap.take_outputs())
-        return [next(given if r is None else returned) for r in self._returned]
+        return [next(given if r is None else returned) for r in self.plan.returned]
+
+    # ------------------------------------------------------------------ other inputs than before
+    def _bind(self, inputs: Sequence[Array]) -> tuple[list[Array], _Binding]:
+        """The inputs, C-contiguous, and what they are bound to."""
+        arrays = self._checked(inputs)
+        if self._binding is None or not self._binding.fits(arrays):
+            self._binding = self._new_binding(arrays)
+            self._call[0] = self._binding.arena.ctypes.data
+            self._call[2] = ctypes.addressof(self._binding.sizes)
+        return arrays, self._binding
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
         """The inputs, C-contiguous. Raises ValueError for a wrong count or dtype."""
-        if len(inputs) != len(self._types):
+        if len(inputs) != len(self.plan.inputs):
             names = ", ".join(self.input_names)
             raise ValueError(
-                f"the model takes {len(self._types)} inputs ({names}), not {len(inputs)}")
-        for name, array, dtype in zip(self.input_names, inputs, self._dtypes, strict=True):
-            if array.dtype != dtype:
-                raise ValueError(f"input {name!r} must be {dtype}, not {array.dtype}")
+                f"the model takes {len(self.plan.inputs)} inputs ({names}), not {len(inputs)}")
+        for name, array, type_ in zip(self.input_names, inputs, self.plan.inputs, strict=True):
+            if array.dtype != type_.dtype:
+                raise ValueError(f"input {name!r} must be {type_.dtype}, not {array.dtype}")
         return [_in_memory(a) for a in inputs]
-
-    def _bind(self, inputs: Sequence[Array]) -> _Binding:
-        if self._binding is None or self._binding.shapes != tuple(a.shape for a in inputs):
-            self._binding = self._new_binding(inputs)
-        return self._binding
 
     def _sizes(self, inputs: Sequence[Array]) -> dict[str, int]:
         """The size symbols' values. Raises ValueError for shapes that the model does not take."""
         try:
-            values = bind_sizes([tensor_of(t) for t in self._types], inputs, self.input_names)
+            values = bind_sizes(self.plan.inputs, inputs, self.input_names)
         except EvaluationError as error:
             raise ValueError(str(error)) from error
-        check_assumptions(self._func, values)
+        for assumption in self.plan.assumptions:
+            if assumption.symbols <= values.keys():
+                assumption.check(values)
         return values
 
     def _new_binding(self, inputs: Sequence[Array]) -> _Binding:
         values = self._sizes(inputs)
         outputs = tuple((tuple(int(s.evaluate(values)) for s in t.shape), t.dtype)
-                        for t in self._output_types)
-        sizes = [values.get(name, 0) for name in self._size_names]
-        shapes = tuple(a.shape for a in inputs)
-        arena_bytes = int(self._arena_bytes.evaluate(values))
+                        for t in self.plan.outputs)
+        sizes = [values.get(name, 0) for name in self.plan.size_names]
+        arena_bytes = int(self.plan.arena_bytes.evaluate(values))
         _check_memory(arena_bytes, outputs, values)
-        arena = _aligned_bytes(arena_bytes)
-        return _Binding(shapes, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs, arena,
-                        arena.ctypes.data)
+        return _Binding(_kinds(inputs), (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
+                        _aligned_bytes(arena_bytes))
 
 
-def _buffer_type(type_: Any) -> BufferType:
-    assert isinstance(type_, BufferType)
-    return type_
+def _kinds(arrays: Sequence[Array]) -> list[tuple[type, tuple[int, ...], np.dtype[Any], bool]]:
+    return [(type(a), a.shape, a.dtype, a.flags.c_contiguous) for a in arrays]
 
 
 def _entry_function(address: int) -> Callable[..., int]:
-    pointer = ctypes.c_void_p
-    return ctypes.CFUNCTYPE(
-        ctypes.c_int32, pointer, pointer, pointer, ctypes.c_int32)(address)
+    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
 
 
 # ---------------------------------------------------------------------- memory
@@ -168,13 +182,13 @@ def _aligned_bytes(count: int) -> Array:
     return raw[start: start + max(count, 1)]
 
 
-def _aligned(array: Array, type_: BufferType) -> Array:
-    """A constant in the buffer's element type, on a cache line's boundary; copied if needed.
+def placed(array: Array, dtype: np.dtype[Any]) -> Array:
+    """A constant of an element type on a cache line's boundary; copied if needed.
 
     A large one, perhaps of a mapped file, stays where it is if its elements are aligned.
     """
-    array = np.ascontiguousarray(array, type_.dtype)
-    wanted = _ALIGNMENT if array.nbytes < _LARGE else type_.dtype.itemsize
+    array = np.ascontiguousarray(array, dtype)
+    wanted = _ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize
     if array.ctypes.data % wanted == 0 and array.size:
         return array
     memory = _aligned_bytes(array.nbytes)

@@ -125,4 +125,4 @@ def test_bench_writes_its_figures(strata: Run, small_model: Path, tmp_path: Path
     assert all(row["median_ms"] > 0 and row["difference"] < 1e-5 for row in report["results"])
     unknown = strata("bench", small_model, "--target", "reference", "--against", "nothing")
     assert unknown.status == 1
-    assert "there are: onnxruntime" in unknown.err
+    assert "there are: inductor, onnxruntime, openvino, torch" in unknown.err

@@ -14,7 +14,7 @@ function of its own, it sees that value through a view (frames.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -66,7 +66,9 @@ NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
 
 def import_file(path: str, options: ImportOptions) -> ImportedModel:
     """Import an ONNX file. Raises StrataError with every problem that could be found."""
-    return _import(load_file(Path(path)), Faults(path), options)
+    file = load_file(Path(path))
+    found = _import(file, Faults(path), options)
+    return replace(found, files=tuple(map(str, (file.path, *file.external.mapped))))
 
 
 def import_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:

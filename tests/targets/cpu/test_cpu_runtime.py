@@ -15,7 +15,8 @@ from dialects.weights import WeightStore
 from targets.base import Executable, TargetOptions
 from targets.cpu import TARGET, jit, worker
 from targets.cpu.cache import ObjectCache
-from targets.cpu.machine import machine_of, thread_count
+from targets.cpu.machine import machine_of
+from targets.cpu.processors import thread_count
 from targets.cpu.threads import loaded_libgomp, thread_pool
 
 ADD = """

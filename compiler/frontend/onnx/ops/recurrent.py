@@ -5,7 +5,13 @@ from __future__ import annotations
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.recurrent_cells import gru_cell, lstm_cell, rnn_cell, run_layer
+from compiler.frontend.onnx.ops.recurrent_cells import (
+    UNROLLED,
+    gru_cell,
+    lstm_cell,
+    rnn_cell,
+    run_layer,
+)
 from compiler.frontend.values import Value
 from dialects.graph.recurrent import LstmOp
 
@@ -60,10 +66,9 @@ def _hidden(r: Value) -> int:
 
 
 def _is_plain(n: Node, x: Value, lengths: Value | None, direction: str) -> bool:
-    """Whether `graph.lstm` is this layer: a constant number of steps, for all sequences, and no
-    clipping."""
-    steps = x.shape[1 if n.flag("layout") else 0].constant
-    full = bool(steps) and (lengths is None or (
+    """Whether `graph.lstm` is this layer: a few steps, for all sequences, and no clipping."""
+    steps = x.shape[1 if n.flag("layout") else 0].constant or 0
+    full = 1 <= steps <= UNROLLED and (lengths is None or (
         lengths.array is not None and bool((lengths.array == steps).all())))
     gates = n.texts("activations") in ([], _GATES * (2 if direction == "bidirectional" else 1))
     return full and gates and not n.real("clip") and not n.flag("input_forget")

@@ -2,8 +2,9 @@
 
     W, R of a direction  ->  per step the gates  ->  the cell's new state  ->  Y, Y_h (, Y_c)
 
-A constant number of steps is written out; any other becomes a loop, before which the inputs of all
-steps are multiplied by W at once. Beyond an item's own length its state stays, and Y is 0.
+A few steps are written out; more of them, or a number that only a run knows, become a loop, before
+which the inputs of all steps are multiplied by W at once. Beyond an item's own length its state
+stays, and Y is 0.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip
 from compiler.frontend.onnx.ops.slicing import entry, reversed_
 from compiler.frontend.values import Value
+from dialects import types as t
 from dialects.expr import Expr
 from dialects.graph.activation import (
     EluOp,
@@ -30,23 +32,26 @@ from dialects.graph.base import GraphOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.logic import GreaterOp, WhereOp
-from dialects.graph.recurrent import MAX_STEPS
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
+
+UNROLLED = 16
+"""Up to so many steps are written out: code that is small, and sees the whole sequence."""
 
 State = list[Value]
 Function = Callable[[Value], Value]
 Cell = Callable[["Direction", Value, State], State]
-"""`cell(direction, x W^T + its bias, state)`: the next state, the output first."""
+"""`cell(direction, x W^T + biases, state)`: the next state, the output first."""
 
 
 @dataclass
 class Direction:
-    """One direction of a layer: recurrent weights [h, g*h], biases and functions."""
+    """One direction of a layer: recurrent weights [h, g*h], inner bias, peepholes and functions."""
 
     n: Node
     r: Value
-    bias: Value | None
+    inner: Value | None
+    """The bias of GRU's last gate that is added before the reset."""
     peepholes: Value | None
     functions: list[Function]
     hidden: int
@@ -82,10 +87,10 @@ class Layer:
     def run(self, cell: Cell, d: int, functions: list[Function], backward: bool) -> State:
         """The outputs of direction d, and its last states."""
         n = self.n
-        projected = n(MatmulOp, self.x, n.transpose(_at(n, self.w, d), [1, 0]))
+        projected = self.projected(d)
         begin = [_initial(n, self.x, s, d, self.hidden) for s in self.initial]
         steps = self.x.shape[0].constant or 0
-        if 1 <= steps <= MAX_STEPS:
+        if 1 <= steps <= UNROLLED:
             order = range(steps)[::-1 if backward else 1]
             direction = self.direction(d, functions)
             y, last = _walk(n, direction, cell, projected, begin, self.lengths, order)
@@ -93,12 +98,32 @@ class Layer:
             y, last = self._loop(cell, d, functions, projected, begin, backward)
         return [y, *last]
 
-    def direction(self, d: int, functions: list[Function]) -> Direction:
+    def projected(self, d: int) -> Value:
+        """The part of all gates that no state has a part in: x W^T + W_b + R_b, for all steps."""
         n = self.n
-        bias, peepholes = (None if v is None else _at(n, v, d)
-                           for v in (self.bias, self.peepholes))
+        gates = n(MatmulOp, self.x, n.transpose(_at(n, self.w, d), [1, 0]))
+        if self.bias is None:
+            return gates
+        bias, size = _at(n, self.bias, d), self.w.shape[1]
+        own, recurrent = n.part(bias, 0, 0, size), n.part(bias, 0, size, size)
+        if self.has_inner_bias:
+            outer = n.part(recurrent, 0, 0, 2 * self.hidden)
+            nothing = n.broadcast(n.scalar(0, bias), [self.hidden])
+            recurrent = n(ConcatOp, outer, nothing, axis=0)
+        return n(AddOp, gates, n(AddOp, own, recurrent))
+
+    @property
+    def has_inner_bias(self) -> bool:
+        return self.bias is not None and self.n.op_type == "GRU" and (
+            self.n.flag("linear_before_reset"))
+
+    def direction(self, d: int, functions: list[Function]) -> Direction:
+        n, inner = self.n, None
+        if self.has_inner_bias and self.bias is not None:
+            inner = n.part(_at(n, self.bias, d), 0, 5 * self.hidden, self.hidden)
+        peepholes = None if self.peepholes is None else _at(n, self.peepholes, d)
         recurrent = n.transpose(_at(n, self.r, d), [1, 0])
-        return Direction(n, recurrent, bias, peepholes, functions, self.hidden)
+        return Direction(n, recurrent, inner, peepholes, functions, self.hidden)
 
     def _loop(
         self, cell: Cell, d: int, functions: list[Function], projected: Value, begin: State,
@@ -124,9 +149,18 @@ def run_layer(
     n: Node, cell: Cell, defaults: Sequence[str], inputs: Sequence[Value],
     optional: Sequence[Value | None], initial: Sequence[Value | None],
 ) -> list[Value]:
-    """Y, then the last states. `inputs`: x, w, r; `optional`: bias, lengths, peepholes."""
+    """Y, then the last states. `inputs`: x, w, r; `optional`: bias, lengths, peepholes.
+
+    f16 and bf16 are computed in f32 and rounded once.
+    """
     x, w, r = inputs
     bias, lengths, peepholes = optional
+    if (narrow := x.element) in (t.f16, t.bf16):
+        bias, peepholes, *initial = (
+            v if v is None else n.cast(v, t.f32) for v in (bias, peepholes, *initial))
+        results = run_layer(n, cell, defaults, [n.cast(v, t.f32) for v in inputs],
+                            [bias, lengths, peepholes], initial)
+        return [n.cast(v, narrow) for v in results]
     if not x.rank == w.rank == r.rank == 3:
         raise Fault(f"x, w and r must have 3 dims each, not be {x.type.short}, {w.type.short} and "
                     f"{r.type.short}")
@@ -181,27 +215,22 @@ def _masked(
 
 # ---------------------------------------------------------------------- cells
 def rnn_cell(d: Direction, x: Value, state: State) -> State:
-    """H = f(x W + W_b + H R + R_b)."""
+    """H = f(x + H R)."""
     n, [h] = d.n, state
-    total = n(AddOp, x, n(MatmulOp, h, d.r))
-    if d.bias is not None:
-        total = n(AddOp, total, n(AddOp, d.gate(d.bias, 0), d.gate(d.bias, 1)))
-    return [d.functions[0](d.clipped(total))]
+    return [d.functions[0](d.clipped(n(AddOp, x, n(MatmulOp, h, d.r))))]
 
 
 def gru_cell(d: Direction, x: Value, state: State) -> State:
     """z and r from x and H; then H = (1 - z) * g(...) + z * H."""
     n, [h], f, g = d.n, state, *d.functions
     recurrent = [n(MatmulOp, h, d.gate(d.r, k)) for k in range(2)]
-    z, r = (f(d.clipped(_biased(d, n(AddOp, d.gate(x, k), recurrent[k]), k, k + 3)))
-            for k in range(2))
+    z, r = (f(d.clipped(n(AddOp, d.gate(x, k), recurrent[k]))) for k in range(2))
     if n.flag("linear_before_reset"):
-        inner = n(MulOp, r, _biased(d, n(MatmulOp, h, d.gate(d.r, 2)), 5))
-        total = _biased(d, n(AddOp, d.gate(x, 2), inner), 2)
+        inner = n(MatmulOp, h, d.gate(d.r, 2))
+        inner = n(MulOp, r, inner if d.inner is None else n(AddOp, inner, d.inner))
     else:
         inner = n(MatmulOp, n(MulOp, r, h), d.gate(d.r, 2))
-        total = _biased(d, n(AddOp, d.gate(x, 2), inner), 2, 5)
-    new = g(d.clipped(total))
+    new = g(d.clipped(n(AddOp, d.gate(x, 2), inner)))
     return [n(AddOp, n(MulOp, n(SubOp, n.scalar(1, z), z), new), n(MulOp, z, h))]
 
 
@@ -209,20 +238,13 @@ def lstm_cell(d: Direction, x: Value, state: State) -> State:
     """Gates i, o, f and c; peepholes add the cell's state to the first three."""
     n, [h, c], f, g, last = d.n, state, *d.functions
     total = n(AddOp, x, n(MatmulOp, h, d.r))
-    i, o, forget, new = (_biased(d, d.gate(total, k), k, k + 4) for k in range(4))
+    i, o, forget, new = (d.gate(total, k) for k in range(4))
     i = f(d.clipped(_peeped(d, i, c, 0)))
     keep = n(SubOp, n.scalar(1, i), i) if n.flag("input_forget") else (
         f(d.clipped(_peeped(d, forget, c, 2))))
     cell = n(AddOp, n(MulOp, keep, c), n(MulOp, i, g(d.clipped(new))))
     o = f(d.clipped(_peeped(d, o, cell, 1)))
     return [n(MulOp, o, last(cell)), cell]
-
-
-def _biased(d: Direction, x: Value, *parts: int) -> Value:
-    for k in parts if d.bias is not None else ():
-        assert d.bias is not None
-        x = d.n(AddOp, x, d.gate(d.bias, k))
-    return x
 
 
 def _peeped(d: Direction, x: Value, c: Value, k: int) -> Value:

@@ -1,0 +1,59 @@
+"""What compiled code relies on about sizes, and the words for sizes that break it.
+
+`strata.assume` and `strata.size` say it in the IR; this is their meaning as plain data, for running
+a compiled model without any IR: nothing here imports xDSL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dialects.array_type import read_size, size_facts
+from dialects.expr import Expr
+
+MAX_SIZE = 2**48
+"""No size that is computed at run time may be larger: nothing of that size fits any memory."""
+
+
+class SizeError(ValueError):
+    """Run-time sizes break an assumption under which the model was compiled."""
+
+
+class Assumption(NamedTuple):
+    """`left <= right` or `left == right`, needed by the model's node of that name."""
+
+    left: Expr
+    relation: str
+    right: Expr
+    node: str
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The sizes that it is about."""
+        return self.left.symbols | self.right.symbols
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raises SizeError naming the node where the sizes break it."""
+        left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
+        if left == right or (left < right and self.relation == "<="):
+            return
+        values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(self.symbols))
+        raise SizeError(f"sizes do not fit each other at node {self.node!r}: it needs "
+                        f"{self.left} {self.relation} {self.right}, which is "
+                        f"{left} {self.relation} {right} with {values}")
+
+    def facts(self) -> list[Any]:
+        """Everything, as JSON can hold it."""
+        return [size_facts(self.left), self.relation, size_facts(self.right), self.node]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> Assumption:
+        """What `facts` wrote."""
+        left, relation, right, node = facts
+        return Assumption(read_size(left), str(relation), read_size(right), str(node))
+
+
+def size_refusal(value: int, node: str) -> str:
+    """What is wrong with a value that a node computes as a size, and that is none."""
+    return f"a size computed at node {node!r} is {value}; it must be from 0 to {MAX_SIZE}"

@@ -1,0 +1,118 @@
+"""The processors of this process: how many it may use, and what they are.
+
+Nothing here asks LLVM, so that a compiled model can be loaded without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+THREADS_VARIABLES = ("STRATA_NUM_THREADS", "OMP_NUM_THREADS")
+"""What says how many threads to run, the first that is a number; `OMP_NUM_THREADS=4,2` is 4."""
+
+_FACTS = frozenset((
+    "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"))
+_FIRST_PROCESSOR = 8192
+"""Bytes of /proc/cpuinfo that tell of the first processor; the system writes what is read only."""
+
+
+def thread_count(wanted: int | None) -> int:
+    """How many threads to run: `wanted`, else what the environment says, else all that may be used.
+
+    What the environment says is not bounded by the processors there are.
+    """
+    if wanted is not None:
+        return max(1, wanted)
+    for name in THREADS_VARIABLES:
+        first = os.environ.get(name, "").split(",")[0].strip()
+        if first.isdigit() and int(first):
+            return int(first)
+    return usable_cores()
+
+
+def usable_cores(root: str = "/") -> int:
+    """Processors in the affinity mask, or what the control groups grant if that is less.
+
+    A grant of 2.5 processors counts as 2: with 3 threads at work, all would wait for the one that
+    is stopped. `root`: where the system's files are.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return min([cores, *(max(1, int(grant)) for grant in _grants(root))])
+
+
+def _grants(root: str) -> Iterator[float]:
+    """The processors that each control group around this process grants, where they limit them.
+
+    Within a container its own group lies at the top, whatever the name that the system tells.
+    """
+    mounts = os.path.join(root, "sys/fs/cgroup")
+    for line in _lines(os.path.join(root, "proc/self/cgroup")):
+        _, controllers, name = line.split(":", 2)
+        if not controllers:
+            read, tops = _grant, ("", "unified")
+        elif "cpu" in controllers.split(","):
+            read, tops = _old_grant, (controllers, "cpu")
+        else:
+            continue
+        for top in tops:
+            yield from filter(None, map(read, _up(os.path.join(mounts, top), name)))
+
+
+def _up(top: str, name: str) -> Iterator[str]:
+    """A group's folder and those of all around it."""
+    parts = [part for part in name.split("/") if part]
+    for count in range(len(parts), -1, -1):
+        yield os.path.join(top, *parts[:count])
+
+
+def _grant(folder: str) -> float | None:
+    """What a group of version 2 grants."""
+    found = _lines(os.path.join(folder, "cpu.max"))
+    quota, _, period = found[0].partition(" ") if found else ("max", "", "")
+    return int(quota) / int(period) if quota.isdigit() else None
+
+
+def _old_grant(folder: str) -> float | None:
+    """What a group of version 1 grants; its quota is -1 where there is no limit."""
+    quota, period = (_lines(os.path.join(folder, f"cpu.cfs_{n}_us")) for n in ("quota", "period"))
+    return int(quota[0]) / int(period[0]) if quota and period and int(quota[0]) > 0 else None
+
+
+def _lines(path: str) -> list[str]:
+    """The lines of a file; none where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def processor_facts() -> str | None:
+    """What code may depend on: the processor, its features, its caches. None where nobody tells."""
+    try:
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            text = file.read(_FIRST_PROCESSOR).decode("utf-8", "replace")
+    except OSError:
+        return None
+    first = text.partition("\n\n")[0]
+    lines = [line for line in first.splitlines() if line.partition("\t")[0].strip(" :") in _FACTS]
+    return "\n".join([*lines, *map(str, cache_sizes())]) if lines else None
+
+
+def cache_sizes() -> tuple[int, int, int]:
+    """Bytes of the data caches of level 1, 2 and 3; common ones where the system does not tell."""
+    found = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
+    folder = "/sys/devices/system/cpu/cpu0/cache"
+    indices = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    for index in indices:
+        level, kind, size = (_lines(os.path.join(folder, index, n))
+                             for n in ("level", "type", "size"))
+        if not (level and kind and size) or kind[0].startswith("Instruction"):
+            continue
+        number, unit = size[0][:-1], size[0][-1:]
+        if number.isdigit() and level[0].isdigit() and int(level[0]) in found:
+            found[int(level[0])] = int(number) * {"K": 1 << 10, "M": 1 << 20}.get(unit, 1)
+    return found[1], found[2], found[3]

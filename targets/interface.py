@@ -1,0 +1,35 @@
+"""What the compiler gets from every target: errors and executables.
+
+Running a compiled model needs no more than this of the targets' side: nothing here imports xDSL.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dialects.types import Array
+
+
+class TargetError(Exception):
+    """The machine or the options do not allow what is asked of a target; says what to do."""
+
+
+class Executable(ABC):
+    """A compiled model, ready to run."""
+
+    input_names: list[str]
+    output_names: list[str]
+    takes_gpu_tensors: bool = False
+    """Whether `run` takes torch tensors on the GPU as they are, and then returns such."""
+    notes: Sequence[str] = ()
+    """What a person should know of how the model runs, such as what the host decides."""
+
+    @abstractmethod
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Outputs in model order. Inputs are C-contiguous arrays of the model's dtypes.
+
+        Raises ValueError, naming the input, for a wrong count, rank, dtype or contradicting sizes.
+        """
