@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from dialects.expr import Expr
 
 Atom: TypeAlias = "str | Call"
 Monomial: TypeAlias = "tuple[Atom, ...]"
+
+
+T = TypeVar("T")
+
+
+class computed_once(Generic[T]):
+    """As `functools.cached_property`, which takes a lock until Python 3.12: most of its time."""
+
+    def __init__(self, function: Callable[[Any], T]):
+        self.function = function
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        value = instance.__dict__[self.function.__name__] = self.function(instance)
+        return value
 
 
 @dataclass(frozen=True)
@@ -21,15 +36,19 @@ class Call:
     op: str
     args: tuple[Expr, ...]
 
-    @cached_property
+    @computed_once
     def text(self) -> str:
         if self.op in ("max", "min"):
             return f"{self.op}({', '.join(map(str, self.args))})"
         left, right = (_in_parentheses(a) for a in self.args)
         return f"({left} {self.op} {right})"
 
-    def __hash__(self) -> int:
+    @computed_once
+    def _hash(self) -> int:
         return hash(self.text)
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def _in_parentheses(expr: Expr) -> str:
@@ -41,8 +60,16 @@ def atom_text(atom: Atom) -> str:
     return atom if isinstance(atom, str) else atom.text
 
 
+@cache
 def monomial_key(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
+    """What sums are sorted by."""
     return (-len(monomial), tuple(map(atom_text, monomial)))
+
+
+@cache
+def times(left: Monomial, right: Monomial) -> Monomial:
+    """The product, its atoms sorted."""
+    return tuple(sorted(left + right, key=atom_text)) if left and right else left or right
 
 
 def atom_symbols(atom: Atom) -> frozenset[str]:

@@ -14,14 +14,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from dialects.atoms import Atom, Call, Monomial, atom_symbols, atom_text, monomial_key, without
+from dialects.atoms import (
+    Atom,
+    Call,
+    Monomial,
+    atom_symbols,
+    atom_text,
+    computed_once,
+    monomial_key,
+    times,
+    without,
+)
 
 Size: TypeAlias = "int | Expr"
+
+_FEW_TERMS = 4
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class Expr:
         return parse(text)
 
     # ------------------------------------------------------------------ inspection
-    @cached_property
+    @computed_once
     def constant(self) -> int | None:
         """The value, if the expression is a plain integer."""
         if not self.terms:
@@ -57,7 +70,7 @@ class Expr:
             return self.terms[0][1]
         return None
 
-    @cached_property
+    @computed_once
     def symbols(self) -> frozenset[str]:
         """All symbol names in it, also those inside calls."""
         names: set[str] = set()
@@ -69,7 +82,7 @@ class Expr:
                     names.update(*(a.symbols for a in atom.args))
         return frozenset(names)
 
-    @cached_property
+    @computed_once
     def as_symbol(self) -> str | None:
         """The name, if the expression is exactly one symbol."""
         if len(self.terms) != 1:
@@ -101,7 +114,7 @@ class Expr:
             coefficients[atom] = coefficients[atom] + term if atom in coefficients else term
         return coefficients, _from_dict(rest)
 
-    @cached_property
+    @computed_once
     def text(self) -> str:
         if not self.terms:
             return "0"
@@ -120,7 +133,7 @@ class Expr:
     def __repr__(self) -> str:
         return f"Expr({self.text})"
 
-    @cached_property
+    @computed_once
     def _hash(self) -> int:
         return hash(self.terms)
 
@@ -152,18 +165,22 @@ class Expr:
 
     def __mul__(self, other: Size) -> Expr:
         other = Expr.of(other)
-        if other.constant == 1:
-            return self
-        if self.constant == 1:
-            return other
+        if len(other.terms) == 1 and not other.terms[0][0]:
+            return self._scaled(other.terms[0][1])
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return other._scaled(self.terms[0][1])
         products: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
             for m2, c2 in other.terms:
-                key = tuple(sorted(m1 + m2, key=atom_text)) if m1 and m2 else m1 or m2
+                key = times(m1, m2)
                 products[key] = products.get(key, 0) + c1 * c2
         return _from_dict(products)
 
     __rmul__ = __mul__
+
+    def _scaled(self, factor: int) -> Expr:
+        """The product with an integer other than 0."""
+        return self if factor == 1 else Expr(tuple((m, factor * c) for m, c in self.terms))
 
     def __floordiv__(self, other: Size) -> Expr:
         other = Expr.of(other)
@@ -247,15 +264,13 @@ class Expr:
     # ------------------------------------------------------------------ use
     def substitute(self, values: Mapping[str, Size]) -> Expr:
         """Replace symbols by expressions."""
-        if not (self.symbols & values.keys()):
+        if values.keys().isdisjoint(self.symbols):
             return self
-        total = _constant(0)
+        total: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
-            product = _constant(factor)
-            for atom in monomial:
-                product = product * _substitute_atom(atom, values)
-            total = total + product
-        return total
+            for key, count in _substitute_all(monomial, values).terms:
+                total[key] = total.get(key, 0) + factor * count
+        return _from_dict(total)
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """The value, with each symbol an integer or a NumPy integer array (they broadcast).
@@ -273,10 +288,20 @@ class Expr:
         return total
 
 
+def _substitute_all(monomial: Monomial, values: Mapping[str, Size]) -> Expr:
+    """The product of what the atoms become."""
+    product = _constant(1)
+    for atom in monomial:
+        product = product * _substitute_atom(atom, values)
+    return product
+
+
 def _substitute_atom(atom: Atom, values: Mapping[str, Size]) -> Expr:
     if isinstance(atom, str):
         return Expr.of(values[atom]) if atom in values else _symbol(atom)
-    return apply_call(atom.op, [a.substitute(values) for a in atom.args])
+    new = [a.substitute(values) for a in atom.args]
+    unchanged = all(a is b for a, b in zip(new, atom.args, strict=True))
+    return _call(atom.op, atom.args) if unchanged else apply_call(atom.op, new)
 
 
 def _evaluate_atom(atom: Atom, values: Mapping[str, Any]) -> Any:
@@ -339,6 +364,16 @@ def product(sizes: Iterable[Size]) -> Expr:
     for size in sizes:
         total = total * size
     return total
+
+
+def short_product(sizes: Iterable[Size]) -> Expr | None:
+    """The product of all; None where multiplying sums out makes more than a few terms of it.
+
+    Four sums of five terms would be 625 terms. Code then multiplies the values of the sums.
+    """
+    factors = [Expr.of(size) for size in sizes]
+    few = prod(len(factor.terms) for factor in factors) <= _FEW_TERMS
+    return product(factors) if few else None
 
 
 # ---------------------------------------------------------------------- building blocks

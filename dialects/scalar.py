@@ -24,6 +24,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.graph import numerics
 from dialects.types import Array, dtype_of, i2, i4, ui2, ui4
+from dialects.views import each
 
 OtherOps = Callable[[Operation], Sequence[Array]]
 """Evaluates an operation that is not in the tables, such as `loop.index`."""
@@ -58,7 +59,7 @@ def evaluate_values(
     with np.errstate(all="ignore"):
         for op in operations_behind(block, wanted):
             operands = [known[o] for o in op.operands]
-            known.update(zip(op.results, _evaluate(op, operands, other), strict=True))
+            known.update(zip(op.results, _evaluate_distinct(op, operands, other), strict=True))
     return [np.asarray(known[value]) for value in wanted]
 
 
@@ -70,6 +71,24 @@ def operations_behind(block: Block, wanted: Iterable[SSAValue]) -> list[Operatio
             needed.update(op.operands)
             found.append(op)
     return found[::-1]
+
+
+def _evaluate_distinct(
+    op: Operation, operands: list[Array], other: OtherOps | None
+) -> Sequence[Array]:
+    """Evaluate an operation on one array and single numbers once for each number in memory."""
+    arrays = [k for k, operand in enumerate(operands) if operand.size != 1]
+    if len(arrays) != 1 or len(op.results) != 1:
+        return _evaluate(op, operands, other)
+    rank = max(operand.ndim for operand in operands)
+    alone = [operand if operand.size != 1 else operand.reshape(()) for operand in operands]
+    array = operands[arrays[0]]
+
+    def compute(numbers: Array) -> Array:
+        alone[arrays[0]] = numbers
+        return _evaluate(op, alone, other)[0]
+
+    return [each(compute, array.reshape((1,) * (rank - array.ndim) + array.shape))]
 
 
 def _evaluate(
@@ -301,12 +320,11 @@ def _to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _float_to_signed(x: Array, dtype: np.dtype[Any]) -> Array:
-    return _to_integer(x.astype(np.int64), dtype)
+    return _to_integer(x.astype(np.int32 if dtype.itemsize < 4 else np.int64), dtype)
 
 
 def _float_to_unsigned(x: Array, dtype: np.dtype[Any]) -> Array:
-    wide = x.astype(np.uint64 if dtype == np.int64 else np.int64)
-    return _to_integer(wide, dtype)
+    return x.astype(np.uint64).view(dtype) if dtype == np.int64 else _float_to_signed(x, dtype)
 
 
 CONVERSIONS: dict[type[Operation], Callable[[Array, np.dtype[Any]], Array]] = {

@@ -4,8 +4,10 @@
 
 Levels are nested in the order written. `grid`: one program per tile, all in parallel. `loop`: the
 program walks the tiles. `whole`: one tile holds the whole axis (its tile size may exceed the
-extent, then the rest is masked). `tails`: "mask" computes the last, partial tile with masked lanes,
-"peel" with a smaller body. Options (`warps`, `stages`, ...) are for targets.
+extent, then the rest is masked). `lanes` lie in the lanes of vector registers. A `group` is a tile
+of a summed axis whose positions lie side by side inside each lane: an instruction multiplies and
+sums them at once. `tails`: "mask" computes the last, partial tile with masked lanes, "peel" with a
+smaller body. Options (`warps`, `stages`, ...) are for targets.
 """
 
 from __future__ import annotations
@@ -22,17 +24,19 @@ LEVEL_KINDS = ("grid", "loop", "whole")
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the nest: `kind axis tile n [unroll n] [lanes]`."""
+    """One level of the nest: `kind axis tile n [unroll n] [lanes | group]`."""
 
     kind: str
     axis: str
     tile: int = 1
     unroll: int = 1
     lanes: bool = False
+    group: bool = False
 
     def __str__(self) -> str:
         unroll = f" unroll {self.unroll}" if self.unroll != 1 else ""
-        return f"{self.kind} {self.axis} tile {self.tile}{unroll}{' lanes' if self.lanes else ''}"
+        role = " lanes" if self.lanes else " group" if self.group else ""
+        return f"{self.kind} {self.axis} tile {self.tile}{unroll}{role}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,11 @@ class Schedule:
     def lanes(self) -> str | None:
         """The axis that lies in vector lanes."""
         return next((x.axis for x in self.levels if x.lanes), None)
+
+    @property
+    def group(self) -> str | None:
+        """The summed axis of which a few positions share a lane."""
+        return next((x.axis for x in self.levels if x.group), None)
 
     def __str__(self) -> str:
         levels = ", ".join(map(str, self.levels))
@@ -88,7 +97,8 @@ def _parse_level(parser: AttrParser, kind: str) -> Level:
     parser.parse_keyword("tile")
     tile = parser.parse_integer()
     unroll = parser.parse_integer() if parser.parse_optional_keyword("unroll") else 1
-    return Level(kind, axis, tile, unroll, parser.parse_optional_keyword("lanes") is not None)
+    role = parser.parse_optional_keyword_in(("lanes", "group"))
+    return Level(kind, axis, tile, unroll, role == "lanes", role == "group")
 
 
 def _parse_options(parser: AttrParser) -> tuple[tuple[str, int | str], ...]:

@@ -24,16 +24,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
+from dialects.assumptions import MAX_SIZE, Assumption, SizeError, size_refusal
 from dialects.expr import Expr, Size
 from dialects.syntax import location_name, parse_value, strings
 from dialects.types import Array, ExprAttr, Shaped, i64
-
-MAX_SIZE = 2**48
-"""No size that is computed at run time may be larger: nothing of that size fits any memory."""
-
-
-class SizeError(ValueError):
-    """Run-time sizes break an assumption under which the model was compiled."""
 
 
 def defined_sizes(op: Operation) -> list[str]:
@@ -81,8 +75,7 @@ class SizeOp(IRDLOperation):
 
     def refusal(self, value: int) -> str:
         """What is wrong with a value that is no size."""
-        return (f"a size computed at node {location_name(self)!r} is {value}; it must be from 0 "
-                f"to {MAX_SIZE}")
+        return size_refusal(value, location_name(self))
 
     def evaluate(self, context: Any, source: Array) -> Sequence[Array]:
         context.sizes.update(self.read([int(v) for v in source.reshape(-1)]))
@@ -124,15 +117,14 @@ class AssumeOp(IRDLOperation):
         """The sizes that it is about."""
         return self.left.data.symbols | self.right.data.symbols
 
+    @property
+    def assumption(self) -> Assumption:
+        """What it says, as plain data."""
+        return Assumption(self.left.data, self.relation.data, self.right.data, location_name(self))
+
     def check(self, sizes: Mapping[str, int]) -> None:
         """Raises SizeError naming the node where the sizes break it."""
-        left, right = (int(e.data.evaluate(sizes)) for e in (self.left, self.right))
-        if left == right or (left < right and self.relation.data == "<="):
-            return
-        values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(self.symbols))
-        raise SizeError(f"sizes do not fit each other at node {location_name(self)!r}: it needs "
-                        f"{self.left.data} {self.relation.data} {self.right.data}, which is "
-                        f"{left} {self.relation.data} {right} with {values}")
+        self.assumption.check(sizes)
 
     def evaluate(self, context: Any) -> Sequence[Any]:
         self.check(context.sizes)
@@ -151,11 +143,17 @@ class AssumeOp(IRDLOperation):
         return AssumeOp.of(left, relation, t.parse_size(parser))
 
 
+def assumptions_of(function: Operation) -> list[Assumption]:
+    """Every assumption of a function, in order."""
+    ops = function.regions[0].block.ops
+    return [op.assumption for op in ops if isinstance(op, AssumeOp)]
+
+
 def check_assumptions(function: Operation, sizes: Mapping[str, int]) -> None:
     """Check every assumption of a function on sizes that are known. Raises SizeError."""
-    for op in function.regions[0].block.ops:
-        if isinstance(op, AssumeOp) and op.symbols <= sizes.keys():
-            op.check(sizes)
+    for assumption in assumptions_of(function):
+        if assumption.symbols <= sizes.keys():
+            assumption.check(sizes)
 
 
 SIZE_OPS: list[type[Operation]] = [SizeOp, AssumeOp]

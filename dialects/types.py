@@ -4,6 +4,7 @@ Short text forms are used inside our operations' own syntax:
 
     f32[batch, 3, 2*h]        a tensor or buffer: element type, then sizes as expressions
     tile<6x[64]xf32>          a tile of one program; `[64]` is the dim held in vector lanes
+    tile<{4}x[64]xi8>         the same with four positions of another dim side by side in each lane
 
 The full forms, for generic positions, are `!strata.tensor<f32[2, 3]>`, `!strata.buffer<...>`,
 `!strata.tile<6x[64]xf32>`.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,22 +205,24 @@ def parse_buffer_type(parser: AttrParser) -> BufferType:
 
 # ---------------------------------------------------------------------- tiles
 @irdl_attr_definition
-class ShapeAttr(Data[tuple[tuple[int, ...], int]]):
-    """The dims of a tile and which of them lies in vector lanes (-1: none): `<6x[64]>`."""
+class ShapeAttr(Data[tuple[tuple[int, ...], int, int]]):
+    """The dims of a tile; which of them lies in vector lanes, and which is grouped inside each
+    lane (-1: none): `<{4}x[64]>`."""
 
     name = "strata.shape"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[int, ...], int]:
+    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[int, ...], int, int]:
         with parser.in_angle_brackets():
-            return _parse_dims(parser)[:2]
+            return _parse_dims(parser)
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<{_format_dims(*self.data)}>")
 
 
-def _format_dims(dims: tuple[int, ...], lanes: int) -> str:
-    return "x".join(f"[{d}]" if k == lanes else str(d) for k, d in enumerate(dims))
+def _format_dims(dims: tuple[int, ...], lanes: int, group: int) -> str:
+    forms = {lanes: "[{}]", group: "{{{}}}"}
+    return "x".join(forms.get(k, "{}").format(d) for k, d in enumerate(dims))
 
 
 @irdl_attr_definition
@@ -227,8 +230,9 @@ class TileType(ParametrizedAttribute, TypeAttribute):
     """A tile of values of one program: `!strata.tile<6x[64]xf32>`.
 
     Dims are constants. The dim in brackets lies in the lanes of vector registers, the others are
-    unrolled into registers; targets whose programs have no visible lanes mark none. A tile of no
-    dims, `tile<f32>`, is a scalar.
+    unrolled into registers; targets whose programs have no visible lanes mark none. The dim in
+    braces is grouped: its positions lie side by side inside one lane, as the bytes do that an
+    instruction multiplies and sums at once. A tile of no dims, `tile<f32>`, is a scalar.
     """
 
     name = "strata.tile"
@@ -243,6 +247,12 @@ class TileType(ParametrizedAttribute, TypeAttribute):
     def lanes(self) -> int | None:
         """The dim that lies in vector lanes, or None."""
         dim = self.shape_attr.data[1]
+        return None if dim < 0 else dim
+
+    @property
+    def group(self) -> int | None:
+        """The dim whose positions share a lane, or None."""
+        dim = self.shape_attr.data[2]
         return None if dim < 0 else dim
 
     @property
@@ -263,13 +273,15 @@ class TileType(ParametrizedAttribute, TypeAttribute):
         printer.print_string(self.short.removeprefix("tile"))
 
 
-def tile(element: Attribute, shape: Sequence[int], lanes: int | None = None) -> TileType:
-    return _tile(element, tuple(shape), -1 if lanes is None else lanes)
+def tile(
+    element: Attribute, shape: Sequence[int], lanes: int | None = None, group: int | None = None
+) -> TileType:
+    return _tile(element, tuple(shape), *(-1 if d is None else d for d in (lanes, group)))
 
 
 @cache
-def _tile(element: Attribute, shape: tuple[int, ...], lanes: int) -> TileType:
-    return TileType(element, ShapeAttr((shape, lanes)))
+def _tile(element: Attribute, shape: tuple[int, ...], lanes: int, group: int) -> TileType:
+    return TileType(element, ShapeAttr((shape, lanes, group)))
 
 
 def parse_tile_type(parser: AttrParser) -> TileType:
@@ -280,23 +292,30 @@ def parse_tile_type(parser: AttrParser) -> TileType:
 
 
 def parse_tile_body(parser: AttrParser) -> tuple[Attribute, ShapeAttr]:
-    dims, lanes = _parse_dims(parser)
-    return parser.parse_type(), ShapeAttr((dims, lanes))
+    dims = _parse_dims(parser)
+    return parser.parse_type(), ShapeAttr(dims)
 
 
-def _parse_dims(parser: AttrParser) -> tuple[tuple[int, ...], int]:
+def _parse_dims(parser: AttrParser) -> tuple[tuple[int, ...], int, int]:
     dims: list[int] = []
-    lanes = -1
+    marked = {"]": -1, "}": -1}
     while True:
-        bracket = parser.parse_optional_punctuation("[") is not None
-        dim = parser.parse_shape_dimension(False) if bracket else _optional_dim(parser)
+        end = _opening_mark(parser)
+        dim = parser.parse_shape_dimension(False) if end else _optional_dim(parser)
         if dim is None:
-            return tuple(dims), lanes
-        if bracket:
-            lanes = len(dims)
-            parser.parse_punctuation("]")
+            return tuple(dims), marked["]"], marked["}"]
+        if end:
+            marked[end] = len(dims)
+            parser.parse_punctuation(end)
         dims.append(dim)
         parser.parse_shape_delimiter()
+
+
+def _opening_mark(parser: AttrParser) -> Literal["]", "}"] | None:
+    """What closes the mark that the parser has read, if there was one."""
+    if parser.parse_optional_punctuation("["):
+        return "]"
+    return "}" if parser.parse_optional_punctuation("{") else None
 
 
 def _optional_dim(parser: AttrParser) -> int | None:

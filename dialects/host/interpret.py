@@ -14,11 +14,11 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block, loop
+from dialects.binding import EvaluationError, bind_sizes
 from dialects.block.interpret import interpret_kernel
 from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
-from dialects.graph.interpret import EvaluationError, bind_sizes
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, ViewOp
 from dialects.sizes import AssumeOp, SizeOp

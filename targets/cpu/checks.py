@@ -1,47 +1,81 @@
-"""What native code checks while it runs, and the errors that Python raises when a check fails."""
+"""What native code checks while it runs, and the errors that Python raises when a check fails.
+
+Checks are plain data: a compiled model can be written to a file with them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xdsl.ir import Operation
-
-from dialects.control import LoopOp
-from dialects.sizes import AssumeOp, SizeError, SizeOp
+from dialects.assumptions import Assumption, SizeError, size_refusal
 from targets.host_checks import MOST_BYTES, memory_error, stack_error
 
+if TYPE_CHECKING:
+    from xdsl.ir import Operation
 
-@dataclass(frozen=True)
-class Check:
-    """One check. `error` makes the exception from the values that the code saw."""
-
-    error: Callable[[Sequence[int]], Exception]
+    from dialects.sizes import AssumeOp
 
 
-def size_check(op: SizeOp) -> Check:
+class Check(NamedTuple):
+    """One check, of a node of the model. `kind`: size, assumption, memory or stack."""
+
+    kind: str
+    node: str
+    assumption: Assumption | None = None
+
+    def error(self, seen: Sequence[int]) -> Exception:
+        """The error for the values that the code saw."""
+        if self.assumption is not None:
+            return _contradiction(self.assumption, seen)
+        if self.kind == "size":
+            return SizeError(size_refusal(seen[0], self.node))
+        if self.kind == "stack":
+            return stack_error(self.node)
+        return memory_error(self.node, seen[0] if seen[0] >= 0 else MOST_BYTES + 1)
+
+    # ------------------------------------------------------------------ files
+    def facts(self) -> list[Any]:
+        """Everything, as JSON can hold it."""
+        return [self.kind, self.node, self.assumption and self.assumption.facts()]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> Check:
+        """What `facts` wrote."""
+        kind, node, assumption = facts
+        return Check(str(kind), str(node), assumption and Assumption.read(assumption))
+
+
+def size_check(op: Operation) -> Check:
     """Of what `strata.size` reads: the code saw the value."""
-    return Check(lambda seen: SizeError(op.refusal(seen[0])))
+    return Check("size", _node(op))
 
 
 def assume_check(op: AssumeOp) -> Check:
     """Of an assumption: the code saw the sizes, in order of their names."""
-    return Check(lambda seen: _contradiction(op, dict(zip(sorted(op.symbols), seen, strict=False))))
-
-
-def _contradiction(op: AssumeOp, sizes: dict[str, int]) -> Exception:
-    try:
-        op.check(sizes)
-    except SizeError as error:
-        return error
-    return AssertionError(f"native code found that sizes {sizes} break an assumption; they do not")
+    return Check("assumption", _node(op), op.assumption)
 
 
 def memory_check(op: Operation) -> Check:
     """Of memory that an operation asks for: the code saw the bytes, -1 where beyond counting."""
-    return Check(lambda seen: memory_error(op, seen[0] if seen[0] >= 0 else MOST_BYTES + 1))
+    return Check("memory", _node(op))
 
 
-def stack_check(op: LoopOp) -> Check:
+def stack_check(op: Operation) -> Check:
     """Of what a loop stacks."""
-    return Check(lambda _: stack_error(op))
+    return Check("stack", _node(op))
+
+
+def _node(op: Operation) -> str:
+    from dialects.syntax import location_name
+
+    return location_name(op)
+
+
+def _contradiction(assumption: Assumption, seen: Sequence[int]) -> Exception:
+    sizes = dict(zip(sorted(assumption.symbols), seen, strict=False))
+    try:
+        assumption.check(sizes)
+    except SizeError as error:
+        return error
+    return AssertionError(f"native code found that sizes {sizes} break an assumption; they do not")

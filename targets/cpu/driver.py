@@ -1,6 +1,6 @@
 """The host functions as one native entry: one call runs the whole model.
 
-    int32_t strata_entry(void *arena, void **table, const int64_t *sizes, int32_t threads)
+    int32_t strata_entry(struct { void *arena, **table; int64_t *sizes; int32_t threads; } *call)
 
 The table holds the addresses of the thread pool's functions and of the heap, then of the inputs,
 the outputs and the constants. The entry opens one parallel region for the whole model; in it every
@@ -76,13 +76,14 @@ def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
     known = {*main.size_names}
     found = "false"
     open_ = [s for s in steps if s.is_parallel is None]
-    if any(s.is_parallel or (s in open_ and not s.total.symbols <= known) for s in steps):
+    if any(s.is_parallel or (s in open_ and any(e.symbols - known for e in s.grid))
+           for s in steps):
         found = "true"
     else:
         sizes = {s: indices.symbol(writer.argument(f"%size.{s}"), 0) for s in main.size_names}
         load_sizes(writer, list(sizes))
         for step in open_:
-            total = indices.scalar(step.total.substitute(sizes))
+            total = indices.scalar(indices.product([e.substitute(sizes) for e in step.grid]))
             large = writer.assign(f"icmp sge i64 {total}, {step.least_programs}")
             found = writer.assign(f"or i1 {found}, {large}")
     return [*writer.scopes[0].lines, f"  %parallel = or i1 {found}, false"]

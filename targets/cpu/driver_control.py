@@ -171,7 +171,7 @@ class _LoopText:
         w.emit(f"br i1 {going}, label %{body}, label %{leave}")
         w.start_block(body)
         self._call(counter, inputs, sizes)
-        self._keep(counter)
+        self._keep(counter, trip if trip is not None and self.op.condition is None else "0")
         w.emit(f"br label %{head}")
         w.start_block(leave)
         self._end(counter)
@@ -224,8 +224,8 @@ class _LoopText:
         text.last_alone = False
         text.sync()
 
-    def _keep(self, counter: str) -> None:
-        """What the call returned becomes what the next one gets."""
+    def _keep(self, counter: str, calls: str) -> None:
+        """What the call returned becomes what the next one gets. `calls`: their number, or 0."""
         w, text = self.writer, self.text
         if self.first:
             flag = text.load("ptr", self.results.base, 0)
@@ -233,7 +233,7 @@ class _LoopText:
             text.sync()
             text.release(flag)
         for k, _ in enumerate(self.stacks.types):
-            self._append(k, counter)
+            self._append(k, counter, calls)
         self._free_carried(counter)
         for k in range(self.count):
             source = self.results.at(self.first + k)
@@ -242,7 +242,7 @@ class _LoopText:
             self._store_value(self.carried, k, text.load("ptr", self.results.base, source), shape)
         w.emit(f"store i64 {w.assign(f'add i64 {counter}, 1')}, ptr {self.counter}")
 
-    def _append(self, k: int, counter: str) -> None:
+    def _append(self, k: int, counter: str, calls: str) -> None:
         w, text, place = self.writer, self.text, self.results.at(self.first + self.count + k)
         type_ = self.stacks.types[k]
         pointer = text.load("ptr", self.results.base, place)
@@ -259,7 +259,7 @@ class _LoopText:
         text.check(holds, stack_check(self.op), [])
         state = text.load("ptr", self.stacks.base, self.stacks.at(k))
         w.emit(f"call void @strata_append(ptr %table, ptr {state}, i64 {counter}, ptr {pointer}, "
-               f"i64 {size}, i64 %thread)")
+               f"i64 {size}, i64 {calls}, i64 %thread)")
         text.sync()
         there = w.assign(f"icmp ne ptr {text.load('ptr', state, 0)}, null")
         text.check(there, memory_check(self.op), [size])
@@ -300,7 +300,7 @@ class _LoopText:
         w, text = self.writer, self.text
         if not self.count:
             return
-        sizes = [text.scalar(_buffer(v).byte_size) for v in self.op.carried]
+        sizes = [text.indices.scalar(text.byte_size(_buffer(v))) for v in self.op.carried]
         copy, go = w.fresh("copy"), w.fresh("go")
         w.emit(f"br i1 {w.assign(f'icmp eq i64 {counter}, 0')}, label %{copy}, label %{go}")
         w.start_block(copy)

@@ -6,8 +6,10 @@ The first table entries are the addresses of `targets.cpu.threads.FUNCTIONS`, th
 heap: 64-bit words that `targets.cpu.heap` lays out and reads. The functions return 0, or 1 when a
 check has failed, the same on every thread.
 
-`strata_allocate` gives every thread the same new memory, or null where there is none.
-`strata_release` and `strata_append` do their work on thread 0 and do not wait.
+`strata_allocate` gives every thread the same new memory, or null where there is none. It takes a
+spare block of just that size if there is one; `strata_tidy` frees these when a run ends.
+`strata_release` and `strata_append` do their work on thread 0 and do not wait. `%calls` is how
+often a loop appends, 0 where that is not known.
 """
 
 from __future__ import annotations
@@ -18,15 +20,26 @@ from targets.cpu.machine import Machine
 
 ENTRY = "strata_entry"
 
+_SPARE_BLOCKS, _SPARE_BYTES = 8, 1 << 20
+"""How many released blocks wait to be used again, and how large each may be."""
+
 _FRAME = """\
-define i32 @{entry}(ptr %arena, ptr %table, ptr %sizes, i32 %threads) nounwind {{
+define i32 @{entry}(ptr %call) nounwind {{
 entry:
+  %call1 = getelementptr ptr, ptr %call, i64 1
+  %call2 = getelementptr ptr, ptr %call, i64 2
+  %call3 = getelementptr ptr, ptr %call, i64 3
+  %arena = load ptr, ptr %call
+  %table = load ptr, ptr %call1
+  %sizes = load ptr, ptr %call2
+  %threads = load i32, ptr %call3
 {condition}
   %several = icmp sgt i32 %threads, 1
   %shared = and i1 %several, %parallel
   br i1 %shared, label %region, label %alone
 alone:
   %status = call i32 @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 0, i64 1)
+{tidy}
   ret i32 %status
 region:
   %context = alloca [4 x ptr], align 8
@@ -39,6 +52,7 @@ region:
   %fork = load ptr, ptr %table
   call void %fork(ptr @strata_task, ptr %context, i32 %threads, i32 0)
   %found = load i32, ptr %context3
+{tidy}
   ret i32 %found
 }}
 define internal void @strata_task(ptr %context) nounwind {{
@@ -98,11 +112,37 @@ none:
 ask:
   %padded = add i64 %bytes, 128
   %whole = and i64 %padded, -64
+  %spares = getelementptr i64, ptr %heap, i64 4
+  br label %look
+look:
+  %place = phi ptr [ %spares, %ask ], [ %spare, %compare ]
+  %spare = load ptr, ptr %place
+  %end = icmp eq ptr %spare, null
+  br i1 %end, label %new, label %compare
+compare:
+  %sizeplace = getelementptr i64, ptr %spare, i64 2
+  %size = load i64, ptr %sizeplace
+  %fits = icmp eq i64 %size, %whole
+  br i1 %fits, label %again, label %look
+again:
+  %others = load ptr, ptr %spare
+  store ptr %others, ptr %place
+  %countplace = getelementptr i64, ptr %heap, i64 5
+  %count = load i64, ptr %countplace
+  %less = add i64 %count, -1
+  store i64 %less, ptr %countplace
+  br label %link
+new:
   %allocate = load ptr, ptr %heap
-  %block = call ptr %allocate(i64 64, i64 %whole)
-  %failed = icmp eq ptr %block, null
-  br i1 %failed, label %none, label %link
+  %fresh = call ptr %allocate(i64 64, i64 %whole)
+  %failed = icmp eq ptr %fresh, null
+  br i1 %failed, label %none, label %measure
+measure:
+  %freshsize = getelementptr i64, ptr %fresh, i64 2
+  store i64 %whole, ptr %freshsize
+  br label %link
 link:
+  %block = phi ptr [ %spare, %again ], [ %fresh, %measure ]
   %head = getelementptr i64, ptr %heap, i64 2
   %next = load ptr, ptr %head
   store ptr %next, ptr %block
@@ -135,9 +175,46 @@ back:
   store ptr %before, ptr %nextbefore
   br label %done
 done:
+  %sizeplace = getelementptr i64, ptr %block, i64 2
+  %size = load i64, ptr %sizeplace
+  %small = icmp ule i64 %size, SPARE_BYTES
+  %countplace = getelementptr i64, ptr %heap, i64 5
+  %count = load i64, ptr %countplace
+  %few = icmp ult i64 %count, SPARE_BLOCKS
+  %keeps = and i1 %small, %few
+  br i1 %keeps, label %keep, label %give
+keep:
+  %more = add i64 %count, 1
+  store i64 %more, ptr %countplace
+  %spares = getelementptr i64, ptr %heap, i64 4
+  %others = load ptr, ptr %spares
+  store ptr %others, ptr %block
+  store ptr %block, ptr %spares
+  ret void
+give:
   %freeplace = getelementptr i64, ptr %heap, i64 1
   %free = load ptr, ptr %freeplace
   call void %free(ptr %block)
+  ret void
+}
+define internal void @strata_tidy(ptr %table) nounwind {
+  %heap = call ptr @strata_heap(ptr %table)
+  %spares = getelementptr i64, ptr %heap, i64 4
+  %countplace = getelementptr i64, ptr %heap, i64 5
+  store i64 0, ptr %countplace
+  %freeplace = getelementptr i64, ptr %heap, i64 1
+  %free = load ptr, ptr %freeplace
+  br label %look
+look:
+  %spare = load ptr, ptr %spares
+  %end = icmp eq ptr %spare, null
+  br i1 %end, label %done, label %drop
+drop:
+  %others = load ptr, ptr %spare
+  store ptr %others, ptr %spares
+  call void %free(ptr %spare)
+  br label %look
+done:
   ret void
 }
 define internal ptr @strata_allocate(ptr %table, i64 %bytes, i64 %thread, i64 %threads) nounwind {
@@ -166,7 +243,7 @@ done:
   ret void
 }
 define internal void @strata_append(ptr %table, ptr %stack, i64 %count, ptr %source, i64 %bytes, \
-i64 %thread) nounwind {
+i64 %calls, i64 %thread) nounwind {
   %first = icmp eq i64 %thread, 0
   br i1 %first, label %begin, label %done
 begin:
@@ -182,7 +259,10 @@ check:
   %enough = icmp ule i64 %needed, %capacity
   br i1 %enough, label %copy, label %grow
 grow:
-  %wanted = shl i64 %needed, 1
+  %double = shl i64 %needed, 1
+  %all = mul i64 %bytes, %calls
+  %most = icmp ugt i64 %all, %double
+  %wanted = select i1 %most, i64 %all, i64 %double
   %new = call ptr @strata_take(ptr %heap, i64 %wanted)
   store ptr %new, ptr %stack
   store i64 %wanted, ptr %capacityplace
@@ -222,5 +302,9 @@ declare void @llvm.x86.sse.ldmxcsr(ptr)"""
 def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
     """The fixed functions; `condition` is text that defines `%parallel` in the entry."""
     before, after = (_FLUSH, _RESTORE) if machine.is_x86 else ("", "")
-    text = _FRAME.format(entry=ENTRY, condition="\n".join(condition), before=before, after=after)
-    return text + (_HEAP if has_heap else "") + (_X86_DECLARATIONS if machine.is_x86 else "")
+    tidy = "  call void @strata_tidy(ptr %table)" if has_heap else ""
+    text = _FRAME.format(entry=ENTRY, condition="\n".join(condition), before=before, after=after,
+                         tidy=tidy)
+    heap = _HEAP.replace("SPARE_BLOCKS", str(_SPARE_BLOCKS)).replace(
+        "SPARE_BYTES", str(_SPARE_BYTES))
+    return text + (heap if has_heap else "") + (_X86_DECLARATIONS if machine.is_x86 else "")

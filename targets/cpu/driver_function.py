@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import block as bl
 from dialects import host
-from dialects.expr import Expr, product
+from dialects.elements import byte_width
+from dialects.expr import Expr
 from dialects.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.types import BufferType
 from targets.cpu.checks import Check, assume_check, memory_check, size_check
@@ -19,10 +21,7 @@ from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer
 from targets.cpu.heap import CHECK_WORD, RESULTS, SEEN_WORD, SEEN_WORDS
 from targets.cpu.machine import Machine
-from targets.cpu.threads import FUNCTIONS
-
-FIRST_ARGUMENT = len(FUNCTIONS) + 1
-"""The table entry of the first argument: behind the thread pool's functions and the heap."""
+from targets.cpu.threads import FIRST_ARGUMENT
 
 _MOST_BYTES = float(2**47)
 
@@ -46,16 +45,21 @@ class Step:
 
     op: host.LaunchOp
     kernel: KernelInfo
-    total: Expr
+    grid: tuple[Expr, ...]
     sizes: tuple[Expr, ...]
+
+    @property
+    def programs(self) -> int | None:
+        """How many programs run; None where only a run knows."""
+        counts = [extent.constant or 0 for extent in self.grid if extent.constant is not None]
+        return None if len(counts) < len(self.grid) and 0 not in counts else prod(counts)
 
     @property
     def is_parallel(self) -> bool | None:
         schedule = self.kernel.op.schedule
         if schedule is not None and schedule.data.option("serial", 0):
             return False
-        total = self.total.constant
-        return None if total is None else total >= self.least_programs
+        return None if self.programs is None else self.programs >= self.least_programs
 
     @property
     def least_programs(self) -> int:
@@ -134,7 +138,7 @@ class FunctionText:
             self.pointers[argument] = f"%arg{k}"
         size = self.func.arena_bytes or Expr.of(0)
         if size.constant != 0:
-            self.arena = self.allocate(size, self.func)
+            self.arena = self.allocate(size.substitute(self.sizes), self.func)
 
     def _table_entry(self, k: int) -> str:
         place = self.writer.assign(f"getelementptr ptr, ptr %table, i64 {k}")
@@ -171,7 +175,7 @@ class FunctionText:
     def _placed(self, op: host.AllocOp) -> str:
         """At its place in the arena, or in memory of its own."""
         if op.offset is None:
-            return self.allocate(op.type.byte_size, op)
+            return self.allocate(self.byte_size(op.type), op)
         place = self.scalar(op.offset.data)
         return self.writer.assign(f"getelementptr i8, ptr {self.arena}, i64 {place}")
 
@@ -179,12 +183,20 @@ class FunctionText:
         """The value of an expression over this function's sizes."""
         return self.indices.scalar(expr.substitute(self.sizes))
 
+    def product(self, sizes: Sequence[Expr]) -> Expr:
+        """The product of expressions over this function's sizes, over LLVM names."""
+        return self.indices.product([size.substitute(self.sizes) for size in sizes])
+
+    def byte_size(self, type_: BufferType) -> Expr:
+        """The bytes of a buffer, over LLVM names."""
+        return self.product(type_.shape) * byte_width(type_.element)
+
     def _copy(self, op: host.CopyOp) -> None:
         """Thread 0 copies."""
         assert isinstance(op.source.type, BufferType)
         self.wait(alone=True)
         self.copy(self.pointers[op.target], self.pointers[op.source],
-                  self.scalar(op.source.type.byte_size))
+                  self.indices.scalar(self.byte_size(op.source.type)))
 
     def copy(self, target: str, source: str, count: str) -> None:
         w = self.writer
@@ -225,8 +237,11 @@ class FunctionText:
         return self.writer.assign(f"load {type_}, ptr {place}")
 
     def allocate(self, size: Expr, op: Operation) -> str:
-        """Memory of its own, the same on every thread; the run ends where there is not enough."""
-        count = self.scalar(size)
+        """Memory of its own, the same on every thread; the run ends where there is not enough.
+
+        The size in bytes is over LLVM names.
+        """
+        count = self.indices.scalar(size)
         if size.constant is None:
             huge = self.writer.assign(f"fcmp ogt double {self._estimate(size)}, {_MOST_BYTES:e}")
             count = self.writer.assign(f"select i1 {huge}, i64 -1, i64 {count}")
@@ -246,7 +261,7 @@ class FunctionText:
     def _estimate(self, size: Expr) -> str:
         """A size as a double, which does not wrap around."""
         w, total = self.writer, "0.0"
-        for atoms, factor in size.substitute(self.sizes).terms:
+        for atoms, factor in size.terms:
             term = f"{float(factor):e}"
             for atom in atoms:
                 whole = self.indices.scalar(Expr((((atom,), 1),)))
@@ -304,15 +319,15 @@ class FunctionText:
         if kernel is None:
             raise ValueError(f"host.launch of @{op.kernel.data}, which is no kernel here")
         values = dict(zip(kernel.op.size_names, op.sizes.data, strict=True))
-        total = product(kernel.op.grid.data).substitute(values)
-        step = Step(op, kernel, total, op.sizes.data)
+        grid = tuple(extent.substitute(values) for extent in kernel.op.grid.data)
+        step = Step(op, kernel, grid, op.sizes.data)
         self.steps.append(step)
         return step
 
     def _launch(self, step: Step) -> None:
         """This thread's share of the programs, if it has any."""
         w, parallel = self.writer, step.is_parallel
-        total = self.scalar(step.total)
+        total = self.indices.scalar(self.product(step.grid))
         sizes = [self.scalar(s) for s in step.sizes]
         self.wait(alone=parallel is False)
         low, high = self._share(step, total)

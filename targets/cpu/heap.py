@@ -3,24 +3,29 @@
 The heap is an array of 64-bit words that native code and Python share:
 
     0 aligned_alloc   1 free   2 the list of blocks   3 a word that threads pass on
-    4 the number of the check that failed   5 ... what it saw   RESULTS ... addresses and shapes
+    4 the list of spare blocks   5 how many they are
+    6 the number of the check that failed   7 ... what it saw   RESULTS ... addresses and shapes
 
-A block starts with 64 bytes of links; the list tells what is left to free when a call ends, also
-when it ends in an error.
+A block starts with 64 bytes: two links and its size. The list tells what is left to free when a
+call ends, also when it ends in an error. A few released blocks are kept until then as spare ones,
+for loops, which ask for the same sizes again and again.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialects.types import Array, BufferType
+from targets.cpu.native import function_address, process
 
-_LIST, _CHECK, _SEEN, SEEN_WORDS = 2, 4, 5, 35
+if TYPE_CHECKING:
+    from dialects.array_type import ArrayType
+    from dialects.types import Array
+
+_LIST, _CHECK, _SEEN, SEEN_WORDS = 2, 6, 7, 33
 CHECK_WORD, SEEN_WORD = _CHECK, _SEEN
 RESULTS = _SEEN + SEEN_WORDS
 """The first word of the results: per returned output its address and its shape."""
@@ -29,11 +34,11 @@ RESULTS = _SEEN + SEEN_WORDS
 class Heap:
     """The heap of one compiled model."""
 
-    def __init__(self, returned: Sequence[BufferType]):
+    def __init__(self, returned: Sequence[ArrayType]):
         self._returned = list(returned)
         words = RESULTS + sum(1 + type_.rank for type_ in returned)
         self._words = (ctypes.c_int64 * words)()
-        self._words[0], self._words[1] = _libc_functions()
+        self._words[0], self._words[1] = map(function_address, ("aligned_alloc", "free"))
 
     @property
     def address(self) -> int:
@@ -64,7 +69,7 @@ class Heap:
 
     def release(self) -> None:
         """Free every block that is left."""
-        free = _libc().free
+        free = process().free
         block = self._words[_LIST]
         while block:
             following = ctypes.c_int64.from_address(block).value
@@ -72,17 +77,3 @@ class Heap:
             block = following
         self._words[_LIST] = 0
 
-
-@cache
-def _libc() -> Any:
-    return ctypes.CDLL(None)
-
-
-@cache
-def _libc_functions() -> tuple[int, int]:
-    """The addresses of aligned_alloc and free."""
-    return _address("aligned_alloc"), _address("free")
-
-
-def _address(name: str) -> int:
-    return ctypes.cast(getattr(_libc(), name), ctypes.c_void_p).value or 0

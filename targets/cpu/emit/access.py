@@ -8,14 +8,14 @@ per lane (a gather). What does not depend on the lane is computed once and as fa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import mul
 from typing import Literal, NamedTuple
 
 from xdsl.ir import Attribute
 
 from dialects import types as t
-from dialects.expr import Expr, product
+from dialects.expr import Expr
 from dialects.types import TileType
 from targets.cpu.emit.index import Indices, iota
 from targets.cpu.emit.values import (
@@ -34,15 +34,12 @@ _FAR = 1 << 30
 
 
 class Buffer(NamedTuple):
-    """Memory as the emitter sees it: the base pointer and sizes over LLVM names."""
+    """Memory as the emitter sees it: the base pointer, sizes and strides over LLVM names."""
 
     pointer: str
     element: Attribute
     shape: tuple[Expr, ...]
-
-    @property
-    def strides(self) -> list[Expr]:
-        return [product(self.shape[d + 1:]) for d in range(len(self.shape))]
+    strides: tuple[Expr, ...]
 
 
 class Point(NamedTuple):
@@ -76,7 +73,7 @@ class Access:
 
     def __post_init__(self) -> None:
         pairs = zip(self.where, self.buffer.strides, strict=True)
-        self.flat = sum((w * s for w, s in pairs), Expr.of(0))
+        self.flat = _rejoined(sum((w * s for w, s in pairs), Expr.of(0)))
         """The offset in elements from the buffer's start."""
         self._dims = unrolled_dims(self.type)
         self._split = self._constant_distances()
@@ -95,6 +92,24 @@ class Access:
         if any(d is None for d in distances):
             return None
         return [d or 0 for d in distances], split[1]
+
+    def merged(self) -> Access:
+        """The same elements as a tile whose grouped dim is a part of the one in lanes.
+
+            tile<6x{4}x[64]xi8> at [.., t0, t2, t1]  ->  tile<6x[256]xi8> at [.., t0, t1 floordiv 4,
+                                                                              t1 mod 4]
+        """
+        type_ = self.type
+        if type_.group is None:
+            return self
+        last, each = Expr.symbol(f"t{len(self._dims)}"), type_.shape[type_.group]
+        places = {f"t{d}": Expr.symbol(f"t{k}") for k, d in enumerate(self._dims)}
+        places[f"t{type_.group}"] = last % each if type_.lanes is not None else last
+        places[self.lane_symbol] = last // each
+        lanes = 1 if type_.lanes is None else type_.shape[type_.lanes]
+        shape = [*(type_.shape[d] for d in self._dims), each * lanes]
+        return replace(self, where=tuple(w.substitute(places) for w in self.where),
+                       type=t.tile(type_.element, shape, len(self._dims)))
 
     @property
     def lane_symbol(self) -> str:
@@ -246,6 +261,20 @@ class Access:
             return b if a is None else a
         kind = f"<{width} x i1>" if width else "i1"
         return self.writer.hoist(f"and {kind} {a}, {b}", a, b)
+
+
+def _rejoined(expr: Expr) -> Expr:
+    """Without divisions of which both parts are there: g*(x floordiv g) + x mod g == x."""
+    terms = dict(expr.terms)
+    for monomial, factor in expr.terms:
+        for atom in monomial:
+            if not isinstance(atom, str) and atom.op == "mod":
+                x, divisor = atom.args
+                others = Expr(((tuple(a for a in monomial if a is not atom), factor),))
+                whole = others * divisor * (x // divisor)
+                if all(terms.get(m) == f for m, f in whole.terms):
+                    return _rejoined(expr - whole + others * (x - x % divisor))
+    return expr
 
 
 def lanes_below(writer: Writer, indices: Indices, room: Expr, step: int, chunk: Chunk) -> Mask:

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from dialects import types as t
 from dialects.atoms import Atom, Call, Monomial
-from dialects.expr import Expr, Size
+from dialects.expr import Expr, Size, product, short_product
 from targets.cpu.emit.values import Reg, lane_literal, llvm_type
 from targets.cpu.emit.writer import Writer
 
@@ -26,6 +26,14 @@ class Indices:
         self.lower: dict[str, Expr] = {}
         self.upper: dict[str, Expr] = {}
         self._known: dict[Expr, str] = {}
+
+    def product(self, sizes: Sequence[Expr]) -> Expr:
+        """The product of sizes; where that would be many terms, each sum becomes a name first."""
+        short = short_product(sizes)
+        return product(map(self._named, sizes)) if short is None else short
+
+    def _named(self, size: Expr) -> Expr:
+        return size if len(size.terms) < 2 else self.symbol(self.scalar(size), 0)
 
     def bind(self, value: SSAValue, expr: Expr) -> None:
         """Let an index value of the IR stand for an expression over LLVM names."""

@@ -1,0 +1,78 @@
+"""graph-sink-constants: what a branch or a loop's body gets as a constant becomes its own.
+
+    %w = graph.constant ... : f32[8, 8]                   %h = strata.loop @step at k trip n
+    %h = strata.loop @step at k trip n                            carried(%h0) with() : f32[b, 8]
+            carried(%h0) with(%w) : f32[b, 8]      -->
+
+    strata.func @step(%h: f32[b, 8], %w: f32[8, 8])       strata.func @step(%h: f32[b, 8])
+                                                            %w = graph.constant ... : f32[8, 8]
+
+There it can be folded, and packed for the products that read it, once and not in every call. Only
+functions that one place calls are changed. Assumes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+
+from dialects.control import IfOp, LoopOp
+from dialects.func import FuncOp
+from dialects.graph.constant import ConstantOp
+from dialects.syntax import set_location
+from passes.base import StrataContext, StrataPass
+from passes.rewriting import functions
+
+
+@dataclass(frozen=True)
+class GraphSinkConstants(StrataPass):
+    """Move constant operands of control flow into the functions that it calls."""
+
+    name = "graph-sink-constants"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        by_name = {f.sym_name.data: f for f in functions(module)}
+        calls = Counter(n for f in by_name.values() for op in _controls(f) for n in op.callees)
+        todo = [f for name, f in by_name.items() if name not in calls]
+        while todo:  # callers first: what sinks may sink further
+            for op in _controls(todo.pop()):
+                called = [by_name[name] for name in op.callees if name in by_name]
+                if all(calls[name] == 1 and name in by_name for name in op.callees):
+                    _sink(op, called)
+                todo += called
+
+
+def _controls(func: FuncOp) -> Iterator[IfOp | LoopOp]:
+    return (op for op in func.body.block.ops if isinstance(op, IfOp | LoopOp))
+
+
+def _sink(op: IfOp | LoopOp, bodies: Sequence[FuncOp]) -> None:
+    """Give the functions that an operation calls their own copies of its constant operands."""
+    first = len(op.operands) - len(op.inputs)
+    kept = list(op.operands)
+    for k in reversed(range(first, len(kept))):
+        constant, behind = kept[k].owner, len(kept) - k
+        if isinstance(constant, ConstantOp) and all(
+                f.body.block.args[-behind].type == constant.type for f in bodies):
+            for body in bodies:
+                _own(body, len(body.body.block.args) - behind, constant)
+            del kept[k]
+    op.operands = kept
+
+
+def _own(func: FuncOp, place: int, constant: ConstantOp) -> None:
+    """A copy of a constant in a function, instead of one of its arguments."""
+    block = func.body.block
+    copy = ConstantOp.of_value(constant.value, constant.type)
+    set_location(copy, constant)
+    assert block.first_op is not None
+    block.insert_op_before(copy, block.first_op)
+    copy.result.name_hint = block.args[place].name_hint or constant.result.name_hint
+    block.args[place].replace_all_uses_with(copy.result)
+    block.erase_arg(block.args[place])
+    names = list(func.inputs.data)
+    del names[place]
+    func.properties["inputs"] = ArrayAttr(names)
