@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.quantization import QUANTIZATION_RULES
+from passes.graph.rules.quantization import LEFT_OVER_RULES, QUANTIZATION_RULES
 from passes.rewriting import functions, rewrite
 
 
@@ -36,3 +36,4 @@ class GraphQuantizeContractions(StrataPass):
             return
         for func in functions(module):
             rewrite(func, QUANTIZATION_RULES, context)
+            rewrite(func, LEFT_OVER_RULES, context)

@@ -4,9 +4,15 @@
     ->  contract(%x, %w': f32[48, 768, 64]) ins(%x[i0, i2], %w'[i1 floordiv 64, i2, i1 mod 64])
 
 An operand that holds the lanes axis becomes panels of the tile's width, padded with zeros at its
-end, so that a tile is one unmasked contiguous load. A padded read of a convolution gets a tensor
-with its border written out, so that the inner loop compares nothing. Constants are packed now, into
-the weight store; other operands by a copy kernel before the call.
+end, so that a tile is one unmasked contiguous load. Where the target multiplies groups of the
+summed axis at once, each group lies side by side, the last one filled up with zeros:
+
+    %w: i8[768, 3072]  ->  %w': i8[48, 192, 64, 4]  read at [i1 floordiv 64, i2 floordiv 4,
+                                                             i1 mod 64, i2 mod 4]
+
+A padded read of a convolution gets a tensor with its border written out, so that the inner loop
+compares nothing. Constants are packed now, into the weight store; other operands by a copy kernel
+before the call.
 """
 
 from __future__ import annotations
@@ -34,11 +40,15 @@ from passes.rewriting import erase_unused, functions
 
 @dataclass(frozen=True)
 class Panel:
-    """How to pack an operand: panels of `tile` along `axis`; inside, reduce axes in this order."""
+    """How to pack an operand: panels of `tile` along `axis`; inside, reduce axes in this order.
+
+    The last of these is cut into groups of `group`, which lie inside the tile.
+    """
 
     axis: str
     tile: int
     inner: tuple[str, ...]
+    group: int = 1
 
 
 @dataclass(frozen=True)
@@ -84,11 +94,12 @@ class _Packer:
         return {k for k, v in enumerate(self.nest.inputs) if v in arguments and _constant_behind(
             self.call.inputs[arguments.index(v)]) is not None}  # type: ignore[arg-type]
 
-    def run(self, panels: Mapping[int, Panel]) -> None:
+    def run(self, panels: Mapping[int, Panel | None]) -> None:
         for position in range(len(self.nest.inputs)):
             copy = None
             if position in panels:
-                copy = self.panel(position, panels[position])
+                panel = panels[position]
+                copy = None if panel is None else self.panel(position, panel)
             elif self.nest.pad_values[position] is not None:
                 copy = self.border(position)
             if copy is not None:
@@ -97,20 +108,25 @@ class _Packer:
     # ------------------------------------------------------------------ what to copy
     def panel(self, position: int, panel: Panel) -> tuple[NestOp, tuple[Expr, ...]]:
         """The copy into panels, and where the kernel reads it."""
-        axis, tile = panel.axis, panel.tile
+        axis, tile, group = panel.axis, panel.tile, panel.group
         read = reads_of(self.nest)[position]
         used = {s for e in read.map for s in e.symbols if s in self.extents}
         outer = [a for a in self.nest.axes if a.name in used and a.name != axis and not a.reduce]
         inner = [Axis(n, self.extents[n]) for n in panel.inner if n in used]
         count = self.extents[axis].ceildiv(tile)
-        axes = [*(Axis(a.name, a.extent) for a in outer), Axis("o", count),
-                *inner, Axis("t", Expr.of(tile))]
-        o, t = Expr.symbol("o"), Expr.symbol("t")
-        map_ = [e.substitute({axis: o * tile + t}) for e in read.map]
+        axes = [*(Axis(a.name, a.extent) for a in outer), Axis(f"{axis}o", count),
+                *inner, Axis(f"{axis}t", Expr.of(tile))]
+        o, t, i = (Expr.symbol(name) for name in (f"{axis}o", f"{axis}t", axis))
+        parts, at = {axis: o * tile + t}, {f"{axis}o": i // tile, f"{axis}t": i % tile}
+        if group > 1:
+            name = inner[-1].name
+            last, g = Expr.symbol(name), Expr.symbol(f"{name}g")
+            axes[-2:] = [Axis(name, inner[-1].extent.ceildiv(group)), axes[-1],
+                         Axis(f"{name}g", Expr.of(group))]
+            parts[name] = last * group + g
+            at |= {name: last // group, f"{name}g": last % group}
         kept = [Expr.symbol(a.name) for a in axes]
-        copy = _copy(read.value, map_, 0, axes, kept)
-        i = Expr.symbol(axis)
-        at = {"o": i // tile, "t": i % tile}
+        copy = _copy(read.value, [e.substitute(parts) for e in read.map], 0, axes, kept)
         return copy, tuple(e.substitute(at) for e in kept)
 
     def border(self, position: int) -> tuple[NestOp, tuple[Expr, ...]] | None:
@@ -129,8 +145,8 @@ class _Packer:
             whole = self.extents.get(expr.as_symbol or "") == size
             start = Expr.of(0) if whole else low
             extent = size if whole else high - low + 1
-            axes.append(Axis(f"d{d}", extent))
-            map_.append(Expr.symbol(f"d{d}") + start)
+            axes.append(Axis(f"i{d}d", extent))
+            map_.append(Expr.symbol(f"i{d}d") + start)
             at.append(expr - start)
         kept = [Expr.symbol(a.name) for a in axes]
         return _copy(read.value, map_, read.pad or 0, axes, kept), tuple(at)

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from dialects import types as t
 from dialects.block import LoadOp, StoreOp
 from dialects.expr import Expr, maximum, minimum
-from dialects.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
-from dialects.types import BufferType, TileType
+from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.types import BufferType
 from passes.loop.nests import Read, gathered_inputs
-from passes.loop_to_block.state import AxisState, Symbols, Tile
+from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def place(
     values = {a: _position(a, dims, s) for a, s in states.items() if s.origin is not None}
     tiles = {f"t{d}": states[a].tile for d, a in enumerate(dims)}
     ranges = symbols.extents | {name: Expr.of(n) for name, n in tiles.items()}
-    exprs = [simplify(e.substitute(values), ranges) for e in map_]
+    exprs = [symbols.simplify(e.substitute(values), ranges) for e in map_]
     checks = [d for d, (before, expr) in enumerate(zip(map_, exprs, strict=True))
               if (padded or any(states[s].masked for s in before.symbols if s in states))
               and not symbols.stays_inside(expr, shape[d], tiles)]
@@ -52,12 +51,12 @@ def _position(axis: str, dims: Sequence[str], state: AxisState) -> Expr:
 
 def load(
     buffer: SSAValue, read: Read, dims: Sequence[str], states: Mapping[str, AxisState],
-    symbols: Symbols, lanes: str | None, pad: float | bool,
+    symbols: Symbols, layout: Layout, pad: float | bool,
 ) -> tuple[LoadOp, Tile]:
     """Load the elements that a read needs, as a tile with `dims`."""
     assert isinstance(buffer.type, BufferType)
     at = place(read.map, buffer.type.shape, dims, states, symbols, read.pad is not None)
-    type_ = tile_type(buffer.type.element, dims, states, lanes)
+    type_ = layout.tile_type(buffer.type.element, dims, states)
     exprs, values, index_dims = symbols.refer(at.exprs, dims)
     op = LoadOp.of(buffer, exprs, values, type_, checks=at.checks, index_dims=index_dims,
                    pad=read.pad if read.pad is not None else pad)
@@ -120,9 +119,3 @@ def _without_masked(
             moved[d] = moved[d] + shape[d] * minimum(beyond, 1)
     return moved
 
-
-def tile_type(
-    element: t.Attribute, dims: Sequence[str], states: Mapping[str, AxisState], lanes: str | None
-) -> TileType:
-    where = dims.index(lanes) if lanes in dims else None
-    return t.tile(t.signless(element), [states[a].tile for a in dims], where)

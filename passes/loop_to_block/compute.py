@@ -113,6 +113,19 @@ def product_operands(nest: NestOp) -> tuple[int, int] | None:
     return places[0], places[1]  # type: ignore[return-value]
 
 
+def is_dot(nest: NestOp) -> bool:
+    """Whether `block.dot` computes a nest: sums of products of two inputs, widened or not."""
+    return (nest.combiner_names[0] == "add" and len(nest.inputs) == 2
+            and product_operands(nest) is not None)
+
+
+def unsigned_factors(nest: NestOp) -> list[int]:
+    """The inputs that the body p * q of a nest widens as integers without a sign."""
+    arguments = list(nest.body.block.args)
+    return [arguments.index(op.input) for op in nest.body.block.ops  # type: ignore[arg-type]
+            if isinstance(op, arith.ExtUIOp) and op.input in arguments]
+
+
 def _argument_behind(nest: NestOp, value: SSAValue) -> int | None:
     if isinstance(value.owner, (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)):
         value = value.owner.operands[0]

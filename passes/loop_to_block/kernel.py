@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
-from dialects.block import ForOp, KernelOp, YieldOp
+from dialects.block import ForOp, KernelOp, ScratchOp, YieldOp
 from dialects.expr import Expr, minimum
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
@@ -27,8 +27,14 @@ from dialects.ranges import upper_bound
 from dialects.schedule import Level, Schedule
 from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
+from passes.loop.private import private_values
+from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.tiles import Scope, Tiles
+
+SMALL_TILE, PAIR = 4, 2
+"""What is left behind tiles of an unknown number of places is walked by tiles of so many first: of
+a reduction, and of rows that share what they read."""
 
 
 def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
@@ -43,7 +49,9 @@ class _Lowering:
         self.peel = schedule.option("tails", "peel" if schedule.lanes else "mask") == "peel"
         self.tiles = Tiles(kernel, schedule)
         self.states = self.tiles.states
-        self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)]
+        self.private = private_values(kernel)
+        self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)
+                       or any(r in self.private for r in n.results)]
 
     def _is_result(self, nest: NestOp) -> bool:
         parts = {p for v in self.kernel.yielded for p in _parts(v)}
@@ -78,6 +86,8 @@ class _Lowering:
 
     # ------------------------------------------------------------------ levels
     def generate(self, depth: int, nests: Sequence[NestOp]) -> None:
+        if self.private and not self.program_ids and not self.tiles.kept:
+            self.keep()
         if depth == len(self.schedule.levels):
             for nest in nests:
                 self.tiles.compute(nest)
@@ -92,6 +102,14 @@ class _Lowering:
             else self._whole_state(level))
         self.generate(depth + 1, nests)
         self.states[level.axis] = before
+
+    def keep(self) -> None:
+        """Give private values their memory; now it is known which part of them is the program's."""
+        plan = Plan(self.kernel, self.schedule, self.states)
+        for group in plan.groups:
+            memory = self.tiles.add(ScratchOp.of(plan.memory(group))).results[0]
+            memory.name_hint = group[0].name_hint
+            self.tiles.kept |= {value: plan.kept(value, memory) for value in group}
 
     def _grid_state(self, depth: int, level: Level) -> AxisState:
         state = self.states[level.axis]
@@ -159,8 +177,9 @@ class _Lowering:
         for nest in fresh:
             self.tiles.open_accumulators(nest, depth, level)
         before = self.states[axis]
-        reduces = any(axis in _reduces_over(n) for n in run)
-        for lower, upper, tile, masked in self.segments(level, before, reduces):
+        summed = [n for n in run if axis in _reduces_over(n)]
+        whole = any(axis not in self.tiles.folded(n) for n in summed)
+        for lower, upper, tile, masked in self.segments(level, before, whole, bool(summed)):
             self.segment(depth, level, run, (lower, upper, tile, masked))
         self.states[axis] = before
         self.tiles.scopes.pop()
@@ -170,7 +189,8 @@ class _Lowering:
     def hoist(self, nests: Sequence[NestOp], axis: str) -> None:
         """Compute what the loop over `axis` would compute again and again."""
         for nest in nests:
-            producers = [v.owner for v in nest.inputs if isinstance(v.owner, NestOp)]
+            producers = [v.owner for v in nest.inputs
+                         if isinstance(v.owner, NestOp) and v not in self.private]
             for producer in producers:
                 if self._is_ready(producer, axis):
                     self.tiles.tiles_of(producer)
@@ -186,9 +206,10 @@ class _Lowering:
                    for v in sources)
 
     def segments(
-        self, level: Level, state: AxisState, reduces: bool
+        self, level: Level, state: AxisState, whole_tiles: bool, reduces: bool
     ) -> list[tuple[Expr, Expr, int, bool]]:
-        """(lower, upper, tile, masked): full tiles, then the tail."""
+        """(lower, upper, tile, masked): full tiles, then the tail: a masked one where accumulators
+        have whole tiles, else smaller ones."""
         lower, upper, tile = state.lower, state.upper, level.tile
         length = upper - lower
         if not (length % tile).terms:
@@ -198,11 +219,17 @@ class _Lowering:
         whole = lower + (length // tile) * tile
         if length.constant is None:
             full = (lower, upper - (tile - 1), tile, False)
-            if level.lanes or reduces:
+            if level.lanes or whole_tiles:
                 return [full, (whole, upper, tile, True)]
-            return [full, (whole, upper, 1, False)]
+            small = SMALL_TILE if reduces else PAIR
+            if tile <= small:
+                return [full, (whole, upper, 1, False)]
+            some = (whole, upper - (small - 1), small, False)
+            last = whole + (length % tile) // small * small if tile % small else (
+                lower + length // small * small)
+            return [full, some] if last == upper else [full, some, (last, upper, 1, False)]
         rest = length.constant % tile
-        tail = (whole, upper, tile, True) if reduces else (whole, upper, rest, False)
+        tail = (whole, upper, tile, True) if whole_tiles else (whole, upper, rest, False)
         return [(lower, whole, tile, False), tail] if length.constant >= tile else [tail]
 
     def segment(
@@ -232,7 +259,8 @@ class _Lowering:
                         parallel=not carried and not any(
                             n.is_scatter and level.axis in _serial_axes(n) for n in run))
         loop.counter.name_hint = level.axis
-        counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds))
+        step = tile if not (lower % tile).terms else 1
+        counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds), step)
         state = self.states[level.axis]
         self.states[level.axis] = self._at(depth, level.axis, counter, tile, masked)
         outer, self.tiles.block = self.tiles.block, loop.body.block

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.types import TensorType
+from passes.loop.nests import Read, reads_of
+from passes.loop_to_block.compute import is_dot
 
 
 def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
@@ -22,6 +25,8 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
         return ([f"it does not place axes {', '.join(missing)}"] if missing else []) + (
             [f"it names unknown axes {', '.join(unknown)}"] if unknown else [])
     return [*_order_faults(schedule), *_whole_faults(kernel, schedule),
+            *_private_faults(kernel, schedule),
+            *_group_faults(kernel, schedule),
             *(fault for nest in kernel.nests for fault in _reduction_faults(nest, schedule))]
 
 
@@ -49,6 +54,50 @@ def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
             yield f"axis {level.axis} has further levels inside a whole one"
         if length.constant is None or length.constant > level.tile:
             yield f"a tile of {level.tile} does not hold axis {level.axis} of {length}"
+
+
+def _private_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+    """What a program keeps for itself is complete when it is read, and made by that program."""
+    divided = {x.axis for x in schedule.levels if x.kind == "grid"}
+    for reader in kernel.nests:
+        walked = {a.name for a in reader.axes}
+        for read in reads_of(reader):
+            for axis, at in _elsewhere(read):
+                if axis in divided:
+                    yield f"axis {axis} is a grid level, but something is read at {at} along it"
+                elif axis in walked:
+                    yield f"a nest walks axis {axis}, and reads at {at} what is made along it"
+
+
+def _elsewhere(read: Read) -> Iterator[tuple[str, Expr]]:
+    """Where a read of another nest's result is at another place of an axis: (axis, the place)."""
+    maker = read.value.owner
+    if not isinstance(maker, NestOp):
+        return
+    assert isinstance(read.value.type, TensorType)
+    stored = maker.output_maps[list(maker.results).index(read.value)]  # type: ignore[arg-type]
+    for at, place, size in zip(read.map, stored, read.value.type.shape, strict=True):
+        if at != place and size.constant != 1 and place.as_symbol is not None:
+            yield place.as_symbol, at
+
+
+def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+    """What is grouped is summed, of products that an instruction computes lane by lane."""
+    grouped = {x.axis for x in schedule.levels if x.group}
+    if len(grouped) > 1:
+        yield "only one axis can be grouped"
+    for axis in sorted(grouped):
+        for nest in kernel.nests:
+            if axis in {a.name for a in nest.axes} and not _multiplies_lanes(nest, axis, schedule):
+                yield (f"axis {axis} is grouped, but a nest over it does not sum the products of "
+                       "two inputs along it, of which one lies along the lanes")
+
+
+def _multiplies_lanes(nest: NestOp, axis: str, schedule: Schedule) -> bool:
+    if axis not in {a.name for a in nest.reduce_axes} or not is_dot(nest):
+        return False
+    used = [{s for e in m for s in e.symbols} for m in nest.input_maps]
+    return all(axis in u for u in used) and sum(schedule.lanes in u for u in used) == 1
 
 
 def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:

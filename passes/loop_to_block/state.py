@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
+from dialects import types as t
 from dialects.expr import Expr
-from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
+from dialects.types import TileType
+from passes.loop.nests import has_calls
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,21 @@ class Tile:
     axes: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Which axis lies in vector lanes, and of which a few positions share a lane; None: none."""
+
+    lanes: str | None
+    group: str | None
+
+    def tile_type(
+        self, element: Attribute, dims: Sequence[str], states: Mapping[str, AxisState]
+    ) -> TileType:
+        """The type of a tile with these axes as dims."""
+        lanes, group = (dims.index(a) if a in dims else None for a in (self.lanes, self.group))
+        return t.tile(t.signless(element), [states[a].tile for a in dims], lanes, group)
+
+
 @dataclass
 class Symbols:
     """The symbols in use, the values behind them, and their ranges."""
@@ -47,13 +65,33 @@ class Symbols:
     """For symbols of gathered index tiles: the axes of the tile's dims."""
     extents: dict[str, Expr] = field(default_factory=dict[str, Expr])
     """For index values: one more than the largest value. (Gathered ones have no range.)"""
+    steps: dict[str, int] = field(default_factory=dict[str, int])
+    """For index values: what they are multiples of."""
 
-    def index(self, value: SSAValue, extent: Expr) -> Expr:
-        """A symbol for an index value with 0 <= value < extent."""
+    def index(self, value: SSAValue, extent: Expr, step: int = 1) -> Expr:
+        """A symbol for an index value with 0 <= value < extent, a multiple of `step`."""
         name = f"@{len(self.values)}"
         self.values[name] = value
         self.extents[name] = extent
+        self.steps[name] = step
         return Expr.symbol(name)
+
+    def simplify(self, expr: Expr, ranges: Mapping[str, Expr]) -> Expr:
+        """Without the divisions that ranges decide, and steps: (@0 + t0) mod 4 == t0."""
+        steps = {s: self.steps[s] for s in expr.symbols if self.steps.get(s, 1) > 1}
+        if not steps or not has_calls([expr]):
+            return simplify(expr, ranges)
+        counts = {s: ranges[s].ceildiv(step) for s, step in steps.items()}
+        counted = expr.substitute({s: Expr.symbol(s) * step for s, step in steps.items()})
+        found = simplify(counted, {**ranges, **counts}).linear(steps)
+        if found is None:
+            return simplify(expr, ranges)
+        factors, total = found
+        for name, factor in factors.items():  # of the count: step*count is the value itself
+            whole, rest = factor.divide(Expr.of(steps[name]))
+            value = Expr.symbol(name)
+            total = total + whole * value + rest * (value // steps[name])
+        return total
 
     def gathered(self, tile: Tile) -> Expr:
         """A symbol for the values of a tile of indices."""

@@ -13,7 +13,6 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects import types as t
 from dialects.block import (
-    DotOp,
     FullOp,
     IndexOp,
     ReduceOp,
@@ -26,17 +25,20 @@ from dialects.schedule import Level, Schedule
 from dialects.syntax import set_location
 from dialects.types import TensorType, TileType
 from passes.loop.nests import Read, gathered_inputs, reads_of
-from passes.loop_to_block.access import leaves, load, store, tile_type
+from passes.loop_to_block.access import leaves, load, store
 from passes.loop_to_block.compute import (
     append_body,
     combine,
     identity,
     index_ops,
+    is_dot,
     map_tiles,
     product_operands,
     select_identity,
 )
-from passes.loop_to_block.state import AxisState, Symbols, Tile, tiled
+from passes.loop_to_block.dots import add_dot
+from passes.loop_to_block.private import Kept
+from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile, tiled
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Tiles:
 
     def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
         self.schedule, self.lanes = schedule, schedule.lanes
+        self.layout = Layout(schedule.lanes, schedule.group)
         self.states = {name: AxisState(Expr.of(0), extent, extent)
                        for name, extent in kernel.axes.items()}
         self.symbols = Symbols()
@@ -67,6 +70,8 @@ class Tiles:
         self.block = Block()
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.outputs: dict[SSAValue, list[BlockArgument]] = {}
+        self.kept: dict[SSAValue, Kept] = {}
+        """Values with memory of the program's own."""
 
     def add(self, op: Operation) -> Operation:
         set_location(op, self.source)
@@ -84,12 +89,18 @@ class Tiles:
         if self._uses_dot(nest):
             sizes = {a: replace(s, tile=1) if a in {x.name for x in nest.reduce_axes} else s
                      for a, s in sizes.items()}
-        dims = tiled((a.name for a in nest.axes), sizes, self.order)
+        folded = self.folded(nest)
+        dims = tiled((a.name for a in nest.axes if a.name not in folded), sizes, self.order)
         result = nest.results[0].type
         assert isinstance(result, TensorType)
-        type_ = tile_type(result.element, dims, sizes, self.lanes)
+        type_ = self.layout.tile_type(result.element, dims, sizes)
         neutral = identity(nest.combiner_names[0], type_.element)
         self.open[nest] = Tile(self.add(FullOp.of(neutral, type_)).results[0], tuple(dims))
+
+    def folded(self, nest: NestOp) -> set[str]:
+        """Reduce axes whose tiles are combined at once: on lanes, what is unrolled beside them."""
+        kept = {None, self.layout.lanes, self.layout.group}
+        return set() if self.lanes is None else {a.name for a in nest.reduce_axes} - kept
 
     def finish(self, nest: NestOp) -> None:
         """Combine what is left in the dims of reduce axes, and publish the result."""
@@ -99,10 +110,13 @@ class Tiles:
 
     def _reduce_dims(self, nest: NestOp, tile: Tile) -> Tile:
         for axis in [a.name for a in nest.reduce_axes if a.name in tile.axes]:
-            op = ReduceOp.of(nest.combiner_names[0], tile.value, tile.axes.index(axis))
-            self.add(op)
-            tile = Tile(op.result, tuple(a for a in tile.axes if a != axis))
+            tile = self._reduce_dim(nest, tile, axis)
         return tile
+
+    def _reduce_dim(self, nest: NestOp, tile: Tile, axis: str) -> Tile:
+        op = ReduceOp.of(nest.combiner_names[0], tile.value, tile.axes.index(axis))
+        self.add(op)
+        return Tile(op.result, tuple(a for a in tile.axes if a != axis))
 
     def publish(self, nest: NestOp, result: SSAValue, tile: Tile) -> None:
         """Make a finished tile available to later nests, and store it if it is a result."""
@@ -111,6 +125,8 @@ class Tiles:
         map_ = nest.output_maps[list(nest.results).index(result)]  # type: ignore[arg-type]
         for buffer in self.outputs.get(result, ()):
             self.add(store(tile, buffer, map_, self.states, self.symbols))
+        if result in self.kept:
+            self.add(self.kept[result].store(tile, self.states, self.symbols))
 
     # ------------------------------------------------------------------ tiles
     def compute(self, nest: NestOp) -> None:
@@ -147,7 +163,7 @@ class Tiles:
         """The elements that values merge with; none if they are replaced."""
         if nest.combiner_names[0] == "none":
             return []
-        op, tile = load(buffer, Read(buffer, map_), dims, self.states, self.symbols, self.lanes, 0)
+        op, tile = load(buffer, Read(buffer, map_), dims, self.states, self.symbols, self.layout, 0)
         self.add(op)
         return [tile]
 
@@ -168,7 +184,7 @@ class Tiles:
             block.add_op(op)
             return [op.results[0]]
 
-        type_ = tile_type(result.element, dims, self.states, self.lanes)
+        type_ = self.layout.tile_type(result.element, dims, self.states)
         op = self.add(map_tiles([*inputs, *there], dims, [type_], build))
         return Tile(op.results[0], tuple(dims))
 
@@ -182,7 +198,7 @@ class Tiles:
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
         inputs, indices = self.inputs_of(nest, dims)
         self.source = nest
-        types = [tile_type(r.type.element, dims, self.states, self.lanes)
+        types = [self.layout.tile_type(r.type.element, dims, self.states)
                  for r in nest.results if isinstance(r.type, TensorType)]
 
         def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
@@ -209,14 +225,8 @@ class Tiles:
 
     def read(self, nest: NestOp, read: Read, before: Sequence[Tile]) -> Tile:
         """The tile that a read needs: of a nest in this kernel, or loaded."""
-        producer = read.value.owner
-        if isinstance(producer, NestOp):
-            if (found := self.find(read.value)) is None:
-                assert not producer.reduce_axes, "reductions are finished before they are read"
-                self.tiles_of(producer)
-                found = self.find(read.value)
-            assert found is not None
-            return found
+        if (made := self._made_here(read)) is not None:
+            return made
         key = (read.key(), tuple(gathered_inputs(read.map) and [id(b.value) for b in before]))
         known = self.scopes[-1].loads.setdefault(key, {})
         pad = _neutral_pad(nest)
@@ -225,6 +235,16 @@ class Tiles:
         if (pad or 0) not in known:
             known[pad or 0] = self._load(nest, read, before, pad or 0)
         return known[pad or 0]
+
+    def _made_here(self, read: Read) -> Tile | None:
+        """The tile that another nest makes, computed now if need be; None: it is in memory."""
+        producer, kept = read.value.owner, self.kept.get(read.value)
+        if not isinstance(producer, NestOp) or (kept is not None and kept.is_elsewhere(read)):
+            return None
+        if self.find(read.value) is None and kept is None:
+            assert not producer.reduce_axes, "reductions are finished before they are read"
+            self.tiles_of(producer)
+        return self.find(read.value)
 
     def _load(
         self, nest: NestOp, read: Read, before: Sequence[Tile], pad: float | bool
@@ -236,8 +256,12 @@ class Tiles:
         dims = tiled(axes, self.states, self.order)
         symbols = {name: self.symbols.gathered(tile) for name, tile in gathered.items()}
         moved = Read(read.value, tuple(e.substitute(symbols) for e in read.map), read.pad)
-        op, tile = load(self.buffers[read.value], moved, dims, self.states, self.symbols,
-                        self.lanes, pad)
+        buffer = self.buffers.get(read.value)
+        if buffer is None:
+            kept = self.kept[read.value]
+            buffer, moved = kept.buffer, Read(read.value, kept.at(moved.map))
+        op, tile = load(buffer, moved, dims, self.states, self.symbols,
+                        self.layout, pad)
         self.add(op)
         return tile
 
@@ -255,17 +279,36 @@ class Tiles:
     def accumulate(self, nest: NestOp) -> None:
         """Combine one tile into the open accumulator."""
         if self._uses_dot(nest):
-            self._dot(nest)
+            add_dot(self, nest)
             return
         tile = self.open[nest]
-        self.open[nest] = self._combined(nest, list(tile.axes), tile)
+        dims = tiled((a.name for a in nest.axes), self.states, self.order)
+        if not set(dims) > set(tile.axes):
+            self.open[nest] = self._combined(nest, list(tile.axes), tile)
+            return
+        part = self._combined(nest, dims, None)
+        for axis in [a for a in dims if a not in tile.axes]:
+            part = self._reduce_dim(nest, part, axis)
+        self.open[nest] = self._added(nest, part, tile)
+
+    def _added(self, nest: NestOp, part: Tile, total: Tile) -> Tile:
+        """Two tiles of partial results, combined."""
+        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+            op = combine(nest.combiner_names[0], *arguments)
+            block.add_op(op)
+            return [op.results[0]]
+
+        type_ = total.value.type
+        assert isinstance(type_, TileType)
+        op = self.add(map_tiles([part, total], total.axes, [type_], build))
+        return Tile(op.results[0], total.axes)
 
     def reduce_at_once(self, nest: NestOp) -> None:
         """A reduction whose axes all lie in one tile."""
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
         if self._uses_dot(nest):
             self.open_accumulators(nest, len(self.schedule.levels), self.schedule.levels[-1])
-            self._dot(nest)
+            add_dot(self, nest)
             self.finish(nest)
             return
         self.publish(nest, nest.results[0],
@@ -293,7 +336,7 @@ class Tiles:
             return [op.results[0]]
 
         self.source = nest
-        type_ = tile_type(result.element, dims, self.states, self.lanes)
+        type_ = self.layout.tile_type(result.element, dims, self.states)
         op = self.add(map_tiles([*inputs, *extra], dims, [type_], build))
         return Tile(op.results[0], tuple(dims))
 
@@ -307,20 +350,20 @@ class Tiles:
         for axis in nest.reduce_axes:
             state = self.states[axis.name]
             if state.masked and not self._reads_neutral(nest, axis.name):
-                masks.append(self._mask(axis.name))
+                masks.append(self.mask(axis.name))
         return masks
 
     def _reads_neutral(self, nest: NestOp, axis: str) -> bool:
         """Whether what is read beyond the end of an axis leaves the reduction unchanged."""
         return _neutral_pad(nest) is not None and all(
-            self._leaves(r, axis) for r in reads_of(nest))
+            self.leaves(r, axis) for r in reads_of(nest))
 
-    def _leaves(self, read: Read, axis: str) -> bool:
+    def leaves(self, read: Read, axis: str) -> bool:
         """Whether a read gives what its load pads with, at the end of an axis and beyond."""
         assert isinstance(read.value.type, TensorType)
         return leaves(read.map, read.value.type.shape, axis, self.states)
 
-    def _mask(self, axis: str) -> Tile:
+    def mask(self, axis: str) -> Tile:
         """Which positions of the axis's tile lie inside the axis."""
         state = self.states[axis]
         assert state.origin is not None
@@ -329,51 +372,13 @@ class Tiles:
         exprs, operands, _ = self.symbols.refer([at, state.end], [])
         shape = [size] if size > 1 else []
         lanes = 0 if axis == self.lanes and shape else None
-        op = ValidOp.of(exprs[0], exprs[1], operands, shape, lanes)
+        group = 0 if axis == self.layout.group and shape else None
+        op = ValidOp.of(exprs[0], exprs[1], operands, shape, lanes, group)
         return Tile(self.add(op).results[0], (axis,) if shape else ())
 
-    # ------------------------------------------------------------------ dots
     def _uses_dot(self, nest: NestOp) -> bool:
-        return bool(self.schedule.option("dot", 0)) and product_operands(nest) is not None and (
-            nest.combiner_names[0] == "add" and len(nest.inputs) == 2)
-
-    def _dot(self, nest: NestOp) -> None:
-        """acc[m, n] += a[m, k] * b[k, n]: the operand that lacks n is a."""
-        tile = self.open[nest]
-        reduce = {a.name for a in nest.reduce_axes}
-        reads = [self._with_order(nest, r) for r in reads_of(nest)]
-        rows = next(i for i, (_, dims) in enumerate(reads) if tile.axes[1] not in dims)
-        (k,) = tiled(reduce, self.states, self.order)
-        a = self._operand(nest, reads[rows][0], (tile.axes[0], k))
-        b = self._operand(nest, reads[1 - rows][0], (k, tile.axes[1]))
-        precision = "tf32" if self.schedule.option("precision", "f32") == "tf32" else "ieee"
-        self.source = nest
-        op = DotOp.of(a.value, b.value, tile.value, precision)
-        self.open[nest] = Tile(self.add(op).results[0], tile.axes)
-
-    def _with_order(self, nest: NestOp, read: Read) -> tuple[Read, list[str]]:
-        axes = {s for e in read.map for s in e.symbols if s in self.states}
-        return read, tiled(axes, self.states, self.order)
-
-    def _operand(self, nest: NestOp, read: Read, dims: tuple[str, str]) -> Tile:
-        self.source = nest
-        op, tile = load(self.buffers[read.value], read, dims, self.states, self.symbols,
-                        self.lanes, 0)
-        self.add(op)
-        k = next(a.name for a in nest.reduce_axes if a.name in dims)
-        if not self.states[k].masked or (not read.pad and self._leaves(read, k)):
-            return tile
-        return self._zero_beyond(tile, self._mask(k))
-
-    def _zero_beyond(self, tile: Tile, mask: Tile) -> Tile:
-        """The tile with 0 where the mask is false."""
-        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-            return [select_identity(block, arguments[1], arguments[0], "add")]
-
-        type_ = tile.value.type
-        assert isinstance(type_, TileType)
-        op = self.add(map_tiles([tile, mask], tile.axes, [type_], build))
-        return Tile(op.results[0], tile.axes)
+        groups = self.layout.group in {a.name for a in nest.reduce_axes}
+        return (groups or bool(self.schedule.option("dot", 0))) and is_dot(nest)
 
 
 def _neutral_pad(nest: NestOp) -> float | bool | None:

@@ -14,6 +14,7 @@ no GPU.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,8 +23,11 @@ from xdsl.ir import Attribute
 from dialects.block import KernelOp
 from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
+from dialects.loop import NestOp
 from dialects.schedule import Schedule
+from dialects.types import i8
 from dialects.weights import WeightStore
+from passes.loop.pack_operands import Panel
 from targets.base import Executable, Target, TargetOptions
 from targets.cuda import driver
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, triton_version
@@ -44,10 +48,27 @@ class CudaTarget(Target):
         if options.features is not None:
             machine_of(options.features)
 
+    def byte_factors(self) -> tuple[Attribute, Attribute]:
+        """`tl.dot` multiplies signed bytes."""
+        return i8, i8
+
+    def programs(self, options: TargetOptions) -> int:
+        """A few for each multiprocessor."""
+        return 4 * machine_of(options.features).multiprocessors
+
     def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
         from targets.cuda.rules import prepare_kernel
 
         prepare_kernel(kernel, options)
+
+    def panels(
+        self, kernel: LoopKernelOp, nest: NestOp, constants: Collection[int],
+        options: TargetOptions,
+    ) -> Mapping[int, Panel] | None:
+        from targets.cuda.rules import panels
+
+        del nest, options
+        return panels(kernel, constants)
 
     def decodes(self, element: Attribute, options: TargetOptions) -> bool:
         """In Triton's interpreter none: it takes NaN and infinities for numbers."""

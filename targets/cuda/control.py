@@ -28,6 +28,7 @@ from dialects.host import (
     ViewOp,
 )
 from dialects.sizes import AssumeOp, SizeOp, defined_sizes
+from dialects.syntax import location_name
 from dialects.types import BufferType
 from targets.cuda import driver
 from targets.cuda.plan import ALIGNMENT, kernel_call
@@ -257,7 +258,7 @@ class Stack:
     def append(self, value: Buffer) -> None:
         """Copy a value behind the others. Raises ValueError for one of another shape."""
         if self.count and value.shape != self.shape[1:]:
-            raise stack_error(self.op)
+            raise stack_error(location_name(self.op))
         size = prod(value.shape) * self.item
         used = self.count * size
         if used + size > self.room:

@@ -21,9 +21,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 
 from dialects import types as t
+from dialects.binding import EvaluationError
 from dialects.block import KernelOp, StoreOp
 from dialects.expr import product
-from dialects.graph.interpret import EvaluationError
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
 from dialects.types import Array, BufferType

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.graph.interpret import EvaluationError, bind_sizes
+from dialects.binding import EvaluationError, bind_sizes
 from dialects.host import host_function
 from dialects.sizes import check_assumptions
 from dialects.types import BufferType, tensor_of

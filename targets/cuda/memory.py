@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from xdsl.ir import Operation
 
+from dialects.syntax import location_name
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.cuda import driver
@@ -171,11 +172,11 @@ class Heap:
     def allocate(self, size: int, op: Operation) -> int:
         """The address of a new block. Raises ValueError, naming the node, without memory."""
         if size > MOST_BYTES:
-            raise memory_error(op, size)
+            raise memory_error(location_name(op), size)
         try:
             address = self.pool.allocate(max(size, 1), self.stream)
         except DeviceMemoryError:
-            raise memory_error(op, size) from None
+            raise memory_error(location_name(op), size) from None
         self.blocks[address] = None
         return address
 

@@ -7,21 +7,29 @@ Sizes come from the kernel's own axes; tuning replaces these choices by measured
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
-from dialects.types import TensorType, byte_width, is_float
+from dialects.types import TensorType, byte_width, i8, i32, is_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.outline import is_contraction
-from passes.loop.runs import common_rows, contiguous_axes, result_order
+from passes.loop.pack_operands import Panel
+from passes.loop.runs import common_rows, contiguous_axes, memory_order, result_order, running_axis
 from passes.loop_to_block.compute import product_operands
 from targets.base import TargetOptions
 
 MIN_DOT = 16
 """The least size of each dim of a `tl.dot`."""
+MIN_DEPTH = 32
+"""The least bytes that one row of its factors has along the summed dim."""
+DEPTH = 128
+"""The bytes of such a row that one step loads: a line of the cache."""
 ELEMENTS = 1024
 """Elements of one program of an elementwise kernel."""
 MAX_WHOLE = 8192
@@ -63,29 +71,97 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
     if nest is not None:
         roles = roles_of(nest)
         if roles.rows and roles.columns and _is_dot(nest):
-            for names in (roles.rows, roles.columns, roles.reduce):
+            for names in (roles.rows, roles.columns, _summed_order(nest, roles)):
                 if can_fuse(kernel, names):
                     fuse_axes(kernel, names)
         return
+    if any(n.is_reduction for n in kernel.nests):
+        for names in _walked_alike(kernel):
+            fuse_axes(kernel, names)
+
+
+def _walked_alike(kernel: KernelOp) -> list[list[str]]:
+    """The axes beside the rows that every nest sums over, walks in parallel, or lacks, together.
+
+    In the order in which they run through the memory of a reduction's input.
+    """
     rows = set(common_rows(kernel))
-    inner = [a for a in kernel.axes if a not in rows]
-    if any(n.is_reduction for n in kernel.nests) and _can_fuse_inner(kernel, inner):
-        fuse_axes(kernel, inner)
-
-
-def _can_fuse_inner(kernel: KernelOp, names: Sequence[str]) -> bool:
-    """As `can_fuse`, but a nest may sum over what another walks in parallel."""
-    wanted = set(names)
-    return len(wanted) > 1 and all(
-        len([a for a in n.axes if a.name in wanted]) in (0, len(wanted)) for n in kernel.nests)
+    alike: dict[tuple[bool | None, ...], list[str]] = {}
+    for name in kernel.axes:
+        kinds = tuple(next((a.reduce for a in n.axes if a.name == name), None)
+                      for n in kernel.nests)
+        if name not in rows:
+            alike.setdefault(kinds, []).append(name)
+    return [memory_order(next(n for n, kind in zip(kernel.nests, kinds, strict=True) if kind),
+                         names)
+            for kinds, names in alike.items() if len(names) > 1 and True in kinds]
 
 
 def _is_dot(nest: NestOp) -> bool:
-    """Whether a contraction is a sum of plain products of floats."""
+    """Whether a contraction is one that `tl.dot` has: of floats into f32, signed bytes into i32."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
-    return product_operands(nest) is not None and len(nest.inputs) == 2 and is_float(
-        result.element) and byte_width(result.element) <= 4
+    if product_operands(nest) is None or len(nest.inputs) != 2 or byte_width(result.element) > 4:
+        return False
+    return is_float(result.element) or (result.element == i32 and _multiplies_bytes(nest))
+
+
+def _multiplies_bytes(nest: NestOp) -> bool:
+    """Whether the body multiplies two bytes with their sign."""
+    multiply = nest.yielded[0].owner
+    return isinstance(multiply, arith.MuliOp) and all(
+        isinstance(v.owner, arith.ExtSIOp) and v.owner.input.type == i8
+        for v in multiply.operands)
+
+
+def _width(value: SSAValue) -> int:
+    """The bytes of an element."""
+    assert isinstance(value.type, TensorType)
+    return byte_width(value.type.element)
+
+
+def _summed_order(nest: NestOp, roles: Roles) -> Sequence[str]:
+    """Summed axes, outermost first. For bytes, what runs along the memory of the rows' factor ends.
+
+    So that a tile of it is loaded in long words; the other factor is packed in the same order.
+    """
+    if not _multiplies_bytes(nest):
+        return roles.reduce
+    rows = next(m for m in nest.input_maps if not _symbols(m) & {*roles.columns})
+    last = [a for a in running_axis(rows, nest.axes) if a in roles.reduce]
+    return [*(a for a in roles.reduce if a not in last), *last]
+
+
+def _symbols(map_: Sequence[Expr]) -> set[str]:
+    return set[str]().union(*(e.symbols for e in map_))
+
+
+def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] | None:
+    """Constant bytes with columns are packed so that each column is contiguous.
+
+    Tensor cores take both factors of bytes along the summed axis.
+    """
+    nest = next(n for n in kernel.nests if is_contraction(n))
+    roles = roles_of(nest)
+    if not (_is_matrix_product(nest, roles) and _multiplies_bytes(nest)):
+        return None
+    [column], [summed] = roles.columns, roles.reduce
+    return {k: Panel(column, 1, (summed,)) for k in constants
+            if column in _symbols(nest.input_maps[k]) and not _runs_along(nest, k, summed)}
+
+
+def _runs_along(nest: NestOp, position: int, axis: str) -> bool:
+    """Whether an input is walked by an axis in the order of its memory."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    pairs = zip(nest.input_maps[position], type_.shape, strict=True)
+    return [e.as_symbol for e, size in pairs if size.constant != 1][-1:] == [axis]
+
+
+def _is_matrix_product(nest: NestOp, roles: Roles) -> bool:
+    """Whether a contraction, its axes fused, is a `tl.dot` of rows by columns."""
+    single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
+    return single and _is_dot(nest)
 
 
 def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
@@ -93,8 +169,7 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if nest is not None:
         roles = roles_of(nest)
-        single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
-        if single and _is_dot(nest):
+        if _is_matrix_product(nest, roles):
             return _matrix_product(kernel, nest, roles, options)
         return _small_contraction(kernel, roles)
     if any(n.is_reduction for n in kernel.nests):
@@ -124,11 +199,13 @@ def _matrix_product(
     """Tiles of rows by columns, the summed axis in steps."""
     extents = kernel.axes
     (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
-    narrow = all(isinstance(v.type, TensorType) and byte_width(v.type.element) <= 2
-                 for v in nest.inputs) or options.precision != "f32"
-    most = 128 if narrow else 64
+    width = max(map(_width, nest.inputs))
+    width = width if options.precision == "f32" else min(width, 2)
+    most = 128 if width <= 2 else 64
     tile_m, tile_n = _power(extents[m], most, MIN_DOT), _power(extents[n], most, MIN_DOT)
-    tile_k = _power(extents[k], 64 if narrow else 32, MIN_DOT)
+    tile_k = _power(extents[k], DEPTH // width, max(MIN_DOT, MIN_DEPTH // width))
+    if width == 1 and (extents[k] % tile_k).constant == tile_k // 2 >= MIN_DEPTH:
+        tile_k //= 2  # so that the last step needs no masks
     levels = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile_m),
               Level("grid", n, tile_n), Level("loop", k, tile_k)]
     warps = 8 if tile_m * tile_n >= 128 * 128 else 4
@@ -145,9 +222,9 @@ def _small_contraction(kernel: KernelOp, roles: Roles) -> Schedule:
     levels = [Level("grid", a) for a in parallel if a not in row]
     levels += [Level("grid", a, _power(extents[a], 8)) for a in row]
     levels += [Level("grid", a, _power(extents[a], 64)) for a in column]
-    for position, name in enumerate(roles.reduce):
-        last = position == len(roles.reduce) - 1 and not row
-        levels.append(Level("loop", name, _power(extents[name], 64) if last else 1))
+    *outer, last = sorted(roles.reduce, key=lambda a: extents[a].constant or 1 << 31)
+    levels += [*(Level("loop", a) for a in outer),
+               Level("loop", last, 1 if row else _power(extents[last], 64))]
     return _finish(kernel, levels, tails="mask", warps=4)
 
 
@@ -158,19 +235,42 @@ def _reduction(kernel: KernelOp) -> Schedule:
     rows = common_rows(kernel)
     inner = [a for a in extents if a not in rows]
     along = contiguous_axes(kernel)
-    if rows and (not along or along[0] in rows):
+    if rows and not _sums_along_memory(kernel, inner) and (not along or along[0] in rows):
         return _strided_reduction(kernel, rows, inner, along)
-    whole = _power(extents[inner[-1]], MAX_WHOLE) if inner else 1
-    size = extents[inner[-1]].constant if inner else 1
+    placed = _inner_levels(kernel, inner)
+    tiles = [x for x in placed if x.tile > 1]
+    width = max((x.tile for x in tiles), default=1)
+    fits = all(x.kind == "whole" for x in tiles)
+    height = max(1, min(ELEMENTS // width, 16)) if fits else 1
     levels = [Level("grid", a) for a in rows[:-1]]
-    fits = size is not None and size <= MAX_WHOLE
-    height = max(1, min(ELEMENTS // whole, 16)) if fits else 1
     levels += [Level("grid", a, _power(extents[a], height)) for a in rows[-1:]]
-    levels += [Level("loop", a) for a in inner[:-1]]
-    if inner:
-        levels.append(Level("whole", inner[-1], whole) if fits
-                      else Level("loop", inner[-1], STEP))
-    return _finish(kernel, levels, tails="mask", warps=8 if whole > 2048 else 4)
+    return _finish(kernel, [*levels, *placed], tails="mask",
+                   warps=4 if fits and width <= 2048 else 8)
+
+
+def _sums_along_memory(kernel: KernelOp, inner: Sequence[str]) -> bool:
+    """Whether a reduction's input ends in a dim that summed axes, fused by division, walk alone."""
+    ends = [m[-1].symbols for n in kernel.nests if n.is_reduction for m in n.input_maps if m]
+    return any(symbols and symbols <= {*inner} for symbols in ends)
+
+
+def _inner_levels(kernel: KernelOp, inner: Sequence[str]) -> list[Level]:
+    """Of the axes that a nest has beside rows, the last has a tile: whole, or long steps."""
+    levels: dict[str, Level] = {}
+    for name in reversed(inner):
+        others = {a.name for n in kernel.nests for a in n.axes if _has(n, name)}
+        size = kernel.axes[name].constant
+        if any(x.axis in others and x.tile > 1 for x in levels.values()):
+            levels[name] = Level("loop", name)
+        elif size is not None and size <= MAX_WHOLE:
+            levels[name] = Level("whole", name, _power(kernel.axes[name], MAX_WHOLE))
+        else:
+            levels[name] = Level("loop", name, STEP)
+    return [levels[name] for name in inner]
+
+
+def _has(nest: NestOp, name: str) -> bool:
+    return any(a.name == name for a in nest.axes)
 
 
 def _strided_reduction(

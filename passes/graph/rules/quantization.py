@@ -9,6 +9,8 @@ With q(x) = round(x / t) + y and d(a) = (a - z) * s, all sums in i32:
     transpose(d(a)) ...      == d(transpose(a)), and so for what only moves elements
     q(d(a))                  == a if scale and zero point are the same
                              == q(a * (s / t)) at the scale 1: one multiplication
+    q(x)                     == q(x * (1 / t)) at the scale 1, which is no division per element
+    d(q(x))                  == round(limited(x * (1 / t))) * s in floats, if nothing else reads q
 
 Sums of integers are exact where the definition rounds each product, so results differ from it by a
 rounding before they are quantized again: by one step at most. Moving elements is exact.
@@ -25,6 +27,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects.expr import Expr, product
 from dialects.graph import (
     AddOp,
+    ClipOp,
     ConcatOp,
     ConstantOp,
     ConvIntegerOp,
@@ -39,13 +42,14 @@ from dialects.graph import (
     QuantizeLinearOp,
     ReluOp,
     ReshapeOp,
+    RoundOp,
     SliceOp,
     TransposeOp,
 )
 from dialects.graph.base import int_of, ints_of
 from dialects.graph.composite import cast, reshaped
 from dialects.graph.inference import is_computed
-from dialects.graph.quantization import LinearOp
+from dialects.graph.quantization import LinearOp, integer_limits
 from dialects.syntax import location_name
 from dialects.types import Array, TensorType, bit_width, f32, i32, is_float, wide_element
 from passes.graph.rules.matching import constant_array, type_of
@@ -275,6 +279,43 @@ def quantize_of_sum(op: QuantizeLinearOp, at: Rewriter) -> SSAValue | None:
     return at(QuantizeLinearOp, scaled, one, *op.operands[2:], to=op.to, saturate=op.saturate)
 
 
+def quantize_by_reciprocal(op: QuantizeLinearOp, at: Rewriter) -> SSAValue | None:
+    # round(x / t) + y == q(x * (1 / t)) at the scale 1
+    scale = constant_array(op.scale, at.context)
+    x = type_of(op.x)
+    if scale is None or scale.ndim or op.computed != f32 or x.element != f32 or scale == 1:
+        return None
+    factor = at.insert(ConstantOp.scalar(float(np.float32(1) / scale.astype(np.float32)), f32))
+    one = at.insert(ConstantOp.scalar(1.0, f32))
+    scaled = at(MulOp, op.x, factor)
+    return at(QuantizeLinearOp, scaled, one, *op.operands[2:], to=op.to, saturate=op.saturate)
+
+
+def dequantize_of_quantized(op: DequantizeLinearOp, at: Rewriter) -> SSAValue | None:
+    # d(q(x)) == round(clip(x * (1 / t), least - y, greatest - y)) * s
+    source = op.x.owner
+    if not isinstance(source, QuantizeLinearOp) or len(list(op.x.uses)) != 1:
+        return None
+    zeros = [_single_zero(o, at) for o in (source, op)]
+    if zeros[0] is None or zeros[0] != zeros[1] or source.computed != op.to or op.to != f32:
+        return None
+    if any(type_of(o.scale).rank for o in (source, op)) or bit_width(source.to) > 16:
+        return None
+    least, greatest = (at.insert(ConstantOp.scalar(float(limit - zeros[0]), f32)).results[0]
+                       for limit in integer_limits(source.to))
+    quotient = at(DivOp, source.x, cast(at, source.scale, f32))
+    limited = at(ClipOp, quotient, least, greatest, has_min=True, has_max=True)
+    return at(MulOp, at(RoundOp, limited), cast(at, op.scale, f32))
+
+
+def _single_zero(op: LinearOp, at: Rewriter) -> int | None:
+    """A zero point that is one known number; 0 where there is none."""
+    if op.zero is None:
+        return 0
+    array = constant_array(op.zero, at.context)
+    return None if array is None or array.ndim else int(array)
+
+
 def _same(a: LinearOp, b: LinearOp, at: Rewriter) -> bool:
     """Whether two tensors are quantized alike: to the same integers, scales and zero points."""
     types = [type_of(o.x if isinstance(o, DequantizeLinearOp) else o.results[0]) for o in (a, b)]
@@ -302,5 +343,10 @@ QUANTIZATION_RULES: dict[type[Operation], list[Rule]] = {
     GatherOp: [part_of_dequantized],
     MaxPoolOp: [part_of_dequantized],
     ConcatOp: [concat_of_dequantized],
-    QuantizeLinearOp: [quantize_of_dequantized, quantize_of_sum],
+    QuantizeLinearOp: [quantize_of_dequantized, quantize_of_sum, quantize_by_reciprocal],
 }
+
+LEFT_OVER_RULES: dict[type[Operation], list[Rule]] = {
+    DequantizeLinearOp: [dequantize_of_quantized],
+}
+"""For conversions between which no product of integers was found."""

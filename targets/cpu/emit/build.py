@@ -61,6 +61,11 @@ class Builder:
         name = self.writer.local(f"{operation} {a.typed} to {type_}")
         return Reg(name, element, a.width, type_)
 
+    def reinterpret(self, a: Reg, element: Attribute, width: int) -> Reg:
+        """The same bits as so many elements of another type."""
+        vector = Reg.of("", element, width)
+        return vector.named(self.writer.local(f"bitcast {a.typed} to {vector.type}"))
+
     def bits(self, a: Reg, element: Attribute) -> Reg:
         """The same bits as another type of equal width."""
         return a.cast(element) if a.type == llvm_type(element, a.width) else (
@@ -79,6 +84,13 @@ class Builder:
         text = self.writer.call(f"llvm.{name}.{suffix(a.type)}", a.type,
                                 [(a.type, a.name), ("i1", "false")])
         return a.named(self.writer.local(text))
+
+    def to_nearest(self, a: Reg) -> Reg:
+        """f32 as i32, to nearest even as the processor rounds by default."""
+        result = Reg.of("", t.i32, a.width)
+        text = self.writer.call(f"llvm.lrint.{suffix(result.type)}.{suffix(a.type)}", result.type,
+                                [(a.type, a.name)])
+        return result.named(self.writer.local(text))
 
     def library(self, name: str, *regs: Reg) -> Reg:
         """A call of the C mathematics library per lane, with f64 arguments."""

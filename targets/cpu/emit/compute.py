@@ -10,10 +10,11 @@ from dialects.expr import Expr
 from dialects.types import TileType
 from targets.cpu.emit.access import Access, lanes_below
 from targets.cpu.emit.build import Builder
+from targets.cpu.emit.grouping import convert
 from targets.cpu.emit.halves import narrow, widen
 from targets.cpu.emit.index import Indices, iota
+from targets.cpu.emit.products import Products
 from targets.cpu.emit.scalar import extremum
-from targets.cpu.emit.transpose import transpose
 from targets.cpu.emit.values import (
     Chunk,
     Reg,
@@ -25,6 +26,7 @@ from targets.cpu.emit.values import (
     unrolled_dims,
 )
 from targets.cpu.emit.writer import Writer
+from targets.cpu.machine import Machine
 
 _INTEGER_COMBINERS = {"add": "add", "mul": "mul", "and": "and", "or": "or"}
 _FLOAT_COMBINERS = {"add": "fadd contract", "mul": "fmul contract"}
@@ -33,11 +35,12 @@ _FLOAT_COMBINERS = {"add": "fadd contract", "mul": "fmul contract"}
 class Compute:
     """Emits computations on tiles into a writer."""
 
-    def __init__(self, writer: Writer, indices: Indices, builder: Builder, lanes: int):
+    def __init__(self, writer: Writer, indices: Indices, builder: Builder, machine: Machine):
         self.writer = writer
         self.indices = indices
         self.builder = builder
-        self.lanes = lanes
+        self.lanes = machine.lanes
+        self.products = Products(builder, machine)
 
     def full(self, value: Any, type_: TileType) -> Tile:
         parts = tile_chunks(type_, self.lanes)
@@ -47,6 +50,7 @@ class Compute:
     # ------------------------------------------------------------------ reduce
     def reduce(self, combiner: str, tile: Tile, axis: int, result: TileType) -> Tile:
         """Combine along one dim: pairwise between registers, then pairwise inside a vector."""
+        tile = self.convert(tile, tile.type.lanes)
         if axis == tile.type.lanes:
             regs = [self._reduce_lanes(combiner, [tile.reg(p, c) for c in range(len(tile.chunks))],
                                        tile.chunks).name for p in positions(tile.type)]
@@ -132,35 +136,33 @@ class Compute:
         return result if result.element == a.element else narrow(self.builder, result, a.element)
 
     # ------------------------------------------------------------------ dot
-    def dot(self, a: Tile, b: Tile, c: Tile) -> Tile:
-        """c + a @ b as chains of fused multiply-adds in c's element type."""
-        a = self.convert(a, 0 if c.type.lanes == 0 else None)
-        b = self.convert(b, 1 if c.type.lanes == 1 else None)
+    def dot(self, a: Tile, b: Tile, c: Tile, unsigned: Sequence[bool]) -> Tile:
+        """c + a @ b as chains of multiply-adds, of whole groups where the operands have such."""
+        columns = c.type.rank - 1
+        if a.type.group is not None and c.type.lanes == columns:
+            return self._dot_of_groups(a, self.convert(b, 1, 0), c, unsigned)
+        a = self.convert(a, c.type.lanes if c.type.lanes != columns else None)
+        b = self.convert(b, 1 if c.type.lanes == columns else None)
         regs: list[str] = []
         for position in positions(c.type):
             place = dict(zip(unrolled_dims(c.type), position, strict=True))
+            row = [p for d, p in place.items() if d != columns]
+            column = [p for d, p in place.items() if d == columns]
             for number in range(len(c.chunks)):
                 total = c.reg(position, number)
-                for k in range(a.type.shape[1]):
-                    left = a.reg((k,) if c.type.lanes == 0 else (place[0], k),
-                                 number if c.type.lanes == 0 else 0)
-                    right = b.reg((k,) if c.type.lanes == 1 else (k, place[1]),
-                                  number if c.type.lanes == 1 else 0)
-                    total = self._multiply_add(left, right, total)
+                for k in range(b.type.shape[0]):
+                    left = a.reg((*row, k), 0 if a.type.lanes is None else number)
+                    right = b.reg((k, *column), 0 if b.type.lanes is None else number)
+                    total = self.products.add_product(left, right, total, unsigned)
                 regs.append(total.name)
         return Tile(c.type, tuple(regs), c.chunks)
 
-    def _multiply_add(self, a: Reg, b: Reg, c: Reg) -> Reg:
-        a, b = (self._as(widen(self.builder, x), c) for x in (a, b))
-        if not t.is_float(c.element):
-            return self.builder.binary("add", self.builder.binary("mul", a, b), c)
-        return self.builder.fma(a, b, c)
-
-    def _as(self, value: Reg, like: Reg) -> Reg:
-        if value.element == like.element:
-            return value
-        cast = "fpext" if t.is_float(like.element) else "sext"
-        return self.builder.convert(cast, value, like.element)
+    def _dot_of_groups(self, a: Tile, b: Tile, c: Tile, unsigned: Sequence[bool]) -> Tile:
+        a = self.convert(a, None, a.type.rank - 1)
+        regs = [self.products.multiply_add(
+                    a.reg(position), b.reg((), number), c.reg(position, number), unsigned).name
+                for position in positions(c.type) for number in range(len(c.chunks))]
+        return Tile(c.type, tuple(regs), c.chunks)
 
     # ------------------------------------------------------------------ index tiles
     def index(self, access: Access) -> Tile:
@@ -179,6 +181,9 @@ class Compute:
 
     def valid(self, expr: Expr, bound: Expr, type_: TileType) -> Tile:
         """expr < bound at every position."""
+        if type_.group is not None:
+            whole = t.tile(type_.element, type_.shape, type_.lanes)
+            return self.convert(self.valid(expr, bound, whole), type_.lanes, type_.group)
         parts = tile_chunks(type_, self.lanes)
         regs: list[str] = []
         for position in positions(type_):
@@ -206,9 +211,9 @@ class Compute:
         return below
 
     # ------------------------------------------------------------------ layout
-    def convert(self, tile: Tile, lanes: int | None) -> Tile:
-        """The same values with another dim in lanes, or none."""
-        return transpose(self.writer, tile, lanes, self.lanes)
+    def convert(self, tile: Tile, lanes: int | None, group: int | None = None) -> Tile:
+        """The same values with another dim in lanes, or none, and another grouped."""
+        return convert(self.writer, tile, lanes, group, self.lanes)
 
 
 def _without_lanes(type_: TileType) -> TileType:

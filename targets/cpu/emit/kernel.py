@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects import block as bl
 from dialects import types as t
-from dialects.expr import Expr, maximum, product
+from dialects.expr import Expr, maximum
 from dialects.types import BufferType, TileType
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.build import Builder
@@ -29,6 +29,11 @@ from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.values import Reg, Tile, memory_type
 from targets.cpu.emit.writer import Writer
 from targets.cpu.machine import Machine
+
+STACK_BYTES = 1 << 18
+"""Private memory of a program that is not larger lies on the stack."""
+LINE_BYTES = 64
+"""Bytes of a cache line: private memory begins and ends with one."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,14 @@ class _KernelEmitter:
         self.builder = Builder(self.writer, machine.features, machine.contracts)
         self.memory = Memory(self.writer, machine.lanes)
         self.loops = Loops(self.writer, self.indices)
-        self.compute = Compute(self.writer, self.indices, self.builder, machine.lanes)
+        self.compute = Compute(self.writer, self.indices, self.builder, machine)
         self.maps = Maps(self.compute, self.loops)
         self.sizes = {s: self.indices.symbol(self.writer.argument(f"%size.{s}"), 0)
                       for s in kernel.size_names}
         self.tiles: dict[SSAValue, Tile] = {}
         self.buffers: dict[SSAValue, Buffer] = {}
+        self.allocated: list[str] = []
+        """Memory to be freed at the end."""
 
     def emit(self) -> KernelText:
         for k, argument in enumerate(self.kernel.buffers):
@@ -91,10 +98,12 @@ class _KernelEmitter:
         extents = [e.substitute(self.sizes) for e in self.kernel.grid.data]
         lo, hi = (self.writer.argument(n) for n in ("%lo", "%hi"))
         bounds = (self.indices.symbol(lo, 0), self.indices.symbol(hi, 0))
-        count = product(extents)
+        count = self.indices.product(extents)
         if count.constant != 0:
             self.loops.emit(*bounds, 1, count - 1, [], lambda program, _: self._program(
                 program, extents))
+        for memory in self.allocated:
+            self.writer.emit(self.writer.call("free", "void", [("ptr", memory)]))
         self.writer.emit("ret void")
         return self._text()
 
@@ -113,18 +122,18 @@ class _KernelEmitter:
     def _bind_buffer(self, value: SSAValue, pointer: str) -> None:
         assert isinstance(value.type, BufferType)
         shape = tuple(s.substitute(self.sizes) for s in value.type.shape)
-        self.buffers[value] = Buffer(pointer, value.type.element, shape)
+        strides = tuple(self.indices.product(shape[d + 1:]) for d in range(len(shape)))
+        self.buffers[value] = Buffer(pointer, value.type.element, shape, strides)
 
     def _program(self, program: Expr, extents: Sequence[Expr]) -> list[Tile]:
         """One program: its ids from its flat number, then the kernel's body."""
-        behind = Expr.of(1)
         for k in reversed(range(len(extents))):
+            behind = self.indices.product(extents[k + 1:])
             number = program // behind if k == 0 else (program // behind) % extents[k]
             value = self.indices.scalar(number)
             known = value.startswith("%")
             self.indices.bind(self.kernel.program_ids[k], self.indices.symbol(
                 value, 0, extents[k] - 1) if known else Expr.of(int(value)))
-            behind = behind * extents[k]
         self._walk(self.kernel.body.block.ops)
         return []
 
@@ -184,12 +193,14 @@ class _KernelEmitter:
             op.combiner.data, self.tiles[op.value], op.axis, op.result.type)
 
     def dot(self, op: bl.DotOp) -> None:
-        self.tiles[op.result] = self.compute.dot(*(self.tiles[v] for v in op.operands))
+        a, b, c = (self.tiles[v] for v in op.operands)
+        self.tiles[op.result] = self.compute.dot(a, b, c, [op.is_unsigned(k) for k in (0, 1)])
 
     def index(self, op: bl.IndexOp) -> None:
         assert isinstance(op.result.type, TileType)
         tiles = self._index_tiles(op.indices, op.index_dims.data, op.result.type)
-        place = Buffer("", t.i8, (Expr.of(1),))  # one dim: the flat offset is the expression
+        one = (Expr.of(1),)
+        place = Buffer("", t.i8, one, one)  # one dim: the flat offset is the expression
         access = Access(self.writer, self.indices, place,
                         (self._expr(op.expr.data, op.indices),), op.result.type, (), tiles)
         self.tiles[op.result] = self.compute.index(access)
@@ -202,14 +213,29 @@ class _KernelEmitter:
 
     def convert(self, op: bl.ConvertOp) -> None:
         assert isinstance(op.result.type, TileType)
-        self.tiles[op.result] = self.compute.convert(self.tiles[op.value], op.result.type.lanes)
+        type_ = op.result.type
+        self.tiles[op.result] = self.compute.convert(
+            self.tiles[op.value], type_.lanes, type_.group)
 
     def scratch(self, op: bl.ScratchOp) -> None:
-        assert isinstance(op.result.type, BufferType)
-        count = op.result.type.count.constant
-        element = memory_type(op.result.type.element)
-        self._bind_buffer(op.result, self.writer.at_entry(
-            f"alloca [{count} x {element}], align 64"))
+        type_ = op.result.type
+        assert isinstance(type_, BufferType)
+        count = self.indices.product([s.substitute(self.sizes) for s in type_.shape])
+        width, number = t.byte_width(type_.element), count.constant
+        if number is not None and number * width <= STACK_BYTES:
+            memory = self.writer.at_entry(
+                f"alloca [{number} x {memory_type(type_.element)}], align 64")
+        else:
+            memory = self._allocated(count * width)
+        self._bind_buffer(op.result, memory)
+
+    def _allocated(self, size: Expr) -> str:
+        """Memory of the heap for all programs of this call, one after another."""
+        lines = self.indices.scalar(size.ceildiv(LINE_BYTES) * LINE_BYTES)
+        memory = self.writer.at_entry(self.writer.call(
+            "aligned_alloc", "noalias ptr", [("i64", str(LINE_BYTES)), ("i64", lines)]))
+        self.allocated.append(memory)
+        return memory
 
     # ------------------------------------------------------------------ loops
     def loop(self, op: bl.ForOp) -> None:

@@ -20,10 +20,18 @@ from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import splat
 from targets.cpu.emit.loops import Loops
-from targets.cpu.emit.scalar import scalar_function
-from targets.cpu.emit.values import Chunk, Reg, Tile, positions, tile_chunks, unrolled_dims
+from targets.cpu.emit.scalar import operands_of, scalar_function
+from targets.cpu.emit.values import (
+    Chunk,
+    Reg,
+    Tile,
+    lane_literal,
+    positions,
+    tile_chunks,
+    unrolled_dims,
+)
 
-_LONG = 300
+_LONG = 450
 """Instructions from which on a body written out for all registers is too long."""
 
 _SHORT_MATH = (math.AbsFOp, math.AbsIOp, math.CeilOp, math.FloorOp, math.TruncOp, math.RoundOp,
@@ -70,8 +78,10 @@ class Maps:
         """A tile with its lanes in the dim that is in lanes in the result, or with none."""
         if isinstance(value, Reg):
             return value
-        wanted = dims.index(type_.lanes) if type_.lanes in dims else None
-        return value if value.type.lanes == wanted else self.compute.convert(value, wanted)
+        wanted, group = (dims.index(d) if d in dims else None for d in (type_.lanes, type_.group))
+        if value.type.lanes == wanted and value.type.group == group:
+            return value
+        return self.compute.convert(value, wanted, group)
 
     def _registers(
         self, value: Tile | Reg, dims: Sequence[int], type_: TileType, parts: Sequence[Chunk]
@@ -80,10 +90,24 @@ class Maps:
         if isinstance(value, Reg):
             return [[value] * len(parts)] * len(list(positions(type_)))
         order = unrolled_dims(type_)
-        source = [order.index(d) for d in dims if d != type_.lanes]
+        source = [order.index(d) for d in dims if d in order]
         numbers = range(len(parts)) if value.type.lanes is not None else [0] * len(parts)
-        return [[value.reg([position[k] for k in source], number) for number in numbers]
+        return [[self._spread(value, value.reg([position[k] for k in source], number), chunk)
+                 for number, chunk in zip(numbers, parts, strict=True)]
                 for position in positions(type_)]
+
+    def _spread(self, value: Tile, reg: Reg, chunk: Chunk) -> Reg:
+        """A register of several lanes as wide as the chunk, of whose dims it has but one.
+
+        What has no lanes is the same for all of them; what is not grouped, for all of a group.
+        """
+        if reg.width in (0, chunk.width):
+            return reg
+        grouped, times = value.type.group is not None, chunk.width // reg.width
+        lanes = [k % reg.width if grouped else k // times for k in range(chunk.width)]
+        return reg.resized(self.writer.local(
+            f"shufflevector {reg.typed}, {reg.type} poison, <{chunk.width} x i32> "
+            f"{lane_literal(lanes, 'i32')}"), chunk.width)
 
     # ------------------------------------------------------------------ written out
     def _written_out(
@@ -163,7 +187,7 @@ class _Body:
         for inner in op.body.block.ops:
             if isinstance(inner, bl.YieldOp):
                 break
-            self.steps.append((scalar_function(inner), [slots[v] for v in inner.operands]))
+            self.steps.append((scalar_function(inner), [slots[v] for v in operands_of(inner)]))
             self.length += _length(inner)
             slots[inner.results[0]] = len(slots)
         self.yielded = [slots[v] for v in op.yielded]

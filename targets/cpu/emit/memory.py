@@ -51,6 +51,7 @@ class Memory:
     def load(self, access: Access, type_: TileType, pad: Any) -> Tile:
         """The tile at an access; positions outside the checked dims are `pad`."""
         along = self._contiguous_dim(access)
+        access = access.merged()
         if along is not None:
             turned = t.tile(type_.element, type_.shape, along)
             tile = self.load(replace(access, type=turned), turned, pad)
@@ -79,7 +80,7 @@ class Memory:
             text = self._gather(access, point, number, chunk, pad, condition, mask)
             return self._from_memory(access, text, chunk.width)
         base = self._origin(access, point, chunk, step)
-        address = self._guarded(access, base, condition, pad)
+        address = self._guarded(access, base, chunk, condition, pad)
         return self._load_step(access, address, chunk, step, mask, pad)
 
     def _load_step(
@@ -105,12 +106,14 @@ class Memory:
             return access.pointer(point.flat)
         return access.pointer(point.flat.substitute({access.lane_symbol: Expr.of(first)}))
 
-    def _guarded(self, access: Access, address: str, condition: Mask, pad: Any) -> str:
+    def _guarded(
+        self, access: Access, address: str, chunk: Chunk, condition: Mask, pad: Any
+    ) -> str:
         """The address, or that of a constant full of `pad` where the condition is false."""
         if not condition:
             return address
         type_ = memory_type(access.buffer.element)
-        count = 4 * self.lanes
+        count = max(4 * self.lanes, chunk.width)
         value = literal(pad, access.buffer.element)
         value = {"true": "1", "false": "0"}.get(value, value)
         values = ", ".join([f"{type_} {value}"] * count)
@@ -200,7 +203,9 @@ class Memory:
         Only one whose chunks match those of the lanes, so that squares can be transposed.
         """
         type_ = access.type
-        if type_.lanes is None or access.tiles or access.step_along(type_.lanes) in _NEAR:
+        if type_.lanes is None or type_.group is not None or access.tiles:
+            return None
+        if access.step_along(type_.lanes) in _NEAR:
             return None
         widths = {c.width for c in tile_chunks(type_, self.lanes)}
         for d, extent in enumerate(type_.shape):
@@ -213,6 +218,7 @@ class Memory:
     def store(self, access: Access, tile: Tile) -> None:
         """Write a tile; positions outside the checked dims are skipped."""
         along = self._contiguous_dim(access)
+        access = access.merged()
         if along is not None:
             turned = transpose(self.writer, tile, along, self.lanes)
             self.store(replace(access, type=turned.type), turned)

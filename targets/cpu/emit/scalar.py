@@ -12,7 +12,7 @@ from typing import Any
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import types as t
 from targets.cpu.emit import math as approximations
@@ -260,12 +260,28 @@ _BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, ari
 """Rows that take half-precision operands as they are."""
 
 
+def operands_of(op: Operation) -> Sequence[SSAValue]:
+    """What `scalar_function` of an operation takes: a conversion to integers rounds by itself."""
+    return op.operands[0].owner.operands if _rounds(op) else op.operands  # type: ignore[union-attr]
+
+
+def _rounds(op: Operation) -> bool:
+    """Whether an operation makes an i32 of an f32 that is rounded to nearest even just before."""
+    return (isinstance(op, arith.FPToSIOp) and isinstance(op.input.owner, math.RoundEvenOp)
+            and (op.input.type, op.result.type) == (t.f32, t.i32))
+
+
 def scalar_function(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
-    """What emits one scalar operation. Raises ValueError for one that the CPU target lacks."""
+    """What emits one scalar operation, from the values that `operands_of` names.
+
+    Raises ValueError for an operation that the CPU target lacks.
+    """
     row = SCALAR_ROWS.get(type(op))
     if row is None:
         raise ValueError(f"the CPU target has no scalar operation {op.name}; "
                          "add a row to targets/cpu/emit/scalar.py")
+    if _rounds(op):
+        return lambda b, operands: b.to_nearest(operands[0])
     target = op.results[0].type
     if isinstance(op, arith.ExtFOp | arith.TruncFOp) and any(
             map(t.is_narrow_float, (op.input.type, target))):

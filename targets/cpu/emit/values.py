@@ -2,7 +2,8 @@
 
 The lanes dim is cut into chunks of the machine's vector width; what is left over lies in one
 narrower vector of the next power of two, whose last lanes may be unused. Every other position of
-the tile is a register (or row of chunks) of its own. All element types share one chunking.
+the tile is a register (or row of chunks) of its own. All element types share one chunking. The
+positions of a grouped dim are the innermost elements of the same register: a lane has several.
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ class Reg(NamedTuple):
         """Another value of the same type."""
         return Reg(name, self.element, self.width, self.type)
 
+    def resized(self, name: str, width: int) -> Reg:
+        """Another value of the same element type."""
+        return Reg.of(name, self.element, width)
+
     def cast(self, element: Attribute) -> Reg:
         """The same bits as an element type that has the same registers, or as they are."""
         return Reg(self.name, element, self.width, llvm_type(element, self.width))
@@ -85,7 +90,7 @@ class Reg(NamedTuple):
 
 @dataclass(frozen=True)
 class Tile:
-    """The registers of a tile: positions row-major over the dims not in lanes, chunks innermost."""
+    """The registers of a tile: positions row-major over unrolled dims, chunks innermost."""
 
     type: TileType
     regs: tuple[str, ...]
@@ -98,22 +103,27 @@ class Tile:
 
     @cached_property
     def strides(self) -> tuple[int, ...]:
-        """Per dim not in lanes: the distance of neighbours in `regs`."""
+        """Per unrolled dim: the distance of neighbours in `regs`."""
         shape = unrolled_shape(self.type)
         return tuple(prod(shape[k + 1:]) * len(self.chunks) for k in range(len(shape)))
 
     def reg(self, position: Sequence[int], chunk: int = 0) -> Reg:
-        """The register at a position (over the dims not in lanes) and chunk number."""
+        """The register at a position (over the unrolled dims) and chunk number."""
         flat = sum(map(mul, self.strides, position), chunk)
         return self.kinds[chunk].named(self.regs[flat])
 
 
 def tile_chunks(type_: TileType, lanes: int) -> tuple[Chunk, ...]:
-    return (SCALAR,) if type_.lanes is None else chunks(type_.shape[type_.lanes], lanes)
+    whole = (SCALAR,) if type_.lanes is None else chunks(type_.shape[type_.lanes], lanes)
+    if type_.group is None:
+        return whole
+    each = type_.shape[type_.group]
+    return tuple(Chunk(each * c.offset, each * max(c.width, 1), each * c.valid) for c in whole)
 
 
 def unrolled_dims(type_: TileType) -> tuple[int, ...]:
-    return tuple(d for d in range(type_.rank) if d != type_.lanes)
+    """The dims whose positions have registers of their own."""
+    return tuple(d for d in range(type_.rank) if d not in (type_.lanes, type_.group))
 
 
 def unrolled_shape(type_: TileType) -> tuple[int, ...]:
@@ -121,7 +131,7 @@ def unrolled_shape(type_: TileType) -> tuple[int, ...]:
 
 
 def positions(type_: TileType) -> Iterator[tuple[int, ...]]:
-    """All positions over the dims not in lanes, row-major."""
+    """All positions over the unrolled dims, row-major."""
     return product(*map(range, unrolled_shape(type_)))
 
 

@@ -199,6 +199,8 @@ def _extremum(
 # ---------------------------------------------------------------------- dot
 _DOT_TYPES = frozenset((t.f16, t.bf16, t.f32, t.f64, t.i8))
 _DOT_EXTENT = 16
+_DOT_DEPTH: dict[Attribute, int] = {t.i8: 32}
+"""Where the summed dim needs more."""
 
 
 def emit_dot(op: DotOp, context: Context) -> None:
@@ -220,6 +222,13 @@ def _check_dot(op: DotOp) -> None:
         if type_.rank != 2 or min(type_.shape) < _DOT_EXTENT:
             raise EmitError(f"block.dot needs tiles of 2 dims of at least {_DOT_EXTENT} on CUDA, "
                             f"but has {type_.short}; choose larger tiles in the schedule")
-    if types[0].element not in _DOT_TYPES or types[0].element != types[1].element:
-        raise EmitError(f"block.dot of {types[0].element} by {types[1].element} has no form in "
-                        "Triton; contract with block.map and block.reduce instead")
+    first, second, total = (type_.element for type_ in types)
+    if first not in _DOT_TYPES or first != second or (first == t.i8) != (total == t.i32):
+        raise EmitError(f"block.dot of {first} by {second} into {total} has no form in Triton; "
+                        "contract with block.map and block.reduce instead")
+    if types[0].shape[1] < _DOT_DEPTH.get(first, 0):
+        raise EmitError(f"block.dot sums over at least {_DOT_DEPTH[first]} elements of {first} on "
+                        f"CUDA, not {types[0].shape[1]}; choose larger tiles in the schedule")
+    if any(op.is_unsigned(operand) for operand in (0, 1)):
+        raise EmitError("block.dot multiplies integers with their sign on CUDA; the pass "
+                        "graph-sign-products makes them signed")

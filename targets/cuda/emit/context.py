@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import SSAValue
 
 from dialects.block import KernelOp
-from dialects.expr import Expr, product
+from dialects.expr import Expr, short_product
 from dialects.types import BufferType, SizesAttr, TileType
 from targets.cuda.emit.helpers import HELPER_NAMES, Helper
 from targets.cuda.emit.index import index_value, scaled, size_value
@@ -43,6 +43,7 @@ class Context:
     values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
     sizes: dict[str, Value] = field(default_factory=dict[str, Value])
     ranges: dict[int, str] = field(default_factory=dict[int, str])
+    products: dict[str, str] = field(default_factory=dict[str, str])
     helpers: set[Helper] = field(default_factory=set[Helper])
     stages: int = 1
 
@@ -85,6 +86,16 @@ class Context:
     def size(self, expr: Expr) -> Value:
         return size_value(expr, self.sizes)
 
+    def product(self, sizes: Sequence[Expr]) -> Value:
+        """The product of sizes; a variable at the kernel's head where it would be many terms."""
+        short = short_product(sizes)
+        if short is not None:
+            return self.size(short)
+        text = "*".join(self.size(size).atom for size in sizes)
+        name = self.products.get(text) or self.writer.fresh("count")
+        self.products[text] = name
+        return Value(name)
+
     def is_wide(self, buffer: BufferType) -> bool:
         """Whether offsets into the buffer need 64 bits."""
         static = buffer.static_shape
@@ -98,7 +109,7 @@ class Context:
                 continue
             if self.is_wide(buffer):
                 index = Value(f"tl.cast({index.text}, tl.int64)", index.shape)
-            stride = self.size(product(buffer.shape[dim + 1:]))
+            stride = self.product(buffer.shape[dim + 1:])
             terms.append((scaled(index, stride), index))
         shape = broadcast([index.shape for _, index in terms])
         return Value(" + ".join(text for text, _ in terms) or "0", shape)

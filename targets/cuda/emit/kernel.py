@@ -27,7 +27,7 @@ from dialects.block import (
     ValidOp,
     YieldOp,
 )
-from dialects.expr import Expr, product
+from dialects.expr import Expr
 from dialects.syntax import location_name
 from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_map, emit_reduce
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
@@ -83,7 +83,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:
-    """Comment, signature, ranges and body."""
+    """Comment, signature, ranges, products of sizes and body."""
     writer = Writer()
     writer.lines += _comment(context.kernel)
     writer.line("@triton.jit")
@@ -94,6 +94,8 @@ def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> 
     with writer.indented():
         for extent, range_name in sorted(context.ranges.items()):
             writer.line(f"{range_name} = tl.arange(0, {extent})")
+        for product, product_name in context.products.items():
+            writer.line(f"{product_name} = {product}")
     writer.lines += context.writer.lines
     return writer.text
 
@@ -156,7 +158,7 @@ def _bind_program_ids(context: Context) -> None:
         if k not in live:
             context.values[identity] = Value("0", (), *bounds)
             continue
-        behind = context.size(product(extents[k + 1:]))
+        behind = context.product(extents[k + 1:])
         text = flat if k == live[-1] else f"{flat} // {in_parentheses(behind.text)}"
         if k != live[0]:
             text = f"{in_parentheses(text)} % {in_parentheses(context.size(extents[k]).text)}"

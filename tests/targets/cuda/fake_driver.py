@@ -9,6 +9,7 @@ freed by then, fails.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +53,11 @@ class FakeDriver:
                            if isinstance(op, KernelOp)}, **options)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Replace the driver's functions for a test."""
+        """Replace the driver's functions for a test.
+
+        There seems to be no torch: that would use the real device, where there is one.
+        """
+        patch.delitem(sys.modules, "torch", raising=False)
         names = ("allocate", "free", "upload", "download", "copy", "launch", "begin_capture",
                  "load_function", "synchronize")
         for name in names:

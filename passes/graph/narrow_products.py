@@ -1,0 +1,72 @@
+"""graph-narrow-products: products of f32 become products of bf16, summed in f32, where allowed.
+
+    %y = graph.matmul %a, %w : f32[n, 5]   -->   %0 = graph.cast %a {to = bf16} : bf16[n, 7]
+                                                 %1 = graph.cast %w {to = bf16} : bf16[7, 5]
+                                                 %y = graph.matmul %0, %1 {to = f32} : f32[n, 5]
+
+For `--precision bf16` and `fast`, on targets that multiply such factors faster. Weights, which take
+half the memory then, are rounded when constants are folded; other factors by a cast, which becomes
+part of what computes them. Each factor is rounded once, to 8 bits: results differ from those of f32
+by what `verify` shows. Depthwise convolutions stay as they are: no sum is long enough to gain.
+
+Enters: simplified operators, so that scales have become part of weights. Assumes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from dialects.graph import AddOp, ConvOp, MatmulOp
+from dialects.graph.composite import cast, reshaped
+from dialects.types import f32
+from passes.base import StrataContext, StrataPass
+from passes.graph.rules.matching import type_of
+from passes.rewriting import Rewriter, Rule, functions, rewrite
+
+
+@dataclass(frozen=True)
+class GraphNarrowProducts(StrataPass):
+    """Round the factors of products where the user and the target allow it."""
+
+    name = "graph-narrow-products"
+    rounds = True
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None or context.target.narrow_factors(context.options) is None:
+            return
+        for func in functions(module):
+            rewrite(func, NARROWING_RULES, context)
+
+
+def narrow_matmul(op: MatmulOp, at: Rewriter) -> SSAValue | None:
+    # a @ b ~= bf16(a) @ bf16(b), summed in f32
+    if op.to is not None or type_of(op.a).element != f32:
+        return None
+    return at(MatmulOp, *_narrow(at, op.a, op.b), to=f32)
+
+
+def narrow_conv(op: ConvOp, at: Rewriter) -> SSAValue | None:
+    # conv(x, w, b) ~= conv(bf16(x), bf16(w)) + b, summed in f32
+    if op.to is not None or type_of(op.x).element != f32 or type_of(op.w).shape[1].constant == 1:
+        return None
+    total = at(ConvOp, *_narrow(at, op.x, op.w), **{**op.properties, "to": f32})
+    if op.b is None:
+        return total
+    bias = reshaped(at, op.b, [*type_of(op.b).shape, *[1] * (type_of(op.x).rank - 2)])
+    return at(AddOp, total, bias)
+
+
+def _narrow(at: Rewriter, *factors: SSAValue) -> list[SSAValue]:
+    assert at.context.target is not None
+    element = at.context.target.narrow_factors(at.context.options)
+    assert element is not None
+    return [cast(at, x, element) for x in factors]
+
+
+NARROWING_RULES: dict[type[Operation], list[Rule]] = {
+    MatmulOp: [narrow_matmul],
+    ConvOp: [narrow_conv],
+}

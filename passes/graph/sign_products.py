@@ -1,0 +1,33 @@
+"""graph-sign-products: products of quantized bytes become those of bytes with suitable signs.
+
+    %y = graph.matmul_integer %a, %b, %y, %z    -->    %s = graph.bitcast (%a ^ 128) {to = i8}
+                                                       %t = graph.matmul %s, %w {to = i32}
+                                                       %y = %t - (%y - 128) * sums of %w
+
+The target says which signs its instructions want (here none but signed bytes). Weights stay
+bytes whatever their zero point: the share of the zero points is subtracted from the sums. The rules
+are in `passes/graph/rules/signed_products.py`, with their algebra. Assumes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from passes.base import StrataContext, StrataPass
+from passes.graph.rules.signed_products import SIGNED_PRODUCT_RULES
+from passes.rewriting import functions, rewrite
+
+
+@dataclass(frozen=True)
+class GraphSignProducts(StrataPass):
+    """Multiply bytes of the signs that the target's instructions take."""
+
+    name = "graph-sign-products"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None or context.target.byte_factors() is None:
+            return
+        for func in functions(module):
+            rewrite(func, SIGNED_PRODUCT_RULES, context)

@@ -1,0 +1,132 @@
+"""`loop-split-reductions`: a reduction of everything to one value in two steps, the first parallel.
+
+    %m = nest (reduce i: 512, reduce j: 64) ins(%x[i, j]) outs(max f32[][])
+    ->  %p = nest (i: 512, reduce j: 64) ins(%x[i, j]) outs(max f32[512][i])
+        %m = nest (reduce i: 512) ins(%p[i]) outs(max f32[][])
+
+One program computes what has no rows. The target says how many programs keep its machine busy
+(`Target.programs`): the axes that run slowest through memory, or a part of one, become parallel
+until there are as many. Axes of open size become parallel as long as known ones remain to be summed
+over inside. Floats are added in another order, which is the more exact one.
+
+Enters: fused nests, in their final layouts. Leaves: nests. Contractions, whose results have rows,
+and sums of half precision, which would be rounded twice, stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isqrt
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Region, SSAValue
+
+from dialects.expr import Expr, product
+from dialects.loop import Axis, NestOp, YieldOp, scalar_type
+from dialects.types import bf16, f16, tensor
+from passes.base import StrataContext, StrataPass
+from passes.loop.nests import carry, reads_of, result_types, substitute_axes
+from passes.loop.runs import memory_order
+from passes.rewriting import Rewriter, functions, rewrite
+
+MIN_ELEMENTS = 1 << 15
+"""Fewer elements than this are reduced by one program."""
+MIN_PART = 256
+"""The least elements of a part, where sizes are known."""
+MIN_OPEN_PART = 32
+"""The least elements of a part, where how many parts there are is only known at run time."""
+
+
+@dataclass(frozen=True)
+class LoopSplitReductions(StrataPass):
+    """Reduce long tensors to single values by many programs."""
+
+    name = "loop-split-reductions"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        programs = 1 if context.target is None else context.target.programs(context.options)
+        if programs == 1:
+            return
+
+        def split(nest: NestOp, at: Rewriter) -> SSAValue | None:
+            cut = _cut(nest, programs) if _is_candidate(nest) else None
+            return None if cut is None else _split(at, *cut)
+
+        for func in functions(module):
+            rewrite(func, {NestOp: [split]}, context)
+
+
+def _is_candidate(nest: NestOp) -> bool:
+    """Whether a nest reduces everything to one value."""
+    single = nest.is_reduction and len(nest.results) == 1 and not nest.into
+    return single and all(a.extent.constant == 1 for a in nest.parallel_axes) and (
+        result_types(nest)[0].element not in (f16, bf16))
+
+
+# ---------------------------------------------------------------------- where to cut
+def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[str]] | None:
+    """The nest, an axis of it in two if need be, and the axes that become parallel; or None."""
+    summed = {a.name: a for a in nest.reduce_axes}
+    axes = [summed[name] for name in memory_order(nest, list(summed))]
+    total = product(a.extent for a in axes).constant
+    if total is None:
+        return _open_cut(nest, axes)
+    if total < MIN_ELEMENTS:
+        return None
+    outer, parts, wanted = list[str](), 1, min(programs, total // MIN_PART)
+    for axis in axes:
+        size = axis.extent.constant or 1
+        count = _share(size, -(-wanted // parts), total // parts // MIN_PART)
+        if 1 < count < size:
+            nest = _divided(nest, axis, count)
+        outer, parts = [*outer, *([axis.name] if count > 1 else [])], parts * count
+        if parts >= wanted or count < size:
+            break
+    return (nest, outer) if outer else None
+
+
+def _share(size: int, wanted: int, most: int) -> int:
+    """Into how many equal parts to cut an axis: as wanted or some more, at most `most`."""
+    low = [d for d in range(1, isqrt(size) + 1) if size % d == 0]
+    divisors = sorted({*low, *(size // d for d in low)})
+    fitting = [d for d in divisors if d <= most] or [1]
+    return next((d for d in fitting if d >= wanted), fitting[-1])
+
+
+def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[str]] | None:
+    """All axes up to the last one of open size."""
+    last = max(k for k, a in enumerate(axes) if a.extent.constant is None)
+    inner = product(a.extent for a in axes[last + 1:]).constant or 1
+    return (nest, [a.name for a in axes[:last + 1]]) if inner >= MIN_OPEN_PART else None
+
+
+def _divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
+    """The nest with an axis as `count` parts, which keep its name, and an axis inside them."""
+    inner = f"{axis.name}_part"
+    size = axis.extent // count
+    axes = [new for a in nest.axes for new in (
+        (Axis(a.name, Expr.of(count), True), Axis(inner, size, True)) if a == axis else (a,))]
+    return substitute_axes(nest, axes, {axis.name: Expr.symbol(axis.name) * size
+                                        + Expr.symbol(inner)})
+
+
+# ---------------------------------------------------------------------- two steps
+def _split(at: Rewriter, nest: NestOp, outer: Sequence[str]) -> SSAValue:
+    """Reduce each part, then their results."""
+    [type_], [map_] = result_types(nest), nest.output_maps
+    parts = [a for a in nest.axes if a.name in outer]
+    place = [*(Expr.symbol(a.name) for a in parts), *map_]
+    reads = reads_of(nest)
+    first = NestOp.of(
+        [Axis(a.name, a.extent, a.reduce and a.name not in outer) for a in nest.axes],
+        [r.value for r in reads], [r.map for r in reads],
+        [tensor(type_.element, [*(a.extent for a in parts), *type_.shape])], [place],
+        combiners=nest.combiner_names, pads=[r.pad for r in reads], body=nest.body.clone())
+    partial = at.insert(first).results[0]
+    block = Block(arg_types=[scalar_type(partial)])
+    block.add_op(YieldOp.of(block.args[0]))
+    axes = [a for a in nest.axes if a.name in outer or not a.reduce]
+    second = NestOp.of(axes, [partial], [place], [type_], [map_],
+                       combiners=nest.combiner_names, body=Region(block))
+    return at.insert(carry(nest, second)).results[0]

@@ -1,0 +1,66 @@
+"""`--precision bf16` on the CPU: factors rounded once, sums in f32, and the error told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from ml_dtypes import bfloat16
+from onnx import TensorProto, helper
+
+import compiler
+from compiler.__main__ import main
+from dialects.types import Array, bf16
+from targets.cpu.machine import machine_of
+from tests.models.onnx_graph import OnnxGraph
+
+pytestmark = pytest.mark.skipif(not machine_of().multiplies_groups(bf16),
+                                reason="this processor does not multiply bf16")
+
+
+def save(folder: Path) -> Path:
+    """A strided convolution with a bias, a depthwise one, and products with and without weights."""
+    g = OnnxGraph({})
+    x = g.input("x", np.float32, ["n", 5, 9, 7])
+    y = g.node("Conv", x, g.random_weight(33, 5, 3, 3), g.random_weight(33), pads=[1, 1, 1, 1])
+    z = g.node("Conv", x, g.random_weight(5, 1, 3, 3), group=5)
+    a = g.input("a", np.float32, ["n", 13, 31])
+    p = g.node("MatMul", a, g.random_weight(31, 40))
+    q = g.node("MatMul", a, g.node("Transpose", a, perm=[0, 2, 1]))
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+               for name in (y, z, p, q)]
+    graph = helper.make_graph(g.nodes, "narrow", g.inputs, outputs, g.weights)
+    path = folder / "narrow.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)],
+                                ir_version=8), path)
+    return path
+
+
+def inputs() -> Mapping[str, Array]:
+    random = np.random.default_rng(3)
+    return {"x": random.standard_normal((2, 5, 9, 7)).astype(np.float32),
+            "a": random.standard_normal((2, 13, 31)).astype(np.float32)}
+
+
+def test_factors_are_rounded_and_sums_are_not(tmp_path: Path) -> None:
+    path, arrays = save(tmp_path), inputs()
+    exe = compiler.compile(path, precision="bf16", cache="off")
+    exact = compiler.compile(path, cache="off")(**arrays)
+    narrow = exe(**arrays)
+    a = arrays["a"].astype(bfloat16).astype(np.float64)
+    np.testing.assert_allclose(narrow[3], a @ a.transpose(0, 2, 1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(narrow[1], exact[1])  # depthwise: as it was
+    for y, wanted in zip(narrow, exact, strict=True):
+        assert np.abs(y - wanted).max() < 1e-2 * np.abs(wanted).max()
+    assert "dpbf16ps" in exe.text("llvm")
+
+
+def test_verify_tells_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(tmp_path)
+    assert main(["verify", str(path), "--dim", "n=2", "--precision", "fast", "--levels-only"]) == 0
+    [line] = [x for x in capsys.readouterr().out.splitlines() if "rounds" in x]
+    assert line.split()[0] == "graph-narrow-products"
+    assert 1e-4 < float(line.split()[3]) < 2e-2

@@ -1,0 +1,43 @@
+// PASSES: graph-decompose,graph-to-loop,loop-fuse,loop-split-reductions
+// TARGET: cuda sm_90
+builtin.module {
+  // The slowest axes become parallel until there are 4 * 132 programs, the last of them in part.
+  // CHECK: strata.func @image
+  // CHECK-NEXT: %0 = loop.nest (i0: 4, i1: 256, reduce i1_part: 2, reduce i2: 1024) ins(%x[i0, 2*i1 + i1_part, i2]) outs(max f32[4, 256][i0, i1]) {
+  // CHECK: %y = loop.nest (reduce i0: 4, reduce i1: 256) ins(%0[i0, i1]) outs(max f32[][]) {
+  strata.func @image(%x: f32[4, 512, 1024]) -> (f32[]) inputs ["x"] outputs ["y"] {
+    %y = graph.reduce_max %x {axes = [0, 1, 2], keepdims = false} : f32[]
+    strata.return %y
+  }
+  // A part has 256 elements at least; integers wrap around in any order.
+  // CHECK: strata.func @row
+  // CHECK-NEXT: %0 = loop.nest (i0: 137, reduce i0_part: 275) ins(%x[275*i0 + i0_part]) outs(add i32[137][i0]) {
+  // CHECK: %y = loop.nest (reduce i0: 137) ins(%0[i0]) outs(add i32[][]) {
+  strata.func @row(%x: i32[37675]) -> (i32[]) inputs ["x"] outputs ["y"] {
+    %y = graph.reduce_sum %x {axes = [0], keepdims = false} : i32[]
+    strata.return %y
+  }
+  // Of open sizes, all become parallel if a known one remains.
+  // CHECK: strata.func @open
+  // CHECK-NEXT: %0 = loop.nest (i0: n, i1: m, reduce i2: 64) ins(%x[i0, i1, i2]) outs(min f32[n, m][i0, i1]) {
+  // CHECK: %y = loop.nest (reduce i0: n, reduce i1: m) ins(%0[i0, i1]) outs(min f32[][]) {
+  strata.func @open(%x: f32[n, m, 64]) -> (f32[]) inputs ["x"] outputs ["y"] {
+    %y = graph.reduce_min %x {axes = [0, 1, 2], keepdims = false} : f32[]
+    strata.return %y
+  }
+  // Few elements, a prime number of them, rows, and an open size alone: one step.
+  // CHECK: strata.func @others
+  // CHECK-NEXT: loop.nest (reduce i0: 100, reduce i1: 100)
+  // CHECK: loop.nest (reduce i0: 65537)
+  // CHECK: loop.nest (i0: 3, reduce i1: 65536)
+  // CHECK: loop.nest (reduce i0: n)
+  // CHECK-NOT: loop.nest
+  strata.func @others(%a: f32[100, 100], %b: f32[65537], %c: f32[3, 65536], %d: f32[n])
+      -> (f32[], f32[], f32[3], f32[]) inputs ["a", "b", "c", "d"] outputs ["p", "q", "r", "s"] {
+    %p = graph.reduce_max %a {axes = [0, 1], keepdims = false} : f32[]
+    %q = graph.reduce_max %b {axes = [0], keepdims = false} : f32[]
+    %r = graph.reduce_max %c {axes = [1], keepdims = false} : f32[3]
+    %s = graph.reduce_max %d {axes = [0], keepdims = false} : f32[]
+    strata.return %p, %q, %r, %s
+  }
+}
