@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dialects.loop import KernelOp, NestOp
     from dialects.schedule import Schedule
     from passes.loop.pack_operands import Panel
+    from passes.loop.windows import Window
 
 
 class TargetLike(Protocol):
@@ -44,9 +45,21 @@ class TargetLike(Protocol):
 
     def claims(self, op_name: str) -> bool: ...
 
+    def narrow_factors(self, options: Any) -> Attribute | None: ...
+
+    def byte_factors(self) -> tuple[Attribute, Attribute] | None: ...
+
+    def programs(self, options: Any) -> int: ...
+
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: Any
-    ) -> Mapping[int, Panel] | None: ...
+    ) -> Mapping[int, Panel | None] | None: ...
+
+    def shorten(
+        self, nest: NestOp, data: int, windows: Sequence[Window], options: Any
+    ) -> Sequence[Window]: ...
+
+    def row_memory(self, options: Any) -> int: ...
 
     def prepare(self, kernel: KernelOp, options: Any) -> None: ...
 
@@ -146,6 +159,9 @@ def _extended(context: Context, extra: StrataContext) -> StrataContext:
 @dataclass(frozen=True)
 class StrataPass(ModulePass):
     """A pass of ours: an xDSL pass whose context is a `StrataContext`."""
+
+    rounds = False
+    """Whether it rounds on purpose, because the user allowed it: results differ from then on."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         self.run(strata_context(ctx), op)

@@ -19,9 +19,12 @@ from xdsl.ir import Attribute
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
-from dialects.types import Array
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Panel
+from passes.loop.windows import Window
+from targets.interface import Executable, TargetError
+
+__all__ = ["Executable", "Target", "TargetError", "TargetOptions", "find_target", "target_names"]
 
 
 @dataclass(frozen=True)
@@ -42,28 +45,6 @@ class TargetOptions:
     """Round products before they are added, as the definitions of operators do."""
     interpret: bool = False
     """CUDA: run kernels in Triton's interpreter instead of on a device."""
-
-
-class TargetError(Exception):
-    """The machine or the options do not allow what is asked of a target; says what to do."""
-
-
-class Executable(ABC):
-    """A compiled model, ready to run."""
-
-    input_names: list[str]
-    output_names: list[str]
-    takes_gpu_tensors: bool = False
-    """Whether `run` takes torch tensors on the GPU as they are, and then returns such."""
-    notes: Sequence[str] = ()
-    """What a person should know of how the model runs, such as what the host decides."""
-
-    @abstractmethod
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Outputs in model order. Inputs are C-contiguous arrays of the model's dtypes.
-
-        Raises ValueError, naming the input, for a wrong count, rank, dtype or contradicting sizes.
-        """
 
 
 @dataclass(frozen=True)
@@ -87,12 +68,45 @@ class Target(ABC):
         del op_name
         return False
 
+    def narrow_factors(self, options: TargetOptions) -> Attribute | None:
+        """What to round the factors of f32 products to, as far as options allow; None: nothing."""
+        del options
+        return None
+
+    def byte_factors(self) -> tuple[Attribute, Attribute] | None:
+        """The bytes, i8 or ui8, that it multiplies best, left and right; None: it does not matter.
+        """
+        return None
+
+    def programs(self, options: TargetOptions) -> int:
+        """How many programs keep the machine busy; reductions of everything become as many."""
+        del options
+        return 1
+
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
-    ) -> Mapping[int, Panel] | None:
-        """Which inputs of a contraction to pack into panels; None: keep operands as they are."""
+    ) -> Mapping[int, Panel | None] | None:
+        """Which inputs of a contraction to pack into panels; None: keep operands as they are.
+
+        An input whose panel is None stays as it is, too; others that are padded get a border.
+        """
         del kernel, nest, constants, options
         return None
+
+    def shorten(
+        self, nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
+    ) -> Sequence[Window]:
+        """Along which windows of a convolution fewer products pay, in this order: at most two.
+
+        `data`: the input that the windows move over; the other one is a constant filter.
+        """
+        del nest, data, windows, options
+        return ()
+
+    def row_memory(self, options: TargetOptions) -> int:
+        """How many bytes a program may keep for its rows between nests of a kernel; 0: none."""
+        del options
+        return 0
 
     def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
         """Rewrite a kernel's axes for this target (split, fuse), before scheduling."""

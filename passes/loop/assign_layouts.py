@@ -11,7 +11,12 @@ its dims in every index expression that names it, so no operator is special:
     ->   ins(%x[n, h, w, c]) outs(f32[1, 56, 56, 64][n, h, w, c])
 
 Tensors that the same nest walks alike get one layout, so that no transpose comes into being.
-Inputs and results of the model, and what a view reads, keep their order.
+Inputs and results of the model, and what a view reads, keep their order. A result that nests read,
+too, is copied into that order where the function returns. A nest whose result is only viewed as an
+image, with dims merged, stores it as that (a shuffle of channels):
+
+    %p = nest outs(f32[1, 29, 2, h, w][0, a, b, i, j])   %y = view %p : f32[1, 58, h, w]
+    ->  %y = nest outs(f32[1, 58, h, w][0, 2*a + b, i, j])
 """
 
 from __future__ import annotations
@@ -24,13 +29,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.expr import Expr
-from dialects.loop import EmptyOp, NestOp
+from dialects.func import ReturnOp
+from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import Read, carry, reads_of
+from passes.loop.nests import Read, carry, reads_of, through_view, with_reads
 from passes.loop.outline import is_contraction
-from passes.rewriting import functions
+from passes.rewriting import erase, functions, replace
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,30 @@ class LoopAssignLayouts(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
+            _store_viewed(func.body.block)
             _assign(func.body.block)
+
+
+def _store_viewed(block: Block) -> None:
+    """Let nests store what is only viewed as an image as the view has it."""
+    for view in [op for op in block.ops if isinstance(op, ViewOp)]:
+        nest = view.source.owner
+        if not isinstance(nest, NestOp) or nest.into or not _is_free(view.result) or (
+                len(nest.results) != 1 or view.source.uses.get_length() != 1):
+            continue
+        shape, target = _shape(view.source), _shape(view.result)
+        stored = through_view(nest.output_maps[0], shape, target, extents_of(nest.axes))
+        if _rank(view.result) >= 4 and stored is not None:
+            assert isinstance(view.result.type, TensorType)
+            new = with_reads(nest, reads_of(nest), [view.result.type], [stored])
+            block.insert_op_before(new, nest)
+            replace(view, new.results)
+            erase(nest)
 
 
 def _assign(block: Block) -> None:
     chosen = _Layouts(list(block.ops)).chosen()
+    _copy_returned(block, chosen)
     for op in list(block.ops):
         if isinstance(op, NestOp) and any(v in chosen for v in [*op.operands, *op.results]):
             _permute_nest(op, chosen)
@@ -74,7 +99,7 @@ class _Layouts:
         maps = [*nest.input_maps, *nest.output_maps]
         values = [*nest.inputs, *nest.results]
         known = [(v, m) for v, m in zip(values, maps, strict=True) if v in self.parent]
-        for (a, map_a), (b, map_b) in pairwise(known):
+        for (a, map_a), (b, map_b) in pairwise(sorted(known, key=lambda k: _rank(k[0]))):
             if _aligned(map_a, map_b):
                 self.unite(a, b)
         if nest.into:
@@ -102,14 +127,34 @@ class _Layouts:
         return {v for v in self.parent if self.find(v) in roots}
 
 
+def _shape(value: SSAValue) -> tuple[Expr, ...]:
+    assert isinstance(value.type, TensorType)
+    return value.type.shape
+
+
 def _rank(value: SSAValue) -> int:
     return value.type.rank if isinstance(value.type, TensorType) else 0
 
 
 def _is_free(value: SSAValue) -> bool:
-    """Whether all that use the tensor can follow a permutation."""
-    return _rank(value) >= 3 and all(
-        isinstance(use.operation, NestOp) for use in value.uses) and any(True for _ in value.uses)
+    """Whether all that use the tensor can follow a permutation, or return a copy."""
+    kinds = {type(use.operation) for use in value.uses}
+    return _rank(value) >= 3 and NestOp in kinds and kinds <= {NestOp, ReturnOp}
+
+
+def _copy_returned(block: Block, chosen: set[SSAValue]) -> None:
+    """Let the function return copies of tensors that will have another layout."""
+    last = block.last_op
+    for k, value in enumerate(last.operands if isinstance(last, ReturnOp) else ()):
+        if value in chosen and isinstance(value.owner, NestOp):
+            assert last is not None and isinstance(value.type, TensorType)
+            axes = [Axis(f"i{d}", size) for d, size in enumerate(value.type.shape)]
+            point = [Expr.symbol(a.name) for a in axes]
+            copy = NestOp.of(axes, [value], [point], [value.type], [point])
+            copy.body.block.add_op(YieldOp.of(copy.body.block.args[0]))
+            set_location(copy, value.owner)
+            block.insert_op_before(copy, last)
+            last.operands[k] = copy.results[0]
 
 
 def _aligned(a: Sequence[Expr], b: Sequence[Expr]) -> bool:

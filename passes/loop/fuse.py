@@ -264,24 +264,34 @@ def drop_idle_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     named = [e for read in reads_of(nest) for e in read.map] + index_exprs(nest)
     used = {symbol for expr in named for symbol in expr.symbols}
     idle = {a.name for a in nest.axes if not a.reduce and a.name not in used}
-    if not idle or plain_axes(nest.output_maps[0]) is None:
+    if not idle or has_calls(nest.output_maps[0]):
         return None
-    once = at.insert(_without_axes(nest, idle)).results[0]
-    point = [e for e in nest.output_maps[0] if e.as_symbol not in idle]
-    block = Block(arg_types=[scalar_type(once)])
+    once = _without_axes(nest, idle)
+    at.insert(once)
+    point = once.output_maps[0]
+    block = Block(arg_types=[scalar_type(once.results[0])])
     block.add_op(YieldOp.of(block.args[0]))
-    repeat = NestOp.of([a for a in nest.axes if not a.reduce], [once], [point], result_types(nest),
-                       nest.output_maps, body=Region(block))
+    repeat = NestOp.of([a for a in nest.axes if not a.reduce], once.results, [point],
+                       result_types(nest), nest.output_maps, body=Region(block))
     return list(at.insert(carry(nest, repeat)).results)
 
 
 def _without_axes(nest: NestOp, names: set[str]) -> NestOp:
-    """The nest of one result without axes that only the result's map names, each alone."""
-    [result], [map_] = result_types(nest), nest.output_maps
-    kept = [k for k, expr in enumerate(map_) if expr.as_symbol not in names]
+    """The nest of one result without axes that only the result's map names.
+
+    A dim of the result that such axes index together with others becomes a dim per other axis.
+    """
+    [result], extents = result_types(nest), extents_of(nest.axes)
+    dims: list[tuple[Expr, Expr]] = []
+    for expr, size in zip(nest.output_maps[0], result.shape, strict=True):
+        if expr.symbols & names:
+            others = [a.name for a in nest.axes if a.name in expr.symbols - names]
+            dims += [(Expr.symbol(n), extents[n]) for n in others]
+        else:
+            dims.append((expr, size))
     return NestOp.of(
         [a for a in nest.axes if a.name not in names], list(nest.inputs), nest.input_maps,
-        [tensor(result.element, [result.shape[k] for k in kept])], [[map_[k] for k in kept]],
+        [tensor(result.element, [size for _, size in dims])], [[expr for expr, _ in dims]],
         combiners=nest.combiner_names, pads=nest.pad_values, body=nest.body.clone())
 
 

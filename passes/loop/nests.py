@@ -142,6 +142,17 @@ def carry(old: NestOp, new: NestOp) -> NestOp:
     return new
 
 
+def replace_nest(old: NestOp, new: NestOp) -> None:
+    """Put a nest in the place of another with equal results."""
+    block = old.parent_block()
+    assert block is not None
+    block.insert_op_before(new, old)
+    for before, after in zip(old.results, new.results, strict=True):
+        before.replace_all_uses_with(after)
+    old.detach()
+    old.erase()
+
+
 def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: int) -> NestOp:
     """The consumer with its input at `position` computed in place by the producer's body.
 

@@ -25,6 +25,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dialects.expr import Expr, product
 from dialects.func import FuncOp
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp
+from dialects.ranges import is_at_most
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
@@ -33,6 +34,9 @@ from passes.rewriting import SizeDefinitions, functions
 
 MIN_ROWS = 4
 """Fewer rows than this do not carry a kernel: it would have too little to do in parallel."""
+
+MAX_ALONE = 1 << 14
+"""More elements than this are not computed by the one program of a reduction without rows."""
 
 MAX_OPERATIONS = 256
 """More operations than this in one kernel would be slow to compile, and win nothing."""
@@ -209,8 +213,7 @@ class Grouping:
         if names is None:
             self.refuse(nest, "it reads the producer at other points")
             return None
-        reason = refusal(group, nest, names)
-        if reason:
+        if reason := refusal(group, nest, names):
             self.refuse(nest, reason)
             return None
         return {a.name: names.get(a.name) or self.fresh() for a in nest.axes}
@@ -292,9 +295,11 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str]) -> str | None:
             return "no rows in common"
         return None if _enough(rows, group) else "too few rows"
     if rows is not None:
+        count = product(a.extent for a in nest.parallel_axes)
+        if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
+            return "one program would compute it alone"
         return None if rows <= parallel else "it does not keep the rows"
-    domain = _wide(group.renamed[0].axes)
-    return None if parallel == domain else "it works on another domain"
+    return None if parallel == _wide(group.renamed[0].axes) else "it works on another domain"
 
 
 def _enough(rows: set[str], group: Group) -> bool:
@@ -306,8 +311,7 @@ def _enough(rows: set[str], group: Group) -> bool:
 def _outline(module: ModuleOp, func: FuncOp, groups: list[Group]) -> None:
     first = sum(isinstance(op, KernelOp) for op in module.body.block.ops)
     for number, group in enumerate(groups, first):
-        call = _make_kernel(module, group, number)
-        func.body.block.insert_op_before(call, group.nests[-1])
+        func.body.block.insert_op_before(_make_kernel(module, group, number), group.nests[-1])
     for group in groups:
         for nest in reversed(group.nests):
             nest.detach()
@@ -322,7 +326,7 @@ def _make_kernel(module: ModuleOp, group: Group, number: int) -> CallOp:
     inputs = list(dict.fromkeys(
         v for n in group.nests for v in n.operands if v not in inside))
     own = {*group.nests, *group.renamed}
-    results = [r for r in inside_order(group) if any(
+    results = [r for n in group.nests for r in n.results if any(
         use.operation not in own and use.operation.parent is not None for use in r.uses)]
     sizes = sorted(_size_names(group, [*inputs, *results]))
     kernel = KernelOp.of(name, [v.type for v in inputs], sizes)
@@ -336,10 +340,6 @@ def _make_kernel(module: ModuleOp, group: Group, number: int) -> CallOp:
         new.name_hint = old.name_hint
         old.replace_uses_with_if(new, lambda use: use.operation not in own)
     return call
-
-
-def inside_order(group: Group) -> list[SSAValue]:
-    return [r for n in group.nests for r in n.results]
 
 
 def _fill(

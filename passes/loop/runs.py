@@ -34,6 +34,14 @@ def result_order(nest: NestOp) -> list[str]:
     return order
 
 
+def memory_order(nest: NestOp, names: Sequence[str]) -> list[str]:
+    """Axes as they run through the memory of the input that most of them index, slowest first."""
+    wanted = set(names)
+    map_ = max(nest.input_maps, key=lambda m: sum(len(e.symbols & wanted) for e in m), default=())
+    place = {s: d for d, e in reversed(list(enumerate(map_))) for s in e.symbols}
+    return sorted(names, key=lambda a: place.get(a, len(map_)))
+
+
 def contiguous_axes(kernel: KernelOp) -> list[str]:
     """Axes that run along memory in some reference, the most useful first.
 

@@ -1,7 +1,26 @@
-"""The CPU target; see `target.py`, and `emit/` for how kernels become LLVM text."""
+"""The CPU target; see `target.py`, and `emit/` for how kernels become LLVM text.
 
-from targets.cpu.target import CpuTarget
+What runs a compiled model is in this folder, too, and needs no LLVM: so the target is made only
+when somebody asks for it.
+"""
 
-TARGET = CpuTarget("cpu", ("llvm", "asm"), "native code for this machine's processor, by LLVM")
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from targets.cpu.target import CpuTarget
+
+    TARGET: CpuTarget
 
 __all__ = ["TARGET"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TARGET":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from targets.cpu.target import CpuTarget
+
+    globals()["TARGET"] = CpuTarget(
+        "cpu", ("llvm", "asm"), "native code for this machine's processor, by LLVM")
+    return globals()["TARGET"]

@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from dialects import block as bl
 from dialects.types import TileType
-from targets.cpu.emit.values import tile_chunks
+from targets.cpu.emit.values import tile_chunks, unrolled_dims
 
 PARALLEL_PAYS = 10_000
 """Register operations of a launch from which on several threads pay: a few microseconds."""
@@ -42,7 +42,8 @@ def _op_cost(op: Operation, lanes: int) -> int:
             return _registers(op.result_type, lanes) * len(op.body.block.ops)
         case bl.DotOp():
             assert isinstance(op.a.type, TileType) and isinstance(op.result.type, TileType)
-            return _registers(op.result.type, lanes) * op.a.type.shape[1]
+            depth = 1 if op.a.type.group is not None else op.a.type.shape[-1]
+            return _registers(op.result.type, lanes) * depth
         case bl.StoreOp():
             assert isinstance(op.value.type, TileType)
             return _registers(op.value.type, lanes)
@@ -55,5 +56,5 @@ def _op_cost(op: Operation, lanes: int) -> int:
 
 
 def _registers(type_: TileType, lanes: int) -> int:
-    unrolled = prod(s for d, s in enumerate(type_.shape) if d != type_.lanes)
+    unrolled = prod(type_.shape[d] for d in unrolled_dims(type_))
     return unrolled * len(tile_chunks(type_, lanes))

@@ -16,8 +16,10 @@ from dialects.types import TensorType, byte_width, is_float
 from passes.loop.nests import gathered_inputs, has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
-from passes.loop.runs import common_rows, contiguous_axes, result_order
+from passes.loop.runs import common_rows, contiguous_axes, result_order, running_axis
+from targets.cpu.groups import grouping_of, has_group_instruction, is_grouped
 from targets.cpu.machine import Machine
+from targets.cpu.rows import competes, even, is_short, is_window, tiled_rows, window_rows
 
 SPARE_REGISTERS = 4
 """Vector registers kept for operands and broadcasts beside the accumulators."""
@@ -47,16 +49,22 @@ def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
 
 def panels(
     nest: NestOp, constants: Collection[int], machine: Machine
-) -> Mapping[int, Panel]:
-    """Which inputs of a contraction to pack, and how. `constants`: those known now."""
+) -> Mapping[int, Panel | None]:
+    """Which inputs of a contraction to pack, and how; None: leave it, even if it is padded.
+
+    `constants`: the inputs known now.
+    """
     tiling = tiling_of(nest, machine)
     if tiling is None:
         return {}
-    found: dict[int, Panel] = {}
+    found: dict[int, Panel | None] = {}
     for position, map_ in enumerate(nest.input_maps):
-        if nest.pad_values[position] is None and _wants_panel(
-                nest, map_, tiling, position in constants):
-            found[position] = Panel(tiling.lanes, tiling.width, tuple(tiling.reduce))
+        if nest.pad_values[position] is not None:
+            if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
+                found[position] = None  # read so seldom that a copy with a border would not pay
+        elif _wants_panel(nest, map_, tiling, position in constants):
+            found[position] = Panel(
+                tiling.lanes, tiling.width, tuple(tiling.reduce), tiling.group)
     return found
 
 
@@ -64,6 +72,8 @@ def _wants_panel(
     nest: NestOp, map_: Sequence[Expr], tiling: Tiling, constant: bool
 ) -> bool:
     """Whether the lanes axis indexes an operand in a way that panels improve."""
+    if tiling.group > 1:
+        return not has_calls(map_) and any(tiling.lanes in e.symbols for e in map_)
     dims = [e for e in map_ if tiling.lanes in e.symbols]
     reduce = {a.name for a in nest.reduce_axes}
     if len(dims) != 1 or dims[0].symbols & reduce or gathered_inputs(map_):
@@ -91,6 +101,10 @@ class Tiling:
     """Remaining parallel axes, outermost first."""
     reduce: tuple[str, ...]
     """Reduce axes, outermost first."""
+    group: int
+    """How many steps of the last of them an instruction takes at once."""
+    is_window: bool = False
+    """Whether the sums are short enough to be written out."""
 
 
 def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
@@ -103,14 +117,27 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     if not order:
         return None
     lanes, extents = order[-1], extents_of(nest.axes)
-    width = _width(extents[lanes], machine, nest)
-    vectors = -(-width // machine.lanes)
-    spare = WIDENING_REGISTERS if _widens(nest) else SPARE_REGISTERS
-    budget = max(1, (machine.vector_registers - spare) // vectors)
-    rows = _rows([a for a in order[:-1] if _is_row(nest, a, lanes)], extents, budget)
+    names = [a for a in order[:-1] if _is_row(nest, a, lanes)]
+    reduce, group = grouping_of(nest, lanes, machine) or (_reduce_order(nest), 1)
+    if window := bool(names) and is_window(nest, lanes):
+        width = min(extents[lanes].constant or machine.lanes, machine.lanes)
+        rows = window_rows(names, extents)
+    else:
+        width = _width(extents[lanes], machine, nest, group, competes(nest, lanes, names[-1:]))
+        vectors = -(-width // machine.lanes)
+        spare = _spare(nest, vectors, group, machine)
+        budget = max(1, (machine.vector_registers - spare) // vectors)
+        rows = _rows(names, extents, budget) or tiled_rows(nest, order[-2:-1], budget)
     chosen = {a for a, _ in rows}
     outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
-    return Tiling(lanes, width, rows, outer, _reduce_order(nest))
+    return Tiling(lanes, width, rows, outer, reduce, group, window)
+
+
+def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
+    """Registers that hold no sums: a row of the panel and an element of the other operand."""
+    if group > 1 and has_group_instruction(nest, machine):
+        return vectors + 1
+    return WIDENING_REGISTERS if _widens(nest) else SPARE_REGISTERS
 
 
 def _is_row(nest: NestOp, axis: str, lanes: str) -> bool:
@@ -126,10 +153,13 @@ def _widens(nest: NestOp) -> bool:
     return min(widths) < widths[-1] and not is_float(types[-1].element)  # type: ignore[union-attr]
 
 
-def _width(extent: Expr, machine: Machine, nest: NestOp) -> int:
-    """Lanes of a register tile: two to four vectors, whichever wastes least of the extent.
+def _width(
+    extent: Expr, machine: Machine, nest: NestOp, group: int, few_rows: bool
+) -> int:
+    """Lanes of a register tile: two to five vectors, whichever wastes least of the extent.
 
-    Of equals the narrowest, but the widest where operands are widened: each is then used more.
+    Of equals the narrowest, but the widest where operands are widened, as each is then used more,
+    and where there should be few rows.
     """
     result = nest.results[0].type
     assert isinstance(result, TensorType)
@@ -139,8 +169,10 @@ def _width(extent: Expr, machine: Machine, nest: NestOp) -> int:
         return 2 * per_vector
     if size <= 2 * per_vector:
         return max(size, 1)
-    choices = (4, 3, 2) if _widens(nest) else (2, 3, 4)
-    return min(choices, key=lambda v: -(-size // (v * per_vector)) * v) * per_vector
+    once = group == 1 or has_group_instruction(nest, machine)
+    choices = (4, 3, 2) if few_rows or (_widens(nest) and once) else (2, 3, 4, 5)
+    best = min(choices, key=lambda v: -(-size // (v * per_vector)) * v) * per_vector
+    return min(best, size)
 
 
 def _rows(
@@ -152,18 +184,12 @@ def _rows(
         if budget < 2:
             break
         size = extents[name].constant
-        tile = min(budget, DYNAMIC_ROWS) if size is None else _even(size, budget)
+        tile = min(budget, DYNAMIC_ROWS) if size is None else even(size, budget)
         rows.insert(0, (name, tile))
         budget //= tile
         if size is None or tile < size:
             break
     return tuple(rows)
-
-
-def _even(size: int, most: int) -> int:
-    """The tile of at most `most` that cuts `size` into the fewest, most even parts."""
-    parts = -(-max(size, 1) // most)
-    return -(-max(size, 1) // parts)
 
 
 def _reduce_order(nest: NestOp) -> tuple[str, ...]:
@@ -189,8 +215,10 @@ def _contraction(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
             levels.append(Level("grid", name, chunk))
     levels += [Level("loop", name, tile) for name, tile in tiling.rows]
     for name in tiling.reduce:
-        unroll = _unroll(extents[name].constant) if name == tiling.reduce[-1] else 1
-        levels.append(Level("loop", name, 1, unroll))
+        last = name == tiling.reduce[-1]
+        unroll = _unroll(extents[name].constant, tiling.is_window, last)
+        group = tiling.group if last and is_grouped(nest, name, tiling.group) else 1
+        levels.append(Level("loop", name, group, unroll, group=group > 1))
     placed = {x.axis for x in levels}
     levels += [Level("loop", a) for a in kernel.axes if a not in placed]
     return Schedule(tuple(levels))
@@ -207,8 +235,11 @@ def _chunk(size: int | None, tile: int) -> int | None:
     return None
 
 
-def _unroll(size: int | None) -> int:
-    return 4 if size is None or size > 4 else max(1, size)
+def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
+    """How many steps of a reduce axis to write out: of a window all, else some of the innermost."""
+    if not (whole or innermost):
+        return 1
+    return 4 if size is None or (size > 4 and not whole) else max(1, size)
 
 
 # ---------------------------------------------------------------------- everything else
@@ -249,16 +280,35 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
     lanes = next(iter(contiguous_axes(kernel)), None)
     rows = common_rows(kernel)
     extents = kernel.axes
-    levels = [Level("grid", a) for a in rows if a != lanes]
+    turned = _turned(kernel, lanes, machine)
+    levels = [Level("grid", a, machine.lanes if a == turned else 1) for a in rows if a != lanes]
     levels += [Level("loop", a) for a in extents if a != lanes and a not in rows]
     if lanes is None:
         return Schedule(tuple(levels))
-    width = _lane_tile(extents[lanes], machine)
+    width = machine.lanes if turned else _lane_tile(extents[lanes], machine)
     size = extents[lanes].constant
     if lanes in rows and (size is None or size > 2 * CHUNK_ELEMENTS):
         levels.append(Level("grid", lanes, CHUNK_ELEMENTS))
     levels.append(Level("loop", lanes, width, lanes=True))
     return Schedule(tuple(levels))
+
+
+def _turned(kernel: KernelOp, lanes: str | None, machine: Machine) -> str | None:
+    """An axis that runs along the memory of an input which the lanes cross: a transpose.
+
+    A square of both is loaded along memory and transposed in registers.
+    """
+    extents = kernel.axes
+    long = [a for a in common_rows(kernel) if (extents[a].constant or 0) >= machine.lanes]
+    if lanes not in long:
+        return None
+    for nest in kernel.nests:
+        for map_ in nest.input_maps:
+            crossed = any(lanes in e.symbols for e in map_[:-1])
+            along = [a for a in running_axis(map_, nest.axes) if a != lanes and a in long]
+            if crossed and along and lanes not in map_[-1].symbols:
+                return along[0]
+    return None
 
 
 def _lane_tile(extent: Expr, machine: Machine) -> int:

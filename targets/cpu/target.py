@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 
 from dialects.block import KernelOp as BlockKernel
 from dialects.host import host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp
 from dialects.schedule import Schedule
+from dialects.types import bf16, i8, ui8
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Panel
+from passes.loop.private import private_values
+from passes.loop.windows import Window
 from targets.base import Target, TargetError, TargetOptions
 from targets.cpu import worker
 from targets.cpu.cache import ObjectCache
@@ -22,8 +26,10 @@ from targets.cpu.driver import KernelInfo, emit_driver
 from targets.cpu.driver_frame import ENTRY
 from targets.cpu.emit import KernelText, emit_kernel_text
 from targets.cpu.jit import compile_texts, link
-from targets.cpu.machine import Machine, is_supported, machine_of, thread_count
-from targets.cpu.runtime import CpuExecutable
+from targets.cpu.machine import Machine, is_supported, machine_of
+from targets.cpu.plan import RunPlan
+from targets.cpu.processors import thread_count
+from targets.cpu.runtime import CpuExecutable, placed
 from targets.cpu.threads import thread_pool
 
 
@@ -37,17 +43,46 @@ class CpuTarget(Target):
         except ValueError as error:
             raise TargetError(str(error)) from None
 
+    def narrow_factors(self, options: TargetOptions) -> Attribute | None:
+        allowed = options.precision in ("bf16", "fast")
+        return bf16 if allowed and machine_of(options.features).multiplies_groups(bf16) else None
+
+    def byte_factors(self) -> tuple[Attribute, Attribute]:
+        return ui8, i8
+
     def panels(
         self, kernel: LoopKernel, nest: NestOp, constants: Collection[int],
         options: TargetOptions,
-    ) -> Mapping[int, Panel]:
+    ) -> Mapping[int, Panel | None]:
         from targets.cpu.rules import panels
 
+        if private_values(kernel):  # operands are read as they lie
+            return {}
         return panels(nest, constants, machine_of(options.features))
 
+    def shorten(
+        self, nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
+    ) -> Sequence[Window]:
+        from targets.cpu.windows import shorten
+
+        return shorten(nest, data, windows)
+
+    def row_memory(self, options: TargetOptions) -> int:
+        """Rows stay in the cache of level 2, or in a share of level 3."""
+        _, second, third = machine_of(options.features).caches
+        return max(second, third // 4)
+
+    def prepare(self, kernel: LoopKernel, options: TargetOptions) -> None:
+        from targets.cpu.row_blocks import copy_rows
+
+        copy_rows(kernel)
+
     def schedule(self, kernel: LoopKernel, options: TargetOptions) -> Schedule:
+        from targets.cpu.row_blocks import schedule_rows
         from targets.cpu.rules import schedule_kernel
 
+        if private_values(kernel):
+            return schedule_rows(kernel, machine_of(options.features))
         return schedule_kernel(kernel, machine_of(options.features))
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
@@ -74,7 +109,8 @@ class CpuTarget(Target):
         driver = emit_driver(func, host_functions(module), infos, machine)
         modules = [driver.module, *(t.module for t in texts.values())]
         objects = compile_texts(modules, machine, ObjectCache(options.cache))
-        return CpuExecutable(func, driver, link(objects, ENTRY), weights,
+        constants = [placed(op.array(weights), op.type.dtype) for op in driver.constants]
+        return CpuExecutable(RunPlan.of(func, driver.checks), link(objects, ENTRY), constants,
                              thread_count(options.threads))
 
     def report(self) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.graph.interpret import EvaluationError
+from dialects.binding import EvaluationError
 from dialects.loop import KernelOp
 from dialects.schedule import Level, Schedule
 from dialects.types import Array

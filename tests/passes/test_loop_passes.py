@@ -102,6 +102,32 @@ def test_a_schedule_that_does_not_fit_is_refused(schedule: str, fault: str) -> N
         lower_sum(schedule)
 
 
+@pytest.mark.parametrize(("at", "schedule", "fault"), [
+    ("i2", "<grid i1 tile 8, loop i0 tile 1, loop i2 tile 8>", "axis i1 is a grid level, but"),
+    ("39 - i1", "<grid i0 tile 1, loop i1 tile 8>", "a nest walks axis i1, and reads at"),
+])
+def test_what_is_read_elsewhere_must_be_there(at: str, schedule: str, fault: str) -> None:
+    """Rows are squared, and copied from where they are kept."""
+    context = StrataContext.with_dialects()
+    axis = at[-2:]
+    module = parse(f"""builtin.module {{
+      loop.kernel @square(%x: f32[n, 40]) -> (f32[n, 40]) sizes(n) schedule{schedule} {{
+        %s = loop.nest (i0: n, i1: 40) ins(%x[i0, i1]) outs(f32[n, 40][i0, i1]) {{
+        ^bb0(%p: f32):
+          %q = arith.mulf %p, %p : f32
+          loop.yield %q
+        }}
+        %y = loop.nest (i0: n, {axis}: 40) ins(%s[i0, {at}]) outs(f32[n, 40][i0, {axis}]) {{
+        ^bb0(%p: f32):
+          loop.yield %p
+        }}
+        loop.yield %y
+      }}
+    }}""", context)
+    with pytest.raises(PassError, match=rf"the schedule of kernel @square: {fault}"):
+        run_passes(module, "loop-to-block", context)
+
+
 def test_a_schedule_that_fits_is_lowered() -> None:
     module = lower_sum("schedule<grid i0 tile 64, loop i0 tile 4, whole i1 tile 64>")
     assert not kernels(module)

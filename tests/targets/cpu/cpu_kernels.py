@@ -135,7 +135,7 @@ def run_native(
 
 
 def check(
-    text: str, *buffers: Array, features: str, tolerance: float = 0, **sizes: int
+    text: str, *buffers: Array, features: str | None, tolerance: float = 0, **sizes: int
 ) -> list[Array]:
     """Native code and interpreter agree on all buffers, wherever the guard pages lie."""
     kernel, machine = parse(text), machine_of(features)

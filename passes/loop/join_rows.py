@@ -1,0 +1,378 @@
+"""`loop-join-rows`: kernels that walk the same rows become one, which holds a block of rows.
+
+    %s = call @contract_0(%q, %k)      nests (i, j, reduce d) (i, j)
+    %p = call @reduce_1(%s)            nests (i, reduce j) (i, j) (i, reduce j) (i, j)
+    %y = call @contract_2(%p, %v)      nests (i, d, reduce j)
+    ->
+    %y = call @rows_2(%q, %k, %v)      nests (i, j, reduce d) (i, j) (i, reduce j)
+                                             (i, j1) (i, reduce j1)  (i, d, reduce j2)
+
+Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, but a chain from
+contraction through reductions to contraction is one kernel if its values are read inside it only.
+A program then computes all of the chain for its rows, and what one nest leaves for the next (whole
+rows of scores, say) stays in memory of its own, where it is hot: `passes.loop.private`. Nothing
+here knows attention: rows are the axes that everything in the chain has in parallel.
+
+Only nests that name an axis alike walk it together. A nest that needs a finished reduction over
+an axis, and a contraction that sums over it, walk it once more, so they get an axis of their own.
+
+The target says how much memory a program may have (`Target.row_memory`); 0 joins nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from dialects.expr import Expr, product
+from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
+from dialects.syntax import set_location
+from dialects.types import TensorType, byte_width
+from passes.base import StrataContext, StrataPass
+from passes.loop.delay_divisions import delay_divisions
+from passes.loop.nests import Read, reads_of, rename_axes, replace_nest
+from passes.loop.outline import is_contraction
+from passes.loop.private import block_axis, private_values
+from passes.loop.runs import common_rows
+from passes.rewriting import erase, functions
+
+BLOCK_ROWS = 32
+"""About so many rows belong to one program, when memory is counted."""
+
+MIN_ROWS = 16
+"""Fewer rows than this do not fill a block."""
+
+OPEN_SIZE = 512
+"""What a size that only a run knows is taken for, when memory is counted."""
+
+MAX_STREAM = 16
+"""A block may read so many times as many bytes that all blocks read, as it keeps to itself."""
+
+
+@dataclass(frozen=True)
+class LoopJoinRows(StrataPass):
+    """Join chains of kernels by their rows."""
+
+    name = "loop-join-rows"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        room = 0 if context.target is None else context.target.row_memory(context.options)
+        if not room:
+            return
+        calls = [op for func in functions(module) for op in func.body.block.ops
+                 if isinstance(op, CallOp)]
+        program = Program(_kernels_of(module, calls), {c: n for n, c in enumerate(calls)})
+        for call in calls:
+            if call.parent is not None:
+                self._join(context, program, call, room)
+
+    def _join(self, context: StrataContext, program: Program, call: CallOp, room: int) -> None:
+        chain = Chain.ending_in(call, program)
+        if chain is None:
+            return
+        kernel = chain.kernel(exact=context.exact)
+        fault = misfit(kernel, room)
+        if fault:
+            context.remark(self, call, f"not joined by rows: {fault}")
+            kernel.erase()
+        else:
+            chain.replace(kernel)
+
+
+@dataclass(frozen=True)
+class Program:
+    """All calls in order, and the kernels that only one of them calls, by name."""
+
+    kernels: Mapping[str, KernelOp]
+    places: Mapping[CallOp, int]
+
+    def kernel(self, call: CallOp) -> KernelOp | None:
+        return self.kernels.get(call.kernel.data)
+
+    def producers(self, calls: Sequence[CallOp]) -> list[CallOp]:
+        """The calls that compute what these read, the latest first."""
+        found = {v.owner for c in calls for v in c.inputs if v.owner in self.places}
+        return sorted(found, key=lambda c: -self.places[c])  # type: ignore[index, arg-type]
+
+    def has_contraction(self, call: CallOp) -> bool:
+        kernel = self.kernel(call)
+        return kernel is not None and any(map(is_contraction, kernel.nests))
+
+    def is_reduction(self, call: CallOp) -> bool:
+        """Whether it reduces, and contracts nothing."""
+        kernel = self.kernel(call)
+        return kernel is not None and not self.has_contraction(call) and any(
+            n.reduce_axes for n in kernel.nests)
+
+    def may_join(self, call: CallOp) -> bool:
+        """Whether a kernel is nests only, not joined before, with its caller's names of sizes."""
+        kernel = self.kernel(call)
+        if kernel is None or [Expr.symbol(s) for s in kernel.size_names] != list(call.sizes.data):
+            return False
+        plain = all(isinstance(op, NestOp | YieldOp) for op in kernel.body.block.ops)
+        return plain and not any(n.into or n.is_scatter for n in kernel.nests) and all(
+            isinstance(v.owner, NestOp) for v in kernel.yielded) and not private_values(kernel)
+
+
+def _kernels_of(module: ModuleOp, calls: Sequence[CallOp]) -> dict[str, KernelOp]:
+    counts = Counter(c.kernel.data for c in calls)
+    return {op.sym_name.data: op for op in module.body.block.ops
+            if isinstance(op, KernelOp) and counts[op.sym_name.data] == 1}
+
+
+def misfit(kernel: KernelOp, room: int) -> str | None:
+    """Why a joined kernel would not be faster, or None."""
+    axis = block_axis(kernel)
+    if axis is None:
+        return "no axis of rows uses an operand again"
+    if (kernel.axes[axis].constant or MIN_ROWS) < MIN_ROWS:
+        return "too few rows"
+    kept = {v: _axes_of(v) - set(common_rows(kernel)) for v in private_values(kernel)}
+    rows, walked = kernel.axes[axis], {kernel.axes[a] for axes in kept.values() for a in axes}
+    if rows.constant is None and rows not in walked:
+        return "there may be few rows, and much to be walked for them"
+    largest = max((BLOCK_ROWS * _bytes(kernel, v, axes) for v, axes in kept.items()), default=0)
+    if largest > room:
+        return "a block of rows is too large"
+    if _stream(kernel, axis) > MAX_STREAM * largest:
+        return "each block would read too much that all of them read"
+    return None
+
+
+def _axes_of(value: SSAValue) -> set[str]:
+    """The axes over which a nest makes a value."""
+    assert isinstance(value.owner, NestOp)
+    map_ = value.owner.output_maps[list(value.owner.results).index(value)]  # type: ignore[arg-type]
+    return {s for e in map_ for s in e.symbols}
+
+
+def _stream(kernel: KernelOp, axis: str) -> int:
+    """What every block reads of inputs that do not depend on its rows."""
+    total = 0
+    for argument in kernel.body.block.args:
+        axes = {s for nest in kernel.nests for read in reads_of(nest) if read.value is argument
+                for e in read.map for s in e.symbols}
+        if axis not in axes:
+            total += _bytes(kernel, argument, axes - set(common_rows(kernel)))
+    return total
+
+
+def _bytes(kernel: KernelOp, value: SSAValue, axes: set[str]) -> int:
+    """The part of a value at all places along some axes."""
+    assert isinstance(value.type, TensorType)
+    count = product(e for a, e in kernel.axes.items() if a in axes)
+    sizes = dict.fromkeys(count.symbols, OPEN_SIZE)
+    return int(count.evaluate(sizes)) * byte_width(value.type.element)
+
+
+# ---------------------------------------------------------------------- finding a chain
+@dataclass
+class Chain:
+    """Calls whose kernels have rows in common, and the names that their axes share."""
+
+    program: Program
+    last: CallOp
+    calls: list[CallOp] = field(default_factory=list[CallOp])
+    """In the order of the function, the last one last."""
+    names: dict[tuple[CallOp, str], str] = field(default_factory=dict[tuple[CallOp, str], str])
+    rows: set[str] = field(default_factory=set[str])
+    count: int = 0
+
+    @staticmethod
+    def ending_in(call: CallOp, program: Program) -> Chain | None:
+        """The chain behind a contraction that reads a reduction of another; None if there is none.
+        """
+        if not program.has_contraction(call):
+            return None
+        for seed in filter(program.is_reduction, program.producers([call])):
+            chain = Chain(program, call)
+            chain.admit(call, {})
+            chain.rows = set(chain.names.values())
+            if program.may_join(call) and chain.accepts(seed):
+                chain.grow()
+                if any(map(program.has_contraction, chain.before(seed))):
+                    return chain
+        return None
+
+    def kernel_of(self, call: CallOp) -> KernelOp:
+        return self.program.kernels[call.kernel.data]
+
+    def grow(self) -> None:
+        """Take in every producer that fits, until none is left."""
+        refused: set[CallOp] = set()
+        while (found := next((p for p in self.program.producers(self.calls)
+                              if p not in self.calls and p not in refused), None)) is not None:
+            if not self.accepts(found):
+                refused.add(found)
+
+    def before(self, call: CallOp) -> list[CallOp]:
+        """The calls of the chain whose results one of them needs, directly or not."""
+        found: list[CallOp] = [call]
+        for later in found:
+            found += [p for p in self.program.producers([later])
+                      if p in self.calls and p not in found]
+        return found[1:]
+
+    def accepts(self, call: CallOp) -> bool:
+        """Take in a producer if only the chain reads it, and it walks all of the chain's rows."""
+        if any(use.operation not in self.calls for r in call.results for use in r.uses):
+            return False
+        if not self.program.may_join(call):
+            return False
+        kernel = self.kernel_of(call)
+        shared = self._shared_axes(call, kernel)
+        parallel = common_rows(kernel)
+        rows = self.rows & {joint for own, joint in shared.items() if own in parallel}
+        starts = len(self.calls) == 1
+        if not rows or (rows != self.rows and not starts):
+            return False
+        self.rows = rows
+        self.admit(call, shared)
+        return True
+
+    def admit(self, call: CallOp, shared: Mapping[str, str]) -> None:
+        """A call with names for its kernel's axes: those it shares, and new ones."""
+        for axis in self.kernel_of(call).axes:
+            self.names[call, axis] = shared.get(axis) or self._fresh()
+        self.calls.insert(0, call)
+
+    def _fresh(self) -> str:
+        self.count += 1
+        return f"i{self.count - 1}"
+
+    def _shared_axes(self, call: CallOp, kernel: KernelOp) -> dict[str, str]:
+        """Axes of a producer's kernel that the chain's reads of its results tie to their own."""
+        ties: dict[str, set[str | None]] = {}
+        for reader, nest, read, k in self._reads_of_results(call):
+            maker = kernel.yielded[k].owner
+            assert isinstance(maker, NestOp)
+            stored = maker.output_maps[list(maker.results).index(kernel.yielded[k])]  # type: ignore[arg-type]
+            for at, place in zip(read.map, stored, strict=True):
+                if place.as_symbol is not None:
+                    ties.setdefault(place.as_symbol, set()).add(
+                        self._tie(reader, nest, read, at, kernel.axes[place.as_symbol]))
+        shared = {own: joint for own, found in ties.items()
+                  if len(found) == 1 and (joint := next(iter(found))) is not None}
+        return {own: joint for own, joint in shared.items()
+                if list(shared.values()).count(joint) == 1}
+
+    def _tie(
+        self, reader: CallOp, nest: NestOp, read: Read, at: Expr, extent: Expr
+    ) -> str | None:
+        """The joint name of the axis at which a dim is read, if both can walk it together."""
+        axis = next((a for a in nest.axes if a.name == at.as_symbol), None)
+        if axis is None or axis.extent != extent or read.pad is not None or (
+                axis.reduce and is_contraction(nest)):
+            return None
+        return self.names[reader, axis.name]
+
+    def _reads_of_results(self, call: CallOp) -> Iterator[tuple[CallOp, NestOp, Read, int]]:
+        """(reader, its nest, the read, number of the result) for all reads inside the chain."""
+        results = list(call.results)
+        for reader in self.calls:
+            kernel = self.kernel_of(reader)
+            arguments = dict(zip(kernel.body.block.args, reader.inputs, strict=True))
+            for nest in kernel.nests:
+                for read in reads_of(nest):
+                    source = arguments.get(read.value)  # type: ignore[arg-type]
+                    if source in results:
+                        yield reader, nest, read, results.index(source)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------ joining it
+    def kernel(self, *, exact: bool) -> KernelOp:
+        """The kernel that computes the last call's results."""
+        inputs = self.inputs()
+        last = self.kernel_of(self.last)
+        sizes = {s: None for c in self.calls for s in self.kernel_of(c).size_names}
+        number = last.sym_name.data.rpartition("_")[2]
+        kernel = KernelOp.of(f"rows_{number}", [v.type for v in inputs], list(sizes))
+        block = kernel.body.block
+        values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
+        for old, new in values.items():
+            new.name_hint = old.name_hint
+        for call in self.calls:
+            values |= self._inline(call, block, values)
+        block.add_op(YieldOp.of(*(values[r] for r in self.last.results)))
+        set_location(kernel, last)
+        if not exact:
+            delay_divisions(kernel, self.rows)
+        _separate_walks(kernel, self.rows)
+        return kernel
+
+    def inputs(self) -> list[SSAValue]:
+        """What the chain reads of others."""
+        own = {r for c in self.calls for r in c.results}
+        return list(dict.fromkeys(v for c in self.calls for v in c.inputs if v not in own))
+
+    def _inline(
+        self, call: CallOp, block: Block, values: Mapping[SSAValue, SSAValue]
+    ) -> dict[SSAValue, SSAValue]:
+        """Append the nests of a call's kernel; its results as values of the new kernel."""
+        kernel = self.kernel_of(call)
+        inside: dict[SSAValue, SSAValue] = {
+            a: values[v] for a, v in zip(kernel.body.block.args, call.inputs, strict=True)}
+        names = {axis: joint for (c, axis), joint in self.names.items() if c is call}
+        for nest in kernel.nests:
+            new = rename_axes(nest, names)
+            for k, operand in enumerate(nest.operands):
+                new.operands[k] = inside[operand]
+            inside |= zip(nest.results, new.results, strict=True)
+            block.add_op(new)
+        return {r: inside[v] for r, v in zip(call.results, kernel.yielded, strict=True)}
+
+    def replace(self, kernel: KernelOp) -> None:
+        """Call the new kernel in place of the chain, whose kernels go."""
+        last = self.kernel_of(self.last)
+        module = last.parent_block()
+        assert module is not None
+        module.insert_op_before(kernel, last)
+        types = [r.type for r in self.last.results if isinstance(r.type, TensorType)]
+        call = CallOp.of(kernel.sym_name.data, self.inputs(),
+                         [Expr.symbol(s) for s in kernel.size_names], types)
+        call.location = self.last.location
+        block = self.last.parent_block()
+        assert block is not None
+        block.insert_op_before(call, self.last)
+        for old, new in zip(self.last.results, call.results, strict=True):
+            new.name_hint = old.name_hint
+            old.replace_all_uses_with(new)
+        for old_call in reversed(self.calls):
+            erase(old_call)
+            erase(self.kernel_of(old_call))
+
+
+# ---------------------------------------------------------------------- order inside a kernel
+def _separate_walks(kernel: KernelOp, rows: set[str]) -> None:
+    """Give an axis another name wherever it must be walked once more."""
+    current = {name: name for name in kernel.axes}
+    names = iter(f"i{n}" for n in range(len(current), 1 << 16))
+    for nest in kernel.nests:
+        walked: dict[str, str] = {}
+        for axis in nest.axes:
+            if axis.name in rows:
+                continue
+            if axis.reduce and is_contraction(nest):
+                walked[axis.name] = next(names)
+                continue
+            if _needs_reduction(nest, current[axis.name]):
+                current[axis.name] = next(names)
+            walked[axis.name] = current[axis.name]
+        replace_nest(nest, rename_axes(nest, walked))
+
+
+def _needs_reduction(nest: NestOp, axis: str) -> bool:
+    """Whether a nest reads, directly or not, what is reduced over an axis."""
+    todo, seen = list(nest.inputs), set[SSAValue]()
+    while todo:
+        value = todo.pop()
+        if value in seen or not isinstance(value.owner, NestOp):
+            continue
+        seen.add(value)
+        if any(a.name == axis for a in value.owner.reduce_axes):
+            return True
+        todo += value.owner.inputs
+    return False

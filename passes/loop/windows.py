@@ -1,0 +1,143 @@
+"""Windows of convolutions along one axis, and the tables of their minimal algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from dialects.expr import Expr
+from dialects.loop import NestOp, extents_of
+from dialects.ranges import lower_bound, upper_bound
+from dialects.types import Array
+
+FINITE_POINTS = (0.0, 0.625, -0.625, 1.5625, -1.5625)
+"""Where polynomials are evaluated besides infinity: of a search over sixteenths, those of least
+rounding errors, half of those of 1 and 2. No table need be simple, as transforms are dense sums."""
+POINTS = len(FINITE_POINTS) + 1
+MAX_TAPS = POINTS - 1
+"""Of more taps, not even two sums come from the points."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A parallel axis along which a nest reads windows of its data.
+
+    Dim `dim` of the data is read at `axis + dilation * taps` plus a distance. A tile is the
+    positions at which POINTS inputs, `dilation` apart, make `outputs` results; as many tiles as the
+    dilation lie interleaved.
+    """
+
+    axis: str
+    taps: str
+    """The reduce axis."""
+    count: int
+    """Its extent."""
+    dilation: int
+    dim: int
+
+    @property
+    def outputs(self) -> int:
+        """Results of a tile."""
+        return POINTS + 1 - self.count
+
+    def tiles(self, extent: Expr) -> Expr:
+        """The number of tiles that hold all positions of the axis."""
+        return extent.ceildiv(self.outputs * self.dilation) * self.dilation
+
+    def positions(self, extent: Expr) -> Expr:
+        """How many positions of the data these tiles read."""
+        groups = extent.ceildiv(self.outputs * self.dilation)
+        return (groups * self.outputs + self.count - 1) * self.dilation
+
+    def position(self, tile: Expr, number: Expr) -> Expr:
+        """The data's position, from the first on, of an input of a tile."""
+        d = self.dilation
+        return (tile // d) * (self.outputs * d) + tile % d + number * d
+
+    def tile_of(self, position: Expr) -> Expr:
+        """The tile that a result is in."""
+        d = self.dilation
+        return (position // (self.outputs * d)) * d + position % d
+
+    def place_of(self, position: Expr) -> Expr:
+        """Which result of its tile it is."""
+        return (position // self.dilation) % self.outputs
+
+
+def windows_of(nest: NestOp, data: int) -> list[Window]:
+    """The windows that could be shortened, at most one per dim of the data.
+
+    Something else must be summed over, too, or there would be nothing to be saved. Of batches of
+    convolutions (groups, or products at points) there are none.
+    """
+    if set[str].intersection(*map(_symbols, (*nest.input_maps, nest.output_maps[0]))):
+        return []
+    found = [w for dim in range(len(nest.input_maps[data])) for w in _windows(nest, data, dim)]
+    taps = {w.taps for w in found}
+    extents = extents_of(nest.axes)
+    affine = all(lower_bound(e, extents) is not None and upper_bound(e, extents) is not None
+                 for e in nest.input_maps[data])
+    return found if affine and any(a.name not in taps for a in nest.reduce_axes) else []
+
+
+def _symbols(map_: Sequence[Expr]) -> set[str]:
+    return {s for e in map_ for s in e.symbols}
+
+
+def _windows(nest: NestOp, data: int, dim: int) -> Iterator[Window]:
+    expr = nest.input_maps[data][dim]
+    own = [a for a in nest.axes if a.name in expr.symbols]
+    taps = [a for a in own if a.reduce and 2 <= (a.extent.constant or 0) <= MAX_TAPS]
+    places = [a for a in own if not a.reduce]
+    if len(own) != 2 or len(taps) != 1 or len(places) != 1:
+        return
+    [tap], [place] = taps, places
+    split = expr.linear([place.name, tap.name])
+    if split is None or split[0][place.name].constant != 1:
+        return
+    dilation = split[0][tap.name].constant or 0
+    if dilation > 0 and _is_only_there(nest, data, dim, place.name, tap.name):
+        yield Window(place.name, tap.name, tap.extent.constant or 0, dilation, dim)
+
+
+def _is_only_there(nest: NestOp, data: int, dim: int, place: str, tap: str) -> bool:
+    """Whether the axes index no other dim of the data, and one dim each of result and filter."""
+    others = [e for d, e in enumerate(nest.input_maps[data]) if d != dim]
+    stored = [e for e in nest.output_maps[0] if place in e.symbols]
+    filter_ = [e for e in nest.input_maps[1 - data] if e.symbols & {place, tap}]
+    return not any(e.symbols & {place, tap} for e in others) and [
+        e.as_symbol for e in stored] == [place] and [e.as_symbol for e in filter_] == [tap]
+
+
+# ---------------------------------------------------------------------- tables
+def _powers(count: int) -> Array:
+    """The values at all points of the monomials below a degree; infinity sees the last only."""
+    finite = np.vander(FINITE_POINTS, count, increasing=True)
+    return np.vstack([finite, np.eye(count)[-1:]])
+
+
+@cache
+def _interpolation() -> tuple[Array, Array]:
+    """What turns POINTS inputs of a tile into values, scaled; and the scales, for the filter."""
+    table: Array = np.linalg.inv(_powers(POINTS)).T
+    lengths: Array = np.sqrt((table * table).sum(1))
+    scales = 2.0 ** np.round(np.log2(lengths))
+    return table / scales[:, None], scales
+
+
+def input_table() -> Array:
+    """B of y = A @ ((G @ filter) * (B @ x)): [POINTS, POINTS]."""
+    return _interpolation()[0]
+
+
+def weight_table(count: int) -> Array:
+    """G: [POINTS, taps]."""
+    return _powers(count) * _interpolation()[1][:, None]
+
+
+def output_table(count: int) -> Array:
+    """A: [outputs, POINTS]."""
+    return _powers(POINTS + 1 - count).T

@@ -1,0 +1,99 @@
+"""Which rows a register tile of a contraction has: even parts, and what shares what it reads.
+
+Rows are the unrolled parallel axes beside the one in lanes. Usually they share the operand in lanes
+and fill the registers; the rules here are for where that would be slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from dialects.atoms import Call, atom_symbols
+from dialects.expr import Expr, product
+from dialects.loop import NestOp, extents_of
+from dialects.types import TensorType, byte_width
+
+WAY_BYTES = 4096
+"""Bytes of a way of the first cache: addresses so far apart compete for the same few lines."""
+CACHE_WAYS = 8
+"""How many such lines it keeps."""
+SHORT_SUM = 50
+"""A sum of at most so many products is written out."""
+WINDOW_ROWS = (2, 4)
+"""Rows of a window's tile, along the two innermost axes: a block, whose windows overlap."""
+
+Rows = tuple[tuple[str, int], ...]
+"""Axes, outermost first, with their tiles."""
+
+
+def even(size: int, most: int) -> int:
+    """The tile of at most `most` that cuts `size` into the fewest, most even parts."""
+    parts = -(-max(size, 1) // most)
+    return -(-max(size, 1) // parts)
+
+
+# ---------------------------------------------------------------------- windows
+def is_short(nest: NestOp) -> bool:
+    """Whether each result is a sum of few products."""
+    count = product(a.extent for a in nest.reduce_axes).constant
+    return count is not None and count <= SHORT_SUM
+
+
+def is_window(nest: NestOp, lanes: str) -> bool:
+    """Whether each result is a short sum of which nothing is used again along the lanes.
+
+    A depthwise convolution: its neighbours share most of what they read, in both directions.
+    """
+    return is_short(nest) and all(
+        any(lanes in e.symbols for e in m) for m in nest.input_maps)
+
+
+def window_rows(names: Sequence[str], extents: Mapping[str, Expr]) -> Rows:
+    """A block of few results along the innermost axes, one vector each."""
+    most = WINDOW_ROWS if len(names) > 1 else (prod(WINDOW_ROWS),)
+    return tuple((name, tile if (size := extents[name].constant) is None else even(size, tile))
+                 for name, tile in zip(names[-2:], most, strict=True))
+
+
+# ---------------------------------------------------------------------- tiled reads
+def tiled_rows(nest: NestOp, names: Sequence[str], budget: int) -> Rows:
+    """Rows of an axis that is read in tiles, `axis floordiv 4`: as many as share what is read."""
+    extents, found = extents_of(nest.axes), list[tuple[str, int]]()
+    for name in names:
+        tile = max((_divisor(e, name) for m in nest.input_maps for e in m), default=1)
+        size = extents[name].constant
+        if 1 < tile <= budget:
+            found.append((name, tile if size is None else min(
+                size, tile * even(-(-size // tile), budget // tile))))
+    return tuple(found)
+
+
+def _divisor(expr: Expr, axis: str) -> int:
+    """By what constant an axis is divided in an expression, at most; 1 if it is not."""
+    calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call) and axis in atom_symbols(a)]
+    return max((a.args[1].constant or 1 for a in calls), default=1)
+
+
+# ---------------------------------------------------------------------- caches
+def competes(nest: NestOp, lanes: str, rows: Sequence[str]) -> bool:
+    """Whether more rows than a cache has ways would compete for the same lines of it."""
+    extents = extents_of(nest.axes)
+    return any(_stride(v, m, row) % WAY_BYTES == 0 and (extents[row].constant or 0) > CACHE_WAYS
+               for row in rows
+               for v, m in zip(nest.inputs, nest.input_maps, strict=True)
+               if not any(lanes in e.symbols for e in m))
+
+
+def _stride(value: SSAValue, map_: Sequence[Expr], axis: str) -> int:
+    """Bytes between neighbours along an axis; 1 where that is not known, or there are none."""
+    assert isinstance(value.type, TensorType)
+    total = Expr.of(0)
+    for d, expr in enumerate(map_):
+        split = expr.linear([axis])
+        if split is None:
+            return 1
+        total = total + split[0].get(axis, Expr.of(0)) * product(value.type.shape[d + 1:])
+    return (total.constant or 0) * byte_width(value.type.element) or 1

@@ -1,0 +1,99 @@
+"""Where fewer products pay on a CPU: which windows of a convolution `loop-winograd` shortens.
+
+Costs are counted in multiply-adds of one element, as products in registers take them. Fewer
+products take transforms of the data and of the sums, and those are larger than the tensors that
+they stand for, as are the filter's values. The figures are measured on Zen 4; they decide only what
+pays twofold or not at all elsewhere, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+from dialects.expr import Expr
+from dialects.loop import NestOp, extents_of
+from dialects.types import TensorType
+from passes.loop.windows import POINTS, Window
+
+GAIN = 0.9
+"""Of the cost of all products, that of fewer is at most this part."""
+TRANSFORM = 1.5
+"""A multiply-add of a transform: its sums are short."""
+MOVE = ((8 << 20, 2), (32 << 20, 3))
+"""What writing or reading an element costs, by the bytes of transformed data and products."""
+FAR_MOVE = 16
+"""The same where they are in memory."""
+VALUE = 4
+"""What reading a further element of the filter costs: there are many filters between two runs."""
+MAX_BYTES = 64 << 20
+"""Memory for the transformed data and products of one convolution, if there are two windows."""
+OPEN_SIZE = 64
+"""What the size of an image counts that only a run knows; of other sizes (samples) 1 does."""
+
+
+def shorten(nest: NestOp, data: int, windows: Sequence[Window]) -> Sequence[Window]:
+    """The windows, the innermost first, along which fewer products pay."""
+    work = _Work.of(nest, data, windows)
+    best = min(_choices(windows), key=work.cost, default=())
+    return best if work.cost(best) < GAIN * work.products else ()
+
+
+def _choices(windows: Sequence[Window]) -> Iterator[tuple[Window, ...]]:
+    """One window, or two: the innermost is transformed first, while the others are shortest."""
+    inner = sorted(windows, key=lambda w: -w.dim)
+    for count in (1, 2):
+        yield from combinations(inner, count)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a convolution takes: products, and elements of its tensors."""
+
+    extents: dict[str, int]
+    products: int
+    data: int
+    result: int
+    filter: int
+
+    @staticmethod
+    def of(nest: NestOp, data: int, windows: Sequence[Window]) -> _Work:
+        lengths, tensor = extents_of(nest.axes), nest.inputs[data].type
+        assert isinstance(tensor, TensorType)
+        images = {s for w in windows for s in lengths[w.axis].symbols}
+
+        def guess(size: Expr) -> int:
+            known = size.substitute({s: OPEN_SIZE if s in images else 1 for s in size.symbols})
+            return max(1, known.constant or 1)
+
+        extents = {name: guess(size) for name, size in lengths.items()}
+        names = {s for e in nest.input_maps[1 - data] for s in e.symbols}
+        return _Work(
+            extents, prod(extents.values()), prod(map(guess, tensor.shape)),
+            prod(extents[a.name] for a in nest.parallel_axes),
+            prod(extents[n] for n in names & extents.keys()))
+
+    def cost(self, windows: Sequence[Window]) -> float:
+        """The cost with these windows shortened; infinite where it takes too much memory."""
+        if not windows:
+            return self.products
+        data, result = float(self.data), float(self.result)
+        products, values, steps = float(self.products), float(self.filter), 0.0
+        moves = 0.0
+        for window in windows:
+            extent = self.extents[window.axis]
+            longer = POINTS * (window.tiles(Expr.of(extent)).constant or 0) / extent
+            products *= longer / window.count
+            values *= POINTS / window.count
+            steps += result * POINTS
+            data, result = data * longer, result * longer
+            steps += data * POINTS
+            moves += 2 * (data + result)
+        size = 4 * (data + result)
+        if len(windows) > 1 and size > MAX_BYTES:
+            return float("inf")
+        move = next((cost for most, cost in MOVE if size <= most), FAR_MOVE)
+        return products + TRANSFORM * steps + move * moves + VALUE * (values - self.filter)
+
