@@ -289,16 +289,16 @@ def test_pieces_of_any_size_give_the_same(room: int, monkeypatch: pytest.MonkeyP
 def test_a_large_gemm_is_fast() -> None:
     a, b, bias, y = randoms(128, 768), randoms(768, 3072), randoms(3072), unlike((128, 3072))
     for exact_order in (False, True):
-        start = time.perf_counter()
+        start = time.process_time()
         run(gemm(128, 3072, 768), a, packed(b), bias, y, exact_order=exact_order)
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
         np.testing.assert_allclose(y, a @ b + bias, rtol=1e-3, atol=1e-3)
 
 
 def test_a_convolution_as_in_resnet_is_fast() -> None:
     x, w = randoms(2, 56, 56, 64), randoms(3, 3, 64, 32)
     y = unlike((2, 56, 56, 32))
-    start = time.perf_counter()
+    start = time.process_time()
     run(CONV, x, w, y, H=56, W=56, C=64, K=3, S=1, P=1, OH=56, OW=56)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     np.testing.assert_allclose(y, convolution(x, w, 1, 1), rtol=1e-3, atol=1e-3)

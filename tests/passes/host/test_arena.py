@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dialects.expr import Expr, product
@@ -29,6 +29,7 @@ def blocks(draw: st.DrawFn, names: list[str]) -> list[Block]:
 
 @pytest.mark.parametrize("names", [[""], ["b"], ["", "b*s"], NAMES], ids=str)
 def test_no_overlap(names: list[str]) -> None:
+    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
     @given(blocks(names))
     def check(found: list[Block]) -> None:
         arena = plan(found).evaluate(SIZES)
