@@ -52,6 +52,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-collapse-axes"),  # before axes get tiles: long axes are tiled better
     Step("loop", "loop-prepare-kernels"),  # the target's own wishes, on the axes that remain
     Step("loop", "loop-pack-operands"),  # when axes are final, for panels are cut along them
+    Step("loop", "loop-lift-constants"),  # when panels are packed, which need to know constants
     Step("loop", "loop-deduplicate-kernels"),  # before scheduling: each kernel is decided once
     Step("loop", "loop-schedule"),  # last: rules look at the kernel as it will be lowered
     # ------------------------------------------------------------------ host: in which memory

@@ -45,7 +45,7 @@ class Call:
 
     @computed_once
     def _hash(self) -> int:
-        return hash(self.text)
+        return hash((self.op, self.args))
 
     def __hash__(self) -> int:
         return self._hash
@@ -77,6 +77,12 @@ def atom_symbols(atom: Atom) -> frozenset[str]:
     if isinstance(atom, str):
         return frozenset((atom,))
     return frozenset[str]().union(*(a.symbols for a in atom.args))
+
+
+@cache
+def monomial_symbols(monomial: Monomial) -> frozenset[str]:
+    """The symbols of a product, also those inside calls."""
+    return frozenset[str]().union(*map(atom_symbols, monomial))
 
 
 def without(monomial: Monomial, divisor: Monomial) -> Monomial | None:

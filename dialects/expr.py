@@ -28,6 +28,7 @@ from dialects.atoms import (
     atom_text,
     computed_once,
     monomial_key,
+    monomial_symbols,
     times,
     without,
 )
@@ -73,14 +74,7 @@ class Expr:
     @computed_once
     def symbols(self) -> frozenset[str]:
         """All symbol names in it, also those inside calls."""
-        names: set[str] = set()
-        for monomial, _ in self.terms:
-            for atom in monomial:
-                if isinstance(atom, str):
-                    names.add(atom)
-                else:
-                    names.update(*(a.symbols for a in atom.args))
-        return frozenset(names)
+        return frozenset[str]().union(*[monomial_symbols(m) for m, _ in self.terms])
 
     @computed_once
     def as_symbol(self) -> str | None:
@@ -93,8 +87,8 @@ class Expr:
 
     @property
     def offset(self) -> int:
-        """The constant term."""
-        return next((c for m, c in self.terms if not m), 0)
+        """The constant term, which is the last."""
+        return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
 
     def linear(self, names: Iterable[str]) -> tuple[dict[str, Expr], Expr] | None:
         """Split into coefficients of `names` and a rest free of them; None if not linear."""
@@ -147,12 +141,20 @@ class Expr:
             return self
         if not self.terms:
             return other
+        if not other.terms[0][0]:
+            return self._raised(other.terms[0][1])
         sums = dict(self.terms)
         for monomial, factor in other.terms:
             sums[monomial] = sums.get(monomial, 0) + factor
         return _from_dict(sums)
 
     __radd__ = __add__
+
+    def _raised(self, constant: int) -> Expr:
+        """The sum with an integer: the constant is the last term."""
+        rest = self.terms if self.terms[-1][0] else self.terms[:-1]
+        total = self.offset + constant
+        return Expr((*rest, ((), total)) if total else rest)
 
     def __neg__(self) -> Expr:
         return Expr(tuple((m, -c) for m, c in self.terms))
@@ -268,6 +270,9 @@ class Expr:
             return self
         total: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
+            if values.keys().isdisjoint(monomial_symbols(monomial)):
+                total[monomial] = total.get(monomial, 0) + factor
+                continue
             for key, count in _substitute_all(monomial, values).terms:
                 total[key] = total.get(key, 0) + factor * count
         return _from_dict(total)
@@ -290,8 +295,8 @@ class Expr:
 
 def _substitute_all(monomial: Monomial, values: Mapping[str, Size]) -> Expr:
     """The product of what the atoms become."""
-    product = _constant(1)
-    for atom in monomial:
+    product = _substitute_atom(monomial[0], values)
+    for atom in monomial[1:]:
         product = product * _substitute_atom(atom, values)
     return product
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from xdsl.dialects import arith
@@ -41,6 +42,9 @@ from passes.loop.outline import is_contraction
 from passes.loop.windows import POINTS, Window, input_table, output_table, weight_table, windows_of
 from passes.loop_to_block.compute import product_operands
 from passes.rewriting import erase_unused, functions, replace
+
+SLAB = 4096
+"""Rows of a filter that are multiplied at a time: in double precision they stay in a cache."""
 
 
 @dataclass(frozen=True)
@@ -164,13 +168,18 @@ class _Shortening:
     # ------------------------------------------------------------------ products
     def _filter_values(self, constant: ConstantOp) -> Array:
         """The filter at all points: those of the last window first, then dims without taps."""
-        map_ = list(self.nest.input_maps[1 - self.data])
-        values = constant.array(self.weights).astype(np.float64)
-        for k, window in enumerate(self.windows):
-            dim = next(d for d, e in enumerate(map_) if e.as_symbol == window.taps)
-            values = np.tensordot(weight_table(window.count), values, axes=(1, dim + k))
-            del map_[dim]
-        return values.astype(np.float32)
+        map_ = self.nest.input_maps[1 - self.data]
+        windows = tuple(reversed(self.windows))
+        dims = [next(d for d, e in enumerate(map_) if e.as_symbol == w.taps) for w in windows]
+        kept = [d for d in range(len(map_)) if d not in dims]
+        table = reduce(np.kron, (weight_table(w.count) for w in windows))
+        values = constant.array(self.weights).transpose(*kept, *dims)
+        rows = values.reshape(-1, table.shape[1])
+        products = np.empty((len(table), len(rows)), np.float32)
+        for start in range(0, len(rows), SLAB):
+            slab = rows[start: start + SLAB].T.astype(np.float64)
+            products[:, start: start + SLAB] = table @ slab
+        return products.reshape(*(POINTS for _ in windows), *values.shape[:len(kept)])
 
     def _products(self, data: Read, values: SSAValue) -> SSAValue:
         """The nest of the products, without the windows, at all points."""

@@ -26,6 +26,7 @@ class Indices:
         self.lower: dict[str, Expr] = {}
         self.upper: dict[str, Expr] = {}
         self._known: dict[Expr, str] = {}
+        self._natural: dict[Expr, bool] = {}
 
     def product(self, sizes: Sequence[Expr]) -> Expr:
         """The product of sizes; where that would be many terms, each sum becomes a name first."""
@@ -54,6 +55,13 @@ class Indices:
     # ------------------------------------------------------------------ facts
     def is_nonnegative(self, expr: Expr) -> bool:
         """Whether expr >= 0 is certain, from the bounds of its symbols."""
+        if expr not in self._natural:
+            self._natural[expr] = self._has_natural_terms(expr)
+        return self._natural[expr]
+
+    def _has_natural_terms(self, expr: Expr) -> bool:
+        """Whether all terms are >= 0 when every symbol is written as a bound and a natural number.
+        """
         for _ in range(8):
             bounds = {s: self._bound(s, expr) for s in expr.symbols if s in self.lower}
             if not bounds:

@@ -1,0 +1,107 @@
+"""Kernels as keys: equal ones compute the same, whatever their names are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from dialects.expr import Expr
+from dialects.loop import AxesAttr, Axis, KernelOp
+from dialects.schedule import Schedule, ScheduleAttr
+from dialects.types import BufferType, ExprAttr, SizesAttr, TensorType
+
+
+def no_hole(op: Operation) -> bool:
+    """All constants count."""
+    del op
+    return False
+
+
+@dataclass
+class Canonical:
+    """A kernel with all its names numbered in the order in which they appear.
+
+    `parameters` are the canonical names of its size parameters, in their order. Kernels of equal
+    keys compute the same, given sizes by these names.
+    """
+
+    kernel: KernelOp
+    holes: Callable[[Operation], bool] = no_hole
+    """Which constants the key leaves open: those of a body that could as well be inputs."""
+    names: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    values: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    constants: list[arith.ConstantOp] = field(default_factory=list[arith.ConstantOp])
+    """What the key leaves open, in order."""
+    key: Hashable = None
+
+    @staticmethod
+    def of(kernel: KernelOp, holes: Callable[[Operation], bool] = no_hole) -> Canonical:
+        result = Canonical(kernel, holes)
+        block = kernel.body.block
+        arguments = result._values(block.args)
+        body = tuple(map(result._op, block.ops))
+        schedule = result._attribute(kernel.schedule) if kernel.schedule else None
+        result.key = arguments, body, schedule, frozenset(result.parameters)
+        return result
+
+    @property
+    def parameters(self) -> list[str]:
+        return [str(self._name(name)) for name in self.kernel.size_names]
+
+    # ------------------------------------------------------------------ keys of what is in it
+    def _op(self, op: Operation) -> Hashable:
+        """An operation as a tuple; numbers the values it defines."""
+        if isinstance(op, arith.ConstantOp) and self.holes(op):
+            self.constants.append(op)
+            return op.name, self._values(op.results)
+        operands = tuple(self.values[v] for v in op.operands)
+        properties = tuple((k, self._attribute(v)) for k, v in sorted(op.properties.items()))
+        results = self._values(op.results)
+        regions = tuple(
+            (self._values(block.args), tuple(map(self._op, block.ops)))
+            for region in op.regions for block in region.blocks)
+        return op.name, operands, properties, results, regions
+
+    def _values(self, values: Sequence[SSAValue]) -> Hashable:
+        for value in values:
+            self.values[value] = len(self.values)
+        return tuple(self._attribute(v.type) for v in values)
+
+    def _attribute(self, attribute: Attribute) -> Hashable:
+        """An attribute with its symbols renamed, as text: 0.0 and -0.0 differ in it."""
+        match attribute:
+            case TensorType() | BufferType():
+                return str(attribute.element), self._exprs(attribute.shape)
+            case SizesAttr():
+                return self._exprs(attribute.data)
+            case ExprAttr():
+                return self._exprs([attribute.data])
+            case AxesAttr():
+                return tuple(map(self._axis, attribute.data))
+            case ArrayAttr():
+                return tuple(map(self._attribute, attribute.data))
+            case ScheduleAttr():
+                return self._schedule(attribute.data)
+            case _:
+                return str(attribute)
+
+    def _exprs(self, exprs: Sequence[Expr]) -> Hashable:
+        return tuple(str(e.substitute({n: self._name(n) for n in sorted(e.symbols)}))
+                     for e in exprs)
+
+    def _axis(self, axis: Axis) -> Hashable:
+        return str(self._name(axis.name)), self._exprs([axis.extent]), axis.reduce
+
+    def _schedule(self, schedule: Schedule) -> Hashable:
+        levels = tuple(replace(x, axis=str(self._name(x.axis))) for x in schedule.levels)
+        return str(Schedule(levels, schedule.options))
+
+    def _name(self, name: str) -> Expr:
+        """The canonical symbol; `in0`, `in1` ... say which input of a nest, and stay."""
+        if name.startswith("in") and name[2:].isdigit():
+            return Expr.symbol(name)
+        return self.names.setdefault(name, Expr.symbol(f"${len(self.names)}"))

@@ -1,0 +1,131 @@
+"""`loop-lift-constants`: kernels that differ only in numbers read these as inputs.
+
+    %a = loop.call @k0(%x)        loop.kernel @k0(%p) { .. arith.constant 2.0 .. }
+    %b = loop.call @k1(%y)        loop.kernel @k1(%p) { .. arith.constant 3.0 .. }
+    ->
+    %2 = constant 2.0             loop.kernel @k0(%p, %c: f32[]) { .. }
+    %3 = constant 3.0             loop.kernel @k1(%p, %c: f32[]) { .. }
+    %a = loop.call @k0(%x, %2)
+    %b = loop.call @k1(%y, %3)
+
+`loop-deduplicate-kernels` then makes one of them: layers with learned scales, say, are compiled
+once. A number stays where knowing it saves work: only what is added, multiplied or compared is
+lifted, but no divisor. So do numbers in which all kernels agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, ModuleOp
+from xdsl.ir import Operation
+
+from dialects.graph import ConstantOp
+from dialects.loop import CallOp, KernelOp, NestOp
+from dialects.syntax import set_location
+from dialects.types import f32, tensor
+from passes.base import StrataContext, StrataPass
+from passes.loop.canonical import Canonical
+from passes.loop.nests import carry, reads_of, replace_nest, result_types
+from passes.rewriting import functions
+
+_TAKES_ANY_NUMBER = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.MaximumfOp, arith.MinimumfOp)
+
+MAX_LIFTED = 8
+"""More numbers than this make a kernel another one."""
+
+
+@dataclass(frozen=True)
+class LoopLiftConstants(StrataPass):
+    """Let kernels that differ only in numbers read them."""
+
+    name = "loop-lift-constants"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        calls = _calls(module)
+        for group in _groups(module):
+            differing = _differing(group)
+            if not 0 < len(differing) <= MAX_LIFTED:
+                continue
+            for kernel in group:
+                lifted = [kernel.constants[k] for k in differing]
+                for call in calls.get(kernel.kernel.sym_name.data, []):
+                    _pass_numbers(call, lifted, context)
+                _lift(kernel.kernel, lifted)
+
+
+def _calls(module: ModuleOp) -> dict[str, list[CallOp]]:
+    """The calls of each kernel."""
+    found: dict[str, list[CallOp]] = {}
+    for func in functions(module):
+        for op in func.body.block.ops:
+            if isinstance(op, CallOp):
+                found.setdefault(op.kernel.data, []).append(op)
+    return found
+
+
+def _groups(module: ModuleOp) -> list[list[Canonical]]:
+    """Kernels that are equal but for numbers, in the order of the module."""
+    groups: dict[Hashable, list[Canonical]] = {}
+    for op in module.body.block.ops:
+        if isinstance(op, KernelOp):
+            this = Canonical.of(op, _could_be_read)
+            groups.setdefault(this.key, []).append(this)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _could_be_read(op: Operation) -> bool:
+    """Whether a constant is as good as an input: a number in a nest's body that is not divided by.
+    """
+    if not isinstance(op, arith.ConstantOp) or op.result.type != f32:
+        return False
+    inside = isinstance(op.parent_op(), NestOp)
+    return inside and all(isinstance(u.operation, _TAKES_ANY_NUMBER) for u in op.result.uses)
+
+
+def _differing(group: Sequence[Canonical]) -> list[int]:
+    """The places where not all have the same number."""
+    values = [[str(op.value) for op in kernel.constants] for kernel in group]
+    return [k for k, same in enumerate(zip(*values, strict=True)) if len(set(same)) > 1]
+
+
+def _pass_numbers(
+    call: CallOp, lifted: Sequence[arith.ConstantOp], context: StrataContext
+) -> None:
+    """Append the numbers to a call's inputs."""
+    block = call.parent_block()
+    assert block is not None
+    for op in lifted:
+        assert isinstance(op.value, FloatAttr)
+        number = np.array(op.value.value.data, np.float32)
+        constant = ConstantOp.of_array(number, context.weights, "number")
+        set_location(constant, call)
+        block.insert_op_before(constant, call)
+        call.operands = [*call.operands, constant.results[0]]
+
+
+def _lift(kernel: KernelOp, lifted: Sequence[arith.ConstantOp]) -> None:
+    """Append the numbers to a kernel's arguments, and read them in its nests."""
+    block = kernel.body.block
+    scalar = tensor(f32, [])
+    arguments = {op: block.insert_arg(scalar, len(block.args)) for op in lifted}
+    for nest in kernel.nests:
+        own = [op for op in nest.body.block.ops if op in arguments]
+        if not own:
+            continue
+        reads = reads_of(nest)
+        body = nest.body.clone()
+        copies = dict(zip(nest.body.block.ops, body.block.ops, strict=True))
+        for op in own:
+            copy = copies[op]
+            copy.results[0].replace_all_uses_with(
+                body.block.insert_arg(f32, len(body.block.args)))
+            body.block.erase_op(copy)
+        replace_nest(nest, carry(nest, NestOp.of(
+            nest.axes, [*nest.inputs, *(arguments[op] for op in own)],  # type: ignore[index]
+            [*(r.map for r in reads), *(() for _ in own)], result_types(nest), nest.output_maps,
+            combiners=nest.combiner_names, pads=[*nest.pad_values, *(None for _ in own)],
+            into=list(nest.into), body=body)))
