@@ -1,7 +1,7 @@
 """Native code in this process: compile LLVM texts (through the cache) and link them.
 
 LLVM compiles one text at a time in a process. Where much is to be compiled and there are several
-cores, other processes take a share.
+cores, other processes take a share, from the first texts on.
 """
 
 # llvmlite has no types.
@@ -9,11 +9,14 @@ cores, other processes take a share.
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -24,69 +27,129 @@ from targets.cpu.image import LinkError, link_image
 from targets.cpu.machine import Machine
 from targets.cpu.native import Library, load_image
 
-_SECONDS_PER_BYTE = 1.0e-6
+_SECONDS_PER_BYTE = 0.8e-6
 """What code generation takes per byte of LLVM text, roughly; decides whether helpers pay."""
 
-_HELPERS_PAY = 1.5
-"""Seconds of work from which on starting other processes pays."""
+_HELPERS_PAY = 0.5
+"""Seconds of work that make starting another process worth it."""
 
 
 def compile_texts(
-    texts: Sequence[str], machine: Machine, cache_: ObjectCache
+    texts: Iterable[str], machine: Machine, cache_: ObjectCache
 ) -> list[bytes]:
-    """The object code of each text. Equal texts are compiled once."""
-    keys = [object_key(text, machine.key) for text in texts]
-    wanted = dict(zip(keys, texts, strict=True))
-    found = {key: cache_.get(key) for key in wanted}
-    missing = [key for key, code in found.items() if code is None]
-    codes = _compile([wanted[key] for key in missing], machine)
-    for key, code in zip(missing, codes, strict=True):
+    """The object code of each text. Equal texts are compiled once.
+
+    While `texts` makes the next one, other processes compile what is there.
+    """
+    keys: list[str] = []
+    found: dict[str, bytes | None] = {}
+    with _Crew(machine) as crew:
+        for text in texts:
+            keys.append(key := object_key(text, machine.key))
+            if key not in found:
+                found[key] = code = cache_.get(key)
+                if code is None:
+                    crew.add(key, text)
+        compiled = crew.finish()
+    for key, code in compiled.items():
         cache_.put(key, code)
-        found[key] = code
-    if missing:
+    if compiled:
         cache_.trim()
-    return [found[key] or b"" for key in keys]
+    return [compiled[key] if (code := found[key]) is None else code for key in keys]
 
 
-def _compile(texts: list[str], machine: Machine) -> list[bytes]:
-    """Here, or shared with other processes if there is enough to do."""
-    jobs = [(text, machine.cpu, machine.attributes) for text in texts]
-    work = sum(map(len, texts)) * _SECONDS_PER_BYTE
-    shares = min(machine.cores, len(jobs), int(work / _HELPERS_PAY) + 1)
-    if shares < 2:
-        return [worker.compile_text(*job) for job in jobs]
-    return _compile_in_processes(jobs, shares)
+class _Crew:
+    """Texts that wait to be compiled. Helpers take the first of them; `finish` takes the last."""
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self.codes: dict[str, bytes] = {}
+        self._work = 0.0
+        self._waiting: deque[tuple[str, str]] = deque()
+        self._helpers: list[threading.Thread] = []
+        self._changed = threading.Condition()
+        self._is_complete = False
+
+    def __enter__(self) -> _Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.clear()
+        self._complete()
+
+    def add(self, key: str, text: str) -> None:
+        """A text to compile; another helper if there is work and a core for one."""
+        with self._changed:
+            self._waiting.append((key, text))
+            self._changed.notify()
+        self._work += len(text) * _SECONDS_PER_BYTE
+        if len(self._helpers) < min(self.machine.cores - 1, int(self._work / _HELPERS_PAY)):
+            self._helpers.append(threading.Thread(target=self._help, daemon=True))
+            self._helpers[-1].start()
+
+    def finish(self) -> dict[str, bytes]:
+        """Compile what is left, here as well, and take over what helpers failed at."""
+        self._complete()
+        self._compile_rest()
+        for helper in self._helpers:
+            helper.join()
+        self._compile_rest()
+        return self.codes
+
+    def _complete(self) -> None:
+        with self._changed:
+            self._is_complete = True
+            self._changed.notify_all()
+
+    def _compile_rest(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    return
+                key, text = self._waiting.pop()
+            self.codes[key] = worker.compile_text(
+                text, self.machine.cpu, self.machine.attributes)
+
+    def _help(self) -> None:
+        """Hand one text after another to a process, until there will be no more."""
+        with _process() as process:
+            while (job := self._next()) is not None:
+                key, text = job
+                try:
+                    self.codes[key] = _compile_in(process, text, self.machine)
+                except (OSError, EOFError, pickle.UnpicklingError):
+                    self._waiting.append(job)
+                    return
+
+    def _next(self) -> tuple[str, str] | None:
+        with self._changed:
+            while not self._waiting and not self._is_complete:
+                self._changed.wait()
+            return self._waiting.popleft() if self._waiting else None
 
 
-def _compile_in_processes(jobs: list[tuple[str, str, str]], shares: int) -> list[bytes]:
-    """Deal the jobs, long ones first, to helpers and to this process."""
-    order = sorted(range(len(jobs)), key=lambda k: -len(jobs[k][0]))
-    parts = [order[k::shares] for k in range(shares)]
-    helpers = [_Helper([jobs[k] for k in part]) for part in parts[1:]]
-    codes = {k: worker.compile_text(*jobs[k]) for k in parts[0]}
-    for part, helper in zip(parts[1:], helpers, strict=True):
-        codes.update(zip(part, helper.result(), strict=True))
-    return [codes[k] for k in range(len(jobs))]
+@contextlib.contextmanager
+def _process() -> Generator[subprocess.Popen[bytes]]:
+    """A process that compiles; it ends when nobody writes to it any more."""
+    process = subprocess.Popen(
+        [sys.executable, worker.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        process.wait()
 
 
-class _Helper:
-    """Another process that compiles a list of jobs; this one takes over if it fails."""
-
-    def __init__(self, jobs: list[tuple[str, str, str]]):
-        self.jobs = jobs
-        self.process = subprocess.Popen(
-            [sys.executable, worker.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL)
-        assert self.process.stdin is not None
-        pickle.dump(jobs, self.process.stdin)
-        self.process.stdin.close()
-
-    def result(self) -> list[bytes]:
-        assert self.process.stdout is not None
-        output = self.process.stdout.read()
-        if self.process.wait() != 0:
-            return [worker.compile_text(*job) for job in self.jobs]
-        return pickle.loads(output)
+def _compile_in(process: subprocess.Popen[bytes], text: str, machine: Machine) -> bytes:
+    """The object code of a text. Raises OSError or EOFError if the process is gone."""
+    assert process.stdin is not None and process.stdout is not None
+    pickle.dump((text, machine.cpu, machine.attributes), process.stdin)
+    process.stdin.flush()
+    return pickle.load(process.stdout)
 
 
 # ---------------------------------------------------------------------- linking

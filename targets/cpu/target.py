@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,9 +22,9 @@ from passes.loop.windows import Window
 from targets.base import Target, TargetError, TargetOptions
 from targets.cpu import worker
 from targets.cpu.cache import ObjectCache
-from targets.cpu.driver import KernelInfo, emit_driver
+from targets.cpu.driver import DriverText, KernelInfo, emit_driver
 from targets.cpu.driver_frame import ENTRY
-from targets.cpu.emit import KernelText, emit_kernel_text
+from targets.cpu.emit import emit_kernel_text
 from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import Machine, is_supported, machine_of
 from targets.cpu.plan import RunPlan
@@ -98,19 +98,21 @@ class CpuTarget(Target):
     ) -> CpuExecutable:
         """Compile each distinct kernel and the driver, or take them from the cache; link them."""
         machine = _machine(options)
-        texts: dict[str, KernelText] = {}
-        infos: dict[str, KernelInfo] = {}
-        for kernel in _kernels(module):
-            text = emit_kernel_text(kernel, machine, "strata.kernel")
-            text = text.renamed(text.content_name)
-            texts[text.name] = text
-            infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
-        func = host_function(module)
-        driver = emit_driver(func, host_functions(module), infos, machine)
-        modules = [driver.module, *(t.module for t in texts.values())]
-        objects = compile_texts(modules, machine, ObjectCache(options.cache))
-        constants = [placed(op.array(weights), op.type.dtype) for op in driver.constants]
-        return CpuExecutable(RunPlan.of(func, driver.checks), link(objects, ENTRY), constants,
+        func, infos = host_function(module), dict[str, KernelInfo]()
+        driver: list[DriverText] = []
+
+        def texts() -> Iterator[str]:
+            for kernel in _kernels(module):
+                text = emit_kernel_text(kernel, machine, "strata.kernel")
+                text = text.renamed(text.content_name)
+                infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
+                yield text.module
+            driver.append(emit_driver(func, host_functions(module), infos, machine))
+            yield driver[0].module
+
+        objects = compile_texts(texts(), machine, ObjectCache(options.cache))
+        constants = [placed(op.array(weights), op.type.dtype) for op in driver[0].constants]
+        return CpuExecutable(RunPlan.of(func, driver[0].checks), link(objects, ENTRY), constants,
                              thread_count(options.threads))
 
     def report(self) -> list[str]:

@@ -1,7 +1,7 @@
 """LLVM text to object code. Also a program of its own, so that several processes can compile.
 
-This file imports nothing but llvmlite: `python worker.py` starts in a moment. It reads one pickled
-list of jobs (text, cpu, attributes) from standard input and writes the list of object codes.
+This file imports nothing but llvmlite: `python worker.py` starts in a moment. It reads pickled jobs
+(text, cpu, attributes) from standard input, until that ends, and writes the object code of each.
 There is no optimization pipeline: the text is vectorized and hoisted already, and code generation
 does the rest.
 """
@@ -11,6 +11,7 @@ does the rest.
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 from functools import cache
@@ -50,8 +51,11 @@ def assembly_text(text: str, cpu: str, attributes: str) -> str:
 
 
 def main() -> None:
-    jobs: list[tuple[str, str, str]] = pickle.load(sys.stdin.buffer)
-    pickle.dump([compile_text(*job) for job in jobs], sys.stdout.buffer)
+    with contextlib.suppress(EOFError):
+        while True:
+            text, cpu, attributes = pickle.load(sys.stdin.buffer)
+            pickle.dump(compile_text(text, cpu, attributes), sys.stdout.buffer)
+            sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

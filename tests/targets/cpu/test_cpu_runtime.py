@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,11 +224,35 @@ def test_equal_kernels_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_helper_processes_compile_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = machine_of()
+    machine = replace(machine_of(), cores=3)
     texts = [f"define i32 @f{k}() {{ ret i32 {k} }}\n" for k in range(5)]
     expected = jit.compile_texts(texts, machine, ObjectCache(None))
     monkeypatch.setattr(jit, "_HELPERS_PAY", 1e-9)
     assert jit.compile_texts(texts, machine, ObjectCache(None)) == expected
+
+
+def test_what_a_helper_process_fails_at_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = replace(machine_of(), cores=3)
+    texts = [f"define i32 @f{k}() {{ ret i32 {k} }}\n" for k in range(5)]
+    expected = jit.compile_texts(texts, machine, ObjectCache(None))
+    monkeypatch.setattr(jit, "_HELPERS_PAY", 1e-9)
+    monkeypatch.setattr(jit.sys, "executable", "/bin/false")
+    assert jit.compile_texts(texts, machine, ObjectCache(None)) == expected
+
+
+def test_helper_processes_end_when_no_text_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def texts() -> Iterator[str]:
+        yield "define i32 @f() { ret i32 1 }\n"
+        raise ValueError("no more")
+
+    monkeypatch.setattr(jit, "_HELPERS_PAY", 1e-9)
+    before = threading.active_count()
+    with pytest.raises(ValueError, match="no more"):
+        jit.compile_texts(texts(), replace(machine_of(), cores=2), ObjectCache(None))
+    deadline = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
 
 
 # ---------------------------------------------------------------------- emitted code
