@@ -101,6 +101,17 @@ class Executable:
         arrays = dict(zip(self.output_names, outputs, strict=True))
         return gather(own_names(self.output_names, self.structures), arrays, self.structures)
 
+    def precision_error(self, inputs: Sequence[Array]) -> float:
+        """How far the outputs are from those of the same model in f32, on these inputs.
+
+        The largest deviation of any output, over the largest magnitude that it has in f32. The
+        model is compiled once more for that, or comes from the cache.
+        """
+        from compiler.comparison import worst
+
+        exact = compile_with(self.model, replace(self.options, precision="f32"))
+        return worst(self.run(inputs), exact.run(inputs))[0]
+
     def text(self, level: str) -> str:
         """The model at a level, or as target code; it is lowered again for that.
 

@@ -32,7 +32,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
                         help="machine features instead of this machine's: avx2, avx512; sm_90")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32",
                         help="the least precision of products (default f32); "
-                             "`verify` shows the error")
+                             "`run`, `bench` and `verify` tell the error")
     parser.add_argument("--exact", action="store_true",
                         help="compute quantized models as they are defined, in floats, instead of "
                              "in integers with results up to one quantization step off")

@@ -60,6 +60,14 @@ def tell_notes(notes: Sequence[str]) -> None:
         print(f"note: {note}", file=sys.stderr)
 
 
+def tell_precision_error(exe: Executable, inputs: Sequence[Array]) -> None:
+    """What a precision less than f32 costs on these inputs."""
+    precision = exe.options.precision
+    if precision != "f32":
+        tell_notes([f"--precision {precision}: outputs differ from f32 by at most "
+                    f"{exe.precision_error(inputs):.1e} of their largest magnitude"])
+
+
 def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, int]:
     """The sizes that plain symbols have in the arrays that are there."""
     sizes: dict[str, int] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.contest import Contest
 from compiler.diagnostics import Problem, StrataError, count_of, some_of
-from compiler.execution import input_arrays, run_loaded
+from compiler.execution import input_arrays, run_loaded, tell_precision_error
 from compiler.frontend import MemoryModel
 from compiler.peers import Request, load_peer, parse_peers
 from compiler.session import Session, session
@@ -35,7 +35,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     contest = Contest(threads)
     with session(arguments, threads) as current:
         captured = {m: captured_model(m) for m in (arguments.model, *filter(None, peers.values()))}
-        request = _add_ours(contest, current, arguments, captured[arguments.model])
+        exe, request = _add_ours(contest, current, arguments, captured[arguments.model])
         for name, twin in peers.items():
             current.progress.tell(f"loading {name}")
             model = twin or arguments.model
@@ -43,7 +43,9 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             contest.add_peer(name, lambda name=name, wanted=wanted: load_peer(name, wanted))
         _check_problems(list(contest.problems.values()))
         current.progress.tell(f"timing {arguments.model}")
-        return contest.rows(arguments.rounds)
+        rows = contest.rows(arguments.rounds)
+    tell_precision_error(exe, request.inputs)
+    return rows
 
 
 def captured_model(model: str) -> Captured | None:
@@ -65,7 +67,7 @@ def request_of(
 
 def _add_ours(
     contest: Contest, current: Session, arguments: argparse.Namespace, captured: Captured | None
-) -> Request:
+) -> tuple[Executable, Request]:
     """Our program, and the specialized one, as entrants."""
     model = arguments.model
     started = time.perf_counter()
@@ -79,7 +81,7 @@ def _add_ours(
         fixed = specialize(exe.loaded, inputs)
         seconds = time.perf_counter() - started
         contest.add("strata, sizes fixed", lambda: fixed.run(inputs), seconds)
-    return request_of(exe, inputs, model, captured)
+    return exe, request_of(exe, inputs, model, captured)
 
 
 def _check_problems(problems: Sequence[StrataError]) -> None:

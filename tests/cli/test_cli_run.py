@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,16 @@ def test_random_inputs_follow_the_seed(strata: Run, small_model: Path) -> None:
                                   "--dim", "n=4", "--dim", "m=3") for seed in (1, 1, 2))
     assert first.out == again.out != other.out
     assert "float32[3, 32]" in first.out
+
+
+def test_what_less_precision_costs_is_told(strata: Run, small_model: Path) -> None:
+    sizes = ("--dim", "n=4", "--dim", "m=3")
+    for command in (("run",), ("bench", "--rounds", "1")):
+        done = strata(command[0], small_model, *command[1:], "--precision", "fast", *sizes)
+        assert done.status == 0, done.err
+        told = re.search(r"--precision fast: outputs differ from f32 by at most (\S+)", done.err)
+        assert told and float(told[1]) < 0.02, done.err
+        assert "outputs differ" not in strata(command[0], small_model, *command[1:], *sizes).err
 
 
 def test_sizes_that_are_guessed_are_told(strata: Run, small_model: Path) -> None:
