@@ -7,7 +7,6 @@ does little more than to write addresses into a table. Nothing here imports xDSL
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 from dialects.binding import EvaluationError, bind_sizes
 from targets.cpu.address import address_of
 from targets.cpu.heap import Heap
+from targets.cpu.results import Result, aligned_bytes
 from targets.cpu.threads import FIRST_ARGUMENT, FUNCTIONS, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable
 
@@ -31,13 +31,14 @@ _ALIGNMENT = 64
 _LARGE = 1 << 20
 """Bytes from which on a copy of a constant costs more than cache lines that are read twice."""
 
+
 class _Binding(NamedTuple):
     """What depends on the shapes of the inputs: kept while they stay the same."""
 
     inputs: list[tuple[type, tuple[int, ...], np.dtype[Any], bool]]
     """Class, shape and dtype of every input, and that it is C-contiguous."""
     sizes: Any
-    outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+    outputs: tuple[Result, ...]
     arena: Array
 
     def fits(self, arrays: Sequence[Array]) -> bool:
@@ -77,7 +78,7 @@ class CpuExecutable(Executable):
             binding = self._binding
             if binding is None or not binding.fits(inputs):
                 inputs, binding = self._bind(inputs)
-            outputs = [np.empty(shape, dtype) for shape, dtype in binding.outputs]
+            outputs = [result.array() for result in binding.outputs]
             table, place = self._table, FIRST_ARGUMENT
             for array in inputs:
                 table[place] = address_of(array)
@@ -138,13 +139,13 @@ class CpuExecutable(Executable):
 
     def _new_binding(self, inputs: Sequence[Array]) -> _Binding:
         values = self._sizes(inputs)
-        outputs = tuple((tuple(int(s.evaluate(values)) for s in t.shape), t.dtype)
+        outputs = tuple(Result(tuple(int(s.evaluate(values)) for s in t.shape), t.dtype)
                         for t in self.plan.outputs)
         sizes = [values.get(name, 0) for name in self.plan.size_names]
         arena_bytes = int(self.plan.arena_bytes.evaluate(values))
         _check_memory(arena_bytes, outputs, values)
         return _Binding(_kinds(inputs), (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
-                        _aligned_bytes(arena_bytes))
+                        aligned_bytes(arena_bytes))
 
 
 def _kinds(arrays: Sequence[Array]) -> list[tuple[type, tuple[int, ...], np.dtype[Any], bool]]:
@@ -156,11 +157,9 @@ def _entry_function(address: int) -> Callable[..., int]:
 
 
 # ---------------------------------------------------------------------- memory
-def _check_memory(
-    arena: int, outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], sizes: Mapping[str, int]
-) -> None:
+def _check_memory(arena: int, outputs: Sequence[Result], sizes: Mapping[str, int]) -> None:
     """Raises ValueError where a call takes more memory than the machine has."""
-    results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in outputs)
+    results = sum(result.nbytes for result in outputs)
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if arena + results <= there:
         return
@@ -175,13 +174,6 @@ def _in_memory(array: Array) -> Array:
     return whole if whole.flags.c_contiguous else np.ascontiguousarray(whole)
 
 
-def _aligned_bytes(count: int) -> Array:
-    """Uninitialized memory on a cache line's boundary, never empty."""
-    raw = np.empty(max(count, 1) + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start: start + max(count, 1)]
-
-
 def placed(array: Array, dtype: np.dtype[Any]) -> Array:
     """A constant of an element type on a cache line's boundary; copied if needed.
 
@@ -191,6 +183,6 @@ def placed(array: Array, dtype: np.dtype[Any]) -> Array:
     wanted = _ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize
     if array.ctypes.data % wanted == 0 and array.size:
         return array
-    memory = _aligned_bytes(array.nbytes)
+    memory = aligned_bytes(array.nbytes)
     memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
     return memory
