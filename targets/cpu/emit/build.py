@@ -120,6 +120,9 @@ class Builder:
     def div(self, a: Reg, b: Reg) -> Reg:
         return self.binary("fdiv", a, b)
 
+    def negative(self, a: Reg) -> Reg:
+        return a.named(self.writer.local(f"fneg {a.typed}"))
+
     def fma(self, a: Reg, b: Reg, c: Reg) -> Reg:
         """a*b + c with one rounding (two on a machine without FMA)."""
         return self.intrinsic("fmuladd", a, b, c)

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dialects import types as t
 from targets.cpu.emit import math as approximations
 from targets.cpu.emit.build import Builder
+from targets.cpu.emit.division import divide
 from targets.cpu.emit.halves import narrow, widen
 from targets.cpu.emit.values import Reg, is_literal, literal
 
@@ -158,10 +159,6 @@ def _absolute_integer(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
     return b.integer_intrinsic("abs", r[0])
 
 
-def _negate(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
-    return r[0].named(b.writer.local(f"fneg {r[0].typed}"))
-
-
 def _integer_power(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
     """x^n for an integer n, through powf, which is exact enough for f32's integers."""
     power = b.convert("sitofp", r[1], r[0].element)
@@ -174,8 +171,8 @@ _ARITH: Mapping[type[Operation], Row] = {
     arith.AddfOp: _binary("fadd contract"),
     arith.SubfOp: _binary("fsub contract"),
     arith.MulfOp: _binary("fmul contract"),
-    arith.DivfOp: _binary("fdiv"),
-    arith.NegfOp: _negate,
+    arith.DivfOp: lambda b, op, r: divide(b, *r),
+    arith.NegfOp: lambda b, op, r: b.negative(r[0]),
     arith.MaximumfOp: lambda b, op, r: extremum(b, True, *r),
     arith.MinimumfOp: lambda b, op, r: extremum(b, False, *r),
     arith.MaxnumfOp: lambda b, op, r: _number_extremum(b, True, *r),

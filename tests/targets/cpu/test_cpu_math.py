@@ -164,3 +164,57 @@ def test_constant_powers_multiply(
     x = np.linspace(-3, 3, 20, dtype=np.float32)
     model = TARGET.load(module, WeightStore(), TargetOptions(features=features, threads=1))
     np.testing.assert_array_equal(model.run([x])[0], expected(x))
+
+
+# ---------------------------------------------------------------------- division
+@cache
+def quotients(features: str, exact: bool = False) -> Executable:
+    """A model that divides rows of 61 by a number each."""
+    module = parse_module("""
+    block.kernel @divide(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) grid(%p: n) sizes(n) {
+      %a = block.load %x[%p, t0] : tile<[61]xf32>
+      %b = block.load %s[%p] : tile<f32>
+      %q = block.map (%a[0], %b[]) : tile<[61]xf32> {
+      ^bb0(%c: f32, %d: f32):
+        %r = arith.divf %c, %d : f32
+        block.yield %r
+      }
+      block.store %q, %y[%p, t0]
+      block.yield
+    }
+    host.func @main(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) inputs ["x", "s"] outputs ["y"]
+        sizes(n) {
+      host.launch @divide(%x, %s, %y) sizes(n)
+      host.return
+    }""")
+    return TARGET.load(module, WeightStore(), TargetOptions(
+        features=features, threads=1, exact=exact))
+
+
+def rows_for(divisors: Array) -> Array:
+    """For each divisor numbers of all sizes, among them its small multiples and its neighbours."""
+    random = np.random.default_rng(0)
+    shape = (len(divisors), 61)
+    x = random.integers(0, 2**32, shape, np.uint32).view(np.float32)
+    x[:, :20] = random.standard_normal((len(divisors), 20))
+    x[:, 20:40] = divisors[:, None] * np.arange(20, dtype=np.float32)
+    x[:, 40:40 + len(SPECIAL[:12])] = SPECIAL[:12]
+    x[:, 60] = divisors
+    return x
+
+
+@each_machine
+@pytest.mark.parametrize("exact", [False, True])
+@np.errstate(all="ignore")
+def test_quotients_are_rounded_correctly(features: str, exact: bool) -> None:
+    bits = np.random.default_rng(1).integers(0, 2**32, 20_000, np.uint32)
+    divisors = flushed(np.concatenate([SPECIAL, bits.view(np.float32)]))
+    x = flushed(rows_for(divisors))
+    expected = flushed(x / divisors[:, None])
+    actual = quotients(features, exact).run([x, divisors])[0]
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    if exact:
+        assert same.all()
+        return
+    assert same[np.abs(x) >= 2.0 ** -94].all()
+    assert errors_in_ulp(actual, expected.astype(np.float64)).max() <= 1.5
