@@ -7,7 +7,9 @@ program walks the tiles. `whole`: one tile holds the whole axis (its tile size m
 extent, then the rest is masked). `lanes` lie in the lanes of vector registers. A `group` is a tile
 of a summed axis whose positions lie side by side inside each lane: an instruction multiplies and
 sums them at once. `tails`: "mask" computes the last, partial tile with masked lanes, "peel" with a
-smaller body. Options (`warps`, `stages`, ...) are for targets.
+smaller body. `keep`: a value that takes so many operations or more, and that loops one after
+another need, is kept in memory of the program (see `passes.loop.reuse`). `stream`: 1 where results
+go past the caches, since they would not stay there. Other options are for targets (`warps` ...).
 """
 
 from __future__ import annotations

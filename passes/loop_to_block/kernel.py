@@ -27,7 +27,7 @@ from dialects.ranges import upper_bound
 from dialects.schedule import Level, Schedule
 from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
-from passes.loop.private import private_values
+from passes.loop.reuse import kept_values
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.tiles import Scope, Tiles
@@ -49,7 +49,7 @@ class _Lowering:
         self.peel = schedule.option("tails", "peel" if schedule.lanes else "mask") == "peel"
         self.tiles = Tiles(kernel, schedule)
         self.states = self.tiles.states
-        self.private = private_values(kernel)
+        self.private = kept_values(kernel, schedule)
         self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)
                        or any(r in self.private for r in n.results)]
 

@@ -1,4 +1,5 @@
-"""Where a program keeps values that are read elsewhere than they are made (`passes.loop.private`).
+"""Where a program keeps values that are read elsewhere than they are made (`passes.loop.private`),
+or too costly to be computed again (`passes.loop.reuse`).
 
     %s = nest (i, j) outs([i, j])          grid i tile 32 lanes, loop j tile 14
     ->  %b = block.scratch : f32[1037, 32]     %s at [i, j] lies at %b[j, i - 32*@program]
@@ -21,7 +22,8 @@ from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
 from dialects.types import BufferType, SizesAttr, TensorType
 from passes.loop.nests import Read, plain_axes
-from passes.loop.private import is_elsewhere, private_values, reads_in
+from passes.loop.private import is_elsewhere, reads_in
+from passes.loop.reuse import kept_values
 from passes.loop.runs import common_rows
 from passes.loop_to_block.access import place
 from passes.loop_to_block.state import AxisState, Symbols, Tile
@@ -66,7 +68,7 @@ class Plan:
         self.kernel, self.schedule, self.states = kernel, schedule, states
         self.groups: list[list[SSAValue]] = []
         """Values that share their memory, in order."""
-        for value in private_values(kernel):
+        for value in kept_values(kernel, schedule):
             shared = next((g for g in self.groups if self._takes_over(value, g[-1])), None)
             if shared is None:
                 self.groups.append([value])
@@ -114,8 +116,16 @@ class Plan:
         if state.origin is not None:
             return 0
         maps = [self._stored(value), *(r.map for r in reads_in(self.kernel, value))]
-        tiles = {self._last_tile(s) for m in maps for s in m[dim].symbols if s in self.states}
-        return max((n - 1 for n in tiles if ((state.upper - state.lower) % n).terms), default=0)
+        length = state.upper - state.lower
+        return max((self._overhang(m[dim], s, length) for m in maps for s in m[dim].symbols
+                    if s in self.states), default=0)
+
+    def _overhang(self, expr: Expr, axis: str, length: Expr) -> int:
+        """How many places the last tile of an axis reaches too far, at most."""
+        tile = self._last_tile(axis)
+        if expr.as_symbol == axis and length.constant is not None:
+            return -length.constant % tile
+        return tile - 1 if (length % tile).terms else 0
 
     def _last_tile(self, axis: str) -> int:
         return [x.tile for x in self.schedule.levels if x.axis == axis][-1]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 64
 LARGE = 1 << 20
-"""Bytes from which on a result borrows its memory; smaller pieces the allocator keeps itself."""
+"""Bytes from which on a result borrows its memory, which begins with a cache line; smaller pieces
+the allocator keeps itself."""
 
 Spare = deque["Array"]
 

@@ -7,15 +7,17 @@ come from the kernel's own sizes and the machine's registers; nothing here knows
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import mul
 
-from dialects.expr import Expr
+from dialects.expr import Expr, product
 from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width, is_float
 from passes.loop.nests import gathered_inputs, has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
+from passes.loop.reuse import repeated_values
 from passes.loop.runs import common_rows, contiguous_axes, result_order, running_axis
 from targets.cpu.groups import grouping_of, has_group_instruction, is_grouped
 from targets.cpu.machine import Machine
@@ -31,6 +33,13 @@ CHUNK_ROWS = 256
 """About so many rows of a long matrix product belong to one program."""
 CHUNK_ELEMENTS = 4096
 """Elements of a long elementwise axis that belong to one program."""
+KEPT_WORK = 8
+"""Operations per element from which on a value is kept for a later loop: a store and a load, and
+what they take from the caches."""
+SHORT_ROW = 16
+"""Vectors of a row up to which what ends a reduction counts as much as the reduction."""
+LEAST_PROGRAMS = 64
+"""Programs that there should be before one takes several rows."""
 SCATTER_ELEMENTS = 1024
 """Elements of a long row that is scattered whole that belong to one program."""
 
@@ -244,13 +253,15 @@ def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
 
 # ---------------------------------------------------------------------- everything else
 def _reduction(kernel: KernelOp, machine: Machine) -> Schedule:
-    """Rows in parallel; inside, the axis that runs along memory in lanes."""
+    """Rows in parallel, a few per program; inside, the axis that runs along memory in lanes."""
     lanes = next(iter(contiguous_axes(kernel)), None)
     reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
     rows = common_rows(kernel)
     extents = kernel.axes
     width = _lane_tile(extents[lanes], machine) if lanes else 1
     levels = [Level("grid", a) for a in rows if a != lanes]
+    if levels and lanes and lanes not in rows:
+        levels[-1] = replace(levels[-1], tile=_row_tile(kernel, levels[-1].axis, lanes, machine))
     if lanes in rows:
         levels.append(Level("grid", lanes, width, lanes=True))
     inner = [a for a in extents if a not in rows and a != lanes]
@@ -258,7 +269,45 @@ def _reduction(kernel: KernelOp, machine: Machine) -> Schedule:
     levels += [Level("loop", a, 1) for a in inner]
     if lanes and lanes not in rows:
         levels.append(Level("loop", lanes, width, lanes=True))
-    return Schedule(tuple(levels))
+    return Schedule(tuple(levels), (*_keep(kernel, levels, machine), *_stream(kernel, machine)))
+
+
+def _row_tile(kernel: KernelOp, row: str, lanes: str, machine: Machine) -> int:
+    """Rows that a program reduces at once, so that one waits less for what ends the other.
+
+    More of them where rows are short; a power of two that leaves no rest, and enough programs.
+    """
+    count, length = kernel.axes[row].constant, kernel.axes[lanes].constant
+    if count is None or length is None:
+        return 1
+    vectors = -(-_lane_tile(kernel.axes[lanes], machine) // machine.lanes)
+    is_short = length <= SHORT_ROW * machine.lanes
+    budget = machine.vector_registers // (2 if is_short else 4) // vectors
+    tile = 1
+    while 2 * tile <= budget and count % (2 * tile) == 0 and count >= 2 * tile * LEAST_PROGRAMS:
+        tile *= 2
+    return tile
+
+
+def _keep(
+    kernel: KernelOp, levels: Sequence[Level], machine: Machine
+) -> tuple[tuple[str, int | str], ...]:
+    """Keep costly values of a program where the cache of level 2 has room for them."""
+    tiles = {x.axis: Expr.of(x.tile) for x in levels if x.kind == "grid"}
+    part = product(tiles.get(a, extent) for a, extent in kernel.axes.items()).constant
+    kept = repeated_values(kernel, KEPT_WORK)
+    if not kept or part is None or part * 4 * len(kept) > machine.caches[1] // 2:
+        return ()
+    return (("keep", KEPT_WORK),)
+
+
+def _stream(kernel: KernelOp, machine: Machine) -> tuple[tuple[str, int | str], ...]:
+    """Write large results past the caches, where they would not stay."""
+    types = [v.type for v in kernel.yielded]
+    sizes = [product(t.shape).constant or 0 for t in types if isinstance(t, TensorType)]
+    widths = [byte_width(t.element) for t in types if isinstance(t, TensorType)]
+    total, least = sum(map(mul, sizes, widths)), machine.streamed_bytes
+    return (("stream", 1),) if least is not None and total >= least else ()
 
 
 def _scatter(kernel: KernelOp, machine: Machine) -> Schedule:
@@ -290,7 +339,7 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
     if lanes in rows and (size is None or size > 2 * CHUNK_ELEMENTS):
         levels.append(Level("grid", lanes, CHUNK_ELEMENTS))
     levels.append(Level("loop", lanes, width, lanes=True))
-    return Schedule(tuple(levels))
+    return Schedule(tuple(levels), _stream(kernel, machine))
 
 
 def _turned(kernel: KernelOp, lanes: str | None, machine: Machine) -> str | None:

@@ -17,6 +17,12 @@ MATMUL = ("%a: f32[m, 96], %b: f32[96, 128]", "f32[m, 128]",
           "%y = graph.matmul %a, %b : f32[m, 128]")
 SOFTMAX = ("%x: f32[rows, 1000]", "f32[rows, 1000]",
            "%y = graph.softmax %x {axis = 1} : f32[rows, 1000]")
+ROWS = ("%x: f32[4096, 1000]", "f32[4096]",
+        "%y = graph.reduce_sum %x {axes = [1], keepdims = false} : f32[4096]")
+SHORT_ROWS, FEW_ROWS = ((f"%x: f32[{n}, 16]", f"f32[{n}]",
+                         f"%y = graph.reduce_sum %x {{axes = [1], keepdims = false}} : f32[{n}]")
+                        for n in (4096, 60))
+LARGE = ("%x: f32[99999, 1000]", "f32[99999, 1000]", "%y = graph.exp %x : f32[99999, 1000]")
 COLUMNS = ("%x: f32[64, n]", "f32[n]",
            "%y = graph.reduce_sum %x {axes = [0], keepdims = false} : f32[n]")
 EXP = ("%x: f32[n, 8]", "f32[n, 8]", "%y = graph.exp %x : f32[n, 8]")
@@ -43,12 +49,17 @@ def kernels(module: ModuleOp) -> list[KernelOp]:
 
 @pytest.mark.parametrize(("model", "wanted"), [
     (MATMUL, "<grid i1 tile 16 lanes, loop i0 tile 6, loop i2 tile 1 unroll 4>"),
-    (SOFTMAX, "<grid i0 tile 1, loop i1 tile 32 lanes>"),
+    (SOFTMAX, "<grid i0 tile 1, loop i1 tile 32 lanes | keep = 8>"),
+    (ROWS, "<grid i0 tile 1, loop i1 tile 32 lanes>"),
+    (SHORT_ROWS, "<grid i0 tile 4, loop i1 tile 16 lanes>"),
+    (FEW_ROWS, "<grid i0 tile 1, loop i1 tile 16 lanes>"),
+    (LARGE, "<grid i0 tile 4096, loop i0 tile 32 lanes | stream = 1>"),
     (COLUMNS, "<grid i0 tile 32 lanes, loop i1 tile 1>"),
     (EXP, "<grid i0 tile 4096, loop i0 tile 32 lanes>"),
     (SCALAR, "<>"),
     (EMPTY, "<loop i0 tile 1 lanes>"),
-], ids=["matmul", "softmax", "columns", "exp", "scalar", "empty"])
+], ids=["matmul", "softmax", "rows", "short rows", "few rows", "large", "columns", "exp", "scalar",
+        "empty"])
 def test_cpu_schedules(model: tuple[str, str, str], wanted: str) -> None:
     assert scheduled(model, "cpu", "avx2") == [wanted]
 

@@ -7,6 +7,7 @@ split by how deep in the loops its symbols are defined, and each part is compute
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import gcd, prod
 
 from xdsl.ir import SSAValue
 
@@ -25,6 +26,8 @@ class Indices:
         self.values: dict[SSAValue, Expr] = {}
         self.lower: dict[str, Expr] = {}
         self.upper: dict[str, Expr] = {}
+        self.steps: dict[str, int] = {}
+        """What symbols are multiples of, if not of 1."""
         self._known: dict[Expr, str] = {}
         self._natural: dict[Expr, bool] = {}
 
@@ -40,9 +43,15 @@ class Indices:
         """Let an index value of the IR stand for an expression over LLVM names."""
         self.values[value] = expr
 
-    def symbol(self, name: str, lower: Size, upper: Size | None = None) -> Expr:
-        """A new symbol: an LLVM name whose value is at least `lower`, at most `upper`."""
+    def symbol(
+        self, name: str, lower: Size, upper: Size | None = None, step: int = 1
+    ) -> Expr:
+        """A new symbol: an LLVM name whose value is at least `lower`, at most `upper`.
+
+        `step`: what it is a multiple of.
+        """
         self.lower[name] = Expr.of(lower)
+        self.steps[name] = step
         if upper is not None:
             self.upper[name] = Expr.of(upper)
         return Expr.symbol(name)
@@ -68,6 +77,11 @@ class Indices:
                 break
             expr = expr.substitute(bounds)
         return all(c >= 0 and all(map(self._is_natural, m)) for m, c in expr.terms)
+
+    def multiple(self, expr: Expr) -> int:
+        """A number that expr is a multiple of for certain; 0 if it is 0."""
+        return gcd(*(c * prod(self.steps.get(a, 1) for a in m if isinstance(a, str))
+                     for m, c in expr.terms))
 
     def _bound(self, symbol: str, expr: Expr) -> Expr:
         """The symbol as its bound plus or minus a natural number, whichever makes expr least."""

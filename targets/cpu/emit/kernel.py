@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects import block as bl
 from dialects import types as t
-from dialects.expr import Expr, maximum
+from dialects.expr import Expr, maximum, product
 from dialects.types import BufferType, TileType
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.build import Builder
@@ -29,6 +29,7 @@ from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.values import Reg, Tile, memory_type
 from targets.cpu.emit.writer import Writer
 from targets.cpu.machine import Machine
+from targets.cpu.results import LARGE
 
 STACK_BYTES = 1 << 18
 """Private memory of a program that is not larger lies on the stack."""
@@ -95,6 +96,7 @@ class _KernelEmitter:
     def emit(self) -> KernelText:
         for k, argument in enumerate(self.kernel.buffers):
             self._bind_buffer(argument, self.writer.argument(f"%buffer{k}"))
+        streams = self._streams()
         extents = [e.substitute(self.sizes) for e in self.kernel.grid.data]
         lo, hi = (self.writer.argument(n) for n in ("%lo", "%hi"))
         bounds = (self.indices.symbol(lo, 0), self.indices.symbol(hi, 0))
@@ -102,10 +104,21 @@ class _KernelEmitter:
         if count.constant != 0:
             self.loops.emit(*bounds, 1, count - 1, [], lambda program, _: self._program(
                 program, extents))
+        if streams:  # other threads read what was stored once they see that it was
+            self.writer.emit(self.writer.call("llvm.x86.sse.sfence", "void", []))
         for memory in self.allocated:
             self.writer.emit(self.writer.call("free", "void", [("ptr", memory)]))
         self.writer.emit("ret void")
         return self._text()
+
+    def _streams(self) -> bool:
+        """Let stores to large buffers go past the caches, if the schedule says so."""
+        schedule = self.kernel.schedule
+        if schedule is None or not schedule.data.option("stream", 0) or not self.machine.is_x86:
+            return False
+        large = [b for b in self.buffers.values() if _is_large(b)]
+        self.memory.streamed |= {b.pointer for b in large}
+        return bool(large)
 
     def _text(self) -> KernelText:
         pointers = [f"ptr noalias {b.pointer}" for v, b in self.buffers.items()
@@ -294,6 +307,12 @@ class _KernelEmitter:
                 tiles = [self.tiles[v] for v in op.yielded]
             return tiles
         return emit
+
+
+def _is_large(buffer: Buffer) -> bool:
+    """Whether a buffer certainly is so large that it begins with a cache line."""
+    count = product(buffer.shape).constant or 0
+    return count * t.byte_width(buffer.element) >= LARGE
 
 
 _EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {

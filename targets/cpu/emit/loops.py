@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 
 from dialects.expr import Expr
 from targets.cpu.emit.index import Indices
@@ -31,7 +32,8 @@ class Loops:
         w.push(label)
         counter = w.define("k", w.depth)
         phis = [_with_regs(tile, [w.define("c", w.depth) for _ in tile.regs]) for tile in tiles]
-        finals = body(self.indices.symbol(counter, start, last), phis)
+        multiple = gcd(step, self.indices.multiple(start))
+        finals = body(self.indices.symbol(counter, start, last, multiple), phis)
         following = w.assign(f"add i64 {counter}, {step}")
         again = w.assign(f"icmp slt i64 {following}, {stop}")
         latch, inner = w.label, w.pop()

@@ -6,6 +6,9 @@
     another tile dim is next     vectors along that dim, transposed in registers
     any other distance, gathers  llvm.masked.gather / scatter
 
+A kernel that streams its results stores past the caches where an address certainly is a multiple of
+the register's bytes; large buffers begin with a cache line.
+
 Nothing outside a buffer is ever touched. A condition that all lanes share selects the address of
 a constant full of the pad value (or, for a store, of memory that nobody reads) instead.
 """
@@ -46,6 +49,8 @@ class Memory:
     def __init__(self, writer: Writer, lanes: int):
         self.writer = writer
         self.lanes = lanes
+        self.streamed: set[str] = set()
+        """Buffers, by their pointers, that are written past the caches."""
 
     # ------------------------------------------------------------------ loads
     def load(self, access: Access, type_: TileType, pad: Any) -> Tile:
@@ -246,8 +251,19 @@ class Memory:
                 f"select i1 {condition}, ptr {address}, ptr {self._unread()}")
         if mask or (chunk.width and not chunk.is_full):
             self._masked_store(access, address, chunk, mask, stored)
+        elif self._streams(access, point, chunk):
+            bytes_ = chunk.width * _align(access)
+            self.writer.emit(f"store {stored}, ptr {address}, align {bytes_}, "
+                             f"!nontemporal {self.writer.metadata('i32 1')}")
         else:
             self.writer.emit(f"store {stored}, ptr {address}, align {_align(access)}")
+
+    def _streams(self, access: Access, point: Point, chunk: Chunk) -> bool:
+        """Whether a whole register goes to an aligned address of a buffer that is streamed."""
+        if access.buffer.pointer not in self.streamed or chunk.width < self.lanes:
+            return False
+        first = point.flat.substitute({access.lane_symbol: Expr.of(chunk.offset)})
+        return access.indices.multiple(first) % chunk.width == 0
 
     def _to_memory(self, access: Access, value: Reg) -> str:
         """The value with its memory type, as `type name`."""

@@ -116,6 +116,11 @@ class Writer:
         values = ", ".join(f"{t} {v}" for t, v in arguments)
         return f"call {result} @{name}({values})"
 
+    def metadata(self, content: str) -> str:
+        """The number of a piece of metadata of the module."""
+        self.declarations["!0"] = f"!0 = !{{{content}}}"
+        return "!0"
+
     def constant(self, type_: str, values: str) -> str:
         """The address of a private constant of the module, 64-byte aligned."""
         key = f"{type_} {values}"

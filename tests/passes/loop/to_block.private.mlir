@@ -5,7 +5,7 @@
 // and read last there, takes over their memory. A sum beside lanes is combined tile by tile.
 builtin.module {
   // CHECK: block.kernel @again(%x: f32[n, 10], %y: f32[n, 10]) grid(%i0: ((n + 15) floordiv 16)) sizes(n)
-  // CHECK-NEXT: %s = block.scratch : f32[13, 16]
+  // CHECK-NEXT: %s = block.scratch : f32[12, 16]
   // CHECK: block.for %i1 = 0 to 8 step 4 (%{{.*}} = %{{.*}}) {
   // CHECK: block.load %x[16*%i0 + t1, %i1 + t0] check [0] pad 0 : tile<4x[16]xf32>
   // CHECK: block.store %{{.*}}, %s[%i1 + t0, t1]
