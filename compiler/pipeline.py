@@ -60,5 +60,6 @@ PIPELINE: tuple[Step, ...] = (
     Step("host", "host-plan-buffers"),  # when all buffers and the order of launches are known
     # ------------------------------------------------------------------ block: kernels on tiles
     Step("block", "loop-to-block"),  # now that a kernel and its schedule say all that it needs
+    Step("block", "block-prefetch-operands"),  # on the loops and addresses that really are
     Step("block", "block-expand-floats"),  # last: so that dumps before it read as casts
 )

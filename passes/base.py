@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from dialects.loop import KernelOp, NestOp
     from dialects.schedule import Schedule
+    from passes.block.prefetch_operands import Caches
     from passes.loop.pack_operands import Panel
     from passes.loop.windows import Window
 
@@ -60,6 +61,8 @@ class TargetLike(Protocol):
     ) -> Sequence[Window]: ...
 
     def row_memory(self, options: Any) -> int: ...
+
+    def prefetches(self, options: Any) -> Caches | None: ...
 
     def prepare(self, kernel: KernelOp, options: Any) -> None: ...
 

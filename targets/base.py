@@ -20,6 +20,7 @@ from xdsl.ir import Attribute
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
 from dialects.weights import WeightStore
+from passes.block.prefetch_operands import Caches
 from passes.loop.pack_operands import Panel
 from passes.loop.windows import Window
 from targets.interface import Executable, TargetError
@@ -107,6 +108,11 @@ class Target(ABC):
         """How many bytes a program may keep for its rows between nests of a kernel; 0: none."""
         del options
         return 0
+
+    def prefetches(self, options: TargetOptions) -> Caches | None:
+        """The caches that programs bring operands into early; None: they cannot, or need not."""
+        del options
+        return None
 
     def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
         """Rewrite a kernel's axes for this target (split, fuse), before scheduling."""

@@ -14,7 +14,7 @@ outside read 0.0. Checks are on buffer dims, so padding of convolutions needs no
 from xdsl.ir import Dialect, Operation
 
 from dialects.block.kernel_ops import ForOp, KernelOp, YieldOp
-from dialects.block.memory_ops import LoadOp, ScratchOp, StoreOp
+from dialects.block.memory_ops import LoadOp, PrefetchOp, ScratchOp, StoreOp
 from dialects.block.tile_ops import (
     COMBINERS,
     ConvertOp,
@@ -29,12 +29,12 @@ from dialects.block.tile_ops import (
 
 BLOCK_OPS: list[type[Operation]] = [
     KernelOp, ForOp, YieldOp, LoadOp, StoreOp, FullOp, MapOp, ReduceOp, DotOp, IndexOp, ValidOp,
-    ConvertOp, ScratchOp,
+    ConvertOp, ScratchOp, PrefetchOp,
 ]
 Block = Dialect("block", BLOCK_OPS)
 
 __all__ = [
     "BLOCK_OPS", "COMBINERS", "Block", "ConvertOp", "DotOp", "ForOp", "FullOp", "IndexOp",
-    "KernelOp", "LoadOp", "MapOp", "ReduceOp", "ScratchOp", "StoreOp", "ValidOp", "YieldOp",
-    "element_type",
+    "KernelOp", "LoadOp", "MapOp", "PrefetchOp", "ReduceOp", "ScratchOp", "StoreOp", "ValidOp",
+    "YieldOp", "element_type",
 ]

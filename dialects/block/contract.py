@@ -118,7 +118,8 @@ def find_contraction(loop: ops.ForOp) -> Contraction | None:
     if not alone or str(ops.element_type(carried)) in _HALVES:
         return None
     *before, _ = loop.body.block.ops
-    preparation = tuple(op for op in before if op is not update)
+    preparation = tuple(op for op in before
+                        if op is not update and not isinstance(op, ops.PrefetchOp))
     if not all(isinstance(op, _INDEPENDENT) for op in preparation):
         return None
     if isinstance(update, ops.ForOp):

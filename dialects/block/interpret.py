@@ -293,5 +293,6 @@ _OPERATIONS: dict[type[Operation], Callable[[Programs, Any], None]] = {
     ops.ConvertOp: _convert,
     ops.ScratchOp: _scratch,
     ops.ForOp: _for,
+    ops.PrefetchOp: lambda programs, op: None,
     ops.YieldOp: lambda programs, op: None,
 }

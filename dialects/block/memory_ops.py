@@ -1,4 +1,4 @@
-"""Operations of the `block` level on memory: loads, stores, and scratch buffers of tiles."""
+"""Operations of the `block` level on memory: loads, stores, prefetches, and scratch buffers."""
 
 from __future__ import annotations
 
@@ -192,6 +192,44 @@ def _parse_access(
     if parser.parse_optional_keyword("check"):
         checks = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
     return buffer, reader, where, checks, [mapped.get(v, ()) for v in reader.values]
+
+
+@irdl_op_definition
+class PrefetchOp(IRDLOperation):
+    """Ask for the line of memory at an element, needed soon: `block.prefetch %w[%p + 1, 0]`.
+
+    Computes nothing. Indices may lie outside their dims and outside the buffer: the element is
+    where they lead in memory, row by row.
+    Constraint: (C1) one expression per buffer dim.
+    Source: memref.prefetch.
+    """
+
+    name = "block.prefetch"
+    buffer = operand_def(BufferType)
+    indices = var_operand_def()
+    where = prop_def(SizesAttr)
+
+    @staticmethod
+    def of(buffer: SSAValue, where: Sequence[Size], indices: Sequence[SSAValue]) -> PrefetchOp:
+        return PrefetchOp.build(operands=[buffer, list(indices)],
+                                properties={"where": SizesAttr.of(where)})
+
+    def verify_(self) -> None:
+        assert isinstance(self.buffer.type, BufferType)
+        if len(self.where.data) != self.buffer.type.rank:
+            raise VerifyException(
+                f"C1: {self.name} needs {self.buffer.type.rank} index expressions")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.buffer)
+        print_indices(printer, self.where.data, self.indices)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> PrefetchOp:
+        buffer, reader = parse_value(parser), IndexReader(parser)
+        where = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, reader.parse)
+        return PrefetchOp.of(buffer, where, reader.values)
 
 
 @irdl_op_definition

@@ -73,6 +73,11 @@ class Machine:
     def vector_registers(self) -> int:
         return 32 if self.vector_bytes == 64 or not self.is_x86 else 16
 
+    @property
+    def line_bytes(self) -> int:
+        """Bytes that caches hold together: the same on all processors that we know."""
+        return 64
+
     def multiplies_groups(self, element: Attribute) -> bool:
         """Whether an instruction adds the products of several elements to each lane.
 

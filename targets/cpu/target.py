@@ -16,6 +16,7 @@ from dialects.loop import NestOp
 from dialects.schedule import Schedule
 from dialects.types import bf16, i8, ui8
 from dialects.weights import WeightStore
+from passes.block.prefetch_operands import Caches
 from passes.loop.pack_operands import Panel
 from passes.loop.private import private_values
 from passes.loop.windows import Window
@@ -71,6 +72,10 @@ class CpuTarget(Target):
         """Rows stay in the cache of level 2, or in a share of level 3."""
         _, second, third = machine_of(options.features).caches
         return max(second, third // 4)
+
+    def prefetches(self, options: TargetOptions) -> Caches:
+        machine = machine_of(options.features)
+        return Caches(machine.line_bytes, machine.caches[1])
 
     def prepare(self, kernel: LoopKernel, options: TargetOptions) -> None:
         from targets.cpu.row_blocks import copy_rows

@@ -22,6 +22,7 @@ builtin.module {
     block.for %q = 0 to n step 64 parallel {
       %z = block.full 0.0 : tile<128x64xf32>
       %acc = block.for %i = 0 to min(k, 64*%q + 64) step 32 unroll 2 (%c = %z) {
+        block.prefetch %a[128*%p + 128, 4*%i]
         %l = block.load %a[128*%p + t0, %i + t1] check [0, 1] : tile<128x32xf16>
         %r = block.load %b[%i + t0, %q + t1] check [0, 1] : tile<32x64xf16>
         %d = block.dot %l, %r, %c tf32 : tile<128x64xf32>

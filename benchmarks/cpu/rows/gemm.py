@@ -24,7 +24,7 @@ MEAN = False
 SHAPES = ((1024, 1024, 1024), (128, 3072, 768), (3136, 64, 576))
 TWINS = Path(__file__).parents[1] / "twins.py"
 PEAK = "peak"
-TRIPS = 20_000
+TRIPS = 100_000
 
 
 def rows(setting: Setting) -> dict[str, Measure]:

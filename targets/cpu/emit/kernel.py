@@ -82,7 +82,7 @@ class _KernelEmitter:
         self.writer = Writer(name)
         self.indices = Indices(self.writer)
         self.builder = Builder(self.writer, machine.features, machine.contracts)
-        self.memory = Memory(self.writer, machine.lanes)
+        self.memory = Memory(self.writer, machine.lanes, machine.line_bytes)
         self.loops = Loops(self.writer, self.indices)
         self.compute = Compute(self.writer, self.indices, self.builder, machine)
         self.maps = Maps(self.compute, self.loops)
@@ -186,6 +186,13 @@ class _KernelEmitter:
     def store(self, op: bl.StoreOp) -> None:
         tile = self.tiles[op.value]
         self.memory.store(self._access(op, tile.type), tile)
+
+    def prefetch(self, op: bl.PrefetchOp) -> None:
+        where = tuple(self._expr(e, op.indices) for e in op.where.data)
+        buffer = self.buffers[op.buffer]
+        type_ = t.tile(buffer.element, ())
+        self.memory.prefetch(Access(self.writer, self.indices, buffer, where, type_,
+                                    range(len(where)), {}))
 
     def full(self, op: bl.FullOp) -> None:
         assert isinstance(op.result.type, TileType)
@@ -326,5 +333,6 @@ _EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {
     bl.ValidOp: _KernelEmitter.valid,
     bl.ConvertOp: _KernelEmitter.convert,
     bl.ScratchOp: _KernelEmitter.scratch,
+    bl.PrefetchOp: _KernelEmitter.prefetch,
     bl.ForOp: _KernelEmitter.loop,
 }

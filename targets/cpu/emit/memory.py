@@ -39,6 +39,8 @@ from targets.cpu.emit.values import (
 )
 from targets.cpu.emit.writer import Writer
 
+_LEVEL = "2"
+"""How near prefetched memory is to be: in the cache of level 2, as it is for the next program."""
 _NEAR = (-1, 0, 1, 2, 3, 4)
 """Constant distances of lanes that need no gather."""
 
@@ -46,11 +48,26 @@ _NEAR = (-1, 0, 1, 2, 3, 4)
 class Memory:
     """Emits the loads and stores of a function."""
 
-    def __init__(self, writer: Writer, lanes: int):
+    def __init__(self, writer: Writer, lanes: int, line_bytes: int):
         self.writer = writer
         self.lanes = lanes
         self.streamed: set[str] = set()
         """Buffers, by their pointers, that are written past the caches."""
+        self.line_bytes = line_bytes
+        self._asked: dict[tuple[str, Expr], int] = {}
+        """Per place that varies in a loop, the last distance from it that was asked for."""
+
+    def prefetch(self, access: Access) -> None:
+        """Ask for the line of an element; what a loop's bodies ask for in one line, once."""
+        distance = access.flat.offset
+        place = access.buffer.pointer, access.flat - distance
+        last = self._asked.get(place)
+        behind = None if last is None else (distance - last) * _align(access)
+        if behind is not None and 0 <= behind < self.line_bytes:
+            return
+        self._asked[place] = distance
+        self.writer.emit(self.writer.call("llvm.prefetch.p0", "void", [
+            ("ptr", access.pointer(access.flat)), ("i32", "0"), ("i32", _LEVEL), ("i32", "1")]))
 
     # ------------------------------------------------------------------ loads
     def load(self, access: Access, type_: TileType, pad: Any) -> Tile:

@@ -21,6 +21,7 @@ from dialects.block import (
     KernelOp,
     LoadOp,
     MapOp,
+    PrefetchOp,
     ReduceOp,
     ScratchOp,
     StoreOp,
@@ -228,6 +229,11 @@ def _last(lower: Value, upper: Value, step: int) -> Expr | None:
     return lower.low + (upper.high - 1 - lower.low) // step * step
 
 
+def _ignore(op: PrefetchOp, context: Context) -> None:
+    """Triton's own pipelining asks for memory early."""
+    del op, context
+
+
 def _refuse_scratch(op: ScratchOp, context: Context) -> None:
     del op, context
     raise EmitError("block.scratch is memory of one CPU program; on CUDA place the value in a "
@@ -240,6 +246,7 @@ def _emitters() -> dict[type[Operation], Callable[[Any, Context], None]]:
         LoadOp: emit_load, StoreOp: emit_store, IndexOp: emit_index, ValidOp: emit_valid,
         FullOp: emit_full, MapOp: emit_map, ReduceOp: emit_reduce, DotOp: emit_dot,
         ConvertOp: emit_convert, ForOp: _emit_for, ScratchOp: _refuse_scratch,
+        PrefetchOp: _ignore,
     }
 
 

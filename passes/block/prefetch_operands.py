@@ -1,0 +1,250 @@
+"""`block-prefetch-operands`: ask for what the next trip reads while this one computes.
+
+    grid(%p: 96) {                                     a program reads a panel of 768 x 32 elements
+      block.for %i = 0 to 117 step 13 parallel {       again and again
+        block.for %k = 0 to 768 step 1 (...) {
+          block.prefetch %w[%p + 1, 0, 3072*(%i floordiv 13) + 4*%k]             <- added
+          %b = block.load %w[%p, %k, t0] : tile<[32]xf32>
+          ... a sum of products
+
+Weights of a model are in far memory whenever their kernel starts, and a panel that is used a few
+times spends much of that time on its way. So the loops around a sum bring the next panel, an even
+share in each step. Likewise the rows that the next trip of a loop reads, where the operand as a
+whole is larger than a cache: processors follow one stream of addresses by themselves, not twelve.
+
+Enters: kernels whose loops and addresses are final. Only what lies dense in memory is asked for,
+of buffers that the kernel does not write. Nothing is computed, so no number changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from dialects.block import DotOp, ForOp, KernelOp, LoadOp, PrefetchOp, StoreOp
+from dialects.block.contract import find_contraction
+from dialects.expr import Expr, product
+from dialects.syntax import set_location
+from dialects.types import BufferType, TileType, byte_width
+from passes.base import StrataContext, StrataPass
+
+MANY_TRIPS = 64
+"""What is read more often than so many times is there most of the time."""
+OPEN_TRIPS = 16
+"""What counts as the number of trips that only a run knows."""
+PARTS = 2
+"""An operand of more than one part in so many of a cache is hardly there when it is needed."""
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Where memory is brought to: bytes of a line, and of the cache that a core has alone."""
+
+    line: int
+    capacity: int
+
+
+@dataclass(frozen=True)
+class BlockPrefetchOperands(StrataPass):
+    """Add prefetches to sums of products."""
+
+    name = "block-prefetch-operands"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        caches = None if context.target is None else context.target.prefetches(context.options)
+        if caches is None:
+            return
+        for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:
+            if not any(isinstance(op, PrefetchOp) for op in kernel.walk()):
+                _prefetch(kernel, caches)
+
+
+def _prefetch(kernel: KernelOp, caches: Caches) -> None:
+    """Per buffer at most one stream of prefetches: where a loop repeats a read most often."""
+    written = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
+    best: dict[SSAValue, _Stream] = {}
+    for load, axes in _reads(kernel.body.block, _grid(kernel)):
+        if load.buffer in written or load.buffer not in kernel.buffers or load.checked_dims:
+            continue
+        stream = _stream(load, axes)
+        before = best.get(load.buffer)
+        if stream and stream.pays(caches) and (before is None or stream.trips > before.trips):
+            best[load.buffer] = stream
+    for stream in best.values():
+        stream.add(caches.line)
+
+
+# ---------------------------------------------------------------------- loops and reads
+@dataclass(frozen=True)
+class _Axis:
+    """A grid axis or a loop: the index value lower, lower + step, ..."""
+
+    symbol: str
+    """By how deep it is."""
+    index: SSAValue
+    lower: Expr
+    """Over the symbols of the axes around."""
+    step: int
+    trips: int | None
+    sums: bool
+
+    @property
+    def number(self) -> Expr:
+        """Which trip it is."""
+        return (Expr.symbol(self.symbol) - self.lower) // self.step
+
+
+def _grid(kernel: KernelOp) -> tuple[_Axis, ...]:
+    pairs = zip(kernel.program_ids, kernel.grid.data, strict=True)
+    return tuple(_Axis(f"@{depth}", value, Expr.of(0), 1, extent.constant, False)
+                 for depth, (value, extent) in enumerate(pairs))
+
+
+def _reads(block: Block, axes: tuple[_Axis, ...]) -> Iterator[tuple[LoadOp, tuple[_Axis, ...]]]:
+    """The loads of sums of products, and the axes around each, outermost first."""
+    for op in block.ops:
+        if not isinstance(op, ForOp):
+            continue
+        inner = (*axes, _loop_axis(op, axes))
+        if _sums_products(op):
+            yield from ((x, inner) for x in op.body.block.ops if isinstance(x, LoadOp))
+        else:
+            yield from _reads(op.body.block, inner)
+
+
+def _loop_axis(op: ForOp, axes: Sequence[_Axis]) -> _Axis:
+    lower, upper = (_named(e.data, op.indices, axes) for e in (op.lower, op.upper))
+    step, span = op.step.data.constant or 1, (upper - lower).constant
+    trips = None if span is None else max(0, -(-span // step))
+    return _Axis(f"@{len(axes)}", op.counter, lower, step, trips, bool(op.carried))
+
+
+def _sums_products(op: ForOp) -> bool:
+    """Whether a loop, which holds no other, sums products of two tiles."""
+    found = find_contraction(op)
+    return found is not None and len(found.loops) == 1 and (
+        len(found.terms) == 2 or isinstance(found.update, DotOp))
+
+
+def _named(expr: Expr, indices: Sequence[SSAValue], axes: Sequence[_Axis]) -> Expr:
+    """An expression of an operation over the symbols of the axes around it."""
+    symbols = {a.index: Expr.symbol(a.symbol) for a in axes}
+    return expr.substitute({f"%{k}": symbols[v] for k, v in enumerate(indices)})
+
+
+# ---------------------------------------------------------------------- what to ask for
+@dataclass(frozen=True)
+class _Stream:
+    """What the next trip of an axis reads, and the steps over which to spread it."""
+
+    load: LoadOp
+    axes: tuple[_Axis, ...]
+    start: tuple[Expr, ...]
+    """Where in its buffer the next trip begins to read."""
+    size: int
+    """Elements that it reads."""
+    again: tuple[_Axis, ...]
+    """The loops between that axis and the sum: they read the same in each trip."""
+    walked: tuple[_Axis, ...]
+    """The loops of the sum."""
+
+    @property
+    def trips(self) -> int:
+        """How often the same is read."""
+        return prod(OPEN_TRIPS if a.trips is None else a.trips for a in self.again)
+
+    @property
+    def buffer(self) -> BufferType:
+        assert isinstance(self.load.buffer.type, BufferType)
+        return self.load.buffer.type
+
+    def pays(self, caches: Caches) -> bool:
+        if self.trips > 1:
+            return self.trips <= MANY_TRIPS
+        count = product(self.buffer.shape).constant
+        return self.load.result.type.lanes is None and count is not None and (
+            count * byte_width(self.buffer.element) * PARTS > caches.capacity)
+
+    def add(self, line: int) -> None:
+        """Ask in each step for its share, the shares one behind another in memory."""
+        width = byte_width(self.buffer.element)
+        steps = prod(a.trips or 1 for a in self.walked)
+        share = _power_of_two(-(-self.size * width // (steps * self.trips)))
+        place = self._step(steps) * max(1, share // width)
+        block = self.load.parent_block()
+        assert block is not None
+        for k in range(max(1, share // line)):
+            where = [*self.start[:-1], self.start[-1] + place + k * line // width]
+            op = self._operation(where)
+            set_location(op, self.load)
+            block.insert_op_before(op, self.load)
+
+    def _step(self, steps: int) -> Expr:
+        """Which step it is of all that read the same."""
+        total, count = Expr.of(0), 1
+        for axis in reversed(self.walked):
+            total, count = total + axis.number * count, count * (axis.trips or 1)
+        number, known = Expr.of(0), 1
+        for axis in reversed(self.again):
+            number = number + axis.number * known
+            known *= axis.trips or OPEN_TRIPS
+        if any(a.trips is None for a in self.again):
+            number = number % self.trips
+        return total + number * steps
+
+    def _operation(self, where: Sequence[Expr]) -> PrefetchOp:
+        used = {s for e in where for s in e.symbols}
+        axes = [a for a in self.axes if a.symbol in used]
+        names = {a.symbol: Expr.symbol(f"%{k}") for k, a in enumerate(axes)}
+        return PrefetchOp.of(self.load.buffer, [e.substitute(names) for e in where],
+                             [a.index for a in axes])
+
+
+def _power_of_two(number: int) -> int:
+    """The least power of two that is not less: so shares divide lines, or lines divide them."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _stream(load: LoadOp, axes: tuple[_Axis, ...]) -> _Stream | None:
+    """What the next trip reads; None where that is not one dense piece of memory."""
+    if any(v not in [a.index for a in axes] for v in load.indices):
+        return None  # gathered
+    where = tuple(_named(e, load.indices, axes) for e in load.exprs)
+    used = {s for e in where for s in e.symbols}
+    first = next(k for k in range(len(axes), -1, -1) if k == 0 or not axes[k - 1].sums)
+    walked, outer = axes[first:], axes[:first]
+    place = next((k for k in range(first - 1, -1, -1) if outer[k].symbol in used), None)
+    size = _dense_size(load, where, walked)
+    if place is None or size is None:
+        return None
+    following = outer[place]
+    lows = {a.symbol: a.lower for a in walked} | {s: Expr.of(0) for s in used if s[0] == "t"}
+    lows[following.symbol] = Expr.symbol(following.symbol) + following.step
+    start = tuple(e.substitute(lows) for e in where)
+    return _Stream(load, axes, start, size, outer[place + 1:], walked)
+
+
+def _dense_size(
+    load: LoadOp, where: Sequence[Expr], walked: Sequence[_Axis]
+) -> int | None:
+    """How many elements the loops of a sum read, if these lie side by side."""
+    buffer, tile = load.buffer.type, load.result.type
+    assert isinstance(buffer, BufferType) and isinstance(tile, TileType)
+    flat = sum((e * product(buffer.shape[d + 1:]) for d, e in enumerate(where)), Expr.of(0))
+    counts = {f"t{d}": (1, n) for d, n in enumerate(tile.shape)}
+    counts |= {a.symbol: (a.step, a.trips or 0) for a in walked}
+    split = flat.linear(counts)
+    if split is None or any(c.constant is None for c in split[0].values()):
+        return None
+    size = 1
+    distances = {s: (split[0].get(s, Expr.of(0)).constant or 0) * counts[s][0] for s in counts}
+    for name in sorted(counts, key=lambda s: distances[s]):
+        count = counts[name][1]
+        if count != 1 and distances[name] != size:
+            return None
+        size *= count
+    return size
