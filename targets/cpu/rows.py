@@ -20,6 +20,10 @@ WAY_BYTES = 4096
 """Bytes of a way of the first cache: addresses so far apart compete for the same few lines."""
 CACHE_WAYS = 8
 """How many such lines it keeps."""
+USES = 32
+"""A copy of an operand for one call pays if every element is used at least so often."""
+SHARE = 2
+"""And if the rows that a tile reads fill one in so many parts of the places where they may lie."""
 SHORT_SUM = 50
 """A sum of at most so many products is written out."""
 WINDOW_ROWS = (2, 4)
@@ -85,6 +89,27 @@ def competes(nest: NestOp, lanes: str, rows: Sequence[str]) -> bool:
                for row in rows
                for v, m in zip(nest.inputs, nest.input_maps, strict=True)
                if not any(lanes in e.symbols for e in m))
+
+
+def evicts(nest: NestOp, position: int, lanes: str, cache: int) -> bool:
+    """Whether what a tile reads of an operand drives itself out of a cache of so many bytes.
+
+    Of rows a power of two apart a cache keeps few. Then a copy pays, if it is used often enough.
+    """
+    extents, map_ = extents_of(nest.axes), nest.input_maps[position]
+    used = {s for e in map_ for s in e.symbols}
+    uses = product(a.extent for a in nest.parallel_axes if a.name not in used).constant
+    if uses is not None and uses < USES:
+        return False
+    return any(
+        a.name in used and (extents[a.name].constant or 0) * SHARE * _apart(nest, position, a.name)
+        > cache for a in nest.reduce_axes)
+
+
+def _apart(nest: NestOp, position: int, axis: str) -> int:
+    """The largest power of two that divides the bytes between neighbours along an axis."""
+    stride = abs(_stride(nest.inputs[position], nest.input_maps[position], axis))
+    return stride & -stride
 
 
 def _stride(value: SSAValue, map_: Sequence[Expr], axis: str) -> int:

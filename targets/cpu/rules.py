@@ -21,7 +21,7 @@ from passes.loop.reuse import repeated_values
 from passes.loop.runs import common_rows, contiguous_axes, result_order, running_axis
 from targets.cpu.groups import grouping_of, has_group_instruction, is_grouped
 from targets.cpu.machine import Machine
-from targets.cpu.rows import competes, even, is_short, is_window, tiled_rows, window_rows
+from targets.cpu.rows import competes, even, evicts, is_short, is_window, tiled_rows, window_rows
 
 SPARE_REGISTERS = 4
 """Vector registers kept for operands and broadcasts beside the accumulators."""
@@ -71,16 +71,17 @@ def panels(
         if nest.pad_values[position] is not None:
             if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
                 found[position] = None  # read so seldom that a copy with a border would not pay
-        elif _wants_panel(nest, map_, tiling, position in constants):
+        elif _wants_panel(nest, position, tiling, position in constants, machine):
             found[position] = Panel(
                 tiling.lanes, tiling.width, tuple(tiling.reduce), tiling.group)
     return found
 
 
 def _wants_panel(
-    nest: NestOp, map_: Sequence[Expr], tiling: Tiling, constant: bool
+    nest: NestOp, position: int, tiling: Tiling, constant: bool, machine: Machine
 ) -> bool:
     """Whether the lanes axis indexes an operand in a way that panels improve."""
+    map_ = nest.input_maps[position]
     if tiling.group > 1:
         return not has_calls(map_) and any(tiling.lanes in e.symbols for e in map_)
     dims = [e for e in map_ if tiling.lanes in e.symbols]
@@ -94,7 +95,8 @@ def _wants_panel(
     if not contiguous:
         return True
     extent = extents_of(nest.axes)[tiling.lanes].constant
-    return constant and (extent is None or extent > tiling.width)
+    cut = extent is None or extent > tiling.width
+    return cut and (constant or evicts(nest, position, tiling.lanes, machine.caches[1]))
 
 
 # ---------------------------------------------------------------------- contractions
