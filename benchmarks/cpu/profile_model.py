@@ -2,8 +2,8 @@
 
     python benchmarks/cpu/profile_model.py MODEL.onnx [--top 20] [--rounds 5] [--dim name=8]
 
-Every launch is run alone, on one thread, on the values it has in the model; the median of some
-rounds counts. For contractions the share of multiply-adds per second is shown too.
+Every launch is run alone, on one thread, on the values it has in the model; the median CPU time of
+some rounds counts. For contractions the share of multiply-adds per second is shown too.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Profile:
                      *(ctypes.c_int64(n) for n in numbers)]
         times: list[float] = []
         for _ in range(self.rounds):
-            start = time.perf_counter()
+            start = time.thread_time()
             function(*arguments)
-            times.append(time.perf_counter() - start)
+            times.append(time.thread_time() - start)
         timing = self.timings.setdefault(name, Timing())
         timing.seconds += median(times)
         timing.launches += 1
