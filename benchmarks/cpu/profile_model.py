@@ -1,9 +1,10 @@
 """Where the time of a model goes on the CPU, kernel by kernel.
 
-    python benchmarks/cpu/profile_model.py MODEL.onnx [--top 20] [--rounds 5] [--dim name=8]
+    python benchmarks/cpu/profile_model.py MODEL.onnx [--top 20] [--rounds 9] [--dim name=8]
 
-Every launch is run alone, on one thread, on the values it has in the model; the median CPU time of
-some rounds counts. For contractions the share of multiply-adds per second is shown too.
+The launches run one after another, on one thread, as they do in the model, so that each finds in
+the caches what those before it leave there; the median of its CPU time in some rounds counts. For
+contractions multiply-adds per second are shown too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from targets.cpu.machine import machine_of
 
 @dataclass
 class Timing:
-    """All launches of one kernel."""
+    """All launches of one kernel in one run of the model."""
 
     seconds: float = 0.0
     products: float = 0.0
@@ -47,13 +48,23 @@ class Timing:
 
 
 @dataclass
+class Launch:
+    """A kernel, its seconds in each round, and its multiply-adds."""
+
+    kernel: KernelOp
+    products: float
+    seconds: list[float] = field(default_factory=list[float])
+
+
+@dataclass
 class Profile:
     """Runs launches natively and notes their times."""
 
-    rounds: int
     kernels: dict[str, Any] = field(default_factory=dict[str, Any])
-    timings: dict[str, Timing] = field(default_factory=dict[str, Timing])
     products: dict[str, Any] = field(default_factory=dict[str, Any])
+    launches: list[Launch] = field(default_factory=list[Launch])
+    at: int = 0
+    """The launch that comes next."""
 
     def compile(self, ops: Sequence[KernelOp]) -> None:
         machine = machine_of()
@@ -69,17 +80,27 @@ class Profile:
         numbers = [*(sizes[s] for s in op.size_names), 0, programs]
         arguments = [*(ctypes.c_void_p(b.ctypes.data) for b in buffers),
                      *(ctypes.c_int64(n) for n in numbers)]
-        times: list[float] = []
-        for _ in range(self.rounds):
-            start = time.thread_time()
-            function(*arguments)
-            times.append(time.thread_time() - start)
-        timing = self.timings.setdefault(name, Timing())
-        timing.seconds += median(times)
-        timing.launches += 1
-        timing.schedule = op.schedule.text if op.schedule is not None else ""
-        if name in self.products:
-            timing.products += float(self.products[name].evaluate(sizes))
+        start = time.thread_time()
+        function(*arguments)
+        seconds = time.thread_time() - start
+        if self.at == len(self.launches):
+            known = name in self.products
+            products = float(self.products[name].evaluate(sizes)) if known else 0.0
+            self.launches.append(Launch(op, products))
+        self.launches[self.at].seconds.append(seconds)
+        self.at += 1
+
+    def timings(self) -> dict[str, Timing]:
+        """Per kernel: the medians of its launches, added."""
+        found: dict[str, Timing] = {}
+        for launch in self.launches:
+            op = launch.kernel
+            timing = found.setdefault(op.sym_name.data, Timing())
+            timing.seconds += median(launch.seconds)
+            timing.launches += 1
+            timing.products += launch.products
+            timing.schedule = op.schedule.text if op.schedule is not None else ""
+        return found
 
 
 def count_products(ops: Sequence[LoopKernelOp]) -> dict[str, Any]:
@@ -95,7 +116,7 @@ def profile(path: Path, rounds: int, dims: dict[str, int], inputs: dict[str, Arr
     """Compile a model, run it launch by launch."""
     model = load_model(path, ImportOptions(dims=dims))
     context = StrataContext.with_dialects(model.weights, find_target("cpu"), TargetOptions())
-    found = Profile(rounds)
+    found = Profile()
     for step in PIPELINE:
         if step.name == "loop-to-block":
             found.products = count_products(
@@ -106,7 +127,9 @@ def profile(path: Path, rounds: int, dims: dict[str, int], inputs: dict[str, Arr
     func = host_function(model.module)
     arrays = [inputs[n] if n in inputs else _random(a.type) for n, a in
               zip(func.input_names, func.input_arguments, strict=True)]
-    interpret_host(model.module, arrays, model.weights, found.run)
+    for _ in range(rounds):
+        found.at = 0
+        interpret_host(model.module, arrays, model.weights, found.run)
     return found
 
 
@@ -122,14 +145,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("--top", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--dim", action="append", default=[])
     parser.add_argument("--inputs", type=Path)
     options = parser.parse_args()
     dims = {k: int(v) for k, v in (d.split("=") for d in options.dim)}
     inputs = dict(np.load(options.inputs, allow_pickle=False)) if options.inputs else {}
     found = profile(options.model, options.rounds, dims, inputs)
-    rows = sorted(found.timings.items(), key=lambda item: -item[1].seconds)
+    rows = sorted(found.timings().items(), key=lambda item: -item[1].seconds)
     total = sum(t.seconds for _, t in rows)
     print(f"{total * 1e3:.2f} ms in {sum(t.launches for _, t in rows)} launches")
     for name, timing in rows[: options.top]:
