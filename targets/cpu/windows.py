@@ -2,8 +2,8 @@
 
 Costs are counted in multiply-adds of one element, as products in registers take them. Fewer
 products take transforms of the data and of the sums, and those are larger than the tensors that
-they stand for, as are the filter's values. The figures are measured on Zen 4; they decide only what
-pays twofold or not at all elsewhere, too.
+they stand for, as are the filter's values. The figures are between those measured on Zen 4 and on
+Emerald Rapids; they decide little that does not pay twofold or not at all on either.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ MOVE = ((8 << 20, 2), (32 << 20, 3))
 """What writing or reading an element costs, by the bytes of transformed data and products."""
 FAR_MOVE = 16
 """The same where they are in memory."""
-VALUE = 4
-"""What reading a further element of the filter costs: there are many filters between two runs."""
+VALUE = 16
+"""What reading a further element of the filter costs: there are many filters between two runs, so
+that it comes from far away, at 10 to 25 GB/s."""
 MAX_BYTES = 64 << 20
 """Memory for the transformed data and products of one convolution, if there are two windows."""
 OPEN_SIZE = 64

@@ -5,21 +5,21 @@
 builtin.module {
   // CHECK: strata.func @main
   // CHECK: graph.constant {{.*}}winograd.input{{.*}} : f32[6, 6]
-  // CHECK: loop.nest (i7: 6, t1: 18, t2: 4, t3: 64, reduce i9: 6) ins(%{{[a-z0-9]+}}[i7, i9], %h[0, t1 - 1, i9 + 4*t2 - 1, t3] pad 0.0) outs(add f32[6, 1, 18, 4, 64][i7, 0, t1, t2, t3])
-  // CHECK: loop.nest (i8: 6, t0: 6, t2: 4, t3: 4, t4: 64, reduce i9: 6) ins(%{{[a-z0-9]+}}[i8, i9], %{{[a-z0-9]+}}[t0, 0, i9 + 4*t2, t3, t4]) outs(add f32[6, 6, 1, 4, 4, 64][i8, t0, 0, t2, t3, t4])
+  // CHECK: loop.nest (i7: 6, t1: 34, t2: 8, t3: 64, reduce i9: 6) ins(%{{[a-z0-9]+}}[i7, i9], %h[0, t1 - 1, i9 + 4*t2 - 1, t3] pad 0.0) outs(add f32[6, 1, 34, 8, 64][i7, 0, t1, t2, t3])
+  // CHECK: loop.nest (i8: 6, t0: 6, t2: 8, t3: 8, t4: 64, reduce i9: 6) ins(%{{[a-z0-9]+}}[i8, i9], %{{[a-z0-9]+}}[t0, 0, i9 + 4*t2, t3, t4]) outs(add f32[6, 6, 1, 8, 8, 64][i8, t0, 0, t2, t3, t4])
   // CHECK: graph.constant {{.*}}.values{{.*}} : f32[6, 6, 64, 64]
-  // CHECK: loop.nest (i8: 6, i7: 6, i1: 64, i2: 4, i3: 4, reduce i4: 64) ins(%{{[a-z0-9]+}}[i8, i7, 0, i2, i3, i4], %{{[a-z0-9]+}}[i8, i7, i1, i4]) outs(add f32[6, 6, 1, 4, 4, 64][i8, i7, 0, i2, i3, i1])
-  // CHECK: loop.nest (i7: 6, i1: 64, i2: 16, i3: 4, reduce i8: 6) ins(%{{[a-z0-9]+}}[(i2 mod 4), i8], %{{[a-z0-9]+}}[i8, i7, 0, (i2 floordiv 4), i3, i1]) outs(add f32[6, 1, 16, 4, 64][i7, 0, i2, i3, i1])
-  // CHECK: loop.nest (i1: 64, i2: 16, i3: 14, reduce i7: 6) ins(%{{[a-z0-9]+}}[(i3 mod 4), i7], %{{[a-z0-9]+}}[i7, 0, i2, (i3 floordiv 4), i1]) outs(add f32[1, 16, 14, 64][0, i2, i3, i1])
-  // CHECK: %y = loop.nest (i1: 64, i2: 16, i3: 14) ins(%{{[a-z0-9]+}}[0, i2, i3, i1], %b[i1])
+  // CHECK: loop.nest (i8: 6, i7: 6, i1: 64, i2: 8, i3: 8, reduce i4: 64) ins(%{{[a-z0-9]+}}[i8, i7, 0, i2, i3, i4], %{{[a-z0-9]+}}[i8, i7, i1, i4]) outs(add f32[6, 6, 1, 8, 8, 64][i8, i7, 0, i2, i3, i1])
+  // CHECK: loop.nest (i7: 6, i1: 64, i2: 32, i3: 8, reduce i8: 6) ins(%{{[a-z0-9]+}}[(i2 mod 4), i8], %{{[a-z0-9]+}}[i8, i7, 0, (i2 floordiv 4), i3, i1]) outs(add f32[6, 1, 32, 8, 64][i7, 0, i2, i3, i1])
+  // CHECK: loop.nest (i1: 64, i2: 32, i3: 30, reduce i7: 6) ins(%{{[a-z0-9]+}}[(i3 mod 4), i7], %{{[a-z0-9]+}}[i7, 0, i2, (i3 floordiv 4), i1]) outs(add f32[1, 32, 30, 64][0, i2, i3, i1])
+  // CHECK: %y = loop.nest (i1: 64, i2: 32, i3: 30) ins(%{{[a-z0-9]+}}[0, i2, i3, i1], %b[i1])
   // CHECK-NOT: loop.nest
   // CHECK: strata.return %y
-  strata.func @main(%x: f32[1, 64, 16, 14], %b: f32[64]) -> (f32[1, 64, 16, 14]) inputs ["x", "b"] outputs ["y"] {
+  strata.func @main(%x: f32[1, 64, 32, 30], %b: f32[64]) -> (f32[1, 64, 32, 30]) inputs ["x", "b"] outputs ["y"] {
     %r = graph.range {start = 0, step = 1, count = 36864, to = f32} : f32[36864]
     %s = graph.sin %r : f32[36864]
     %w = graph.reshape %s {shape = [64, 64, 3, 3]} : f32[64, 64, 3, 3]
-    %h = graph.neg %x : f32[1, 64, 16, 14]
-    %y = graph.conv %h, %w, %b {pads = [1, 1, 1, 1]} : f32[1, 64, 16, 14]
+    %h = graph.neg %x : f32[1, 64, 32, 30]
+    %y = graph.conv %h, %w, %b {pads = [1, 1, 1, 1]} : f32[1, 64, 32, 30]
     strata.return %y
   }
 }
