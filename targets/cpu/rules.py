@@ -22,6 +22,7 @@ from passes.loop.runs import common_rows, contiguous_axes, result_order, running
 from targets.cpu.groups import grouping_of, has_group_instruction, is_grouped
 from targets.cpu.machine import Machine
 from targets.cpu.rows import competes, even, evicts, is_short, is_window, tiled_rows, window_rows
+from targets.cpu.traffic import walks_rows_first
 
 SPARE_REGISTERS = 4
 """Vector registers kept for operands and broadcasts beside the accumulators."""
@@ -48,7 +49,7 @@ def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
     """The schedule of a kernel."""
     for nest in kernel.nests:
         if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
-            return _contraction(kernel, nest, tiling)
+            return _contraction(kernel, nest, tiling, machine)
     if any(n.is_scatter and n.reduce_axes for n in kernel.nests):
         return _scatter(kernel, machine)
     if any(n.reduce_axes for n in kernel.nests):
@@ -213,17 +214,22 @@ def _reduce_order(nest: NestOp) -> tuple[str, ...]:
     return (*(n for n in names if n != last), last)
 
 
-def _contraction(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
+def _contraction(
+    kernel: KernelOp, nest: NestOp, tiling: Tiling, machine: Machine
+) -> Schedule:
     extents = extents_of(nest.axes)
     batch = [a for a in tiling.outer if not _is_row(nest, a, tiling.lanes)]
     others = [a for a in tiling.outer if a not in batch]
-    levels = [Level("grid", a) for a in batch]
-    levels.append(Level("grid", tiling.lanes, tiling.width, lanes=True))
-    levels += [Level("grid", a) for a in others]
+    rows = [Level("grid", a) for a in others]
     for name, tile in tiling.rows:
         chunk = _chunk(extents[name].constant, tile) if not others else None
         if chunk is not None:
-            levels.append(Level("grid", name, chunk))
+            rows.append(Level("grid", name, chunk))
+    panel = Level("grid", tiling.lanes, tiling.width, lanes=True)
+    parts = product(extents[x.axis].ceildiv(x.tile) for x in rows)
+    rows_first = walks_rows_first(nest, panel, batch, parts, machine)
+    levels = [Level("grid", a) for a in batch]
+    levels += [*rows, panel] if rows_first else [panel, *rows]
     levels += [Level("loop", name, tile) for name, tile in tiling.rows]
     for name in tiling.reduce:
         last = name == tiling.reduce[-1]
@@ -236,14 +242,14 @@ def _contraction(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
 
 
 def _chunk(size: int | None, tile: int) -> int | None:
-    """Rows of one program, when a long axis divides evenly into such."""
+    """Rows of one program, where a long axis takes several: even parts, if possible."""
     if size is None or size <= CHUNK_ROWS:
         return None
-    steps = size // tile if size % tile == 0 else 0
-    for count in range(max(1, CHUNK_ROWS // tile), 0, -1):
+    steps, most = size // tile if size % tile == 0 else 0, max(1, CHUNK_ROWS // tile)
+    for count in range(most, 0, -1):
         if steps and steps % count == 0 and count * tile >= CHUNK_ROWS // 4:
             return count * tile
-    return None
+    return most * tile if size > 2 * CHUNK_ROWS else None
 
 
 def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
