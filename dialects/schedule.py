@@ -6,10 +6,12 @@ Levels are nested in the order written. `grid`: one program per tile, all in par
 program walks the tiles. `whole`: one tile holds the whole axis (its tile size may exceed the
 extent, then the rest is masked). `lanes` lie in the lanes of vector registers. A `group` is a tile
 of a summed axis whose positions lie side by side inside each lane: an instruction multiplies and
-sums them at once. `tails`: "mask" computes the last, partial tile with masked lanes, "peel" with a
-smaller body. `keep`: a value that takes so many operations or more, and that loops one after
-another need, is kept in memory of the program (see `passes.loop.reuse`). `stream`: 1 where results
-go past the caches, since they would not stay there. Other options are for targets (`warps` ...).
+sums them at once. `matrix` tiles, of rows and of a summed axis, lie in matrix registers while
+products are summed up; further levels of such rows walk what is made of the sums. `tails`: "mask"
+computes the last, partial tile with masked lanes, "peel" with a smaller body. `keep`: a value that
+takes so many operations or more, and that loops one after another need, is kept in memory of the
+program (see `passes.loop.reuse`). `stream`: 1 where results go past the caches, since they would
+not stay there. Other options are for targets (`warps` ...).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ LEVEL_KINDS = ("grid", "loop", "whole")
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the nest: `kind axis tile n [unroll n] [lanes | group]`."""
+    """One level of the nest: `kind axis tile n [unroll n] [lanes | group | matrix]`."""
 
     kind: str
     axis: str
@@ -34,10 +36,12 @@ class Level:
     unroll: int = 1
     lanes: bool = False
     group: bool = False
+    matrix: bool = False
 
     def __str__(self) -> str:
         unroll = f" unroll {self.unroll}" if self.unroll != 1 else ""
-        role = " lanes" if self.lanes else " group" if self.group else ""
+        roles = {"lanes": self.lanes, "group": self.group, "matrix": self.matrix}
+        role = "".join(f" {name}" for name, holds in roles.items() if holds)
         return f"{self.kind} {self.axis} tile {self.tile}{unroll}{role}"
 
 
@@ -63,6 +67,11 @@ class Schedule:
     def group(self) -> str | None:
         """The summed axis of which a few positions share a lane."""
         return next((x.axis for x in self.levels if x.group), None)
+
+    @property
+    def matrix(self) -> frozenset[str]:
+        """The axes of which tiles lie in matrix registers."""
+        return frozenset(x.axis for x in self.levels if x.matrix)
 
     def __str__(self) -> str:
         levels = ", ".join(map(str, self.levels))
@@ -99,8 +108,8 @@ def _parse_level(parser: AttrParser, kind: str) -> Level:
     parser.parse_keyword("tile")
     tile = parser.parse_integer()
     unroll = parser.parse_integer() if parser.parse_optional_keyword("unroll") else 1
-    role = parser.parse_optional_keyword_in(("lanes", "group"))
-    return Level(kind, axis, tile, unroll, role == "lanes", role == "group")
+    role = parser.parse_optional_keyword_in(("lanes", "group", "matrix"))
+    return Level(kind, axis, tile, unroll, role == "lanes", role == "group", role == "matrix")
 
 
 def _parse_options(parser: AttrParser) -> tuple[tuple[str, int | str], ...]:

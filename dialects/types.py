@@ -5,6 +5,7 @@ Short text forms are used inside our operations' own syntax:
     f32[batch, 3, 2*h]        a tensor or buffer: element type, then sizes as expressions
     tile<6x[64]xf32>          a tile of one program; `[64]` is the dim held in vector lanes
     tile<{4}x[64]xi8>         the same with four positions of another dim side by side in each lane
+    tile<(32x32)xbf16>        a tile in registers that hold matrices
 
 The full forms, for generic positions, are `!strata.tensor<f32[2, 3]>`, `!strata.buffer<...>`,
 `!strata.tile<6x[64]xf32>`.
@@ -205,14 +206,14 @@ def parse_buffer_type(parser: AttrParser) -> BufferType:
 
 # ---------------------------------------------------------------------- tiles
 @irdl_attr_definition
-class ShapeAttr(Data[tuple[tuple[int, ...], int, int]]):
+class ShapeAttr(Data[tuple[tuple[int, ...], int, int, bool]]):
     """The dims of a tile; which of them lies in vector lanes, and which is grouped inside each
-    lane (-1: none): `<{4}x[64]>`."""
+    lane (-1: none): `<{4}x[64]>`; whether it lies in matrix registers: `<(32x32)>`."""
 
     name = "strata.shape"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[int, ...], int, int]:
+    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[int, ...], int, int, bool]:
         with parser.in_angle_brackets():
             return _parse_dims(parser)
 
@@ -220,9 +221,10 @@ class ShapeAttr(Data[tuple[tuple[int, ...], int, int]]):
         printer.print_string(f"<{_format_dims(*self.data)}>")
 
 
-def _format_dims(dims: tuple[int, ...], lanes: int, group: int) -> str:
+def _format_dims(dims: tuple[int, ...], lanes: int, group: int, matrix: bool) -> str:
     forms = {lanes: "[{}]", group: "{{{}}}"}
-    return "x".join(forms.get(k, "{}").format(d) for k, d in enumerate(dims))
+    text = "x".join(forms.get(k, "{}").format(d) for k, d in enumerate(dims))
+    return f"({text})" if matrix else text
 
 
 @irdl_attr_definition
@@ -232,7 +234,8 @@ class TileType(ParametrizedAttribute, TypeAttribute):
     Dims are constants. The dim in brackets lies in the lanes of vector registers, the others are
     unrolled into registers; targets whose programs have no visible lanes mark none. The dim in
     braces is grouped: its positions lie side by side inside one lane, as the bytes do that an
-    instruction multiplies and sums at once. A tile of no dims, `tile<f32>`, is a scalar.
+    instruction multiplies and sums at once. A tile of no dims, `tile<f32>`, is a scalar. All dims
+    in parentheses: the tile lies in registers that hold matrices, the last dim along their rows.
     """
 
     name = "strata.tile"
@@ -256,6 +259,11 @@ class TileType(ParametrizedAttribute, TypeAttribute):
         return None if dim < 0 else dim
 
     @property
+    def matrix(self) -> bool:
+        """Whether the tile lies in matrix registers."""
+        return self.shape_attr.data[3]
+
+    @property
     def rank(self) -> int:
         return len(self.shape)
 
@@ -274,14 +282,18 @@ class TileType(ParametrizedAttribute, TypeAttribute):
 
 
 def tile(
-    element: Attribute, shape: Sequence[int], lanes: int | None = None, group: int | None = None
+    element: Attribute, shape: Sequence[int], lanes: int | None = None,
+    group: int | None = None, matrix: bool = False,
 ) -> TileType:
-    return _tile(element, tuple(shape), *(-1 if d is None else d for d in (lanes, group)))
+    places = (-1 if d is None else d for d in (lanes, group))
+    return _tile(element, tuple(shape), *places, matrix)
 
 
 @cache
-def _tile(element: Attribute, shape: tuple[int, ...], lanes: int, group: int) -> TileType:
-    return TileType(element, ShapeAttr((shape, lanes, group)))
+def _tile(
+    element: Attribute, shape: tuple[int, ...], lanes: int, group: int, matrix: bool
+) -> TileType:
+    return TileType(element, ShapeAttr((shape, lanes, group, matrix)))
 
 
 def parse_tile_type(parser: AttrParser) -> TileType:
@@ -296,19 +308,31 @@ def parse_tile_body(parser: AttrParser) -> tuple[Attribute, ShapeAttr]:
     return parser.parse_type(), ShapeAttr(dims)
 
 
-def _parse_dims(parser: AttrParser) -> tuple[tuple[int, ...], int, int]:
+def _parse_dims(parser: AttrParser) -> tuple[tuple[int, ...], int, int, bool]:
+    if parser.parse_optional_punctuation("("):
+        return _parse_matrix_dims(parser), -1, -1, True
     dims: list[int] = []
     marked = {"]": -1, "}": -1}
     while True:
         end = _opening_mark(parser)
         dim = parser.parse_shape_dimension(False) if end else _optional_dim(parser)
         if dim is None:
-            return tuple(dims), marked["]"], marked["}"]
+            return tuple(dims), marked["]"], marked["}"], False
         if end:
             marked[end] = len(dims)
             parser.parse_punctuation(end)
         dims.append(dim)
         parser.parse_shape_delimiter()
+
+
+def _parse_matrix_dims(parser: AttrParser) -> tuple[int, ...]:
+    """The dims of `(32x32)x`, behind the parenthesis."""
+    dims = [parser.parse_shape_dimension(False)]
+    while not parser.parse_optional_punctuation(")"):
+        parser.parse_shape_delimiter()
+        dims.append(parser.parse_shape_dimension(False))
+    parser.parse_shape_delimiter()
+    return tuple(dims)
 
 
 def _opening_mark(parser: AttrParser) -> Literal["]", "}"] | None:

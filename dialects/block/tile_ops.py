@@ -218,7 +218,8 @@ class DotOp(IRDLOperation):
 
         %d = block.dot %a, %b, %c ieee unsigned [0] : tile<6x[64]xi32>
 
-    Constraint (C1): the shapes fit, and so do the dims that are grouped.
+    Constraints: (C1) the shapes fit, and so do the dims that are grouped; (C2) all tiles lie in
+    matrix registers, or none does.
     Source: tl.dot, vector.contract, vpdpbusd.
     """
 
@@ -251,6 +252,8 @@ class DotOp(IRDLOperation):
             raise VerifyException(f"C1: block.dot of {a.short}, {b.short} into {c.short}")
         if (a.group, b.group) not in ((None, None), (a.rank - 1, 0)) or c.group is not None:
             raise VerifyException(f"C1: block.dot of {a.short}, {b.short} groups other dims")
+        if not a.matrix == b.matrix == c.matrix:
+            raise VerifyException(f"C2: block.dot of {a.short}, {b.short} into {c.short}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

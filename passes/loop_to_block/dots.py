@@ -52,7 +52,7 @@ def _unclean(tiles: Tiles, nest: NestOp, k: str, reads: Sequence[Read]) -> list[
 def _operand(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[str]) -> Tile:
     tiles.source = nest
     op, tile = load(tiles.buffers[read.value], read, dims, tiles.states, tiles.symbols,
-                    tiles.layout, 0)
+                    tiles.layout_of(nest), 0)
     tiles.add(op)
     return tile
 

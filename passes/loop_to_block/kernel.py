@@ -6,7 +6,8 @@
       grid  -> the axis starts at program id * tile; gen(i + 1)
       whole -> one tile holds the axis; gen(i + 1)
       loop  -> cut the nests into runs that use the axis or not, also before a nest that needs the
-               finished result of a reduction over it. A run without the axis -> gen(i + 1). Else
+               finished result of a reduction over it. A run without the axis -> gen(i + 1), and
+               so for an axis that has its whole tile in matrix registers. Else
                open accumulators for its reductions, walk full tiles and then the tail, each as a
                block.for that carries the accumulators; finish the reductions. The loop over an
                axis that orders a scatter is serial, too, and carries nothing
@@ -28,6 +29,7 @@ from dialects.schedule import Level, Schedule
 from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
 from passes.loop.reuse import kept_values
+from passes.loop_to_block.matrices import lies_in_matrices
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.tiles import Scope, Tiles
@@ -50,6 +52,8 @@ class _Lowering:
         self.tiles = Tiles(kernel, schedule)
         self.states = self.tiles.states
         self.private = kept_values(kernel, schedule)
+        self.rows: dict[str, AxisState] = {}
+        """Axes that are cut further, as they are while their tiles lie in matrix registers."""
         self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)
                        or any(r in self.private for r in n.results)]
 
@@ -94,6 +98,9 @@ class _Lowering:
             return
         level = self.schedule.levels[depth]
         before = self.states[level.axis]
+        if level.kind == "loop" and before.origin is not None:
+            self.generate(depth + 1, nests)
+            return
         if level.kind == "loop" or before.lower == before.upper:  # no tile of nothing
             self.generate_loop(depth, level, nests)
             return
@@ -124,8 +131,12 @@ class _Lowering:
         """An axis whose tile starts at `start`; what is left to walk, if further levels cut it."""
         state = self.states[axis]
         inner = [x.tile for x in self.schedule.levels[depth + 1:] if x.axis == axis]
+        whole = replace(state, origin=start, tile=tile, masked=masked)
+        if self.schedule.levels[depth].matrix:
+            self.tiles.sums.clear()
+            self.rows[axis] = whole
         if not inner:
-            return replace(state, origin=start, tile=tile, masked=masked)
+            return whole
         upper = minimum(start + tile, state.upper) if masked else start + tile
         fits = all(tile % x == 0 for x in inner)  # then no tile reaches into the next part
         return AxisState(start, upper, state.end if fits else upper)
@@ -146,7 +157,8 @@ class _Lowering:
         """Maximal runs of nests that can share one loop over the axis."""
         runs: list[tuple[bool, list[NestOp]]] = []
         for nest in nests:
-            uses = axis in {a.name for a in nest.axes}
+            uses = axis in {a.name for a in nest.axes} and not (
+                nest.results[0] in self.tiles.sums and axis in _reduces_over(nest))
             if runs and runs[-1][0] == uses and not (
                     uses and self._needs_finished(nest, axis, runs[-1][1])):
                 runs[-1][1].append(nest)
@@ -174,6 +186,10 @@ class _Lowering:
         fresh = [n for n in run if n not in self.tiles.open and axis in _reduces_over(n)]
         self.hoist(run, axis)
         self.tiles.scopes.append(Scope())
+        places = dict(self.states)
+        in_matrices = [n for n in fresh if lies_in_matrices(n, self.schedule)]
+        if in_matrices:
+            self.states.update(self.rows)
         for nest in fresh:
             self.tiles.open_accumulators(nest, depth, level)
         before = self.states[axis]
@@ -185,6 +201,10 @@ class _Lowering:
         self.tiles.scopes.pop()
         for nest in fresh:
             self.tiles.finish(nest)
+        self.states.update(places)
+        for nest in in_matrices:
+            if nest.results[0] in self.tiles.outputs:
+                self.generate(depth + 1, [nest])
 
     def hoist(self, nests: Sequence[NestOp], axis: str) -> None:
         """Compute what the loop over `axis` would compute again and again."""
@@ -219,6 +239,8 @@ class _Lowering:
         whole = lower + (length // tile) * tile
         if length.constant is None:
             full = (lower, upper - (tile - 1), tile, False)
+            if level.matrix and not reduces:
+                return [full, (whole, upper, -(-tile // 2), True)]
             if level.lanes or whole_tiles:
                 return [full, (whole, upper, tile, True)]
             small = SMALL_TILE if reduces else PAIR

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dialects.expr import Expr
-from dialects.loop import KernelOp, NestOp
+from dialects.loop import Axis, KernelOp, NestOp
 from dialects.schedule import Level, Schedule
-from dialects.types import TensorType
+from dialects.types import TensorType, is_float
 from passes.loop.nests import Read, reads_of
+from passes.loop_to_block.access import leaves
 from passes.loop_to_block.compute import is_dot
+from passes.loop_to_block.state import AxisState
 
 
 def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
@@ -27,6 +29,7 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
     return [*_order_faults(schedule), *_whole_faults(kernel, schedule),
             *_private_faults(kernel, schedule),
             *_group_faults(kernel, schedule),
+            *_matrix_faults(kernel, schedule),
             *(fault for nest in kernel.nests for fault in _reduction_faults(nest, schedule))]
 
 
@@ -93,6 +96,34 @@ def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
                        "two inputs along it, of which one lies along the lanes")
 
 
+def _matrix_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+    """What lies in matrix registers are tiles of rows and of a summed axis, read as they lie."""
+    for nest in kernel.nests:
+        summed = [a for a in nest.reduce_axes if a.name in schedule.matrix]
+        if len(summed) > 1:
+            yield "only one summed axis can lie in matrix registers"
+        for axis in summed:
+            if not _multiplies_lanes(nest, axis.name, schedule):
+                yield (f"axis {axis.name} lies in matrix registers, but a nest over it does not "
+                       "sum the products of two inputs along it, of which one lies along the lanes")
+            elif not _ends_in_zeros(nest, axis, schedule):
+                yield (f"axis {axis.name} lies in matrix registers, but what is read beyond its "
+                       "end is not 0")
+
+
+def _ends_in_zeros(nest: NestOp, axis: Axis, schedule: Schedule) -> bool:
+    """Whether the factors are 0 beyond the end of an axis; of integers, whether one is."""
+    level = next(x for x in schedule.levels if x.axis == axis.name and x.matrix)
+    if not (axis.extent % level.tile).terms:
+        return True
+    zero = Expr.of(0)
+    states = {a.name: AxisState(zero, a.extent, a.extent) for a in nest.axes}
+    states[axis.name] = AxisState(zero, axis.extent, axis.extent, zero, level.tile, True)
+    found = [not r.pad and isinstance(r.value.type, TensorType) and leaves(
+        r.map, r.value.type.shape, axis.name, states) for r in reads_of(nest)]
+    return all(found) if is_float(nest.yielded[0].type) else any(found)
+
+
 def _multiplies_lanes(nest: NestOp, axis: str, schedule: Schedule) -> bool:
     if axis not in {a.name for a in nest.reduce_axes} or not is_dot(nest):
         return False
@@ -108,12 +139,13 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes}
     started: Level | None = None
+    in_matrices = schedule.matrix if reduce & schedule.matrix else frozenset[str]()
     for level in schedule.levels:
         if level.axis in reduce and level.kind == "grid":
             yield f"axis {level.axis} is summed over, so it cannot be a grid level"
         elif level.axis in reduce and level.kind == "loop":
             started = started or level
-        elif started is not None and level.axis in parallel:
+        elif started is not None and level.axis in parallel - in_matrices:
             yield (f"axis {level.axis} is inside the loop over {started.axis}, which sums up "
                    "one element of it at a time")
 

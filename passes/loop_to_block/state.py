@@ -47,13 +47,16 @@ class Layout:
 
     lanes: str | None
     group: str | None
+    matrix: bool = False
+    """Whether tiles lie in matrix registers, and so have no lanes."""
 
     def tile_type(
         self, element: Attribute, dims: Sequence[str], states: Mapping[str, AxisState]
     ) -> TileType:
         """The type of a tile with these axes as dims."""
         lanes, group = (dims.index(a) if a in dims else None for a in (self.lanes, self.group))
-        return t.tile(t.signless(element), [states[a].tile for a in dims], lanes, group)
+        return t.tile(t.signless(element), [states[a].tile for a in dims], lanes, group,
+                      self.matrix)
 
 
 @dataclass

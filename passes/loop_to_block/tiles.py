@@ -37,6 +37,7 @@ from passes.loop_to_block.compute import (
     select_identity,
 )
 from passes.loop_to_block.dots import add_dot
+from passes.loop_to_block.matrices import Sums, lies_in_matrices, sums_of
 from passes.loop_to_block.private import Kept
 from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile, tiled
 
@@ -72,6 +73,8 @@ class Tiles:
         self.outputs: dict[SSAValue, list[BlockArgument]] = {}
         self.kept: dict[SSAValue, Kept] = {}
         """Values with memory of the program's own."""
+        self.sums: dict[SSAValue, Sums] = {}
+        """Sums of the current rows that were in matrix registers."""
 
     def add(self, op: Operation) -> Operation:
         set_location(op, self.source)
@@ -93,19 +96,24 @@ class Tiles:
         dims = tiled((a.name for a in nest.axes if a.name not in folded), sizes, self.order)
         result = nest.results[0].type
         assert isinstance(result, TensorType)
-        type_ = self.layout.tile_type(result.element, dims, sizes)
+        type_ = self.layout_of(nest).tile_type(result.element, dims, sizes)
         neutral = identity(nest.combiner_names[0], type_.element)
         self.open[nest] = Tile(self.add(FullOp.of(neutral, type_)).results[0], tuple(dims))
 
     def folded(self, nest: NestOp) -> set[str]:
         """Reduce axes whose tiles are combined at once: on lanes, what is unrolled beside them."""
-        kept = {None, self.layout.lanes, self.layout.group}
+        kept = {None, self.layout.lanes, self.layout.group, *self.schedule.matrix}
         return set() if self.lanes is None else {a.name for a in nest.reduce_axes} - kept
 
     def finish(self, nest: NestOp) -> None:
         """Combine what is left in the dims of reduce axes, and publish the result."""
         self.source = nest
         tile = self.open.pop(nest)
+        if lies_in_matrices(nest, self.schedule):
+            self.sums[nest.results[0]], ops = sums_of(tile, self.states)
+            for op in ops:
+                self.add(op)
+            return
         self.publish(nest, nest.results[0], self._reduce_dims(nest, tile))
 
     def _reduce_dims(self, nest: NestOp, tile: Tile) -> Tile:
@@ -141,6 +149,8 @@ class Tiles:
                 self.publish(nest, result, tile)
         elif nest in self.open:
             self.accumulate(nest)
+        elif nest.results[0] in self.sums:
+            self.publish(nest, nest.results[0], self._sum_here(nest.results[0]))
         else:
             self.reduce_at_once(nest)
 
@@ -238,6 +248,8 @@ class Tiles:
 
     def _made_here(self, read: Read) -> Tile | None:
         """The tile that another nest makes, computed now if need be; None: it is in memory."""
+        if read.value in self.sums:
+            return self._sum_here(read.value)
         producer, kept = read.value.owner, self.kept.get(read.value)
         if not isinstance(producer, NestOp) or (kept is not None and kept.is_elsewhere(read)):
             return None
@@ -245,6 +257,18 @@ class Tiles:
             assert not producer.reduce_axes, "reductions are finished before they are read"
             self.tiles_of(producer)
         return self.find(read.value)
+
+    def _sum_here(self, value: SSAValue) -> Tile:
+        """The tile of sums that were in matrix registers."""
+        known = self.find(value)
+        if known is None:
+            sums = self.sums[value]
+            dims = tiled(sums.axes, self.states, self.order)
+            op, known = load(sums.memory, sums.read(value), dims, self.states, self.symbols,
+                             self.layout, 0)
+            self.scopes[-1].results[value] = known
+            self.add(op)
+        return known
 
     def _load(
         self, nest: NestOp, read: Read, before: Sequence[Tile], pad: float | bool
@@ -376,9 +400,14 @@ class Tiles:
         op = ValidOp.of(exprs[0], exprs[1], operands, shape, lanes, group)
         return Tile(self.add(op).results[0], (axis,) if shape else ())
 
+    def layout_of(self, nest: NestOp) -> Layout:
+        """Where the tiles lie that a sum of products needs."""
+        in_matrices = lies_in_matrices(nest, self.schedule)
+        return Layout(None, None, matrix=True) if in_matrices else self.layout
+
     def _uses_dot(self, nest: NestOp) -> bool:
-        groups = self.layout.group in {a.name for a in nest.reduce_axes}
-        return (groups or bool(self.schedule.option("dot", 0))) and is_dot(nest)
+        chosen = {self.layout.group, *self.schedule.matrix} & {a.name for a in nest.reduce_axes}
+        return (bool(chosen) or bool(self.schedule.option("dot", 0))) and is_dot(nest)
 
 
 def _neutral_pad(nest: NestOp) -> float | bool | None:

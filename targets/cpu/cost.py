@@ -12,8 +12,9 @@ from math import prod
 from xdsl.ir import Operation
 
 from dialects import block as bl
-from dialects.types import TileType
+from dialects.types import TileType, byte_width
 from targets.cpu.emit.values import tile_chunks, unrolled_dims
+from targets.cpu.machine import MatrixUnit
 
 PARALLEL_PAYS = 10_000
 """Register operations of a launch from which on several threads pay: a few microseconds."""
@@ -42,7 +43,8 @@ def _op_cost(op: Operation, lanes: int) -> int:
             return _registers(op.result_type, lanes) * len(op.body.block.ops)
         case bl.DotOp():
             assert isinstance(op.a.type, TileType) and isinstance(op.result.type, TileType)
-            depth = 1 if op.a.type.group is not None else op.a.type.shape[-1]
+            whole = op.a.type.matrix or op.a.type.group is not None
+            depth = 1 if whole else op.a.type.shape[-1]
             return _registers(op.result.type, lanes) * depth
         case bl.StoreOp():
             assert isinstance(op.value.type, TileType)
@@ -56,5 +58,7 @@ def _op_cost(op: Operation, lanes: int) -> int:
 
 
 def _registers(type_: TileType, lanes: int) -> int:
+    if type_.matrix:  # an instruction's time is that of its rows
+        return -(-prod(type_.shape) * byte_width(type_.element) // MatrixUnit.row_bytes)
     unrolled = prod(type_.shape[d] for d in unrolled_dims(type_))
     return unrolled * len(tile_chunks(type_, lanes))

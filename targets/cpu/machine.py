@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 from xdsl.ir import Attribute
 
 from dialects import types as t
-from targets.cpu.processors import cache_sizes, usable_cores
+from targets.cpu.processors import cache_sizes, permits_matrices, usable_cores
 
 FEATURE_SETS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 """The feature sets that a user may name, and LLVM's processor of exactly these features."""
@@ -27,6 +27,17 @@ _NAMED_FEATURES = {
     "avx2": frozenset(("avx", "avx2", "fma", "f16c", "bmi", "bmi2")),
     "avx512": AVX512 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"},
 }
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """Registers that hold matrices: how many, their rows and the bytes of each."""
+
+    registers: int = 8
+    rows: int = 16
+    row_bytes: int = 64
+    latency: int = 52
+    """Cycles until a product can be added to; a row of it begins every cycle."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,16 @@ class Machine:
         return short and (self.features >= AVX512 | {"avx512vnni"} or "avxvnni" in self.features)
 
     @property
+    def matrix_unit(self) -> MatrixUnit | None:
+        """Its registers for matrices, where it has such (AMX) beside wide vectors."""
+        return MatrixUnit() if self.features >= AVX512 | {"amx-tile"} else None
+
+    def multiplies_matrices(self, element: Attribute) -> bool:
+        """Whether an instruction multiplies matrices of an element type."""
+        wanted = {t.bf16: "amx-bf16", t.i8: "amx-int8"}.get(element)  # type: ignore[call-overload]
+        return self.matrix_unit is not None and wanted in self.features
+
+    @property
     def is_x86(self) -> bool:
         return self.triple.startswith("x86_64")
 
@@ -125,9 +146,11 @@ def machine_of(features: str | None = None) -> Machine:
 
 def _host() -> Machine:
     flags = llvm.get_host_cpu_features()
+    features = frozenset(name for name, present in flags.items() if present)
+    if "amx-tile" in features and not permits_matrices():
+        features -= {name for name in features if name.startswith("amx-")}
     return Machine(
-        cpu=llvm.get_host_cpu_name(), attributes=flags.flatten(),
-        features=frozenset(name for name, present in flags.items() if present),
+        cpu=llvm.get_host_cpu_name(), attributes=flags.flatten(), features=features,
         triple=llvm.get_default_triple(), caches=cache_sizes(), cores=usable_cores())
 
 

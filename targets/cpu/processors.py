@@ -5,8 +5,11 @@ Nothing here asks LLVM, so that a compiled model can be loaded without it.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 from collections.abc import Iterator
+from functools import cache
 
 THREADS_VARIABLES = ("STRATA_NUM_THREADS", "OMP_NUM_THREADS")
 """What says how many threads to run, the first that is a number; `OMP_NUM_THREADS=4,2` is 4."""
@@ -14,6 +17,8 @@ THREADS_VARIABLES = ("STRATA_NUM_THREADS", "OMP_NUM_THREADS")
 _FACTS = frozenset((
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"))
+_ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE = 158, 0x1023, 18
+"""Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)."""
 _FIRST_PROCESSOR = 8192
 """Bytes of /proc/cpuinfo that tell of the first processor; the system writes what is read only."""
 
@@ -99,7 +104,21 @@ def processor_facts() -> str | None:
         return None
     first = text.partition("\n\n")[0]
     lines = [line for line in first.splitlines() if line.partition("\t")[0].strip(" :") in _FACTS]
+    if " amx_tile" in first:
+        lines.append(f"matrix registers: {permits_matrices()}")
     return "\n".join([*lines, *map(str, cache_sizes())]) if lines else None
+
+
+@cache
+def permits_matrices() -> bool:
+    """Whether this process may use the processor's registers for matrices (AMX); asks the kernel.
+
+    Holds for all threads, also those that run already.
+    """
+    if platform.machine().lower() not in ("x86_64", "amd64") or platform.system() != "Linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.syscall(_ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE) == 0
 
 
 def cache_sizes() -> tuple[int, int, int]:

@@ -21,6 +21,7 @@ from passes.loop.reuse import repeated_values
 from passes.loop.runs import common_rows, contiguous_axes, result_order, running_axis
 from targets.cpu.groups import grouping_of, has_group_instruction, is_grouped
 from targets.cpu.machine import Machine
+from targets.cpu.matrices import MatrixTiles, matrix_levels, matrix_tiles
 from targets.cpu.rows import competes, even, evicts, is_short, is_window, tiled_rows, window_rows
 from targets.cpu.traffic import walks_rows_first
 
@@ -117,6 +118,8 @@ class Tiling:
     """How many steps of the last of them an instruction takes at once."""
     is_window: bool = False
     """Whether the sums are short enough to be written out."""
+    matrices: MatrixTiles | None = None
+    """The tiles of matrix registers, if the sums lie there."""
 
 
 def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
@@ -131,7 +134,12 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     lanes, extents = order[-1], extents_of(nest.axes)
     names = [a for a in order[:-1] if _is_row(nest, a, lanes)]
     reduce, group = grouping_of(nest, lanes, machine) or (_reduce_order(nest), 1)
-    if window := bool(names) and is_window(nest, lanes):
+    matrices = None
+    if group > 1:
+        matrices = matrix_tiles(nest, lanes, names, reduce[-1], group, machine)
+    if matrices is not None:
+        width, rows, window = matrices.width, matrices.rows, False
+    elif window := bool(names) and is_window(nest, lanes):
         width = min(extents[lanes].constant or machine.lanes, machine.lanes)
         rows = window_rows(names, extents)
     else:
@@ -142,7 +150,7 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
         rows = _rows(names, extents, budget) or tiled_rows(nest, order[-2:-1], budget)
     chosen = {a for a, _ in rows}
     outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
-    return Tiling(lanes, width, rows, outer, reduce, group, window)
+    return Tiling(lanes, width, rows, outer, reduce, group, window, matrices)
 
 
 def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
@@ -217,9 +225,22 @@ def _reduce_order(nest: NestOp) -> tuple[str, ...]:
 def _contraction(
     kernel: KernelOp, nest: NestOp, tiling: Tiling, machine: Machine
 ) -> Schedule:
-    extents = extents_of(nest.axes)
     batch = [a for a in tiling.outer if not _is_row(nest, a, tiling.lanes)]
     others = [a for a in tiling.outer if a not in batch]
+    levels = [Level("grid", a) for a in batch]
+    levels += _vector_levels(nest, tiling, batch, others, machine) if (
+        tiling.matrices is None) else matrix_levels(
+        nest, tiling.lanes, tiling.matrices, tiling.reduce, others, machine)
+    placed = {x.axis for x in levels}
+    levels += [Level("loop", a) for a in kernel.axes if a not in placed]
+    return Schedule(tuple(levels))
+
+
+def _vector_levels(
+    nest: NestOp, tiling: Tiling, batch: Sequence[str], others: Sequence[str], machine: Machine
+) -> list[Level]:
+    """The levels of a contraction but those of batches, with sums in vector registers."""
+    extents = extents_of(nest.axes)
     rows = [Level("grid", a) for a in others]
     for name, tile in tiling.rows:
         chunk = _chunk(extents[name].constant, tile) if not others else None
@@ -228,17 +249,14 @@ def _contraction(
     panel = Level("grid", tiling.lanes, tiling.width, lanes=True)
     parts = product(extents[x.axis].ceildiv(x.tile) for x in rows)
     rows_first = walks_rows_first(nest, panel, batch, parts, machine)
-    levels = [Level("grid", a) for a in batch]
-    levels += [*rows, panel] if rows_first else [panel, *rows]
+    levels = [*rows, panel] if rows_first else [panel, *rows]
     levels += [Level("loop", name, tile) for name, tile in tiling.rows]
     for name in tiling.reduce:
         last = name == tiling.reduce[-1]
         unroll = _unroll(extents[name].constant, tiling.is_window, last)
         group = tiling.group if last and is_grouped(nest, name, tiling.group) else 1
         levels.append(Level("loop", name, group, unroll, group=group > 1))
-    placed = {x.axis for x in levels}
-    levels += [Level("loop", a) for a in kernel.axes if a not in placed]
-    return Schedule(tuple(levels))
+    return levels
 
 
 def _chunk(size: int | None, tile: int) -> int | None:

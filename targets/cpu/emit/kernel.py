@@ -25,6 +25,7 @@ from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.loops import Loops
 from targets.cpu.emit.maps import Maps
+from targets.cpu.emit.matrices import Matrices
 from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.values import Reg, Tile, memory_type
 from targets.cpu.emit.writer import Writer
@@ -86,12 +87,24 @@ class _KernelEmitter:
         self.loops = Loops(self.writer, self.indices)
         self.compute = Compute(self.writer, self.indices, self.builder, machine)
         self.maps = Maps(self.compute, self.loops)
+        self.matrices = self._matrices()
         self.sizes = {s: self.indices.symbol(self.writer.argument(f"%size.{s}"), 0)
                       for s in kernel.size_names}
         self.tiles: dict[SSAValue, Tile] = {}
         self.buffers: dict[SSAValue, Buffer] = {}
         self.allocated: list[str] = []
         """Memory to be freed at the end."""
+
+    def _matrices(self) -> Matrices | None:
+        """What emits products of matrices, if there are any and the machine can do them."""
+        dots = [op for op in self.kernel.walk() if isinstance(op, bl.DotOp) and _is_matrix(op.c)]
+        unit = self.machine.matrix_unit
+        for op in dots:
+            if unit is None or not self.machine.multiplies_matrices(bl.element_type(op.a)):
+                raise ValueError(f"kernel @{self.name} multiplies matrices of "
+                                 f"{bl.element_type(op.a)}, which this processor cannot")
+        return Matrices(self.writer, self.indices, self.memory, unit, dots) if (
+            unit and dots) else None
 
     def emit(self) -> KernelText:
         for k, argument in enumerate(self.kernel.buffers):
@@ -100,6 +113,8 @@ class _KernelEmitter:
         extents = [e.substitute(self.sizes) for e in self.kernel.grid.data]
         lo, hi = (self.writer.argument(n) for n in ("%lo", "%hi"))
         bounds = (self.indices.symbol(lo, 0), self.indices.symbol(hi, 0))
+        if self.matrices:
+            self.matrices.start()
         count = self.indices.product(extents)
         if count.constant != 0:
             self.loops.emit(*bounds, 1, count - 1, [], lambda program, _: self._program(
@@ -108,6 +123,8 @@ class _KernelEmitter:
             self.writer.emit(self.writer.call("llvm.x86.sse.sfence", "void", []))
         for memory in self.allocated:
             self.writer.emit(self.writer.call("free", "void", [("ptr", memory)]))
+        if self.matrices:
+            self.matrices.release()
         self.writer.emit("ret void")
         return self._text()
 
@@ -181,11 +198,17 @@ class _KernelEmitter:
     def load(self, op: bl.LoadOp) -> None:
         assert isinstance(op.result.type, TileType)
         access = self._access(op, op.result.type)
-        self.tiles[op.result] = self.memory.load(access, op.result.type, op.pad_value)
+        self.tiles[op.result] = self.matrices.load(op, access) if (
+            self.matrices and _is_matrix(op.result)) else (
+            self.memory.load(access, op.result.type, op.pad_value))
 
     def store(self, op: bl.StoreOp) -> None:
         tile = self.tiles[op.value]
-        self.memory.store(self._access(op, tile.type), tile)
+        access = self._access(op, tile.type)
+        if self.matrices and _is_matrix(op.value):
+            self.matrices.store(access, tile.type)
+        else:
+            self.memory.store(access, tile)
 
     def prefetch(self, op: bl.PrefetchOp) -> None:
         where = tuple(self._expr(e, op.indices) for e in op.where.data)
@@ -195,8 +218,10 @@ class _KernelEmitter:
                                     range(len(where)), {}))
 
     def full(self, op: bl.FullOp) -> None:
-        assert isinstance(op.result.type, TileType)
-        self.tiles[op.result] = self.compute.full(op.number, op.result.type)
+        type_ = op.result.type
+        assert isinstance(type_, TileType)
+        self.tiles[op.result] = self.matrices.full(op, type_) if (
+            self.matrices and type_.matrix) else self.compute.full(op.number, type_)
 
     def map(self, op: bl.MapOp) -> None:
         inputs = [self.tiles[v] if v in self.tiles else self._index_operand(v)
@@ -213,6 +238,9 @@ class _KernelEmitter:
             op.combiner.data, self.tiles[op.value], op.axis, op.result.type)
 
     def dot(self, op: bl.DotOp) -> None:
+        if self.matrices and _is_matrix(op.c):
+            self.tiles[op.result] = self.matrices.dot(op)
+            return
         a, b, c = (self.tiles[v] for v in op.operands)
         self.tiles[op.result] = self.compute.dot(a, b, c, [op.is_unsigned(k) for k in (0, 1)])
 
@@ -320,6 +348,8 @@ def _is_large(buffer: Buffer) -> bool:
     """Whether a buffer certainly is so large that it begins with a cache line."""
     count = product(buffer.shape).constant or 0
     return count * t.byte_width(buffer.element) >= LARGE
+def _is_matrix(value: SSAValue) -> bool:
+    return isinstance(value.type, TileType) and value.type.matrix
 
 
 _EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {

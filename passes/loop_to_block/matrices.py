@@ -1,0 +1,60 @@
+"""Sums of products in matrix registers, and the memory in which they are read afterwards.
+
+    schedule<grid i1 tile 32 lanes, loop i0 tile 32 matrix, loop i2 tile 32 matrix, loop i0 tile 4>
+    ->  block.for %i0 = 0 to 128 step 32 parallel {
+          %c = block.for %i2 = 0 to 768 step 32 (...) { block.dot ... : tile<(32x32)xf32> }
+          %s = block.scratch : f32[32, 32]
+          block.store %c, %s[t0, t1]
+          block.for %r = %i0 to %i0 + 32 step 4 parallel {
+            %v = block.load %s[%r - %i0 + t0, t1] : tile<4x[32]xf32> ...
+
+Nothing but a sum of products is computed in matrix registers. While it is summed up, its rows are
+those of the level `matrix`; what is made of it walks them by further levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from dialects.block import ScratchOp, StoreOp
+from dialects.expr import Expr
+from dialects.loop import NestOp
+from dialects.schedule import Schedule
+from dialects.types import BufferType, SizesAttr, TileType
+from passes.loop.nests import Read
+from passes.loop_to_block.compute import is_dot
+from passes.loop_to_block.state import AxisState, Tile
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Memory that holds a finished tile of sums: along which axes, and where they start there."""
+
+    memory: SSAValue
+    axes: tuple[str, ...]
+    origins: tuple[Expr, ...]
+
+    def read(self, value: SSAValue) -> Read:
+        """Where the sums at any place of the axes are."""
+        return Read(value, tuple(
+            Expr.symbol(a) - o for a, o in zip(self.axes, self.origins, strict=True)))
+
+
+def lies_in_matrices(nest: NestOp, schedule: Schedule) -> bool:
+    """Whether a nest is summed up in matrix registers."""
+    return is_dot(nest) and any(a.name in schedule.matrix for a in nest.reduce_axes)
+
+
+def sums_of(tile: Tile, states: Mapping[str, AxisState]) -> tuple[Sums, Sequence[ScratchOp | StoreOp]]:
+    """Memory for a finished tile, and the operations that bring it there."""
+    type_ = tile.value.type
+    assert isinstance(type_, TileType)
+    memory = ScratchOp.of(BufferType(type_.element, SizesAttr.of(type_.shape)))
+    places = [Expr.symbol(f"t{d}") for d in range(type_.rank)]
+    store = StoreOp.of(tile.value, memory.result, places, [])
+    origins = [states[a].origin for a in tile.axes]
+    return Sums(memory.result, tile.axes, tuple(o for o in origins if o is not None)), (
+        memory, store)

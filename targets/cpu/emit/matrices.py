@@ -1,0 +1,248 @@
+"""Tiles in matrix registers (AMX): products of small matrices, one instruction each.
+
+A register has a few rows of bytes (`MatrixUnit`). A tile is cut into such parts, its rows evenly:
+
+    sums     tile<(32x32)xf32>     2 x 2 parts of 16 x 16
+    a        tile<(32x32)xbf16>    2 parts of 16 rows; a row has 32 positions of the summed axis
+    b        tile<(32x32)xbf16>    2 parts of 16 columns; a row has a pair of these, per column
+
+The registers have fixed roles: sums first, then a, then b. They are no values of LLVM's, so a
+kernel sums up one tile at a time. How many rows and bytes each holds is a configuration, loaded at
+the start of a function, or before each tile of sums where these differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from xdsl.ir import SSAValue
+
+from dialects import block as bl
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.ranges import simplify
+from dialects.types import TileType
+from targets.cpu.emit.access import Access, Buffer
+from targets.cpu.emit.index import Indices
+from targets.cpu.emit.memory import Memory
+from targets.cpu.emit.values import Tile
+from targets.cpu.emit.writer import Writer
+from targets.cpu.machine import MatrixUnit
+
+_INTEGER_DOTS = {(False, False): "tdpbssd", (False, True): "tdpbsud",
+                 (True, False): "tdpbusd", (True, True): "tdpbuud"}
+_PALETTE_BYTES = 64
+"""Bytes of a configuration: how the registers are cut, then bytes per row and rows of each."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows or columns of a tile that share a register: so many from `start`; of other dims one."""
+
+    place: tuple[int, ...]
+    start: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """How the tiles of a product are cut."""
+
+    rows: tuple[Part, ...]
+    columns: tuple[Part, ...]
+    depth: int
+    """Positions of the summed axis."""
+    group: int
+    """How many of them share 32 bits."""
+
+    @staticmethod
+    def of(op: bl.DotOp, unit: MatrixUnit) -> Shapes:
+        a, c = op.a.type, op.result.type
+        assert isinstance(a, TileType) and isinstance(c, TileType)
+        group = 4 // t.byte_width(a.element)
+        return Shapes(row_parts(c, unit), column_parts(c, unit), a.shape[-1], group)
+
+    def sum_register(self, row: int, column: int) -> int:
+        return row * len(self.columns) + column
+
+    def factor_register(self, operand: int, part: int) -> int:
+        """Of factor a (0) or b (1)."""
+        return len(self.rows) * (len(self.columns) + operand) + part
+
+    def configuration(self, unit: MatrixUnit) -> list[int]:
+        """The bytes of the configuration. Raises ValueError where registers do not suffice."""
+        shapes = [(r.count, 4 * c.count) for r in self.rows for c in self.columns]
+        shapes += [(r.count, 4 * self.depth // self.group) for r in self.rows]
+        shapes += [(self.depth // self.group, 4 * c.count) for c in self.columns]
+        fits = all(rows <= unit.rows and width <= unit.row_bytes for rows, width in shapes)
+        if not fits or len(shapes) > unit.registers or self.depth % self.group:
+            raise ValueError(f"products of {self.depth} positions, {len(self.rows)} x "
+                             f"{len(self.columns)} parts do not fit the matrix registers")
+        found = [0] * _PALETTE_BYTES
+        found[0] = 1
+        for k, (rows, width) in enumerate(shapes):
+            found[16 + 2 * k], found[48 + k] = width, rows
+        return found
+
+
+def row_parts(type_: TileType, unit: MatrixUnit) -> tuple[Part, ...]:
+    """The parts of the rows of a or of sums, as even as can be."""
+    *outer, inner = type_.shape[:-1] or (1,)
+    count = -(-inner // -(-inner // unit.rows))
+    return tuple(Part(place, start, min(count, inner - start))
+                 for place in product(*map(range, outer)) for start in range(0, inner, count))
+
+
+def column_parts(type_: TileType, unit: MatrixUnit) -> tuple[Part, ...]:
+    """The parts of the columns of b or of sums."""
+    size, most = type_.shape[-1], unit.row_bytes // 4
+    return tuple(Part((), start, min(most, size - start)) for start in range(0, size, most))
+
+
+class Matrices:
+    """Emits what a kernel does with tiles in matrix registers."""
+
+    def __init__(
+        self, writer: Writer, indices: Indices, memory: Memory, unit: MatrixUnit,
+        dots: Sequence[bl.DotOp],
+    ):
+        self.writer, self.indices, self.memory, self.unit = writer, indices, memory, unit
+        self.shapes: Mapping[TileType, Shapes] = {
+            op.c.type: Shapes.of(op, unit) for op in dots if isinstance(op.c.type, TileType)}
+        self._factors: dict[SSAValue, list[tuple[str, str]]] = {}
+        """Per part of a factor: its address and the distance of its rows in bytes."""
+
+    # ------------------------------------------------------------------ configurations
+    def start(self) -> None:
+        """At the start of a function: load the configuration, if there is but one."""
+        if len(self._configurations) == 1:
+            self._configure(*self._configurations)
+
+    def release(self) -> None:
+        """At the end of a function."""
+        self._call("tilerelease")
+
+    @property
+    def _configurations(self) -> set[tuple[int, ...]]:
+        return {tuple(s.configuration(self.unit)) for s in self.shapes.values()}
+
+    def _configure(self, values: Sequence[int]) -> None:
+        constant = self.writer.constant(
+            f"[{len(values)} x i8]", f"[{', '.join(f'i8 {v}' for v in values)}]")
+        self._call("ldtilecfg", ("ptr", constant))
+
+    def _call(self, name: str, *arguments: tuple[str, str]) -> None:
+        self.writer.emit(self.writer.call(f"llvm.x86.{name}", "void", list(arguments)))
+
+    # ------------------------------------------------------------------ operations
+    def full(self, op: bl.FullOp, type_: TileType) -> Tile:
+        """Sums of nothing. Raises ValueError for another number."""
+        shapes = self.shapes.get(type_)
+        if shapes is None or op.number != 0:
+            raise ValueError("sums in matrix registers start at 0")
+        if len(self._configurations) > 1:
+            self._configure(shapes.configuration(self.unit))
+        for register in range(len(shapes.rows) * len(shapes.columns)):
+            self._call("tilezero", ("i8", str(register)))
+        return in_registers(type_)
+
+    def load(self, op: bl.LoadOp, access: Access) -> Tile:
+        """A factor: it is loaded into registers just before it is multiplied."""
+        users = {(use.operation, use.index) for use in op.result.uses}
+        roles = {k if isinstance(user, bl.DotOp) else 2 for user, k in users}
+        if len(roles) != 1 or 2 in roles:
+            raise ValueError("what is loaded into matrix registers is one factor of products")
+        dots = [user for user, _ in users if isinstance(user, bl.DotOp)]
+        shapes = Shapes.of(dots[0], self.unit)
+        parts = ([_row_part(access, p) for p in shapes.rows] if roles == {0} else
+                 [_column_part(access, p, shapes) for p in shapes.columns])
+        self._factors[op.result] = [self._address(p, op.pad_value) for p in parts]
+        return in_registers(access.type)
+
+    def dot(self, op: bl.DotOp) -> Tile:
+        """Sums + a @ b, a part after the other."""
+        assert isinstance(op.c.type, TileType)
+        shapes, a, b = self.shapes[op.c.type], self._factors[op.a], self._factors[op.b]
+        name = _INTEGER_DOTS[op.is_unsigned(0), op.is_unsigned(1)]
+        if t.is_float(op.c.type.element):
+            name = "tdpbf16ps"
+        for k, right in enumerate(b):
+            self._load(shapes.factor_register(1, k), right)
+            for r, left in enumerate(a):
+                if k == 0:
+                    self._load(shapes.factor_register(0, r), left)
+                registers = (shapes.sum_register(r, k), shapes.factor_register(0, r),
+                             shapes.factor_register(1, k))
+                self._call(name, *(("i8", str(n)) for n in registers))
+        return in_registers(op.c.type)
+
+    def store(self, access: Access, type_: TileType) -> None:
+        """Write sums to memory, all of them."""
+        shapes = self.shapes[type_]
+        for r, row in enumerate(shapes.rows):
+            for k, column in enumerate(shapes.columns):
+                part = _row_part(access, row, column)
+                found = self._place(part)
+                if found is None:
+                    raise ValueError("sums in matrix registers are stored row by row")
+                self._call("tilestored64", ("i8", str(shapes.sum_register(r, k))),
+                           ("ptr", found[0]), ("i64", found[1]))
+
+    def _load(self, register: int, source: tuple[str, str]) -> None:
+        self._call("tileloadd64", ("i8", str(register)), ("ptr", source[0]), ("i64", source[1]))
+
+    # ------------------------------------------------------------------ addresses
+    def _address(self, part: Access, pad: float | bool) -> tuple[str, str]:
+        """Where a part lies, or a copy of it with its pad."""
+        return self._place(part) or self._copied(part, pad)
+
+    def _place(self, part: Access) -> tuple[str, str] | None:
+        """The address and the distance of rows in bytes; None where rows are not in memory so."""
+        split = None if part.checks or part.tiles else part.flat.linear(["t0", "t1"])
+        if split is None or split[0].get("t1", Expr.of(0)) != Expr.of(1):
+            return None
+        distance = split[0].get("t0", Expr.of(0)) * t.byte_width(part.buffer.element)
+        return part.pointer(split[1]), self.indices.scalar(distance)
+
+    def _copied(self, part: Access, pad: float | bool) -> tuple[str, str]:
+        """A copy by vectors, which can leave out what is outside."""
+        element, (rows, width) = part.buffer.element, part.type.shape
+        sizes = tuple(map(Expr.of, (rows, self.unit.row_bytes // t.byte_width(element))))
+        memory = self.writer.at_entry(
+            f"alloca [{rows * self.unit.row_bytes} x i8], align {self.unit.row_bytes}")
+        copy = Buffer(memory, element, sizes, (sizes[1], Expr.of(1)))
+        tile = self.memory.load(part, part.type, pad)
+        where = (Expr.symbol("t0"), Expr.symbol("t1"))
+        self.memory.store(replace(part, buffer=copy, where=where, checks=(), tiles={}), tile)
+        return memory, str(self.unit.row_bytes)
+
+
+def in_registers(type_: TileType) -> Tile:
+    """A tile of which LLVM knows no value."""
+    return Tile(type_, (), ())
+
+
+def _row_part(access: Access, rows: Part, columns: Part | None = None) -> Access:
+    """Some rows of a or of sums, as a tile of two dims."""
+    last = access.type.rank - 1
+    count = access.type.shape[last] if columns is None else columns.count
+    values = {f"t{d}": Expr.of(k) for d, k in enumerate(rows.place)}
+    if last > 0:
+        values[f"t{last - 1}"] = Expr.symbol("t0") + rows.start
+    values[f"t{last}"] = Expr.symbol("t1") + (columns.start if columns is not None else 0)
+    return _part(access, values, (rows.count, count))
+
+
+def _column_part(access: Access, columns: Part, shapes: Shapes) -> Access:
+    """Some columns of b, as rows in which the groups of all columns lie side by side."""
+    row, at, group = Expr.symbol("t0"), Expr.symbol("t1"), shapes.group
+    values = {"t0": row * group + at % group, "t1": at // group + columns.start}
+    return _part(access, values, (shapes.depth // group, columns.count * group))
+
+
+def _part(access: Access, values: Mapping[str, Expr], shape: tuple[int, int]) -> Access:
+    sizes = {f"t{d}": Expr.of(n) for d, n in enumerate(shape)}
+    where = tuple(simplify(w.substitute(values), sizes) for w in access.where)
+    return replace(access, where=where, type=t.tile(access.type.element, shape, 1))
