@@ -134,9 +134,10 @@ class _Lowering:
         whole = replace(state, origin=start, tile=tile, masked=masked)
         if self.schedule.levels[depth].matrix:
             self.tiles.sums.clear()
-            self.rows[axis] = whole
         if not inner:
             return whole
+        if self.schedule.levels[depth].matrix:
+            self.rows[axis] = whole
         upper = minimum(start + tile, state.upper) if masked else start + tile
         fits = all(tile % x == 0 for x in inner)  # then no tile reaches into the next part
         return AxisState(start, upper, state.end if fits else upper)

@@ -27,6 +27,8 @@ GAIN = 2
 """How much faster than vectors matrix registers have to look before they are used."""
 NARROW_COST = 5 / 8
 """The time of sums of one part along columns, as a share of the time of two: loads wait."""
+FILLED = 3 / 4
+"""Of the rows of a tile so many are there at least."""
 CHUNK_TILES = 8
 """Tiles of rows that belong to one program, at most."""
 
@@ -105,7 +107,14 @@ def _rows(names: Sequence[str], extents: Mapping[str, Expr], unit: MatrixUnit) -
         return ((inner, PARTS * unit.rows),)
     if size <= unit.rows and outer and (extents[outer[-1]].constant or 1) > 1:
         return ((outer[-1], PARTS), (inner, size))
-    return ((inner, even(size, PARTS * unit.rows)),)
+    return ((inner, _even(size, PARTS * unit.rows)),)
+
+
+def _even(size: int, most: int) -> int:
+    """Even tiles of at most `most`, smaller ones where these leave nothing over."""
+    tile = even(size, most)
+    fitting = (n for n in range(tile, int(most * FILLED), -1) if size % n == 0)
+    return next(fitting, tile)
 
 
 # ---------------------------------------------------------------------- schedules
