@@ -1,6 +1,7 @@
 """Where the time of a model goes on the CPU, kernel by kernel.
 
     python benchmarks/cpu/profile_model.py MODEL.onnx [--top 20] [--rounds 9] [--dim name=8]
+                                             [--precision fast]
 
 The launches run one after another, on one thread, as they do in the model, so that each finds in
 the caches what those before it leave there; the median of its CPU time in some rounds counts. For
@@ -112,10 +113,13 @@ def count_products(ops: Sequence[LoopKernelOp]) -> dict[str, Any]:
     return {name: sum(parts, start=Expr.of(0)) for name, parts in counts.items() if parts}
 
 
-def profile(path: Path, rounds: int, dims: dict[str, int], inputs: dict[str, Array]) -> Profile:
+def profile(
+    path: Path, rounds: int, dims: dict[str, int], inputs: dict[str, Array], precision: str
+) -> Profile:
     """Compile a model, run it launch by launch."""
     model = load_model(path, ImportOptions(dims=dims))
-    context = StrataContext.with_dialects(model.weights, find_target("cpu"), TargetOptions())
+    context = StrataContext.with_dialects(model.weights, find_target("cpu"),
+                                         TargetOptions(precision=precision))
     found = Profile()
     for step in PIPELINE:
         if step.name == "loop-to-block":
@@ -148,10 +152,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--dim", action="append", default=[])
     parser.add_argument("--inputs", type=Path)
+    parser.add_argument("--precision", default="f32")
     options = parser.parse_args()
     dims = {k: int(v) for k, v in (d.split("=") for d in options.dim)}
     inputs = dict(np.load(options.inputs, allow_pickle=False)) if options.inputs else {}
-    found = profile(options.model, options.rounds, dims, inputs)
+    found = profile(options.model, options.rounds, dims, inputs, options.precision)
     rows = sorted(found.timings().items(), key=lambda item: -item[1].seconds)
     total = sum(t.seconds for _, t in rows)
     print(f"{total * 1e3:.2f} ms in {sum(t.launches for _, t in rows)} launches")

@@ -348,6 +348,8 @@ def _is_large(buffer: Buffer) -> bool:
     """Whether a buffer certainly is so large that it begins with a cache line."""
     count = product(buffer.shape).constant or 0
     return count * t.byte_width(buffer.element) >= LARGE
+
+
 def _is_matrix(value: SSAValue) -> bool:
     return isinstance(value.type, TileType) and value.type.matrix
 
