@@ -74,6 +74,11 @@ class Target(ABC):
         del options
         return None
 
+    def narrow_channels(self, options: TargetOptions) -> int:
+        """How many channels a convolution sums up at least for rounded factors to be faster."""
+        del options
+        return 2
+
     def byte_factors(self) -> tuple[Attribute, Attribute] | None:
         """The bytes, i8 or ui8, that it multiplies best, left and right; None: it does not matter.
         """

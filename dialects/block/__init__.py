@@ -13,12 +13,12 @@ outside read 0.0. Checks are on buffer dims, so padding of convolutions needs no
 
 from xdsl.ir import Dialect, Operation
 
+from dialects.block.dot_op import DotOp
 from dialects.block.kernel_ops import ForOp, KernelOp, YieldOp
 from dialects.block.memory_ops import LoadOp, PrefetchOp, ScratchOp, StoreOp
 from dialects.block.tile_ops import (
     COMBINERS,
     ConvertOp,
-    DotOp,
     FullOp,
     IndexOp,
     MapOp,

@@ -30,7 +30,7 @@ from dialects.block.syntax import (
     print_mapped_values,
 )
 from dialects.expr import Expr, Size
-from dialects.syntax import parse_value, parse_values, print_values
+from dialects.syntax import parse_value
 from dialects.types import ExprAttr, LiteralAttr, SizesAttr, TileType
 
 COMBINERS = ("add", "mul", "max", "min", "and", "or")
@@ -83,7 +83,8 @@ class MapOp(IRDLOperation):
     The list behind an operand says which result dim each of its dims is: what is missing is
     broadcast. An operand of type `index` is a scalar. The body is `arith` and `math` on scalars.
     Several results have equal dims. Constraints: (C1) dims agree with the lists; (C2) the body
-    takes the operands' element types and yields the results'.
+    takes the operands' element types and yields the results'; (C3) no tile lies in matrix
+    registers.
     """
 
     name = "block.map"
@@ -131,6 +132,9 @@ class MapOp(IRDLOperation):
             raise VerifyException("C2: the body of block.map takes other element types")
         if [v.type for v in self.yielded] != [element_type(r) for r in self.results]:
             raise VerifyException("C2: the body of block.map yields other element types")
+        types = [v.type for v in (*self.inputs, *self.results)]
+        if any(isinstance(type_, TileType) and type_.matrix for type_ in types):
+            raise VerifyException("C3: block.map computes nothing in matrix registers")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" (")
@@ -206,73 +210,6 @@ class ReduceOp(IRDLOperation):
         return ReduceOp.create(
             operands=[value], result_types=[type_],
             properties={"combiner": StringAttr(combiner), "dim": ExprAttr(Expr.of(dim))})
-
-
-@irdl_op_definition
-class DotOp(IRDLOperation):
-    """Matrix product with accumulation: `%d = block.dot %a, %b, %c ieee : tile<128x128xf32>`.
-
-    a is m x k, b is k x n, c and the result are m x n of the accumulation type, in which products
-    are computed. m stands for any number of dims. `precision` is how f32 operands multiply: "ieee"
-    or "tf32". `unsigned` names the operands, 0 for a and 1 for b, whose integers have no sign:
-
-        %d = block.dot %a, %b, %c ieee unsigned [0] : tile<6x[64]xi32>
-
-    Constraints: (C1) the shapes fit, and so do the dims that are grouped; (C2) all tiles lie in
-    matrix registers, or none does.
-    Source: tl.dot, vector.contract, vpdpbusd.
-    """
-
-    name = "block.dot"
-    a = operand_def(TileType)
-    b = operand_def(TileType)
-    c = operand_def(TileType)
-    precision = prop_def(StringAttr)
-    unsigned = prop_def(SizesAttr)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-
-    @staticmethod
-    def of(
-        a: SSAValue, b: SSAValue, c: SSAValue, precision: str = "ieee",
-        unsigned: Sequence[int] = (),
-    ) -> DotOp:
-        return DotOp.create(operands=[a, b, c], result_types=[c.type], properties={
-            "precision": StringAttr(precision), "unsigned": SizesAttr.of(unsigned)})
-
-    def is_unsigned(self, operand: int) -> bool:
-        """Whether the integers of an operand have no sign."""
-        return Expr.of(operand) in self.unsigned.data
-
-    def verify_(self) -> None:
-        a, b, c = (v.type for v in self.operands)
-        assert isinstance(a, TileType) and isinstance(b, TileType) and isinstance(c, TileType)
-        fits = a.rank > 0 and b.rank == 2 and a.shape[-1] == b.shape[0]
-        if not fits or c.shape != (*a.shape[:-1], b.shape[1]):
-            raise VerifyException(f"C1: block.dot of {a.short}, {b.short} into {c.short}")
-        if (a.group, b.group) not in ((None, None), (a.rank - 1, 0)) or c.group is not None:
-            raise VerifyException(f"C1: block.dot of {a.short}, {b.short} groups other dims")
-        if not a.matrix == b.matrix == c.matrix:
-            raise VerifyException(f"C2: block.dot of {a.short}, {b.short} into {c.short}")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_values(printer, self.operands)
-        printer.print_string(f" {self.precision.data}")
-        if self.unsigned.data:
-            printer.print_string(f" unsigned {t.format_sizes(self.unsigned.data)}")
-        assert isinstance(self.result.type, TileType)
-        printer.print_string(f" : {self.result.type.short}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> DotOp:
-        a, b, c = parse_values(parser)
-        precision = parser.parse_identifier()
-        unsigned = t.parse_sizes(parser) if parser.parse_optional_keyword("unsigned") else ()
-        parser.parse_punctuation(":")
-        return DotOp.create(operands=[a, b, c], result_types=[t.parse_tile_type(parser)],
-                            properties={"precision": StringAttr(precision),
-                                        "unsigned": SizesAttr.of(unsigned)})
 
 
 @irdl_op_definition

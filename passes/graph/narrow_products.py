@@ -4,10 +4,11 @@
                                                  %1 = graph.cast %w {to = bf16} : bf16[7, 5]
                                                  %y = graph.matmul %0, %1 {to = f32} : f32[n, 5]
 
-For `--precision bf16` and `fast`, on targets that multiply such factors faster. Weights, which take
-half the memory then, are rounded when constants are folded; other factors by a cast, which becomes
-part of what computes them. Each factor is rounded once, to 8 bits: results differ from those of f32
-by what `verify` shows. Depthwise convolutions stay as they are: no sum is long enough to gain.
+For `--precision bf16` where a target multiplies such factors, and for `fast` where that is faster
+(`Target.narrow_factors`). Weights, which take half the memory then, are rounded when constants are
+folded; other factors by a cast, which becomes part of what computes them. Each factor is rounded
+once, to 8 bits: results differ from those of f32 by what `verify` shows. Convolutions over few
+channels stay as they are, depthwise ones too: `Target.narrow_channels`.
 
 Enters: simplified operators, so that scales have become part of weights. Assumes nothing.
 """
@@ -50,7 +51,11 @@ def narrow_matmul(op: MatmulOp, at: Rewriter) -> SSAValue | None:
 
 def narrow_conv(op: ConvOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) ~= conv(bf16(x), bf16(w)) + b, summed in f32
-    if op.to is not None or type_of(op.x).element != f32 or type_of(op.w).shape[1].constant == 1:
+    assert at.context.target is not None
+    channels, least = type_of(op.w).shape[1].constant, at.context.target.narrow_channels(
+        at.context.options)
+    few = channels is not None and channels < least
+    if op.to is not None or type_of(op.x).element != f32 or few:
         return None
     total = at(ConvOp, *_narrow(at, op.x, op.w), **{**op.properties, "to": f32})
     if op.b is None:

@@ -8,6 +8,9 @@ The host function stays; it launches kernels by name. In this folder:
     access.py    index expressions of a nest -> loads and stores of tiles
     compute.py   bodies of nests -> maps, reductions, dots
     tiles.py     the tiles at one place: what is loaded, computed and stored there
+    dots.py      sums of products as `block.dot`
+    matrices.py  such sums in matrix registers, and where they are read from afterwards
+    scatters.py  tiles of updates, merged into what indices name
     private.py   memory of a program for what nests read elsewhere than it is made
     kernel.py    the levels of a schedule -> grid, loops, and the order of everything
     legality.py  what a schedule must keep

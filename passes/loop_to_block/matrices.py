@@ -14,8 +14,8 @@ those of the level `matrix`; what is made of it walks them by further levels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
@@ -25,8 +25,12 @@ from dialects.loop import NestOp
 from dialects.schedule import Schedule
 from dialects.types import BufferType, SizesAttr, TileType
 from passes.loop.nests import Read
+from passes.loop_to_block.access import load
 from passes.loop_to_block.compute import is_dot
-from passes.loop_to_block.state import AxisState, Tile
+from passes.loop_to_block.state import Tile, tiled
+
+if TYPE_CHECKING:
+    from passes.loop_to_block.tiles import Tiles
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,26 @@ def lies_in_matrices(nest: NestOp, schedule: Schedule) -> bool:
     return is_dot(nest) and any(a.name in schedule.matrix for a in nest.reduce_axes)
 
 
-def sums_of(tile: Tile, states: Mapping[str, AxisState]) -> tuple[Sums, Sequence[ScratchOp | StoreOp]]:
-    """Memory for a finished tile, and the operations that bring it there."""
+def keep_sums(tiles: Tiles, value: SSAValue, tile: Tile) -> None:
+    """Bring the finished tile of a value to memory."""
     type_ = tile.value.type
     assert isinstance(type_, TileType)
-    memory = ScratchOp.of(BufferType(type_.element, SizesAttr.of(type_.shape)))
+    memory = tiles.add(ScratchOp.of(BufferType(type_.element, SizesAttr.of(type_.shape))))
     places = [Expr.symbol(f"t{d}") for d in range(type_.rank)]
-    store = StoreOp.of(tile.value, memory.result, places, [])
-    origins = [states[a].origin for a in tile.axes]
-    return Sums(memory.result, tile.axes, tuple(o for o in origins if o is not None)), (
-        memory, store)
+    tiles.add(StoreOp.of(tile.value, memory.results[0], places, []))
+    origins = [tiles.states[a].origin for a in tile.axes]
+    tiles.sums[value] = Sums(
+        memory.results[0], tile.axes, tuple(o for o in origins if o is not None))
+
+
+def sum_here(tiles: Tiles, value: SSAValue) -> Tile:
+    """The part of a finished tile at the place where operations are being added."""
+    known = tiles.find(value)
+    if known is None:
+        sums = tiles.sums[value]
+        dims = tiled(sums.axes, tiles.states, tiles.order)
+        op, known = load(sums.memory, sums.read(value), dims, tiles.states, tiles.symbols,
+                         tiles.layout, 0)
+        tiles.scopes[-1].results[value] = known
+        tiles.add(op)
+    return known

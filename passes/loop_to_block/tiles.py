@@ -37,8 +37,9 @@ from passes.loop_to_block.compute import (
     select_identity,
 )
 from passes.loop_to_block.dots import add_dot
-from passes.loop_to_block.matrices import Sums, lies_in_matrices, sums_of
+from passes.loop_to_block.matrices import Sums, keep_sums, lies_in_matrices, sum_here
 from passes.loop_to_block.private import Kept
+from passes.loop_to_block.scatters import add_scatter
 from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile, tiled
 
 
@@ -110,9 +111,7 @@ class Tiles:
         self.source = nest
         tile = self.open.pop(nest)
         if lies_in_matrices(nest, self.schedule):
-            self.sums[nest.results[0]], ops = sums_of(tile, self.states)
-            for op in ops:
-                self.add(op)
+            keep_sums(self, nest.results[0], tile)
             return
         self.publish(nest, nest.results[0], self._reduce_dims(nest, tile))
 
@@ -140,7 +139,7 @@ class Tiles:
     def compute(self, nest: NestOp) -> None:
         """One tile of a nest, on its own account."""
         if nest.is_scatter:
-            self.scatter(nest)
+            add_scatter(self, nest)
         elif not nest.reduce_axes:
             self.tiles_of(nest)
             for result in nest.results:
@@ -150,53 +149,9 @@ class Tiles:
         elif nest in self.open:
             self.accumulate(nest)
         elif nest.results[0] in self.sums:
-            self.publish(nest, nest.results[0], self._sum_here(nest.results[0]))
+            self.publish(nest, nest.results[0], sum_here(self, nest.results[0]))
         else:
             self.reduce_at_once(nest)
-
-    def scatter(self, nest: NestOp) -> None:
-        """Merge a tile into the elements that the nest's indices name."""
-        dims = tiled((a.name for a in nest.axes), self.states, self.order)
-        inputs, indices = self.inputs_of(nest, dims)
-        self.source = nest
-        places = {f"in{k}": self.symbols.gathered(inputs[k])
-                  for k in gathered_inputs(nest.output_maps[0])}
-        map_ = tuple(e.substitute(places) for e in nest.output_maps[0])
-        for buffer in self.outputs.get(nest.results[0], ()):
-            there = self._there(nest, buffer, map_, dims)
-            tile = self._merged(nest, inputs, indices, there, dims)
-            self.add(store(tile, buffer, map_, self.states, self.symbols))
-
-    def _there(
-        self, nest: NestOp, buffer: SSAValue, map_: tuple[Expr, ...], dims: Sequence[str]
-    ) -> list[Tile]:
-        """The elements that values merge with; none if they are replaced."""
-        if nest.combiner_names[0] == "none":
-            return []
-        op, tile = load(buffer, Read(buffer, map_), dims, self.states, self.symbols, self.layout, 0)
-        self.add(op)
-        return [tile]
-
-    def _merged(
-        self, nest: NestOp, inputs: Sequence[Tile], indices: Sequence[Operation],
-        there: Sequence[Tile], dims: Sequence[str],
-    ) -> Tile:
-        """The body's values, merged with `there`."""
-        result, own = nest.results[0].type, len(nest.inputs)
-        assert isinstance(result, TensorType)
-
-        def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-            [value] = append_body(nest, block, arguments, dict(
-                zip(indices, arguments[own:own + len(indices)], strict=True)))
-            if not there:
-                return [value]
-            op = combine(nest.combiner_names[0], arguments[-1], value)
-            block.add_op(op)
-            return [op.results[0]]
-
-        type_ = self.layout.tile_type(result.element, dims, self.states)
-        op = self.add(map_tiles([*inputs, *there], dims, [type_], build))
-        return Tile(op.results[0], tuple(dims))
 
     def find(self, value: SSAValue) -> Tile | None:
         return next((s.results[value] for s in reversed(self.scopes) if value in s.results), None)
@@ -249,7 +204,7 @@ class Tiles:
     def _made_here(self, read: Read) -> Tile | None:
         """The tile that another nest makes, computed now if need be; None: it is in memory."""
         if read.value in self.sums:
-            return self._sum_here(read.value)
+            return sum_here(self, read.value)
         producer, kept = read.value.owner, self.kept.get(read.value)
         if not isinstance(producer, NestOp) or (kept is not None and kept.is_elsewhere(read)):
             return None
@@ -257,18 +212,6 @@ class Tiles:
             assert not producer.reduce_axes, "reductions are finished before they are read"
             self.tiles_of(producer)
         return self.find(read.value)
-
-    def _sum_here(self, value: SSAValue) -> Tile:
-        """The tile of sums that were in matrix registers."""
-        known = self.find(value)
-        if known is None:
-            sums = self.sums[value]
-            dims = tiled(sums.axes, self.states, self.order)
-            op, known = load(sums.memory, sums.read(value), dims, self.states, self.symbols,
-                             self.layout, 0)
-            self.scopes[-1].results[value] = known
-            self.add(op)
-        return known
 
     def _load(
         self, nest: NestOp, read: Read, before: Sequence[Tile], pad: float | bool

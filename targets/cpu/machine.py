@@ -89,6 +89,16 @@ class Machine:
         """Bytes that caches hold together: the same on all processors that we know."""
         return 64
 
+    @property
+    def doubles_bf16(self) -> bool:
+        """Whether products of bf16 take less time than those of f32.
+
+        With matrix registers, and on AMD's processors, whose dot instruction is issued as often as
+        a multiply-add and does twice the work. Intel's takes four times as long as a multiply-add.
+        """
+        return self.multiplies_matrices(t.bf16) or (
+            self.multiplies_groups(t.bf16) and self.cpu.startswith("znver"))
+
     def multiplies_groups(self, element: Attribute) -> bool:
         """Whether an instruction adds the products of several elements to each lane.
 

@@ -14,7 +14,7 @@ from dialects.host import host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp
 from dialects.schedule import Schedule
-from dialects.types import bf16, i8, ui8
+from dialects.types import bf16, byte_width, i8, ui8
 from dialects.weights import WeightStore
 from passes.block.prefetch_operands import Caches
 from passes.loop.pack_operands import Panel
@@ -45,8 +45,14 @@ class CpuTarget(Target):
             raise TargetError(str(error)) from None
 
     def narrow_factors(self, options: TargetOptions) -> Attribute | None:
-        allowed = options.precision in ("bf16", "fast")
-        return bf16 if allowed and machine_of(options.features).multiplies_groups(bf16) else None
+        """For `fast` where that is faster."""
+        machine = machine_of(options.features)
+        allowed = {"bf16": machine.multiplies_groups(bf16), "fast": machine.doubles_bf16}
+        return bf16 if allowed.get(options.precision) else None
+
+    def narrow_channels(self, options: TargetOptions) -> int:
+        """As many as fill a vector."""
+        return machine_of(options.features).vector_bytes // byte_width(bf16)
 
     def byte_factors(self) -> tuple[Attribute, Attribute]:
         return ui8, i8

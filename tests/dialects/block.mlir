@@ -41,6 +41,15 @@ builtin.module {
     block.store %v, %y[%pix] with %pix[0] check [0]
     block.yield
   }
+  block.kernel @matrices(%a: bf16[32, 32], %b: bf16[16, 32, 2]) grid() sizes() schedule<grid i1 tile 32 lanes, loop i0 tile 32 matrix, loop i2 tile 32 unroll 2 matrix, loop i0 tile 4> {
+    %m = block.scratch : f32[2, 16, 32]
+    %z = block.full 0.0 : tile<(2x16x32)xf32>
+    %l = block.load %a[16*t0 + t1, t2] : tile<(2x16x32)xbf16>
+    %r = block.load %b[t0 floordiv 2, t1, t0 mod 2] : tile<(32x32)xbf16>
+    %d = block.dot %l, %r, %z ieee : tile<(2x16x32)xf32>
+    block.store %d, %m[t0, t1, t2]
+    block.yield
+  }
   block.kernel @nothing() grid() sizes() {
     %t = block.full true : tile<i1>
     %n = block.full nan : tile<2x[16]x4xbf16>

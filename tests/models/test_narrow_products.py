@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,11 @@ from onnx import TensorProto, helper
 import compiler
 from compiler.__main__ import main
 from dialects.types import Array, bf16
-from targets.cpu.machine import machine_of
+from targets.base import TargetOptions, find_target
+from targets.cpu import target
+from targets.cpu.machine import AVX512, machine_of
 from tests.models.onnx_graph import OnnxGraph
+from tests.targets.cpu.matrix_registers import with_matrices
 
 pytestmark = pytest.mark.skipif(not machine_of().multiplies_groups(bf16),
                                 reason="this processor does not multiply bf16")
@@ -24,9 +28,9 @@ pytestmark = pytest.mark.skipif(not machine_of().multiplies_groups(bf16),
 def save(folder: Path) -> Path:
     """A strided convolution with a bias, a depthwise one, and products with and without weights."""
     g = OnnxGraph({})
-    x = g.input("x", np.float32, ["n", 5, 9, 7])
-    y = g.node("Conv", x, g.random_weight(33, 5, 3, 3), g.random_weight(33), pads=[1, 1, 1, 1])
-    z = g.node("Conv", x, g.random_weight(5, 1, 3, 3), group=5)
+    x = g.input("x", np.float32, ["n", 40, 9, 7])
+    y = g.node("Conv", x, g.random_weight(33, 40, 3, 3), g.random_weight(33), pads=[1, 1, 1, 1])
+    z = g.node("Conv", x, g.random_weight(40, 1, 3, 3), group=40)
     a = g.input("a", np.float32, ["n", 13, 31])
     p = g.node("MatMul", a, g.random_weight(31, 40))
     q = g.node("MatMul", a, g.node("Transpose", a, perm=[0, 2, 1]))
@@ -41,7 +45,7 @@ def save(folder: Path) -> Path:
 
 def inputs() -> Mapping[str, Array]:
     random = np.random.default_rng(3)
-    return {"x": random.standard_normal((2, 5, 9, 7)).astype(np.float32),
+    return {"x": random.standard_normal((2, 40, 9, 7)).astype(np.float32),
             "a": random.standard_normal((2, 13, 31)).astype(np.float32)}
 
 
@@ -58,9 +62,32 @@ def test_factors_are_rounded_and_sums_are_not(tmp_path: Path) -> None:
     assert "dpbf16ps" in exe.text("llvm")
 
 
+def test_sums_over_few_channels_stay(tmp_path: Path) -> None:
+    """As a picture's three: groups of these would be mostly empty."""
+    g = OnnxGraph({})
+    y = g.node("Conv", g.input("x", np.float32, [1, 3, 9, 7]), g.random_weight(33, 3, 3, 3))
+    output = helper.make_tensor_value_info(y, TensorProto.FLOAT, None)
+    graph = helper.make_graph(g.nodes, "few", g.inputs, [output], g.weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)],
+                                ir_version=8), tmp_path / "few.onnx")
+    exe = compiler.compile(tmp_path / "few.onnx", precision="bf16", cache="off")
+    assert "bf16" not in exe.text("graph")
+
+
+def test_fast_rounds_only_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = replace(machine_of(), features=AVX512 | {"avx512bf16"}, cpu="sapphirerapids")
+    for machine, factors in ((vectors, None), (with_matrices(vectors), bf16),
+                             (replace(vectors, cpu="znver4"), bf16)):
+        monkeypatch.setattr(target, "machine_of", lambda _=None, machine=machine: machine)
+        cpu = find_target("cpu")
+        assert cpu.narrow_factors(TargetOptions(precision="fast")) == factors
+        assert cpu.narrow_factors(TargetOptions(precision="bf16")) == bf16
+        assert cpu.narrow_factors(TargetOptions()) is None
+
+
 def test_verify_tells_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save(tmp_path)
-    assert main(["verify", str(path), "--dim", "n=2", "--precision", "fast", "--levels-only"]) == 0
+    assert main(["verify", str(path), "--dim", "n=2", "--precision", "bf16", "--levels-only"]) == 0
     [line] = [x for x in capsys.readouterr().out.splitlines() if "rounds" in x]
     assert line.split()[0] == "graph-narrow-products"
     assert 1e-4 < float(line.split()[3]) < 2e-2

@@ -208,7 +208,7 @@ class Matrices:
 
     def _copied(self, part: Access, pad: float | bool) -> tuple[str, str]:
         """A copy by vectors, which can leave out what is outside."""
-        element, (rows, width) = part.buffer.element, part.type.shape
+        element, rows = part.buffer.element, part.type.shape[0]
         sizes = tuple(map(Expr.of, (rows, self.unit.row_bytes // t.byte_width(element))))
         memory = self.writer.at_entry(
             f"alloca [{rows * self.unit.row_bytes} x i8], align {self.unit.row_bytes}")

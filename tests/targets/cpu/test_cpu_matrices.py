@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -87,8 +88,6 @@ def run(kernel: KernelOp, buffers: list[Array]) -> list[Array]:
 
 
 def _callable(address: int, buffers: int) -> Any:
-    import ctypes
-
     types = [ctypes.c_void_p] * buffers + [ctypes.c_int64] * 2
     return ctypes.CFUNCTYPE(None, *types)(address)
 
@@ -99,7 +98,8 @@ def check_product(
     m, n, _ = shape
     dtype = np.int32 if element == "i8" else np.float32
     a, b = factors(element, shape, tile[1])
-    kernel, buffers = parse(product(element, shape, tile, unsigned)), [a, b, unlike(m, n, dtype=dtype)]
+    kernel = parse(product(element, shape, tile, unsigned))
+    buffers = [a, b, unlike(m, n, dtype=dtype)]
     expected = [x.copy() for x in buffers]
     interpret_kernel(kernel, expected, {})
     assert_same(run(kernel, buffers)[-1], expected[-1], 0 if element == "i8" else 1e-5)
@@ -131,10 +131,10 @@ def test_bytes_wrap_around(shape: tuple[int, int, int], unsigned: str) -> None:
 def test_instructions(element: str, unsigned: str, name: str) -> None:
     """Each factor is loaded once for two products, from where it lies; one configuration."""
     text = product(element, (64, 64, 128), (32, 32, 64 if element == "i8" else 32), unsigned)
-    machine = with_matrices(machine_of())
-    assembly = assembly_text(emit_kernel(parse(text.replace("check [0, 1] : tile<(", ": tile<(")
-                                               .replace("check [1] : tile<(", ": tile<(")), machine),
-                             "sapphirerapids", "")
+    for check in ("check [0, 1]", "check [1]"):
+        text = text.replace(f"{check} : tile<(", ": tile<(")
+    kernel, machine = parse(text), with_matrices(machine_of())
+    assembly = assembly_text(emit_kernel(kernel, machine), "sapphirerapids", "")
     counts = {word: assembly.count(f"\t{word}\t") for word in (
         name, "tileloadd", "tilezero", "tilestored", "ldtilecfg")}
     assert counts == {name: 4, "tileloadd": 4, "tilezero": 4, "tilestored": 4, "ldtilecfg": 1}

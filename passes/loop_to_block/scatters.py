@@ -1,0 +1,66 @@
+"""Tiles of updates, merged into the elements that gathered indices name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from dialects.expr import Expr
+from dialects.loop import NestOp
+from dialects.types import TensorType
+from passes.loop.nests import Read, gathered_inputs
+from passes.loop_to_block.access import load, store
+from passes.loop_to_block.compute import append_body, combine, map_tiles
+from passes.loop_to_block.state import Tile, tiled
+
+if TYPE_CHECKING:
+    from passes.loop_to_block.tiles import Tiles
+
+
+def add_scatter(tiles: Tiles, nest: NestOp) -> None:
+    """Merge a tile into the elements that the nest's indices name."""
+    dims = tiled((a.name for a in nest.axes), tiles.states, tiles.order)
+    inputs, indices = tiles.inputs_of(nest, dims)
+    tiles.source = nest
+    places = {f"in{k}": tiles.symbols.gathered(inputs[k])
+              for k in gathered_inputs(nest.output_maps[0])}
+    map_ = tuple(e.substitute(places) for e in nest.output_maps[0])
+    for buffer in tiles.outputs.get(nest.results[0], ()):
+        there = _there(tiles, nest, buffer, map_, dims)
+        tile = _merged(tiles, nest, inputs, indices, there, dims)
+        tiles.add(store(tile, buffer, map_, tiles.states, tiles.symbols))
+
+
+def _there(
+    tiles: Tiles, nest: NestOp, buffer: SSAValue, map_: tuple[Expr, ...], dims: Sequence[str]
+) -> list[Tile]:
+    """The elements that values merge with; none if they are replaced."""
+    if nest.combiner_names[0] == "none":
+        return []
+    op, tile = load(buffer, Read(buffer, map_), dims, tiles.states, tiles.symbols, tiles.layout, 0)
+    tiles.add(op)
+    return [tile]
+
+
+def _merged(
+    tiles: Tiles, nest: NestOp, inputs: Sequence[Tile], indices: Sequence[Operation],
+    there: Sequence[Tile], dims: Sequence[str],
+) -> Tile:
+    """The body's values, merged with `there`."""
+    result, own = nest.results[0].type, len(nest.inputs)
+    assert isinstance(result, TensorType)
+
+    def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        [value] = append_body(nest, block, arguments, dict(
+            zip(indices, arguments[own:own + len(indices)], strict=True)))
+        if not there:
+            return [value]
+        op = combine(nest.combiner_names[0], arguments[-1], value)
+        block.add_op(op)
+        return [op.results[0]]
+
+    type_ = tiles.layout.tile_type(result.element, dims, tiles.states)
+    op = tiles.add(map_tiles([*inputs, *there], dims, [type_], build))
+    return Tile(op.results[0], tuple(dims))
