@@ -1,7 +1,7 @@
 """Running sums and products.
 
-Over an axis of constant size n in log2(n) elementwise nests: the k-th adds to every element the one
-2^k places before it, so that each then holds the sum of 2^(k+1). An axis whose size only a run
+Over an axis of constant size n in log8(n) elementwise nests: the k-th adds to every element those
+8^k, 2*8^k ... 7*8^k places before it, so that each then holds the sum of 8^(k+1). An axis whose size only a run
 tells is cut into chunks of a constant size, which are summed like that; then every element gets
 the sum of the chunks before its own. That is quadratic in the number of chunks only.
 """
@@ -9,6 +9,7 @@ the sum of the chunks before its own. That is quadratic in the number of chunks 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 
 from xdsl.ir import SSAValue
 
@@ -23,6 +24,8 @@ from passes.rewriting import Rewriter
 
 CHUNK = 256
 """Elements of a chunk."""
+SUMMED = 8
+"""Elements that a nest sums up: more of them means fewer nests, each of which walks all memory."""
 
 
 @lowers(CumulativeSumOp, CumulativeProdOp)
@@ -33,8 +36,8 @@ def cumulate(op: CumulativeOp, at: Rewriter) -> SSAValue:
     size = x.shape[axis].constant
     first = _in_order(op, at, result) if size is not None else _chunks(op, at, result)
     if size is not None:
-        return converted(at, _doubled(op, at, first, axis, size, backwards(op)), x.element)
-    sums = _doubled(op, at, first, axis + 1, CHUNK, False)
+        return converted(at, _summed(op, at, first, axis, size, backwards(op)), x.element)
+    sums = _summed(op, at, first, axis + 1, CHUNK, False)
     return converted(at, _joined(op, at, sums, _sums_before(op, at, sums, axis), result), x.element)
 
 
@@ -52,26 +55,28 @@ def _in_order(op: CumulativeOp, at: Rewriter, result: TensorType) -> SSAValue:
     return make_nest(at, domain, [read], result, lambda body, read: read[0].wide())
 
 
-def _doubled(
+def _summed(
     op: CumulativeOp, at: Rewriter, value: SSAValue, axis: int, size: int, reverse: bool
 ) -> SSAValue:
     """Running sums along an axis of constant size."""
     step = 1
     while step < size:
-        value = _combined(op, at, value, axis, step, reverse)
-        step *= 2
+        count = min(SUMMED, -(-size // step))
+        value = _combined(op, at, value, axis, [step * k for k in range(count)], reverse)
+        step *= SUMMED
     return value
 
 
 def _combined(
-    op: CumulativeOp, at: Rewriter, x: SSAValue, axis: int, step: int, reverse: bool
+    op: CumulativeOp, at: Rewriter, x: SSAValue, axis: int, steps: Sequence[int], reverse: bool
 ) -> SSAValue:
-    """Each element with the one `step` places before it."""
+    """Each element with those so many steps before it."""
     domain, type_ = Domain(), type_of(x)
     point = domain.parallel(*type_.shape)
-    reads = [Read(x, point), Read(x, _moved(point, axis, step, reverse), op.NEUTRAL)]
+    reads = [Read(x, _moved(point, axis, step, reverse), op.NEUTRAL if step else None)
+             for step in steps]
     return make_nest(at, domain, reads, tensor(wide_element(type_.element), type_.shape),
-                     lambda body, read: _merge(op, read[0].wide(), read[1].wide()))
+                     lambda body, read: reduce(partial(_merge, op), (r.wide() for r in read)))
 
 
 def _moved(point: Sequence[Expr], axis: int, step: int, reverse: bool) -> list[Expr]:
