@@ -322,7 +322,7 @@ def _keep(
     tiles = {x.axis: Expr.of(x.tile) for x in levels if x.kind == "grid"}
     part = product(tiles.get(a, extent) for a, extent in kernel.axes.items()).constant
     kept = repeated_values(kernel, KEPT_WORK)
-    if not kept or part is None or part * 4 * len(kept) > machine.caches[1] // 2:
+    if not kept or (part or 0) * 4 * len(kept) > machine.caches[1] // 2:
         return ()
     return (("keep", KEPT_WORK),)
 
