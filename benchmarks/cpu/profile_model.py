@@ -33,6 +33,7 @@ from passes.loop.outline import is_contraction
 from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
 from targets.cpu.cache import ObjectCache
+from targets.cpu.driver_frame import FLUSH, X86_DECLARATIONS
 from targets.cpu.emit import emit_kernel_text
 from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import machine_of
@@ -73,6 +74,14 @@ class Profile:
         codes = compile_texts([t.module for t in texts], machine, ObjectCache(None))
         for op, text, code in zip(ops, texts, codes, strict=True):
             self.kernels[op.sym_name.data] = link([code], text.name)
+
+    def flush_denormals(self) -> None:
+        """From now on compute as compiled models do, on x86: small numbers are 0."""
+        machine = machine_of()
+        if machine.is_x86:
+            text = f"define void @flush() {{\n{FLUSH}\n  ret void\n}}\n{X86_DECLARATIONS}\n"
+            library = link(compile_texts([text], machine, ObjectCache(None)), "flush")
+            ctypes.CFUNCTYPE(None)(library.address)()
 
     def run(self, op: KernelOp, buffers: Sequence[Array], sizes: dict[str, int]) -> None:
         name = op.sym_name.data
@@ -128,6 +137,7 @@ def profile(
         for pass_ in parse_passes(step.spec):
             pass_.apply(context, model.module)
     found.compile([op for op in model.module.body.block.ops if isinstance(op, KernelOp)])
+    found.flush_denormals()
     func = host_function(model.module)
     arrays = [inputs[n] if n in inputs else _random(a.type) for n, a in
               zip(func.input_names, func.input_arguments, strict=True)]

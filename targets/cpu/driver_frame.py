@@ -283,7 +283,7 @@ done:
 
 MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
-_FLUSH = """\
+FLUSH = """\
   %saved = alloca i32, align 4
   %flushing = alloca i32, align 4
   call void @llvm.x86.sse.stmxcsr(ptr %saved)
@@ -294,17 +294,17 @@ _FLUSH = """\
 
 _RESTORE = "  call void @llvm.x86.sse.ldmxcsr(ptr %saved)"
 
-_X86_DECLARATIONS = """
+X86_DECLARATIONS = """
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)"""
 
 
 def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
     """The fixed functions; `condition` is text that defines `%parallel` in the entry."""
-    before, after = (_FLUSH, _RESTORE) if machine.is_x86 else ("", "")
+    before, after = (FLUSH, _RESTORE) if machine.is_x86 else ("", "")
     tidy = "  call void @strata_tidy(ptr %table)" if has_heap else ""
     text = _FRAME.format(entry=ENTRY, condition="\n".join(condition), before=before, after=after,
                          tidy=tidy)
     heap = _HEAP.replace("SPARE_BLOCKS", str(_SPARE_BLOCKS)).replace(
         "SPARE_BYTES", str(_SPARE_BYTES))
-    return text + (heap if has_heap else "") + (_X86_DECLARATIONS if machine.is_x86 else "")
+    return text + (heap if has_heap else "") + (X86_DECLARATIONS if machine.is_x86 else "")
