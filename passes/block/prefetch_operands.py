@@ -37,7 +37,7 @@ MANY_TRIPS = 64
 OPEN_TRIPS = 16
 """What counts as the number of trips that only a run knows."""
 PARTS = 2
-"""An operand of more than one part in so many of a cache is hardly there when it is needed."""
+"""What is more than one part in so many of a cache hardly stays there beside all else."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +163,14 @@ class _Stream:
         return self.load.buffer.type
 
     def pays(self, caches: Caches) -> bool:
+        width = byte_width(self.buffer.element)
+        if self.size * width * PARTS > caches.capacity:
+            return False  # it would drive out what is used now
         if self.trips > 1:
             return self.trips <= MANY_TRIPS
         count = product(self.buffer.shape).constant
         return self.load.result.type.lanes is None and count is not None and (
-            count * byte_width(self.buffer.element) * PARTS > caches.capacity)
+            count * width * PARTS > caches.capacity)
 
     def add(self, line: int) -> None:
         """Ask in each step for its share, the shares one behind another in memory."""

@@ -19,7 +19,7 @@ from dialects.types import TensorType, byte_width
 WAY_BYTES = 4096
 """Bytes of a way of the first cache: addresses so far apart compete for the same few lines."""
 CACHE_WAYS = 8
-"""How many such lines it keeps."""
+"""How many such lines it keeps. A tile of so many rows is large enough, and no slower."""
 USES = 32
 """A copy of an operand for one call pays if every element is used at least so often."""
 SHARE = 2

@@ -22,7 +22,16 @@ from passes.loop.runs import common_rows, contiguous_axes, result_order, running
 from targets.cpu.groups import grouping_of, has_group_instruction, is_grouped
 from targets.cpu.machine import Machine
 from targets.cpu.matrices import MatrixTiles, matrix_levels, matrix_tiles
-from targets.cpu.rows import competes, even, evicts, is_short, is_window, tiled_rows, window_rows
+from targets.cpu.rows import (
+    CACHE_WAYS,
+    competes,
+    even,
+    evicts,
+    is_short,
+    is_window,
+    tiled_rows,
+    window_rows,
+)
 from targets.cpu.traffic import walks_rows_first
 
 SPARE_REGISTERS = 4
@@ -143,10 +152,11 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
         width = min(extents[lanes].constant or machine.lanes, machine.lanes)
         rows = window_rows(names, extents)
     else:
-        width = _width(extents[lanes], machine, nest, group, competes(nest, lanes, names[-1:]))
+        width = _width(extents[lanes], machine, nest, group)
         vectors = -(-width // machine.lanes)
         spare = _spare(nest, vectors, group, machine)
-        budget = max(1, (machine.vector_registers - spare) // vectors)
+        most = CACHE_WAYS if competes(nest, lanes, names[-1:]) else machine.vector_registers
+        budget = min(most, max(1, (machine.vector_registers - spare) // vectors))
         rows = _rows(names, extents, budget) or tiled_rows(nest, order[-2:-1], budget)
     chosen = {a for a, _ in rows}
     outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
@@ -173,13 +183,10 @@ def _widens(nest: NestOp) -> bool:
     return min(widths) < widths[-1] and not is_float(types[-1].element)  # type: ignore[union-attr]
 
 
-def _width(
-    extent: Expr, machine: Machine, nest: NestOp, group: int, few_rows: bool
-) -> int:
+def _width(extent: Expr, machine: Machine, nest: NestOp, group: int) -> int:
     """Lanes of a register tile: two to five vectors, whichever wastes least of the extent.
 
-    Of equals the narrowest, but the widest where operands are widened, as each is then used more,
-    and where there should be few rows.
+    Of equals the narrowest, but the widest where operands are widened, as each is then used more.
     """
     result = nest.results[0].type
     assert isinstance(result, TensorType)
@@ -190,7 +197,7 @@ def _width(
     if size <= 2 * per_vector:
         return max(size, 1)
     once = group == 1 or has_group_instruction(nest, machine)
-    choices = (4, 3, 2) if few_rows or (_widens(nest) and once) else (2, 3, 4, 5)
+    choices = (4, 3, 2) if _widens(nest) and once else (2, 3, 4, 5)
     best = min(choices, key=lambda v: -(-size // (v * per_vector)) * v) * per_vector
     return min(best, size)
 
