@@ -59,7 +59,8 @@ def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
     """The schedule of a kernel."""
     for nest in kernel.nests:
         if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
-            return _contraction(kernel, nest, tiling, machine)
+            return (_window(kernel, nest, tiling) if tiling.is_window
+                    else _contraction(kernel, nest, tiling, machine))
     if any(n.is_scatter and n.reduce_axes for n in kernel.nests):
         return _scatter(kernel, machine)
     if any(n.reduce_axes for n in kernel.nests):
@@ -238,9 +239,7 @@ def _contraction(
     levels += _vector_levels(nest, tiling, batch, others, machine) if (
         tiling.matrices is None) else matrix_levels(
         nest, tiling.lanes, tiling.matrices, tiling.reduce, others, machine)
-    placed = {x.axis for x in levels}
-    levels += [Level("loop", a) for a in kernel.axes if a not in placed]
-    return Schedule(tuple(levels))
+    return _complete(kernel, levels)
 
 
 def _vector_levels(
@@ -258,12 +257,35 @@ def _vector_levels(
     rows_first = walks_rows_first(nest, panel, batch, parts, machine)
     levels = [*rows, panel] if rows_first else [panel, *rows]
     levels += [Level("loop", name, tile) for name, tile in tiling.rows]
+    levels += _sums(nest, tiling)
+    return levels
+
+
+def _window(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
+    """Blocks of neighbours, walked as they lie in memory: along the lanes first."""
+    levels = [Level("grid", a) for a in tiling.outer]
+    levels += [Level("grid", name, tile) for name, tile in tiling.rows[:1]]
+    levels += [Level("loop", name, tile) for name, tile in tiling.rows]
+    levels.append(Level("loop", tiling.lanes, tiling.width, lanes=True))
+    levels += _sums(nest, tiling)
+    return _complete(kernel, levels)
+
+
+def _sums(nest: NestOp, tiling: Tiling) -> list[Level]:
+    """The reduce axes of a contraction."""
+    levels: list[Level] = []
     for name in tiling.reduce:
         last = name == tiling.reduce[-1]
-        unroll = _unroll(extents[name].constant, tiling.is_window, last)
+        unroll = _unroll(extents_of(nest.axes)[name].constant, tiling.is_window, last)
         group = tiling.group if last and is_grouped(nest, name, tiling.group) else 1
         levels.append(Level("loop", name, group, unroll, group=group > 1))
     return levels
+
+
+def _complete(kernel: KernelOp, levels: Sequence[Level]) -> Schedule:
+    """The levels, and loops over what they do not name."""
+    placed = {x.axis for x in levels}
+    return Schedule((*levels, *(Level("loop", a) for a in kernel.axes if a not in placed)))
 
 
 def _chunk(size: int | None, tile: int) -> int | None:

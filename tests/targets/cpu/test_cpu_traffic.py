@@ -8,9 +8,10 @@ import pytest
 from xdsl.parser import Parser
 
 from dialects.loop import KernelOp
+from dialects.schedule import Schedule
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
-from targets.cpu.machine import Machine, machine_of
+from targets.cpu.machine import machine_of
 from targets.cpu.rules import schedule_kernel
 
 SMALL = (32 << 10, 64 << 10, 1 << 20)
@@ -27,13 +28,21 @@ def text(rows: int | str, depth: int, columns: int) -> str:
             "loop.yield %y } }")
 
 
-def grid(rows: int | str, depth: int, columns: int) -> list[str]:
-    """The axes of the grid, outermost first, for a machine of small caches."""
+DEPTHWISE = (
+    "builtin.module { loop.kernel @window(%x: f32[18, 18, 64], %w: f32[3, 3, 64]) -> "
+    "(f32[16, 16, 64]) sizes() { "
+    "%y = loop.nest (c: 64, h: 16, w: 16, reduce i: 3, reduce j: 3) "
+    "ins(%x[h + i, w + j, c], %w[i, j, c]) outs(add f32[16, 16, 64][h, w, c]) { "
+    "^bb0(%a: f32, %b: f32): %p = arith.mulf %a, %b : f32 loop.yield %p } "
+    "loop.yield %y } }")
+
+
+def schedule(module: str) -> Schedule:
+    """The schedule of the only kernel, for a machine of small caches."""
     context = StrataContext.with_dialects(None, find_target("cpu"), TargetOptions())
-    module = Parser(context, text(rows, depth, columns)).parse_module()
-    [kernel] = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
-    machine: Machine = replace(machine_of(), caches=SMALL)
-    return [x.axis for x in schedule_kernel(kernel, machine).levels if x.kind == "grid"]
+    [kernel] = [op for op in Parser(context, module).parse_module().body.block.ops
+                if isinstance(op, KernelOp)]
+    return schedule_kernel(kernel, replace(machine_of(), caches=SMALL))
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns", "order"), [
@@ -45,4 +54,12 @@ def grid(rows: int | str, depth: int, columns: int) -> list[str]:
 ])
 def test_order(rows: int | str, depth: int, columns: int, order: list[str]) -> None:
     """What is read again and again is what stays in the cache, or is the smaller."""
-    assert grid(rows, depth, columns) == order
+    levels = schedule(text(rows, depth, columns)).levels
+    assert [x.axis for x in levels if x.kind == "grid"] == order
+
+
+def test_windows_are_walked_as_they_lie() -> None:
+    """Blocks of pixels, and inside them all channels: what is read lies side by side."""
+    found = [(x.kind, x.axis) for x in schedule(DEPTHWISE).levels]
+    assert found == [("grid", "h"), ("loop", "h"), ("loop", "w"), ("loop", "c"),
+                     ("loop", "j"), ("loop", "i")]
