@@ -1,8 +1,8 @@
 """Running sums and products.
 
 Over an axis of constant size n in log8(n) elementwise nests: the k-th adds to every element those
-8^k, 2*8^k ... 7*8^k places before it, so that each then holds the sum of 8^(k+1). An axis whose size
-only a run tells is cut into chunks of a constant size, which are summed like that; then every
+8^k, 2*8^k ... 7*8^k places before it, so that each then holds the sum of 8^(k+1). An axis whose
+size only a run tells is cut into chunks of a constant size, which are summed like that; then every
 element gets the sum of the chunks before its own. That is quadratic in the number of chunks only.
 """
 
