@@ -1,7 +1,8 @@
 """Chains that move numbers and hardly compute: the share of the memory's speed.
 
 The copy is NumPy's, of half as many bytes as the model reads and writes, so that it moves as many;
-into memory that is there already. Our outputs are new memory in every call, as callers get them.
+into memory that is there already. So are our outputs, once an earlier result has been dropped; they
+are written past the caches, which a copy of these sizes may not do: a share can be more than 1.
 """
 
 from __future__ import annotations
