@@ -21,6 +21,7 @@ def _cumulative() -> list[Sample]:
                           reference=reference if op is g.CumulativeSumOp else None))
         rows += [
             S(op, F32(2, 5, 3), dims="a b c", axis=1),
+            S(op, F32(2, 75), dims="a b", axis=1, reverse=True),
             S(op, F64(1, 4), dims="1 n", axis=0),
             S(op, I64(17, low=-3, high=3), dims="n", axis=0),
             S(op, U8(9), dims="n", axis=0, reverse=True),
