@@ -40,6 +40,10 @@ WIDENING_REGISTERS = 8
 """The same where operands are short integers, which need a register to be widened in."""
 DYNAMIC_ROWS = 6
 """Rows of a register tile when their number is only known at run time: short tails."""
+SUMS = 8
+"""Registers of sums that keep the multipliers busy; a tile of few rows has wide ones."""
+WASTE = 1.05
+"""How many more columns than there are such wide tiles may have."""
 CHUNK_ROWS = 256
 """About so many rows of a long matrix product belong to one program."""
 CHUNK_ELEMENTS = 4096
@@ -153,7 +157,8 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
         width = min(extents[lanes].constant or machine.lanes, machine.lanes)
         rows = window_rows(names, extents)
     else:
-        width = _width(extents[lanes], machine, nest, group)
+        uses = product(extents[a] for a in names).constant
+        width = _width(extents[lanes], machine, nest, group, uses)
         vectors = -(-width // machine.lanes)
         spare = _spare(nest, vectors, group, machine)
         most = CACHE_WAYS if competes(nest, lanes, names[-1:]) else machine.vector_registers
@@ -184,10 +189,13 @@ def _widens(nest: NestOp) -> bool:
     return min(widths) < widths[-1] and not is_float(types[-1].element)  # type: ignore[union-attr]
 
 
-def _width(extent: Expr, machine: Machine, nest: NestOp, group: int) -> int:
+def _width(
+    extent: Expr, machine: Machine, nest: NestOp, group: int, uses: int | None
+) -> int:
     """Lanes of a register tile: two to five vectors, whichever wastes least of the extent.
 
     Of equals the narrowest, but the widest where operands are widened, as each is then used more.
+    What is used only once or twice comes from far memory in as long pieces as sums allow.
     """
     result = nest.results[0].type
     assert isinstance(result, TensorType)
@@ -199,8 +207,12 @@ def _width(extent: Expr, machine: Machine, nest: NestOp, group: int) -> int:
         return max(size, 1)
     once = group == 1 or has_group_instruction(nest, machine)
     choices = (4, 3, 2) if _widens(nest) and once else (2, 3, 4, 5)
-    best = min(choices, key=lambda v: -(-size // (v * per_vector)) * v) * per_vector
-    return min(best, size)
+    padded = {v: -(-size // (v * per_vector)) * v for v in range(2, SUMS + 1)}
+    if uses is not None and uses * 2 < SUMS and group == 1 and not _widens(nest):
+        most = WASTE * min(padded.values())
+        choices = [v for v in range(SUMS // max(1, uses), 1, -1) if padded[v] <= most] or choices
+        return min(choices[0] * per_vector, size)
+    return min(min(choices, key=lambda v: padded[v]) * per_vector, size)
 
 
 def _rows(
