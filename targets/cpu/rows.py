@@ -15,6 +15,7 @@ from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr, product
 from dialects.loop import NestOp, extents_of
 from dialects.types import TensorType, byte_width
+from passes.loop.runs import result_order, running_axis
 
 WAY_BYTES = 4096
 """Bytes of a way of the first cache: addresses so far apart compete for the same few lines."""
@@ -60,6 +61,26 @@ def window_rows(names: Sequence[str], extents: Mapping[str, Expr]) -> Rows:
     most = WINDOW_ROWS if len(names) > 1 else (prod(WINDOW_ROWS),)
     return tuple((name, tile if (size := extents[name].constant) is None else even(size, tile))
                  for name, tile in zip(names[-2:], most, strict=True))
+
+
+def summed_lanes(nest: NestOp) -> str | None:
+    """The summed axis that should lie in lanes, where results would gather what they read.
+
+    A convolution with channels last that makes one channel: its results lie along windows, and
+    neighbours read what is far apart, but all that one of them sums lies side by side.
+    """
+    order, names = result_order(nest), {a.name for a in nest.reduce_axes}
+    if not order or is_short(nest):
+        return None
+    found: list[str] = []
+    for map_ in nest.input_maps:
+        summed = [a for a in running_axis(map_, nest.axes) if a in names]
+        if any(order[-1] in e.symbols for e in map_):
+            crossed = any(order[-1] in e.symbols and e.symbols & names for e in map_[:-1])
+            if not crossed or len(summed) != 1 or order[-1] in map_[-1].symbols:
+                return None
+            found += summed
+    return found[0] if len(found) == 1 else None
 
 
 # ---------------------------------------------------------------------- tiled reads

@@ -29,6 +29,7 @@ from targets.cpu.rows import (
     evicts,
     is_short,
     is_window,
+    summed_lanes,
     tiled_rows,
     window_rows,
 )
@@ -65,6 +66,8 @@ def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
         if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
             return (_window(kernel, nest, tiling) if tiling.is_window
                     else _contraction(kernel, nest, tiling, machine))
+        if is_contraction(nest) and (lanes := summed_lanes(nest)) is not None:
+            return _reduction(kernel, machine, lanes)
     if any(n.is_scatter and n.reduce_axes for n in kernel.nests):
         return _scatter(kernel, machine)
     if any(n.reduce_axes for n in kernel.nests):
@@ -81,7 +84,7 @@ def panels(
     """
     tiling = tiling_of(nest, machine)
     if tiling is None:
-        return {}
+        return _summed_panels(nest, constants, machine)
     found: dict[int, Panel | None] = {}
     for position, map_ in enumerate(nest.input_maps):
         if nest.pad_values[position] is not None:
@@ -91,6 +94,21 @@ def panels(
             found[position] = Panel(
                 tiling.lanes, tiling.width, tuple(tiling.reduce), tiling.group)
     return found
+
+
+def _summed_panels(
+    nest: NestOp, constants: Collection[int], machine: Machine
+) -> Mapping[int, Panel | None]:
+    """Constants whose summed axis is to run along memory, as it does in the other factor."""
+    lanes = summed_lanes(nest)
+    if lanes is None:
+        return {}
+    extents = extents_of(nest.axes)
+    inner = tuple(a.name for a in nest.reduce_axes if a.name != lanes)
+    panel = Panel(lanes, _lane_tile(extents[lanes], machine), inner)
+    return {k: panel for k in constants if nest.pad_values[k] is None
+            and running_axis(nest.input_maps[k], nest.axes) != [lanes]
+            and any(e.as_symbol == lanes for e in nest.input_maps[k])}
 
 
 def _wants_panel(
@@ -143,7 +161,7 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     as registers allow. The same answer before and after packing.
     """
     order = result_order(nest)
-    if not order:
+    if not order or summed_lanes(nest) is not None:
         return None
     lanes, extents = order[-1], extents_of(nest.axes)
     names = [a for a in order[:-1] if _is_row(nest, a, lanes)]
@@ -319,9 +337,10 @@ def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
 
 
 # ---------------------------------------------------------------------- everything else
-def _reduction(kernel: KernelOp, machine: Machine) -> Schedule:
-    """Rows in parallel, a few per program; inside, the axis that runs along memory in lanes."""
-    lanes = next(iter(contiguous_axes(kernel)), None)
+def _reduction(kernel: KernelOp, machine: Machine, lanes: str | None = None) -> Schedule:
+    """Rows in parallel, a few per program; inside, in lanes the axis that runs along memory, or the
+    one given."""
+    lanes = lanes or next(iter(contiguous_axes(kernel)), None)
     reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
     rows = common_rows(kernel)
     extents = kernel.axes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,3 +141,26 @@ def test_open_sizes(name: str, tmp_path: Path) -> None:
     case = CONVOLUTIONS[name]
     sizes = [case.size, tuple(n - 3 for n in case.size), tuple(2 * n + 1 for n in case.size)]
     check(case, tmp_path / "conv.mlir", sizes, True, None)
+
+
+def chained(first: str, last: str) -> str:
+    """A model that does what two do, one after the other."""
+    head, _, result = first.partition(" -> (")
+    signature, _, tail = last.partition("{\n")[2].partition("{\n")
+    result = result.partition("\n")[2].rpartition("strata.return")[0]
+    renamed = re.sub(r"%(\w+)", lambda m: "%y" if m[1] == "x" else f"%{m[1]}2", tail)
+    return f"{head} -> ({signature.partition(' -> (')[2]}{{\n{result}{renamed}"
+
+
+@pytest.mark.parametrize("features", [None, "avx2"], ids=["machine", "avx2"])
+@pytest.mark.parametrize("channels", [64, 67, 13])
+def test_one_result_channel(channels: int, features: str | None, tmp_path: Path) -> None:
+    """What one convolution makes with channels last, another sums to one channel."""
+    first = Convolution(6, channels, (11, 9))
+    last = Convolution(channels, 1, (11, 9), strides=2)
+    path = tmp_path / "two.mlir"
+    path.write_text(chained(first.text(False), last.text(False)))
+    exe = compiler.compile(path, target="cpu", threads=1, cache=None, features=features)
+    x = np.random.default_rng(1).standard_normal((1, 6, 11, 9)).astype(np.float32)
+    [got], want = exe(x), last.expected(first.expected(x))
+    assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
