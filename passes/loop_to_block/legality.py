@@ -85,13 +85,14 @@ def _elsewhere(read: Read) -> Iterator[tuple[str, Expr]]:
 
 
 def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
-    """What is grouped is summed, of products that an instruction computes lane by lane."""
+    """What is grouped and summed are products that an instruction computes lane by lane."""
     grouped = {x.axis for x in schedule.levels if x.group}
     if len(grouped) > 1:
         yield "only one axis can be grouped"
     for axis in sorted(grouped):
         for nest in kernel.nests:
-            if axis in {a.name for a in nest.axes} and not _multiplies_lanes(nest, axis, schedule):
+            walks = axis in {a.name for a in nest.axes}
+            if walks and nest.reduce_axes and not _multiplies_lanes(nest, axis, schedule):
                 yield (f"axis {axis} is grouped, but a nest over it does not sum the products of "
                        "two inputs along it, of which one lies along the lanes")
 

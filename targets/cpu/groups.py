@@ -14,8 +14,10 @@ from xdsl.ir import Attribute
 
 from dialects import types as t
 from dialects.expr import Expr
-from dialects.loop import NestOp, extents_of, scalar_type
+from dialects.loop import KernelOp, NestOp, extents_of, scalar_type
+from dialects.schedule import Level, Schedule
 from passes.loop.nests import gathered_inputs, has_calls
+from passes.loop.runs import result_order, running_axis
 from passes.loop_to_block.compute import is_dot, unsigned_factors
 from targets.cpu.machine import Machine
 
@@ -92,3 +94,26 @@ def has_group_instruction(nest: NestOp, machine: Machine) -> bool:
     if element == t.i8 and len(unsigned_factors(nest)) != 1:
         return False
     return machine.multiplies_groups(element)
+
+
+def grouped_copy(kernel: KernelOp, machine: Machine) -> Schedule | None:
+    """How a panel of groups is made of what runs along its lanes; None for any other kernel.
+
+    A group's rows are loaded along memory and alternate in registers: elements are stored in order.
+    """
+    if len(kernel.nests) != 1 or len(kernel.nests[0].inputs) != 1:
+        return None
+    nest, extents = kernel.nests[0], kernel.axes
+    order = result_order(nest)
+    if len(order) < 2 or order[-2] not in running_axis(nest.input_maps[0], nest.axes):
+        return None
+    *outer, lanes, group = order
+    each, size = extents[group].constant, extents[lanes].constant
+    kinds = {scalar_type(nest.inputs[0]), scalar_type(nest.results[0])}
+    if each is None or size is None or not any(
+            kinds == {factor} and each == count for (factor, _), count in _GROUPS.items()):
+        return None
+    others = [a for a in extents if a not in order]
+    return None if nest.reduce_axes or others else Schedule((
+        *(Level("grid", a) for a in outer), Level("loop", group, each, group=True),
+        Level("loop", lanes, min(size, machine.lanes * each), lanes=True)))

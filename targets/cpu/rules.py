@@ -19,7 +19,7 @@ from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
 from passes.loop.reuse import repeated_values
 from passes.loop.runs import common_rows, contiguous_axes, result_order, running_axis
-from targets.cpu.groups import grouping_of, has_group_instruction, is_grouped
+from targets.cpu.groups import grouped_copy, grouping_of, has_group_instruction, is_grouped
 from targets.cpu.machine import Machine
 from targets.cpu.matrices import MatrixTiles, matrix_levels, matrix_tiles
 from targets.cpu.rows import (
@@ -412,6 +412,8 @@ def _scatter(kernel: KernelOp, machine: Machine) -> Schedule:
 
 
 def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
+    if (grouped := grouped_copy(kernel, machine)) is not None:
+        return grouped
     lanes = next(iter(contiguous_axes(kernel)), None)
     rows = common_rows(kernel)
     extents = kernel.axes

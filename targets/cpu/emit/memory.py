@@ -4,6 +4,7 @@
     the same address for all     a scalar load, broadcast
     every 2nd to 4th element     vector loads over the span, then shuffles
     another tile dim is next     vectors along that dim, transposed in registers
+    a group's positions apart    vectors along the lanes, which alternate in registers then
     any other distance, gathers  llvm.masked.gather / scatter
 
 A kernel that streams its results stores past the caches where an address certainly is a multiple of
@@ -22,6 +23,7 @@ from dialects import types as t
 from dialects.expr import Expr
 from dialects.types import TileType
 from targets.cpu.emit.access import Access, Mask, Point
+from targets.cpu.emit.grouping import convert
 from targets.cpu.emit.index import splat
 from targets.cpu.emit.transpose import transpose
 from targets.cpu.emit.values import (
@@ -72,6 +74,10 @@ class Memory:
     # ------------------------------------------------------------------ loads
     def load(self, access: Access, type_: TileType, pad: Any) -> Tile:
         """The tile at an access; positions outside the checked dims are `pad`."""
+        if self._is_alternating(access):
+            apart = t.tile(type_.element, type_.shape, type_.lanes)
+            tile = self.load(replace(access, type=apart), apart, pad)
+            return convert(self.writer, tile, type_.lanes, type_.group, self.lanes)
         along = self._contiguous_dim(access)
         access = access.merged()
         if along is not None:
@@ -218,6 +224,12 @@ class Memory:
                 f"trunc {memory_type(element, width)} {name} to {llvm_type(element, width)}")
         return self.writer.assign(f"icmp ne {memory_type(t.i1, width)} {name}, zeroinitializer"
                                   if width else f"icmp ne i8 {name}, 0")
+
+    def _is_alternating(self, access: Access) -> bool:
+        """Whether the positions of a group are apart in memory, and lanes next to each other."""
+        lanes, group = access.type.lanes, access.type.group
+        return (group is not None and lanes is not None and not access.tiles
+                and access.step_along(lanes) == 1 and access.step_along(group) not in (0, 1))
 
     def _contiguous_dim(self, access: Access) -> int | None:
         """A tile dim whose neighbours are neighbours in memory, if those in lanes are far apart.

@@ -134,3 +134,20 @@ def test_what_is_valid_of_a_group(features: str | None) -> None:
     }}"""
     for n in (0, 3, 9):
         check(text, extremes("i8", 3, 4), unlike(3, 4, dtype=np.int8), features=features, n=n)
+
+
+@each_machine
+@pytest.mark.parametrize(("element", "group"), [("bf16", 2), ("i8", 4), ("i16", 2)])
+@pytest.mark.parametrize("lanes", [8, 21, 32])
+def test_rows_that_alternate(features: str | None, element: str, group: int, lanes: int) -> None:
+    """A group's positions lie far apart in memory, some of them outside."""
+    dtype = np.dtype(DTYPES[element])
+    text = f"""
+    block.kernel @pack(%x: {element}[7, 33], %y: {element}[3, 2, {lanes}, {group}])
+        grid(%p: 3, %q: 2) sizes() {{
+      %a = block.load %x[{group}*%q + t0, 11*%p + t1] check [0, 1]
+        : tile<{{{group}}}x[{lanes}]x{element}>
+      block.store %a, %y[%p, %q, t1, t0]
+      block.yield
+    }}"""
+    check(text, extremes(element, 7, 33), np.ones((3, 2, lanes, group), dtype), features=features)
