@@ -119,6 +119,11 @@ class Target(ABC):
         del options
         return None
 
+    def apart_memory(self, kernel: KernelOp, options: TargetOptions) -> int:
+        """Up to how many bytes between them a joined kernel's parts are faster apart; 0: never."""
+        del kernel, options
+        return 0
+
     def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
         """Rewrite a kernel's axes for this target (split, fuse), before scheduling."""
         del kernel, options

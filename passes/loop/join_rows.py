@@ -16,7 +16,8 @@ here knows attention: rows are the axes that everything in the chain has in para
 Only nests that name an axis alike walk it together. A nest that needs a finished reduction over
 an axis, and a contraction that sums over it, walk it once more, so they get an axis of their own.
 
-The target says how much memory a program may have (`Target.row_memory`); 0 joins nothing.
+The target says how much memory a program may have (`Target.row_memory`); 0 joins nothing. It also
+says up to which size of what lies between them kernels are faster apart (`Target.apart_memory`).
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ class LoopJoinRows(StrataPass):
         chain = Chain.ending_in(call, program)
         if chain is None:
             return
+        assert context.target is not None
         kernel = chain.kernel(exact=context.exact)
-        fault = misfit(kernel, room)
+        fault = misfit(kernel, room, context.target.apart_memory(kernel, context.options))
         if fault:
             context.remark(self, call, f"not joined by rows: {fault}")
             kernel.erase()
@@ -124,7 +126,7 @@ def _kernels_of(module: ModuleOp, calls: Sequence[CallOp]) -> dict[str, KernelOp
             if isinstance(op, KernelOp) and counts[op.sym_name.data] == 1}
 
 
-def misfit(kernel: KernelOp, room: int) -> str | None:
+def misfit(kernel: KernelOp, room: int, apart: int = 0) -> str | None:
     """Why a joined kernel would not be faster, or None."""
     axis = block_axis(kernel)
     if axis is None:
@@ -138,6 +140,8 @@ def misfit(kernel: KernelOp, room: int) -> str | None:
     largest = max((BLOCK_ROWS * _bytes(kernel, v, axes) for v, axes in kept.items()), default=0)
     if largest > room:
         return "a block of rows is too large"
+    if max((_bytes(kernel, v, _axes_of(v)) for v in kept), default=0) <= apart:
+        return "its products are faster apart, and what is between them is small"
     if _stream(kernel, axis) > MAX_STREAM * largest:
         return "each block would read too much that all of them read"
     return None

@@ -12,11 +12,12 @@ from xdsl.ir import Attribute
 from dialects.block import KernelOp as BlockKernel
 from dialects.host import host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
-from dialects.loop import NestOp
+from dialects.loop import NestOp, scalar_type
 from dialects.schedule import Schedule
 from dialects.types import bf16, byte_width, i8, ui8
 from dialects.weights import WeightStore
 from passes.block.prefetch_operands import Caches
+from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
 from passes.loop.private import private_values
 from passes.loop.windows import Window
@@ -82,6 +83,13 @@ class CpuTarget(Target):
     def prefetches(self, options: TargetOptions) -> Caches:
         machine = machine_of(options.features)
         return Caches(machine.line_bytes, machine.caches[1])
+
+    def apart_memory(self, kernel: LoopKernel, options: TargetOptions) -> int:
+        """A share of level 3 where matrix registers multiply, which joined kernels do not use."""
+        machine = machine_of(options.features)
+        factors = {scalar_type(nest.inputs[0]) for nest in kernel.nests if is_contraction(nest)}
+        fast = factors and all(map(machine.multiplies_matrices, factors))
+        return machine.caches[2] // 4 if fast else 0
 
     def prepare(self, kernel: LoopKernel, options: TargetOptions) -> None:
         from targets.cpu.row_blocks import copy_rows

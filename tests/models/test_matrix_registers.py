@@ -100,6 +100,21 @@ def test_attention(registers: Registers, tmp_path: Path) -> None:
     assert "tdpbf16ps" in check(save(tmp_path, g, y), arrays)
 
 
+def test_attention_stays_apart(registers: Registers, tmp_path: Path) -> None:
+    """A kernel that holds a block of rows would compute its products in vectors."""
+    g = OnnxGraph({})
+    q, k = g.input("q", np.float32, [1, 2, 40, 64]), g.input("k", np.float32, [1, 2, 64, 48])
+    v = g.input("v", np.float32, [1, 2, 48, 64])
+    scores = g.node("Mul", g.node("MatMul", q, k), g.constant(0.125))
+    y = g.node("MatMul", g.node("Softmax", scores, axis=-1), v)
+    path = save(tmp_path, g, y)
+    arrays = {"q": randoms(1, 2, 40, 64), "k": randoms(1, 2, 64, 48), "v": randoms(1, 2, 48, 64)}
+    assert "tdpbf16ps" in check(path, arrays)
+    joined = {p: "@rows_" in compiler.compile(path, precision=p, cache="off").text("loop")
+              for p in ("f32", "bf16")}
+    assert joined == {"f32": True, "bf16": False}
+
+
 @pytest.mark.parametrize(("rows", "depth"), [(40, 64), (9, 100), (33, 67)])
 def test_bytes(registers: Registers, tmp_path: Path, rows: int, depth: int) -> None:
     """Exact, whatever the zero points."""
