@@ -1,8 +1,12 @@
-"""Kernels as keys: equal ones compute the same, whatever their names are."""
+"""`Canonical`: what a kernel computes, whatever its names.
+
+Names are those of the kernel, its values, axes and size symbols, which are numbered as they appear.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import hashlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import arith
@@ -13,6 +17,9 @@ from dialects.expr import Expr
 from dialects.loop import AxesAttr, Axis, KernelOp
 from dialects.schedule import Schedule, ScheduleAttr
 from dialects.types import BufferType, ExprAttr, SizesAttr, TensorType
+
+_KEY_LENGTH = 32
+"""Hexadecimal digits of a digest."""
 
 
 def no_hole(op: Operation) -> bool:
@@ -36,7 +43,7 @@ class Canonical:
     values: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     constants: list[arith.ConstantOp] = field(default_factory=list[arith.ConstantOp])
     """What the key leaves open, in order."""
-    key: Hashable = None
+    parts: tuple[Hashable, ...] = ()
 
     @staticmethod
     def of(kernel: KernelOp, holes: Callable[[Operation], bool] = no_hole) -> Canonical:
@@ -45,8 +52,32 @@ class Canonical:
         arguments = result._values(block.args)
         body = tuple(map(result._op, block.ops))
         schedule = result._attribute(kernel.schedule) if kernel.schedule else None
-        result.key = arguments, body, schedule, frozenset(result.parameters)
+        result.parts = arguments, body, schedule
         return result
+
+    @property
+    def key(self) -> Hashable:
+        return *self.parts, frozenset(self.parameters)
+
+    def digest(self, facts: object) -> str:
+        """A hash that stays the same in other processes, of the kernel and what else is known."""
+        text = repr((*self.parts, sorted(self.parameters), facts))
+        return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
+
+    def neutral(self, schedule: Schedule) -> Schedule:
+        """A schedule of this kernel with canonical axes: `a0`, `a1` ..."""
+        return _renamed(schedule, self._axes())
+
+    def own(self, schedule: Schedule) -> Schedule | None:
+        """What `neutral` gave, for this kernel; None where it names other axes than there are."""
+        names = {v: k for k, v in self._axes().items()}
+        if {x.axis for x in schedule.levels} != names.keys():
+            return None
+        return _renamed(schedule, names)
+
+    def _axes(self) -> dict[str, str]:
+        """Canonical names of the axes."""
+        return {name: f"a{self._name(name)}".replace("$", "") for name in self.kernel.axes}
 
     @property
     def parameters(self) -> list[str]:
@@ -105,3 +136,8 @@ class Canonical:
         if name.startswith("in") and name[2:].isdigit():
             return Expr.symbol(name)
         return self.names.setdefault(name, Expr.symbol(f"${len(self.names)}"))
+
+
+def _renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
+    levels = tuple(replace(x, axis=names[x.axis]) for x in schedule.levels)
+    return replace(schedule, levels=levels)

@@ -5,9 +5,8 @@
     loop.kernel @k0(%p: f32[s, t]) sizes(s, t)  -->   loop.kernel @k0(%p: f32[s, t]) sizes(s, t)
     loop.kernel @k1(%q: f32[u, v]) sizes(v, u)
 
-Names are those of the kernel, its values, axes and size symbols, which are numbered as they appear.
-The first kernel stays. Schedules count: kernels with different ones stay apart. Works on the loop
-level and on the host level (`host.launch`).
+`Canonical` says what names are. The first kernel stays. Schedules count: kernels with different
+ones stay apart. Works on the loop level and on the host level (`host.launch`).
 """
 
 from __future__ import annotations
