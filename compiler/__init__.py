@@ -3,6 +3,7 @@
     import compiler
     exe = compiler.compile("model.onnx", target="cpu")
     outputs = exe(x)
+    compiler.tune("model.onnx")             later compilations use what it finds
 
 Importing this package loads nothing else; the first use does.
 """
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from compiler.api import Executable, compile
     from compiler.options import Specialize
+    from compiler.tuning.api import tune
 
 __version__ = "0.1.0"
-__all__ = ["Executable", "Specialize", "__version__", "compile"]
+__all__ = ["Executable", "Specialize", "__version__", "compile", "tune"]
 
-_HOMES = {"Executable": "compiler.api", "compile": "compiler.api", "Specialize": "compiler.options"}
+_HOMES = {"Executable": "compiler.api", "compile": "compiler.api",
+          "Specialize": "compiler.options", "tune": "compiler.tuning.api"}
 
 
 def __getattr__(name: str) -> Any:

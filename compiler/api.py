@@ -143,6 +143,7 @@ def compile(
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
     interpret: bool = False, specialize: Specialize | None = None,
+    tuned: str | Path | None = "auto",
 ) -> Executable:
     """Compile a model for a target.
 
@@ -154,6 +155,7 @@ def compile(
     `cache`: a folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA
     kernels in Triton's interpreter. `specialize`: compile the model again for the sizes that it is
     called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
+    `tuned`: which schedules that `tune` has found are used: "auto", "off" (also None), or a file.
 
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
@@ -165,8 +167,9 @@ def compile(
         plugins=tuple(filter(None, map(_path, plugins))), schedule=_path(schedule),
         weights=_path(weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
-        exact=exact, interpret=interpret, specialize=specialize)
-    return compile_with(_model_of(model), options)
+        exact=exact, interpret=interpret, specialize=specialize,
+        tuned="off" if tuned is None else str(tuned))
+    return compile_with(model_of_argument(model), options)
 
 
 @rare_collections()
@@ -227,7 +230,7 @@ def lower_to_text(compilation: Compiler, level: str, locations: bool = True) -> 
     return format_module(compilation.lower(level).module, locations)
 
 
-def _model_of(model: object) -> str | MemoryModel:
+def model_of_argument(model: object) -> str | MemoryModel:
     """A model as callers give it."""
     if isinstance(model, str):
         return model

@@ -44,11 +44,16 @@ def add_target(parser: argparse.ArgumentParser) -> None:
                         help="cuda: run kernels in Triton's interpreter, without a GPU")
 
 
-def add_pipeline(parser: argparse.ArgumentParser) -> None:
-    """Changes to the pipeline, and what is said while it runs."""
+def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
+    """Changes to the pipeline, and what is said while it runs. `tuned`: of schedules by name, too.
+    """
     parser.add_argument("--passes", metavar="TEXT", default="default",
                         help='such as "default,after(loop-fuse)=my-pass{n=1},without(graph-cse)"')
-    parser.add_argument("--schedule", metavar="FILE", type=Path, help="schedules for kernels")
+    if tuned:
+        parser.add_argument("--schedule", metavar="FILE", type=Path, help="schedules for kernels")
+        parser.add_argument("--tuned", metavar="FILE|auto|off", default="auto",
+                            help="schedules that `tune` has found; auto (default): $STRATA_TUNED, "
+                                 "else those in the cache")
     add_plugins(parser)
     parser.add_argument("--progress", action="store_true",
                         help="tell on stderr what is done, though it is no terminal")
@@ -83,11 +88,11 @@ def options_from(
 ) -> CompileOptions:
     """The compile options of parsed arguments; what a command does not take has its default.
 
-    `threads`: the number where the arguments name none. With `--specialize` the sizes that `--dim`
-    names stay open; it then says what sizes the inputs have.
+    `threads`: the number where the arguments name none. With `--specialize` and `--open` the sizes
+    that `--dim` names stay open; it then says what sizes the inputs have.
     """
     given = vars(arguments)
-    stay_open = given.get("specialize", False)
+    stay_open = given.get("specialize", False) or given.get("open", False)
     return CompileOptions(
         target=given.get("target", "cpu"), shapes=dict(given.get("shape", ())),
         dims={} if stay_open else dict(given.get("dim", ())), start=given.get("start"),
@@ -97,7 +102,8 @@ def options_from(
         threads=given.get("threads") or threads, features=given.get("features"),
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
         cache=given.get("cache", "default"), interpret=given.get("interpret", False),
-        specialize=Specialize() if stay_open else None)
+        tuned=given.get("tuned", "auto"),
+        specialize=Specialize() if given.get("specialize") else None)
 
 
 def shell_command(words: Sequence[str]) -> str:

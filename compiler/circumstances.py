@@ -11,6 +11,8 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from compiler.tuning.files import tuned_text
+
 if TYPE_CHECKING:
     from compiler.options import CompileOptions
 
@@ -30,7 +32,7 @@ def options_text(options: CompileOptions) -> str | None:
     given = {f.name: getattr(options, f.name) for f in fields(options)}
     shown = {name: dict(sorted(value.items())) if name in ("shapes", "dims") else value
              for name, value in given.items() if name not in _IMMATERIAL}
-    return f"{shown} {_constants_text(options)}"
+    return f"{shown} {_constants_text(options)} {tuned_text(options)}"
 
 
 def _constants_text(options: CompileOptions) -> str:

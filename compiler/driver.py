@@ -14,6 +14,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
@@ -32,6 +33,7 @@ from compiler.plan import PlannedStep, plan
 from compiler.plugins import Plugins, load_plugins
 from compiler.source import Snapshot, Source, read_model, weight_labels
 from compiler.text import format_header, format_module
+from compiler.tuning.files import tuned_files
 from passes.base import PassError, StrataContext
 from targets.base import TargetError
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from compiler.instrument.verify import Check
     from dialects.types import Array
     from dialects.weights import WeightStore
+    from passes.loop.choices import Choices
     from targets.base import Executable, Target
 
 FINAL_LEVEL = LEVEL_NAMES[-1]
@@ -135,8 +138,19 @@ class Compiler:
     def make_context(self, source: Source) -> StrataContext:
         context = StrataContext.with_dialects(source.weights, self.target, self.target_options)
         context.exact = self.options.exact
+        context.choices = self.choices
         self.plugins.register_dialects(context)
         return context
+
+    @cached_property
+    def choices(self) -> Choices:
+        """The schedules that were found by tuning for this target and machine."""
+        key = self.target.tuning_key(self.target_options)
+        if key is None or not tuned_files(self.options):
+            return {}
+        from compiler.tuning.database import choices_for
+
+        return choices_for(self.options, key)
 
     def lower(self, to: str | None = None) -> State:
         """Read the model and run the pipeline up to level `to`; None: all of it."""

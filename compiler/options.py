@@ -18,6 +18,7 @@ Sizes = tuple["int | str", ...]
 """The sizes of an input; a size may be a name."""
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fast")
 DEBUG_VARIABLE = "STRATA_DEBUG"
+TUNED_VARIABLE = "STRATA_TUNED"
 CACHE_VARIABLE = "STRATA_CACHE"
 CACHE_SIZE_VARIABLE = "STRATA_CACHE_SIZE"
 CACHE_SIZE = 8 << 30
@@ -52,7 +53,8 @@ class CompileOptions:
     `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
     `specialize`: when to compile again for sizes that are met often; None is never.
     `exact`: compute quantized models as they are defined, in floats, each operation rounded.
-    `cache`: a folder, "off", or "default". `debug`: verify between all passes, show tracebacks.
+    `cache`: a folder, "off", or "default". `tuned`: which schedules that `tune` has found are used:
+    "auto", "off", or a file. `debug`: verify between all passes, show tracebacks.
     """
 
     target: str = "cpu"
@@ -72,6 +74,7 @@ class CompileOptions:
     exact: bool = False
     specialize: Specialize | None = None
     cache: str = "default"
+    tuned: str = "auto"
     interpret: bool = False
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
 

@@ -51,6 +51,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-join-rows"),  # on kernels: what is between them stays in a program
     Step("loop", "loop-collapse-axes"),  # before axes get tiles: long axes are tiled better
     Step("loop", "loop-prepare-kernels"),  # the target's own wishes, on the axes that remain
+    Step("loop", "loop-apply-tuned"),  # before packing, which follows from a schedule
     Step("loop", "loop-pack-operands"),  # when axes are final, for panels are cut along them
     Step("loop", "loop-lift-constants"),  # when panels are packed, which need to know constants
     Step("loop", "loop-deduplicate-kernels"),  # before scheduling: each kernel is decided once

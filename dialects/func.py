@@ -36,6 +36,9 @@ from dialects.sizes import defined_sizes
 from dialects.syntax import parse_names, parse_values, print_names, print_values, strings
 from dialects.types import TensorType, parse_tensor_type
 
+MAIN = "main"
+"""The name of a model's own function."""
+
 
 @irdl_op_definition
 class FuncOp(IRDLOperation):
@@ -188,6 +191,6 @@ class ReturnOp(IRDLOperation):
 def main_function(module: Operation) -> FuncOp:
     """The model's function. Raises ValueError when the module has none."""
     for op in module.regions[0].block.ops:
-        if isinstance(op, FuncOp) and op.sym_name.data == "main":
+        if isinstance(op, FuncOp) and op.sym_name.data == MAIN:
             return op
     raise ValueError("the module has no strata.func @main")

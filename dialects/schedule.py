@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from xdsl.context import Context
 from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
 LEVEL_KINDS = ("grid", "loop", "whole")
@@ -101,6 +102,11 @@ class ScheduleAttr(Data[Schedule]):
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(str(self.data))
+
+
+def parse_schedule(text: str) -> Schedule:
+    """What `str` of a schedule gave. Raises ParseError."""
+    return ScheduleAttr.parse_parameter(Parser(Context(), text))
 
 
 def _parse_level(parser: AttrParser, kind: str) -> Level:

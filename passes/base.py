@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dialects.loop import KernelOp, NestOp
     from dialects.schedule import Schedule
     from passes.block.prefetch_operands import Caches
+    from passes.loop.choices import Choice
     from passes.loop.pack_operands import Panel
     from passes.loop.windows import Window
 
@@ -116,6 +117,8 @@ class StrataContext(Context):
     """The target's options; they belong to the target and passes hand them on to it."""
     exact: bool = False
     """Compute quantized models as they are defined, in floats, not in integers."""
+    choices: Mapping[str, Choice] = field(default_factory=dict[str, "Choice"])
+    """Schedules that were found by measuring, for the target and its options."""
     limits: Limits = field(default_factory=Limits)
     noted: dict[Remark, None] = field(default_factory=dict[Remark, None])
     """The remarks, each once, in the order in which they were made."""
@@ -155,7 +158,8 @@ def strata_context(context: Context) -> StrataContext:
 
 def _extended(context: Context, extra: StrataContext) -> StrataContext:
     result = StrataContext(weights=extra.weights, target=extra.target, options=extra.options,
-                           exact=extra.exact, limits=extra.limits, noted=dict(extra.noted))
+                           exact=extra.exact, choices=extra.choices, limits=extra.limits,
+                           noted=dict(extra.noted))
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))
     return result

@@ -19,11 +19,12 @@ from xdsl.ir import Attribute
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
+from dialects.types import Array
 from dialects.weights import WeightStore
 from passes.block.prefetch_operands import Caches
 from passes.loop.pack_operands import Panel
 from passes.loop.windows import Window
-from targets.interface import Executable, TargetError
+from targets.interface import Executable, TargetError, Timer, cpu_seconds
 
 __all__ = ["Executable", "Target", "TargetError", "TargetOptions", "find_target", "target_names"]
 
@@ -94,6 +95,7 @@ class Target(ABC):
     ) -> Mapping[int, Panel | None] | None:
         """Which inputs of a contraction to pack into panels; None: keep operands as they are.
 
+        A schedule that the kernel has already decides, otherwise the target's rules do.
         An input whose panel is None stays as it is, too; others that are padded get a border.
         """
         del kernel, nest, constants, options
@@ -136,6 +138,31 @@ class Target(ABC):
     @abstractmethod
     def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:
         """Choose a schedule for a kernel: ordered rules plus a fallback."""
+
+    def candidates(
+        self, kernel: KernelOp, around: Schedule, options: TargetOptions
+    ) -> Sequence[Schedule]:
+        """Schedules to try besides `around`, the most promising first.
+
+        `kernel` as the rules meet it before packing: `panels` follows from the schedule on it.
+        """
+        del kernel, around, options
+        return ()
+
+    def tuning_key(self, options: TargetOptions) -> str | None:
+        """What the fastest schedules depend on: the machine, and the version of the candidates.
+        None: there are no candidates.
+        """
+        del options
+        return None
+
+    def timer(
+        self, executable: Executable, inputs: Sequence[Array], footprint: int,
+        options: TargetOptions,
+    ) -> Timer:
+        """What times a kernel of a model whose constants have `footprint` bytes."""
+        del footprint, options
+        return lambda calls: cpu_seconds(executable, inputs, calls)
 
     @abstractmethod
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:

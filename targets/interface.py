@@ -5,8 +5,9 @@ Running a compiled model needs no more than this of the targets' side: nothing h
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,3 +34,15 @@ class Executable(ABC):
 
         Raises ValueError, naming the input, for a wrong count, rank, dtype or contradicting sizes.
         """
+
+
+Timer = Callable[[int], float]
+"""The seconds that a call takes, on the average of so many in a row."""
+
+
+def cpu_seconds(executable: Executable, inputs: Sequence[Array], calls: int) -> float:
+    """CPU time of this process, with all that belongs to a call."""
+    started = time.process_time()
+    for _ in range(calls):
+        executable.run(inputs)
+    return (time.process_time() - started) / calls

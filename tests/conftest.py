@@ -28,6 +28,7 @@ def pytest_configure() -> None:
     """Keep no compiled models: tests are of the compiler, and what they replace in it no key knows.
     """
     os.environ["STRATA_CACHE_SIZE"] = "0"
+    os.environ["STRATA_TUNED"] = "off"  # nor what was tuned on this machine
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

@@ -91,7 +91,7 @@ class _Packer:
     def constants(self) -> set[int]:
         """The inputs of the nest that are constants in the caller."""
         arguments = list(self.kernel.body.block.args)
-        return {k for k, v in enumerate(self.nest.inputs) if v in arguments and _constant_behind(
+        return {k for k, v in enumerate(self.nest.inputs) if v in arguments and constant_behind(
             self.call.inputs[arguments.index(v)]) is not None}  # type: ignore[arg-type]
 
     def run(self, panels: Mapping[int, Panel | None]) -> None:
@@ -183,7 +183,7 @@ class _Packer:
 
     def made(self, copy: NestOp, source: SSAValue, position: int) -> SSAValue:
         """The copy's value in the calling function: a constant, or the call of a copy kernel."""
-        constant = _constant_behind(source)
+        constant = constant_behind(source)
         if constant is not None and not _symbols(copy):
             return self._packed_constant(constant, copy)
         return self._copy_call(copy, source, position)
@@ -226,7 +226,7 @@ class _Packer:
             name, [source], [Expr.symbol(s) for s in sizes], [type_]))
 
 
-def _constant_behind(value: SSAValue) -> ConstantOp | None:
+def constant_behind(value: SSAValue) -> ConstantOp | None:
     """The constant that a value is, or is a view of."""
     owner = value.owner
     while isinstance(owner, ViewOp):

@@ -12,7 +12,7 @@ from operator import mul
 
 from dialects.expr import Expr, product
 from dialects.loop import KernelOp, NestOp, extents_of
-from dialects.schedule import Level, Schedule
+from dialects.schedule import Level, Schedule, ScheduleAttr
 from dialects.types import TensorType, byte_width, is_float
 from passes.loop.nests import gathered_inputs, has_calls
 from passes.loop.outline import is_contraction
@@ -35,6 +35,8 @@ from targets.cpu.rows import (
 )
 from targets.cpu.traffic import walks_rows_first
 
+PACK = "pack"
+"""The option of a schedule that has the operand in lanes packed although it is contiguous."""
 SPARE_REGISTERS = 4
 """Vector registers kept for operands and broadcasts beside the accumulators."""
 WIDENING_REGISTERS = 8
@@ -76,21 +78,23 @@ def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
 
 
 def panels(
-    nest: NestOp, constants: Collection[int], machine: Machine
+    nest: NestOp, constants: Collection[int], machine: Machine,
+    schedule: ScheduleAttr | None = None,
 ) -> Mapping[int, Panel | None]:
     """Which inputs of a contraction to pack, and how; None: leave it, even if it is padded.
 
-    `constants`: the inputs known now.
+    `constants`: the inputs known now. `schedule`: what the kernel has already, if it was tuned.
     """
-    tiling = tiling_of(nest, machine)
+    tiling = tiling_of(nest, machine) if schedule is None else _scheduled(schedule.data, nest)
     if tiling is None:
-        return _summed_panels(nest, constants, machine)
+        return {} if schedule is not None else _summed_panels(nest, constants, machine)
+    packs = bool(schedule is not None and schedule.data.option(PACK, 0))
     found: dict[int, Panel | None] = {}
     for position, map_ in enumerate(nest.input_maps):
         if nest.pad_values[position] is not None:
             if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
                 found[position] = None  # read so seldom that a copy with a border would not pay
-        elif _wants_panel(nest, position, tiling, position in constants, machine):
+        elif _wants_panel(nest, position, tiling, packs or position in constants, machine):
             found[position] = Panel(
                 tiling.lanes, tiling.width, tuple(tiling.reduce), tiling.group)
     return found
@@ -112,9 +116,12 @@ def _summed_panels(
 
 
 def _wants_panel(
-    nest: NestOp, position: int, tiling: Tiling, constant: bool, machine: Machine
+    nest: NestOp, position: int, tiling: Tiling, packs: bool, machine: Machine
 ) -> bool:
-    """Whether the lanes axis indexes an operand in a way that panels improve."""
+    """Whether the lanes axis indexes an operand in a way that panels improve.
+
+    `packs`: also where only rows of it lie side by side then.
+    """
     map_ = nest.input_maps[position]
     if tiling.group > 1:
         return not has_calls(map_) and any(tiling.lanes in e.symbols for e in map_)
@@ -130,7 +137,7 @@ def _wants_panel(
         return True
     extent = extents_of(nest.axes)[tiling.lanes].constant
     cut = extent is None or extent > tiling.width
-    return cut and (constant or evicts(nest, position, tiling.lanes, machine.caches[1]))
+    return cut and (packs or evicts(nest, position, tiling.lanes, machine.caches[1]))
 
 
 # ---------------------------------------------------------------------- contractions
@@ -154,6 +161,18 @@ class Tiling:
     """The tiles of matrix registers, if the sums lie there."""
 
 
+def _scheduled(schedule: Schedule, nest: NestOp) -> Tiling | None:
+    """The tiling that a schedule says; None where its lanes are no parallel axis of the nest."""
+    parallel = {a.name for a in nest.parallel_axes}
+    lanes = next((x for x in schedule.levels if x.lanes and x.axis in parallel), None)
+    if lanes is None:
+        return None
+    summed = {a.name for a in nest.reduce_axes}
+    reduce = [x for x in schedule.levels if x.axis in summed]
+    group = next((x.tile for x in reduce if x.group), 1)
+    return Tiling(lanes.axis, lanes.tile, (), (), tuple(x.axis for x in reduce), group)
+
+
 def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     """The register tiling of a contraction; None if no parallel axis can lie in lanes.
 
@@ -164,7 +183,7 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     if not order or summed_lanes(nest) is not None:
         return None
     lanes, extents = order[-1], extents_of(nest.axes)
-    names = [a for a in order[:-1] if _is_row(nest, a, lanes)]
+    names = [a for a in order[:-1] if is_row(nest, a, lanes)]
     reduce, group = grouping_of(nest, lanes, machine) or (_reduce_order(nest), 1)
     matrices = None
     if group > 1:
@@ -194,7 +213,7 @@ def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
     return WIDENING_REGISTERS if _widens(nest) else SPARE_REGISTERS
 
 
-def _is_row(nest: NestOp, axis: str, lanes: str) -> bool:
+def is_row(nest: NestOp, axis: str, lanes: str) -> bool:
     """Whether an axis reuses the operand that lies in lanes (or all have it: any axis will do)."""
     with_lanes = [m for m in nest.input_maps if any(lanes in e.symbols for e in m)]
     return any(not any(axis in e.symbols for e in m) for m in with_lanes)
@@ -263,7 +282,7 @@ def _reduce_order(nest: NestOp) -> tuple[str, ...]:
 def _contraction(
     kernel: KernelOp, nest: NestOp, tiling: Tiling, machine: Machine
 ) -> Schedule:
-    batch = [a for a in tiling.outer if not _is_row(nest, a, tiling.lanes)]
+    batch = [a for a in tiling.outer if not is_row(nest, a, tiling.lanes)]
     others = [a for a in tiling.outer if a not in batch]
     levels = [Level("grid", a) for a in batch]
     levels += _vector_levels(nest, tiling, batch, others, machine) if (

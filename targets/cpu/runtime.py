@@ -93,6 +93,15 @@ class CpuExecutable(Executable):
                 raise self.plan.checks[number].error(seen)
             return self._with_returned(outputs) if self._returns else outputs
 
+    def native_call(self, inputs: Sequence[Array]) -> Callable[[], object]:
+        """A call of the machine code alone, on these inputs and with outputs that it writes again.
+
+        For measuring: nothing else may run this executable meanwhile.
+        """
+        kept = [self, inputs, self.run(inputs)]
+        entry, call = self._entry, self._call_address
+        return lambda: (entry(call), kept)[0]
+
     def _helpers(self) -> int:
         """The threads of this call. PyTorch's pool takes the place of ours once it is there."""
         if torch_is_loaded() and not self._beside_torch:

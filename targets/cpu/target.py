@@ -14,7 +14,7 @@ from dialects.host import host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
 from dialects.schedule import Schedule
-from dialects.types import bf16, byte_width, i8, ui8
+from dialects.types import Array, bf16, byte_width, i8, ui8
 from dialects.weights import WeightStore
 from passes.block.prefetch_operands import Caches
 from passes.loop.outline import is_contraction
@@ -32,7 +32,9 @@ from targets.cpu.machine import Machine, is_supported, machine_of
 from targets.cpu.plan import RunPlan
 from targets.cpu.processors import thread_count
 from targets.cpu.runtime import CpuExecutable, placed
+from targets.cpu.stopwatch import CacheTimer
 from targets.cpu.threads import thread_pool
+from targets.interface import Executable, Timer
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class CpuTarget(Target):
 
         if private_values(kernel):  # operands are read as they lie
             return {}
-        return panels(nest, constants, machine_of(options.features))
+        return panels(nest, constants, machine_of(options.features), kernel.schedule)
 
     def shorten(
         self, nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
@@ -103,6 +105,26 @@ class CpuTarget(Target):
         if private_values(kernel):
             return schedule_rows(kernel, machine_of(options.features))
         return schedule_kernel(kernel, machine_of(options.features))
+
+    def candidates(
+        self, kernel: LoopKernel, around: Schedule, options: TargetOptions
+    ) -> Sequence[Schedule]:
+        from targets.cpu.search import candidates
+
+        return candidates(kernel, around, machine_of(options.features))
+
+    def tuning_key(self, options: TargetOptions) -> str:
+        from targets.cpu.search import VERSION
+
+        return f"cpu {VERSION} {machine_of(options.features).key}"
+
+    def timer(
+        self, executable: Executable, inputs: Sequence[Array], footprint: int,
+        options: TargetOptions,
+    ) -> Timer:
+        assert isinstance(executable, CpuExecutable)
+        second = machine_of(options.features).caches[1]
+        return CacheTimer(executable, inputs, 2 * second if footprint > second else 0)
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
         """One LLVM module of all kernels and the driver, as LLVM text or as assembly."""

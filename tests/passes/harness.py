@@ -2,7 +2,8 @@
 
 A file starts with `// PASSES: pipeline` and has CHECK lines for the text that leaves (see
 `tests/filecheck.py`). `// TARGET: cpu avx2` names a target and its features, for passes that ask
-one. Beyond these, without a line in the file:
+one, and `// TUNED: KEY <grid a0 tile 1, ...>` a schedule that was found by tuning. Beyond these,
+without a line in the file:
 
 - every function that no other calls computes what it computed before, on random inputs (bit for
   bit, unless `// TOLERANCE: 1e-5` says how far results may be off);
@@ -26,9 +27,11 @@ from dialects.func import FuncOp
 from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
 from dialects.host.interpret import interpret_host
+from dialects.schedule import parse_schedule
 from dialects.syntax import location, location_name
 from dialects.types import Array, TensorType
 from passes.base import StrataContext
+from passes.loop.choices import Choice
 from passes.registry import parse_passes
 from passes.rewriting import functions
 from targets.base import TargetOptions, find_target
@@ -55,6 +58,7 @@ def run_passes(module: ModuleOp, pipeline: str, context: StrataContext) -> str:
 def check_file(text: str) -> None:
     """Hold the passes that the text names to its CHECK lines and to the rules above."""
     context = _context(_header(text, "TARGET"))
+    context.choices = _choices(text)
     module = parse(text, context)
     before = [Run.of(f) for f in _uncalled(module)]
     expected = [run.results(f, context) for run, f in zip(before, _uncalled(module), strict=True)]
@@ -73,6 +77,11 @@ def _context(target: str) -> StrataContext:
     name, _, features = target.partition(" ")
     return StrataContext.with_dialects(
         None, find_target(name), TargetOptions(features=features or None))
+
+
+def _choices(text: str) -> dict[str, Choice]:
+    return {key: Choice(parse_schedule(schedule), 1.5)
+            for key, schedule in re.findall(r"^// TUNED: (\w+) (<.*>)$", text, re.MULTILINE)}
 
 
 def _header(text: str, word: str) -> str:

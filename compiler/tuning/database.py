@@ -1,0 +1,172 @@
+"""Winners in a SQLite file: per machine and kernel the fastest schedule, and what it gained.
+
+Any number of processes may read and write at once: SQLite's write-ahead log has readers see whole
+transactions, and each winner is one. A file that is damaged, or is none of ours, is an error to
+those who write or name it, and to others as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from xdsl.utils.exceptions import ParseError
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.tuning.files import AUTO, named_file, tuned_files
+from dialects.schedule import Schedule, parse_schedule
+from passes.loop.choices import Choice, Choices
+
+if TYPE_CHECKING:
+    from compiler.options import CompileOptions
+
+_APPLICATION = 0x53747261
+"""Says in a file's header whose it is: `Stra`."""
+_FORMAT = 1
+_PATIENCE = 10.0
+"""Seconds to wait while others write."""
+_NEW = (
+    "PRAGMA journal_mode = WAL", f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_FORMAT}",
+    "CREATE TABLE machines (machine TEXT PRIMARY KEY, description TEXT NOT NULL)",
+    "CREATE TABLE winners (machine TEXT NOT NULL, kernel TEXT NOT NULL,"
+    " schedule TEXT, gain REAL NOT NULL, seconds REAL NOT NULL, mode TEXT NOT NULL,"
+    " name TEXT NOT NULL, PRIMARY KEY (machine, kernel))",
+)
+
+
+@dataclass(frozen=True)
+class Winner:
+    """A row. `seconds`: of a call with the rules' schedule. `name`: of a kernel it was found on."""
+
+    kernel: str
+    choice: Choice
+    seconds: float
+    mode: str
+    name: str
+
+
+class Unreadable(Exception):
+    """The file is no database of winners; says why."""
+
+
+class Database:
+    """The winners of one machine in a file."""
+
+    def __init__(self, path: str, machine: str):
+        """`machine`: what schedules depend on, a target's `tuning_key`."""
+        self.path, self.description = os.path.abspath(path), machine
+        self.machine = hashlib.sha256(machine.encode()).hexdigest()[:16]
+
+    def read(self) -> dict[str, Winner]:
+        """All winners by kernel; none where there is no file. Raises Unreadable."""
+        if not os.path.exists(self.path):
+            return {}
+        query = ("SELECT kernel, schedule, gain, seconds, mode, name FROM winners "
+                 "WHERE machine = ?")
+        with self._connection(write=False) as connection:
+            return {row[0]: Winner(row[0], Choice(_schedule(row[1]), row[2]), *row[3:])
+                    for row in connection.execute(query, (self.machine,))}
+
+    def write(self, winner: Winner) -> None:
+        """Keep a winner in place of the one before. Raises Unreadable."""
+        schedule = winner.choice.schedule
+        row = (self.machine, winner.kernel, None if schedule is None else str(schedule),
+               winner.choice.gain, winner.seconds, winner.mode, winner.name)
+        with self._connection(write=True) as connection, connection:
+            connection.execute("INSERT OR REPLACE INTO machines VALUES (?, ?)",
+                               (self.machine, self.description))
+            connection.execute("INSERT OR REPLACE INTO winners VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    @contextlib.contextmanager
+    def _connection(self, write: bool) -> Generator[sqlite3.Connection]:
+        """A connection for some statements. What goes wrong in them is Unreadable, too."""
+        try:
+            connection = self._open(write)
+            try:
+                yield connection
+            finally:
+                connection.close()
+        except ParseError as error:
+            raise Unreadable(f"a schedule in it: {error.msg}") from None
+        except (sqlite3.Error, OSError, TypeError) as error:
+            raise Unreadable(str(error)) from None
+
+    def _open(self, write: bool) -> sqlite3.Connection:
+        """Raises sqlite3.Error and OSError."""
+        if write and not os.path.exists(self.path):
+            _create(self.path)
+        folder_is_ours = os.access(os.path.dirname(self.path), os.W_OK)
+        connection = _connect(self.path, "rw" if write or folder_is_ours else "ro&immutable=1")
+        try:
+            _check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Raises sqlite3.DatabaseError for a file that is none of ours."""
+    (application,), = connection.execute("PRAGMA application_id")
+    (version,), = connection.execute("PRAGMA user_version")
+    if (application, version) != (_APPLICATION, _FORMAT):
+        raise sqlite3.DatabaseError("it holds no tuned schedules, or in another format")
+
+
+def _connect(path: str, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(path)}?mode={mode}", _PATIENCE, uri=True)
+
+
+def _create(path: str) -> None:
+    """Make a file without winners aside, and give it its name if nobody was faster."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        new = os.path.join(aside, "new.sqlite")
+        connection = _connect(new, "rwc")
+        for statement in _NEW:
+            connection.execute(statement)
+        connection.close()
+        with contextlib.suppress(FileExistsError):
+            os.link(new, path)
+
+
+def _schedule(text: str | None) -> Schedule | None:
+    """Raises ParseError."""
+    return None if text is None else parse_schedule(text)
+
+
+def choices_for(options: CompileOptions, machine: str) -> Choices:
+    """What a compilation uses. Raises StrataError for a file that was named and cannot be read."""
+    found: dict[str, Choice] = {}
+    for path in tuned_files(options):
+        found |= _read(path, machine, named=named_file(options) != AUTO)
+    return found
+
+
+def _read(path: str, machine: str, named: bool) -> Choices:
+    if named and not os.path.isfile(path):
+        raise StrataError(f"there is no file {path}, which --tuned names")
+    try:
+        return {k: w.choice for k, w in Database(path, machine).read().items()}
+    except Unreadable as error:
+        if named:
+            raise unreadable(path, error) from None
+        print(f"note: {path} cannot be read ({error}), and is ignored; `tune` makes a new one when "
+              "it is gone", file=sys.stderr)
+        return {}
+
+
+def unreadable(path: str, error: Unreadable) -> StrataError:
+    """What to tell the user."""
+    return StrataError(f"cannot use the tuned schedules in {path}", [Problem(
+        str(error), hint="remove the file, or name another")])

@@ -1,0 +1,63 @@
+"""Which files of winners a compilation uses, and what it depends on then.
+
+`auto`: what $STRATA_TUNED says, else the one that may ship with a target and then the one in the
+cache, which `tune` writes. `off`: none. Anything else is a file. Nothing here opens a database:
+this is asked at each start.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compiler.options import TUNED_VARIABLE, cache_root
+
+if TYPE_CHECKING:
+    from compiler.options import CompileOptions
+
+NAME = "tuned.sqlite"
+AUTO, OFF = "auto", "off"
+
+
+def default_file(cache: str) -> str | None:
+    """The file in the cache; None where there is no cache."""
+    root = cache_root(cache)
+    return None if root is None else os.path.join(root, NAME)
+
+
+def named_file(options: CompileOptions) -> str:
+    """The file that the options or the environment name, `off` or `auto` too."""
+    if options.tuned != AUTO:
+        return options.tuned
+    return os.environ.get(TUNED_VARIABLE) or AUTO
+
+
+def tuned_files(options: CompileOptions) -> list[str]:
+    """The files that there are; a later one is right where both know a kernel. A file that was
+    named counts as there."""
+    chosen = named_file(options)
+    if chosen == OFF:
+        return []
+    if chosen != AUTO:
+        return [os.path.abspath(chosen)]
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    found = [os.path.join(ours, "targets", options.target, NAME), default_file(options.cache)]
+    return [path for path in found if path is not None and os.path.isfile(path)]
+
+
+def tuned_text(options: CompileOptions) -> str:
+    """What changes when a file does: path, size and time, also of what is not merged into it yet.
+    """
+    return " ".join(map(_state, tuned_files(options)))
+
+
+def _state(path: str) -> str:
+    parts = [path]
+    for name in (path, f"{path}-wal"):
+        try:
+            about = os.stat(name)
+        except OSError:
+            continue
+        if about.st_size:
+            parts.append(f"{about.st_size}.{about.st_mtime_ns}")
+    return " ".join(parts)

@@ -1,0 +1,120 @@
+"""Other processes of the tuner, and what becomes of one that dies or takes too long.
+
+They are started by their file's name and not forked, so that nothing of this process, threads and
+open files, is in them; what they print is dropped.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+_START = ("import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+          "from compiler.tuning.worker import main; main()")
+
+
+class WorkerError(Exception):
+    """What was asked for was not done; says why."""
+
+
+class TooLate(WorkerError):
+    """It was not begun."""
+
+
+class Worker:
+    """One process. It starts when it is first asked, and again when it was lost."""
+
+    def __init__(self, folder: str):
+        """`folder`: where it works."""
+        self.folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def ask(self, name: str, arguments: Sequence[Any], seconds: float) -> Any:
+        """What a function of `worker.Server` returns. Raises WorkerError."""
+        process = self._process or self._start()
+        try:
+            assert process.stdout is not None
+            self._send(process, (name, arguments))
+            if not select.select([process.stdout], [], [], max(0.0, seconds))[0]:
+                raise TimeoutError
+            done, result = pickle.load(process.stdout)
+        except TimeoutError:
+            self.stop()
+            raise WorkerError(f"it takes more than {seconds:.0f} s") from None
+        except (OSError, EOFError, pickle.UnpicklingError):
+            self.stop()
+            raise WorkerError("its process ended") from None
+        if not done:
+            raise WorkerError(result)
+        return result
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, cwd=self.folder)
+        self._send(self._process, sys.path)
+        return self._process
+
+    def _send(self, process: subprocess.Popen[bytes], message: Any) -> None:
+        assert process.stdin is not None
+        pickle.dump(message, process.stdin)
+        process.stdin.flush()
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+class Workers:
+    """Several processes, which take what there is to do as they get free."""
+
+    def __init__(self, count: int, folder: str):
+        self.all = [Worker(folder) for _ in range(count)]
+        self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in self.all:
+            self._free.put(worker)
+
+    def ask_all(
+        self, name: str, jobs: Sequence[Any], seconds: float, patience: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> list[Any]:
+        """The result for each job, or its WorkerError; nothing begins after so many seconds.
+
+        `patience`: how long one may take.
+        """
+        until = clock() + seconds
+
+        def one(job: Any) -> Any:
+            worker = self._free.get()
+            try:
+                if clock() > until:
+                    return TooLate("there was no time")
+                return worker.ask(name, (job,), patience)
+            except WorkerError as error:
+                return error
+            finally:
+                self._free.put(worker)
+
+        with ThreadPoolExecutor(len(self.all)) as threads:
+            return list(threads.map(one, jobs))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.all:
+            worker.stop()

@@ -1,0 +1,155 @@
+"""The kernels of a model, each as a small model of its own: what the tuner works on.
+
+Enters: a module behind the last pass before `loop-apply-tuned`. Leaves: a task per distinct kernel.
+Its module computes the kernel once, as the model does: with the same constants, which are packed
+when it is compiled, and with everything else as inputs. Sizes that the model leaves open stay open;
+the task says which ones to measure at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from compiler.text import format_header, format_module
+from dialects.expr import Expr
+from dialects.func import MAIN, FuncOp
+from dialects.graph import ConstantOp
+from dialects.loop import CallOp, KernelOp
+from dialects.schedule import Schedule, ScheduleAttr
+from dialects.types import TensorType, i8, tensor
+from dialects.weights import WeightStore
+from passes.loop.apply_tuned import LoopApplyTuned
+from passes.loop.canonical import Canonical
+from passes.loop.choices import key_of
+from passes.loop.nests import gathered_inputs
+from passes.loop.pack_operands import constant_behind
+from passes.rewriting import functions
+
+
+@dataclass
+class Task:
+    """A kernel to tune. `launches`: how often the model's text calls it. `indices`: the inputs
+    whose values say where something is read or written."""
+
+    name: str
+    key: str
+    canonical: Canonical
+    module: ModuleOp
+    weights: WeightStore
+    sizes: Mapping[str, int]
+    indices: frozenset[str]
+    launches: int = 1
+    elements: int = field(default=0)
+    """Of its tensors, all together."""
+
+    @property
+    def kernel(self) -> KernelOp:
+        return next(op for op in self.module.body.block.ops if isinstance(op, KernelOp))
+
+    def text(self, schedule: Schedule | None) -> str:
+        """The module with this schedule on the kernel, or without one: where packing begins."""
+        kernel = self.kernel
+        kernel.properties.pop("schedule", None)
+        if schedule is not None:
+            kernel.properties["schedule"] = ScheduleAttr(schedule)
+        text = format_module(self.module, locations=False)
+        kernel.properties.pop("schedule", None)
+        return format_header("loop", (LoopApplyTuned.name,)) + text
+
+
+def tasks_of(
+    module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int]
+) -> tuple[list[Task], list[str]]:
+    """The tasks, and the names of kernels whose sizes nobody knows before a run."""
+    tasks: dict[str, Task] = {}
+    unknown: list[str] = []
+    kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
+    for func in functions(module):
+        known = sizes if func.sym_name.data == MAIN else dict[str, int]()
+        for call in [op for op in func.body.block.ops if isinstance(op, CallOp)]:
+            kernel = kernels[call.kernel.data]
+            key, _ = key_of(call, kernel)
+            values = _sizes_of(call, kernel, known)
+            if key in tasks:
+                tasks[key].launches += 1
+            elif values is None:
+                unknown.append(kernel.sym_name.data)
+            else:
+                tasks[key] = _task(call, kernel, key, weights, values)
+    return list(tasks.values()), unknown
+
+
+def _sizes_of(
+    call: CallOp, kernel: KernelOp, known: Mapping[str, int]
+) -> dict[str, int] | None:
+    """The values of a kernel's sizes; None where a run finds some of them."""
+    exprs = call.sizes.data
+    if not all(e.symbols <= known.keys() for e in exprs):
+        return None
+    values = [int(e.evaluate(known)) for e in exprs]
+    return dict(zip(kernel.size_names, values, strict=True))
+
+
+def _task(
+    call: CallOp, original: KernelOp, key: str, weights: WeightStore, sizes: Mapping[str, int]
+) -> Task:
+    kernel, own = original.clone(), WeightStore()
+    constants = [constant_behind(v) for v in call.inputs]
+    arguments = list(kernel.body.block.args)
+    given = [k for k, c in enumerate(constants) if c is None]
+    names = [f"x{k}" for k in given]
+    symbols = kernel.size_names
+    func = FuncOp.of(MAIN, [*names, *(f"size_{s}" for s in symbols)], [
+        *(arguments[k].type for k in given),
+        *(tensor(i8, [Expr.symbol(s)]) for s in symbols)])  # says what the size is
+    values: dict[int, SSAValue] = dict(zip(given, func.body.block.args, strict=False))
+    for k, constant in enumerate(constants):
+        if constant is not None:
+            values[k] = _constant(constant, arguments[k], weights, own, func)
+    results = [v.type for v in kernel.yielded if isinstance(v.type, TensorType)]
+    run = CallOp.of(kernel.sym_name.data, [values[k] for k in range(len(arguments))],
+                    [Expr.symbol(s) for s in symbols], results)
+    func.body.block.add_op(run)
+    func.finish([f"y{k}" for k in range(len(results))], run.results)
+    return Task(kernel.sym_name.data, key, Canonical.of(kernel), ModuleOp([func, kernel]), own,
+                sizes, _indices(kernel, names, given), elements=_elements(run, sizes))
+
+
+def _constant(
+    constant: ConstantOp, argument: SSAValue, weights: WeightStore, own: WeightStore, func: FuncOp
+) -> SSAValue:
+    """The same constant in the task, in the shape that the kernel reads."""
+    assert isinstance(argument.type, TensorType)
+    shape = [int(size.evaluate({})) for size in argument.type.shape]
+    array = constant.array(weights).reshape(shape)
+    new = ConstantOp.of_array(array, own, constant.label or "constant")
+    func.body.block.add_op(new)
+    return new.result
+
+
+def _indices(kernel: KernelOp, names: Sequence[str], given: Sequence[int]) -> frozenset[str]:
+    found: set[SSAValue] = set()
+    for nest in kernel.nests:
+        for map_ in (*nest.input_maps, *nest.output_maps):
+            found |= {nest.inputs[k] for k in gathered_inputs(map_)}
+    arguments = kernel.body.block.args
+    return frozenset(n for n, k in zip(names, given, strict=True) if arguments[k] in found)
+
+
+def _elements(call: CallOp, sizes: Mapping[str, int]) -> int:
+    types = [v.type for v in (*call.inputs, *call.results)]
+    return sum(prod(int(s.evaluate(sizes)) for s in t.shape)
+               for t in types if isinstance(t, TensorType))
+
+
+def write_task(task: Task, folder: Path) -> Path:
+    """Make the folder of a task, with its weights; the folder."""
+    folder.mkdir()
+    task.weights.save(folder / "weights.npz")
+    return folder

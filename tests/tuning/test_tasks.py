@@ -1,0 +1,112 @@
+"""The kernels of a model as small models: what they compute, and that they are found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.driver import Compiler, State
+from compiler.options import CompileOptions
+from compiler.signature import signature_of
+from compiler.source import Snapshot, Source
+from compiler.tuning.tasks import Task
+from compiler.tuning.tuner import TuneOptions, Tuner
+from compiler.tuning.worker import random_inputs
+from dialects.loop import CallOp, KernelOp
+from dialects.schedule import Level, Schedule
+from passes.loop.choices import Choice, key_of
+from passes.rewriting import functions
+
+MODEL = """\
+builtin.module {
+  strata.func @main(%x: f32[n, 12], %k: i64[m]) -> (f32[m, 20], f32[m, 20])
+      inputs ["x", "k"] outputs ["y", "z"] {
+    %r = graph.range {start = -100, step = 1, count = 240, to = f32} : f32[240]
+    %w = graph.reshape %r {shape = [12, 20]} : f32[12, 20]
+    %p = graph.matmul %x, %w : f32[n, 20]
+    %s = graph.softmax %p {axis = 1} : f32[n, 20]
+    %y = graph.gather %s, %k {axis = 0} : f32[m, 20]
+    %q = graph.matmul %y, %w2 : f32[m, 20]
+    strata.return %y, %q
+  }
+}
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    lines = MODEL.replace("%w2", "%w3").replace(
+        "    %p =", "    %w3 = graph.matmul %t, %w : f32[20, 20]\n    %p =").replace(
+        "    %w3 =", "    %t = graph.transpose %w {perm = [1, 0]} : f32[20, 12]\n    %w3 =")
+    path = tmp_path / "model.mlir"
+    path.write_text(lines)
+    return path
+
+
+def kernels_of(model: Path, **sizes: int) -> tuple[State, list[Task]]:
+    tuner = Tuner(str(model), CompileOptions(), TuneOptions(sizes=sizes, output=Path("unused")))
+    state = tuner._kernels_of_model()
+    return state, tuner._tasks(state)
+
+
+def test_tasks_compile_to_the_kernels_of_the_model(model: Path, tmp_path: Path) -> None:
+    """Behind all passes a task's kernel is the model's own, to the letter."""
+    def texts(path: Path) -> dict[str, str]:
+        state = Compiler(str(path), CompileOptions(weights=weights(path))).lower("loop")
+        return {op.sym_name.data: str(op) for op in state.module.body.block.ops
+                if isinstance(op, KernelOp)}
+
+    def weights(path: Path) -> Path | None:
+        return None if path == model else tmp_path / "weights.npz"
+
+    whole = texts(model)
+    _, tasks = kernels_of(model, n=7, m=3)
+    assert {t.name for t in tasks} <= whole.keys()
+    for task in tasks:
+        task.weights.save(tmp_path / "weights.npz")
+        path = tmp_path / f"{task.name}.mlir"
+        path.write_text(task.text(None))
+        assert texts(path)[task.name] == whole[task.name]
+
+
+def test_tasks_run_alone(model: Path) -> None:
+    """All sizes are given by inputs, and indices are valid."""
+    _, tasks = kernels_of(model, n=7, m=3)
+    for task in tasks:
+        source = Source(task.module.clone(), task.weights, task.name, "loop", ("loop-outline",))
+        compilation = Compiler(Snapshot(task.name, source), CompileOptions(cache="off"))
+        state = compilation.lower()
+        inputs = random_inputs(signature_of(state.module), task.sizes, task.indices)
+        for output in compilation.load(state).run(inputs):
+            assert np.isfinite(output).all()
+
+
+def test_launches_are_counted_and_keys_stay(model: Path) -> None:
+    state, tasks = kernels_of(model)
+    calls = [op for f in functions(state.module) for op in f.body.block.ops
+             if isinstance(op, CallOp)]
+    assert sum(t.launches for t in tasks) == len(calls)
+    again = {key_of(call, call.target())[0] for call in calls}
+    assert {t.key for t in tasks} == again
+    assert [t.key for t in kernels_of(model)[1]] == [t.key for t in tasks]
+
+
+def test_tuned_schedules_reach_the_kernels(model: Path) -> None:
+    """A choice for a key is put on the model's kernel, with the kernel's own names of axes."""
+    _, tasks = kernels_of(model)
+    task = next(t for t in tasks if t.name.startswith("contract"))
+    axes = list(task.kernel.axes)
+    mine = Schedule((Level("grid", axes[1], 12, lanes=True), Level("loop", axes[0], 3),
+                     Level("loop", axes[2], 1, unroll=2)))
+    neutral = task.canonical.neutral(mine)
+    compilation = Compiler(str(model), CompileOptions())
+    compilation.choices = {task.key: Choice(neutral, 1.5)}
+    state = compilation.lower("loop")
+    kernels = {op.sym_name.data: op for op in state.module.body.block.ops
+               if isinstance(op, KernelOp)}
+    schedule = kernels[task.name].schedule
+    assert schedule is not None and schedule.data == mine
+    assert any("has a tuned schedule, 1.50x" in str(r) for r in state.context.remarks)
+    assert task.canonical.own(Schedule((Level("grid", "a0"),))) is None
