@@ -85,9 +85,10 @@ def panels(
 
     `constants`: the inputs known now. `schedule`: what the kernel has already, if it was tuned.
     """
-    tiling = tiling_of(nest, machine) if schedule is None else _scheduled(schedule.data, nest)
+    tiling = (tiling_of(nest, machine) if schedule is None
+              else _scheduled(schedule.data, nest, machine))
     if tiling is None:
-        return {} if schedule is not None else _summed_panels(nest, constants, machine)
+        return _summed_panels(nest, constants, machine)
     packs = bool(schedule is not None and schedule.data.option(PACK, 0))
     found: dict[int, Panel | None] = {}
     for position, map_ in enumerate(nest.input_maps):
@@ -161,16 +162,16 @@ class Tiling:
     """The tiles of matrix registers, if the sums lie there."""
 
 
-def _scheduled(schedule: Schedule, nest: NestOp) -> Tiling | None:
+def _scheduled(schedule: Schedule, nest: NestOp, machine: Machine) -> Tiling | None:
     """The tiling that a schedule says; None where its lanes are no parallel axis of the nest."""
     parallel = {a.name for a in nest.parallel_axes}
     lanes = next((x for x in schedule.levels if x.lanes and x.axis in parallel), None)
     if lanes is None:
         return None
     summed = {a.name for a in nest.reduce_axes}
-    reduce = [x for x in schedule.levels if x.axis in summed]
-    group = next((x.tile for x in reduce if x.group), 1)
-    return Tiling(lanes.axis, lanes.tile, (), (), tuple(x.axis for x in reduce), group)
+    order = tuple(x.axis for x in schedule.levels if x.axis in summed)
+    reduce, group = grouping_of(nest, lanes.axis, machine) or (order, 1)
+    return Tiling(lanes.axis, lanes.tile, (), (), reduce, group)
 
 
 def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:

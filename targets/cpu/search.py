@@ -47,6 +47,8 @@ OPEN_SIZE = 240
 
 def candidates(kernel: KernelOp, around: Schedule, machine: Machine) -> Sequence[Schedule]:
     """Schedules besides `around`, each once, the most promising first."""
+    if any(x.matrix for x in around.levels):  # matrix registers leave no choice of tiles
+        return [s for s in dict.fromkeys(_swapped(kernel, around)) if s != around]
     nest = None if private_values(kernel) else _contraction(kernel)
     tiles = [] if nest is None else list(_register_tiles(nest, around, machine))
     steps = _steps(kernel, nest, around, machine)
