@@ -20,8 +20,9 @@ from passes.loop.outline import is_contraction
 from passes.loop.private import private_values
 from passes.loop.runs import common_rows
 from targets.cpu.machine import Machine
+from targets.cpu.panels import PACK
 from targets.cpu.rows import even
-from targets.cpu.rules import PACK, is_row
+from targets.cpu.tilings import is_row
 
 VERSION = 1
 """Of what schedules mean and which there are: winners of another version count for nothing."""

@@ -64,7 +64,7 @@ class CpuTarget(Target):
         self, kernel: LoopKernel, nest: NestOp, constants: Collection[int],
         options: TargetOptions,
     ) -> Mapping[int, Panel | None]:
-        from targets.cpu.rules import panels
+        from targets.cpu.panels import panels
 
         if private_values(kernel):  # operands are read as they lie
             return {}
