@@ -28,12 +28,21 @@ from dialects.graph.base import (
     text_of,
 )
 from dialects.graph.composite import cast, scalar, wide
-from dialects.graph.elementwise import AddOp, MaxOp, MinOp, MulOp, SubOp
+from dialects.graph.elementwise import AddOp, MaxOp, MinOp, MulOp
 from dialects.graph.inference import FLOATS, NUMBERS, Kind, check_kind, check_same_element
 from dialects.graph.logic import LessOp, WhereOp
 from dialects.graph.numerics import SQRT_2_OVER_PI, SQRT_HALF, erf, rounded, sigmoid, widen
 from dialects.graph.shape import check_broadcasts_to
-from dialects.graph.unary import AbsOp, ErfOp, ExpOp, LogOp, NegOp, SigmoidOp, TanhOp
+from dialects.graph.unary import (
+    AbsOp,
+    ErfOp,
+    Expm1Op,
+    ExpOp,
+    Log1pOp,
+    NegOp,
+    SigmoidOp,
+    TanhOp,
+)
 from dialects.types import Array, TensorType
 
 
@@ -122,8 +131,8 @@ class EluOp(ActivationOp):
         return np.where(x < 0, float_of(self.properties, "alpha") * np.expm1(x), x)
 
     def define(self, build: Build, x: SSAValue) -> SSAValue:
-        less_one = build(SubOp, build(ExpOp, x), scalar(build, 1, x))
-        scaled = build(MulOp, less_one, scalar(build, float_of(self.properties, "alpha"), x))
+        alpha = scalar(build, float_of(self.properties, "alpha"), x)
+        scaled = build(MulOp, build(Expm1Op, x), alpha)
         return build(WhereOp, build(LessOp, x, scalar(build, 0, x)), scaled, x)
 
 
@@ -239,7 +248,7 @@ class SoftplusOp(ActivationOp):
 
     def define(self, build: Build, x: SSAValue) -> SSAValue:
         small = build(ExpOp, build(NegOp, build(AbsOp, x)))
-        curve = build(LogOp, build(AddOp, small, scalar(build, 1, x)))
+        curve = build(Log1pOp, small)
         return build(AddOp, build(MaxOp, x, scalar(build, 0, x)), curve)
 
 

@@ -45,10 +45,12 @@ from dialects.graph.unary import (
     CeilOp,
     CosOp,
     ErfOp,
+    Expm1Op,
     ExpOp,
     FloorOp,
     IsinfOp,
     IsnanOp,
+    Log1pOp,
     LogOp,
     NegOp,
     NotOp,
@@ -68,7 +70,8 @@ from passes.rewriting import Rewriter
 _FUNCTIONS: dict[type[GraphOp], Any] = {
     LogOp: math.LogOp, ExpOp: math.ExpOp, SqrtOp: math.SqrtOp, TanhOp: math.TanhOp,
     ErfOp: math.ErfOp, SinOp: math.SinOp, CosOp: math.CosOp, FloorOp: math.FloorOp,
-    CeilOp: math.CeilOp, RoundOp: math.RoundEvenOp,
+    CeilOp: math.CeilOp, RoundOp: math.RoundEvenOp, Log1pOp: math.Log1pOp,
+    Expm1Op: math.ExpM1Op,
 }
 """Functions of floats that `math` has."""
 

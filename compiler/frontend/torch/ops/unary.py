@@ -10,7 +10,7 @@ from compiler.frontend.torch.ops.elementwise import HALVES, truncated
 from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import AddOp, MulOp
+from dialects.graph.elementwise import MulOp
 from dialects.graph.logic import OrOp
 from dialects.graph.trigonometric import (
     AcoshOp,
@@ -28,10 +28,12 @@ from dialects.graph.unary import (
     CeilOp,
     CosOp,
     ErfOp,
+    Expm1Op,
     ExpOp,
     FloorOp,
     IsinfOp,
     IsnanOp,
+    Log1pOp,
     LogOp,
     NegOp,
     NotOp,
@@ -104,16 +106,12 @@ def exp2(n: Node, x: Value) -> Value:
 
 @aten_op("aten.expm1.default")
 def expm1(n: Node, x: Value) -> Value:
-    """tanh(x/2) * (exp(x) + 1), which keeps what exp(x) - 1 loses near 0."""
-    x = _wide(n, x)
-    half = n(TanhOp, n(MulOp, x, n.scalar(0.5, x.element)))
-    return n(MulOp, half, n(AddOp, n(ExpOp, x), n.scalar(1.0, x.element)))
+    return n(Expm1Op, _wide(n, x))
 
 
 @aten_op("aten.log1p.default")
 def log1p(n: Node, x: Value) -> Value:
-    x = _wide(n, x)
-    return n(LogOp, n(AddOp, x, n.scalar(1.0, x.element)))
+    return n(Log1pOp, _wide(n, x))
 
 
 @aten_op("aten.log2.default", "aten.log10.default")
