@@ -168,7 +168,8 @@ def _makes_channels(nest: NestOp) -> bool:
     """Whether dim 1 of the result counts channels: the weights index it, but no later dim.
 
     The data is the operand that the later dims (the positions) index: of the result's rank, or
-    without a dim for its only channel.
+    without a dim for its only channel. Where the channels are its own, too, it is read by windows:
+    a batch of products of one row would look like that otherwise.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:
@@ -176,9 +177,19 @@ def _makes_channels(nest: NestOp) -> bool:
     positions = set[str]().union(*(e.symbols for e in map_[2:]))
     data = [m for m in nest.input_maps if positions <= _positions(nest, m, len(map_))]
     weights = [m for m in nest.input_maps if m not in data]
+    if len(data) == 1 and _is_batch(nest, data[0], map_[1], positions):
+        return False
     return len(data) == 1 and any(
         map_[1].symbols & e.symbols for m in weights for e in m) and not any(
         positions & e.symbols for m in weights for e in m)
+
+
+def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[str]) -> bool:
+    """Whether each channel of the data makes one of the result, summed along a dim as a whole."""
+    if len(data) != len(nest.output_maps[0]) or not channel.symbols & data[1].symbols:
+        return False
+    reduce = {a.name for a in nest.reduce_axes}
+    return any(e.symbols & reduce and not e.symbols & positions for e in data[2:])
 
 
 def _positions(nest: NestOp, map_: Sequence[Expr], rank: int) -> set[str]:

@@ -28,4 +28,15 @@ builtin.module {
     %p = graph.exp %d : f32[n, 4, 6]
     strata.return %y, %p
   }
+  // Nor does a batch of products of one row, though each head makes one of its own.
+  // CHECK: strata.func @heads
+  // CHECK: outs(f32[1, 4, n, 6][0, i1, i2, i3])
+  // CHECK: %e[0, i1, i3, i4]) outs(add f32[1, 4, 1, n][0, i1, 0, i3])
+  strata.func @heads(%q: f32[1, 4, 1, 6], %k: f32[1, 4, n, 6]) -> (f32[1, 4, n, 6], f32[1, 4, 1, n])
+      inputs ["q", "k"] outputs ["e", "s"] {
+    %e = graph.exp %k : f32[1, 4, n, 6]
+    %t = graph.transpose %e {perm = [0, 1, 3, 2]} : f32[1, 4, 6, n]
+    %s = graph.matmul %q, %t : f32[1, 4, 1, n]
+    strata.return %e, %s
+  }
 }
