@@ -12,7 +12,7 @@ Python's `//` and `%`). Text form: `2*h + w - 1`, `(h - 1) floordiv 2 + 1`, `max
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -401,12 +401,3 @@ def _from_dict(terms: dict[Monomial, int]) -> Expr:
     if len(kept) > 1:
         kept.sort(key=lambda term: monomial_key(term[0]))
     return Expr(tuple(kept))
-
-
-def divisors(expr: Expr) -> Iterator[Expr]:
-    """What `expr` divides by, of which a run must see that it is not 0: all but constants."""
-    for atom in (a for monomial, _ in expr.terms for a in monomial):
-        if isinstance(atom, Call):
-            yield from (d for a in atom.args for d in divisors(a))
-            if atom.op in ("floordiv", "mod") and atom.args[1].constant is None:
-                yield atom.args[1]

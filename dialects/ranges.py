@@ -7,7 +7,7 @@ begins with `_` is a number that a run computes, not only a size: it may be 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from dialects.atoms import Atom, Call, atom_symbols
@@ -125,3 +125,12 @@ def _simplify_atom(atom: Atom, extents: Mapping[str, Expr]) -> Expr:
     if inside:
         return quotient if atom.op == "floordiv" else rest
     return apply_call(atom.op, [left, right])
+
+
+def divisors(expr: Expr) -> Iterator[Expr]:
+    """What `expr` divides by, of which a run must see that it is not 0: all but constants."""
+    for atom in (a for monomial, _ in expr.terms for a in monomial):
+        if isinstance(atom, Call):
+            yield from (d for a in atom.args for d in divisors(a))
+            if atom.op in ("floordiv", "mod") and atom.args[1].constant is None:
+                yield atom.args[1]

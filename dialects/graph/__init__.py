@@ -29,6 +29,7 @@ from dialects.graph.elementwise import (
     PowOp,
     SubOp,
 )
+from dialects.graph.exponential import Expm1Op, Log1pOp
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
 from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp
 from dialects.graph.logic import (
@@ -77,12 +78,10 @@ from dialects.graph.unary import (
     CeilOp,
     CosOp,
     ErfOp,
-    Expm1Op,
     ExpOp,
     FloorOp,
     IsinfOp,
     IsnanOp,
-    Log1pOp,
     LogOp,
     NegOp,
     NotOp,

@@ -29,20 +29,12 @@ from dialects.graph.base import (
 )
 from dialects.graph.composite import cast, scalar, wide
 from dialects.graph.elementwise import AddOp, MaxOp, MinOp, MulOp
+from dialects.graph.exponential import Expm1Op, Log1pOp
 from dialects.graph.inference import FLOATS, NUMBERS, Kind, check_kind, check_same_element
 from dialects.graph.logic import LessOp, WhereOp
 from dialects.graph.numerics import SQRT_2_OVER_PI, SQRT_HALF, erf, rounded, sigmoid, widen
 from dialects.graph.shape import check_broadcasts_to
-from dialects.graph.unary import (
-    AbsOp,
-    ErfOp,
-    Expm1Op,
-    ExpOp,
-    Log1pOp,
-    NegOp,
-    SigmoidOp,
-    TanhOp,
-)
+from dialects.graph.unary import AbsOp, ErfOp, ExpOp, NegOp, SigmoidOp, TanhOp
 from dialects.types import Array, TensorType
 
 

@@ -27,6 +27,7 @@ from dialects.graph.elementwise import (
     PowOp,
     SubOp,
 )
+from dialects.graph.exponential import Expm1Op, Log1pOp
 from dialects.graph.logic import (
     AndOp,
     EqualOp,
@@ -45,12 +46,10 @@ from dialects.graph.unary import (
     CeilOp,
     CosOp,
     ErfOp,
-    Expm1Op,
     ExpOp,
     FloorOp,
     IsinfOp,
     IsnanOp,
-    Log1pOp,
     LogOp,
     NegOp,
     NotOp,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from dialects import types as t
-from dialects.expr import Expr, divisors, maximum, minimum
+from dialects.expr import Expr, maximum, minimum
 from dialects.graph.base import float_of, int_of, ints_of
 from dialects.graph.shape import (
     BroadcastOp,
@@ -17,7 +17,7 @@ from dialects.graph.shape import (
     TransposeOp,
 )
 from dialects.loop import EmptyOp, ViewOp
-from dialects.ranges import is_at_most
+from dialects.ranges import divisors, is_at_most
 from dialects.sizes import AssumeOp
 from passes.graph_to_loop.nests import (
     Domain,

@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.expr import Expr, divisors, minimum, product
+from dialects.expr import Expr, minimum, product
 from dialects.loop import NestOp, extents_of
-from dialects.ranges import is_at_most, is_nonnegative, may_be_empty, upper_bound
+from dialects.ranges import divisors, is_at_most, is_nonnegative, may_be_empty, upper_bound
 from dialects.sizes import AssumeOp
 from dialects.syntax import set_location
 from dialects.types import TensorType

@@ -11,6 +11,7 @@ from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import MulOp
+from dialects.graph.exponential import Expm1Op, Log1pOp
 from dialects.graph.logic import OrOp
 from dialects.graph.trigonometric import (
     AcoshOp,
@@ -28,12 +29,10 @@ from dialects.graph.unary import (
     CeilOp,
     CosOp,
     ErfOp,
-    Expm1Op,
     ExpOp,
     FloorOp,
     IsinfOp,
     IsnanOp,
-    Log1pOp,
     LogOp,
     NegOp,
     NotOp,
