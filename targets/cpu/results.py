@@ -19,7 +19,8 @@ import numpy as np
 if TYPE_CHECKING:
     from dialects.types import Array
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
+"""Bytes of a cache line, on whose boundary constants and results begin."""
 LARGE = 1 << 20
 """Bytes from which on a result borrows its memory, which begins with a cache line; smaller pieces
 the allocator keeps itself."""
@@ -66,6 +67,6 @@ class Result:
 
 def aligned_bytes(count: int) -> Array:
     """Uninitialized memory on a cache line's boundary, never empty."""
-    raw = np.empty(max(count, 1) + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
+    raw = np.empty(max(count, 1) + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
     return raw[start: start + max(count, 1)]

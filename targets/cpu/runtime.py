@@ -17,7 +17,7 @@ import numpy as np
 from dialects.binding import EvaluationError, bind_sizes
 from targets.cpu.address import address_of
 from targets.cpu.heap import Heap
-from targets.cpu.results import Result, aligned_bytes
+from targets.cpu.results import ALIGNMENT, Result, aligned_bytes
 from targets.cpu.threads import FIRST_ARGUMENT, FUNCTIONS, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dialects.types import Array
     from targets.cpu.native import Library
     from targets.cpu.plan import RunPlan
-
-_ALIGNMENT = 64
 
 _LARGE = 1 << 20
 """Bytes from which on a copy of a constant costs more than cache lines that are read twice."""
@@ -189,7 +187,7 @@ def placed(array: Array, dtype: np.dtype[Any]) -> Array:
     A large one, perhaps of a mapped file, stays where it is if its elements are aligned.
     """
     array = np.ascontiguousarray(array, dtype)
-    wanted = _ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize
+    wanted = ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize
     if array.ctypes.data % wanted == 0 and array.size:
         return array
     memory = aligned_bytes(array.nbytes)
