@@ -2,10 +2,10 @@
 
     int32_t strata_entry(struct { void *arena, **table; int64_t *sizes; int32_t threads; } *call)
 
-The table holds the addresses of the thread pool's functions and of the heap, then of the inputs,
-the outputs and the constants. The entry opens one parallel region for the whole model; in it every
-thread walks all launches, runs its share of each one's programs, and waits at a barrier where the
-next launch may need what others wrote. Launches with little work are left to thread 0.
+The table holds the addresses of the thread pool's functions, of the heap and of the turns, then of
+the inputs, the outputs and the constants. The entry opens one parallel region for the whole model;
+in it every thread walks all launches, runs programs of each one until none are left, its own part
+first (see `driver_turns`), and waits at a barrier where the next launch may need what others wrote. Launches with little work are left to thread 0.
 Flush-to-zero is on inside the region only.
 
 Every host function is one native function. All threads take the same way through it: what decides

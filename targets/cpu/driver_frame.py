@@ -2,8 +2,9 @@
 
     strata_entry -> [GOMP_parallel ->] strata_task -> strata_run -> strata_body (see driver.py)
 
-The first table entries are the addresses of `targets.cpu.threads.FUNCTIONS`, then comes that of the
-heap: 64-bit words that `targets.cpu.heap` lays out and reads. The functions return 0, or 1 when a
+The first table entries are the addresses of `targets.cpu.threads.FUNCTIONS`, then come that of the
+heap, 64-bit words that `targets.cpu.heap` lays out and reads, and that of the turns, which lie on
+the entry's stack (see `driver_turns`). The functions return 0, or 1 when a
 check has failed, the same on every thread.
 
 `strata_allocate` gives every thread the same new memory, or null where there is none. It takes a
@@ -16,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from targets.cpu.driver_turns import LINE_BYTES, TURNS
 from targets.cpu.machine import Machine
+from targets.cpu.threads import TURNS_ENTRY
 
 ENTRY = "strata_entry"
 
@@ -36,6 +39,13 @@ entry:
 {condition}
   %several = icmp sgt i32 %threads, 1
   %shared = and i1 %several, %parallel
+  %count32 = select i1 %shared, i32 %threads, i32 1
+  %count = zext i32 %count32 to i64
+  %turns = alloca [{line} x i8], i64 %count, align 64
+  %turnbytes = mul i64 %count, {line}
+  call void @llvm.memset.p0.i64(ptr %turns, i8 0, i64 %turnbytes, i1 false)
+  %turnsplace = getelementptr ptr, ptr %table, i64 {turns}
+  store ptr %turns, ptr %turnsplace
   br i1 %shared, label %region, label %alone
 alone:
   %status = call i32 @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 0, i64 1)
@@ -96,7 +106,8 @@ nounwind {{
   %status = call i32 @strata_body(ptr %arena, ptr %table, ptr %sizes, i64 %thread, i64 %threads)
 {after}
   ret i32 %status
-}}"""
+}}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"""
 
 _HEAP = """
 define internal ptr @strata_heap(ptr %table) nounwind alwaysinline {
@@ -304,7 +315,7 @@ def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
     before, after = (FLUSH, _RESTORE) if machine.is_x86 else ("", "")
     tidy = "  call void @strata_tidy(ptr %table)" if has_heap else ""
     text = _FRAME.format(entry=ENTRY, condition="\n".join(condition), before=before, after=after,
-                         tidy=tidy)
+                         tidy=tidy, line=LINE_BYTES, turns=TURNS_ENTRY)
     heap = _HEAP.replace("SPARE_BLOCKS", str(_SPARE_BLOCKS)).replace(
         "SPARE_BYTES", str(_SPARE_BYTES))
-    return text + (heap if has_heap else "") + (X86_DECLARATIONS if machine.is_x86 else "")
+    return text + TURNS + (heap if has_heap else "") + (X86_DECLARATIONS if machine.is_x86 else "")

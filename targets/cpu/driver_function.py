@@ -21,7 +21,7 @@ from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer
 from targets.cpu.heap import CHECK_WORD, RESULTS, SEEN_WORD, SEEN_WORDS
 from targets.cpu.machine import Machine
-from targets.cpu.threads import FIRST_ARGUMENT
+from targets.cpu.threads import FIRST_ARGUMENT, TURNS_ENTRY
 
 _MOST_BYTES = float(2**47)
 
@@ -65,6 +65,11 @@ class Step:
     def least_programs(self) -> int:
         """The number of programs from which on threads share the launch."""
         return max(2, PARALLEL_PAYS // self.kernel.cost)
+
+    @property
+    def least_turn(self) -> int:
+        """The number of programs that a thread takes at once, or more."""
+        return max(1, PARALLEL_PAYS // (4 * self.kernel.cost))
 
 
 @dataclass
@@ -325,40 +330,44 @@ class FunctionText:
         return step
 
     def _launch(self, step: Step) -> None:
-        """This thread's share of the programs, if it has any."""
-        w, parallel = self.writer, step.is_parallel
+        """The programs that this thread gets, if any."""
+        w = self.writer
         total = self.indices.scalar(self.product(step.grid))
         sizes = [self.scalar(s) for s in step.sizes]
-        self.wait(alone=parallel is False)
-        low, high = self._share(step, total)
-        some, run, skip = w.assign(f"icmp slt i64 {low}, {high}"), w.fresh("run"), w.fresh("skip")
-        w.emit(f"br i1 {some}, label %{run}, label %{skip}")
+        self.wait(alone=step.is_parallel is False)
+        run, done = w.fresh("run"), w.fresh("done")
+        if step.is_parallel is False:
+            low, high, following = "0", w.assign(self._mine(total)), done
+        else:
+            low, high, following = self._ask(step, total)
+        w.emit(f"br i1 {w.assign(f'icmp slt i64 {low}, {high}')}, label %{run}, label %{done}")
         w.start_block(run)
         arguments = ", ".join([*(f"ptr {self.pointers[b]}" for b in step.op.buffers),
                                *(f"i64 {s}" for s in (*sizes, low, high))])
         w.emit(f"call void @{step.kernel.function}({arguments})")
-        w.emit(f"br label %{skip}")
-        w.start_block(skip)
+        w.emit(f"br label %{following}")
+        w.start_block(done)
 
-    def _share(self, step: Step, total: str) -> tuple[str, str]:
-        """The programs from `low` to below `high` are this thread's: balanced parts, in order."""
-        w = self.writer
-        if step.is_parallel is False:
-            return "0", w.assign(self._mine(total))
-        low, high = (self._part(total, t) for t in ("%thread", self._next_thread()))
-        if step.is_parallel:
-            return low, high
-        shared = w.assign(f"icmp sge i64 {total}, {step.least_programs}")
-        alone = w.assign(self._mine(total))
-        return (w.assign(f"select i1 {shared}, i64 {low}, i64 0"),
-                w.assign(f"select i1 {shared}, i64 {high}, i64 {alone}"))
+    def _ask(self, step: Step, total: str) -> tuple[str, str, str]:
+        """Take part in a launch; the programs to run, and the block that asks for more.
 
-    def _next_thread(self) -> str:
-        return self.writer.hoist("add i64 %thread, 1")
-
-    def _part(self, total: str, thread: str) -> str:
-        scaled = self.writer.hoist(f"mul i64 {total}, {thread}", total, thread)
-        return self.writer.hoist(f"udiv i64 {scaled}, %threads", scaled)
+        Where only a run knows that the work is little, thread 0 does it alone.
+        """
+        w, threads = self.writer, "%threads"
+        if step.is_parallel is None:
+            shared = w.assign(f"icmp sge i64 {total}, {step.least_programs}")
+            alone = w.assign(self._mine(total))
+            total = w.assign(f"select i1 {shared}, i64 {total}, i64 {alone}")
+            threads = w.assign(f"select i1 {shared}, i64 %threads, i64 1")
+        place = w.hoist(f"getelementptr ptr, ptr %table, i64 {TURNS_ENTRY}")
+        turns, ask = w.hoist(f"load ptr, ptr {place}", place), w.fresh("ask")
+        w.emit(f"call void @strata_begin(ptr {turns}, i64 %thread)")
+        w.emit(f"br label %{ask}")
+        w.start_block(ask)
+        pair = w.assign(f"call {{i64, i64}} @strata_next(ptr {turns}, i64 {total}, "
+                        f"i64 {step.least_turn}, i64 %thread, i64 {threads})")
+        low, high = (w.assign(f"extractvalue {{i64, i64}} {pair}, {k}") for k in (0, 1))
+        return low, high, ask
 
     def wait(self, alone: bool) -> None:
         """A barrier before a step, unless thread 0 did the one before alone and does this too."""

@@ -66,7 +66,7 @@ class CpuExecutable(Executable):
 
     def _make_table(self) -> Any:
         arguments = [0] * (len(self.plan.inputs) + len(self.plan.outputs))
-        entries = [*self._pool.addresses, self._heap.address, *arguments,
+        entries = [*self._pool.addresses, self._heap.address, 0, *arguments,
                    *(c.ctypes.data for c in self.constants)]
         return (ctypes.c_void_p * len(entries))(*entries)
 

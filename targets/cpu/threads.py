@@ -22,8 +22,11 @@ SYSTEM_LIBRARY = "libgomp.so.1"
 LOOKS = "10000"
 """How often a thread looks for work before it sleeps: for some tenth of a millisecond."""
 
-FIRST_ARGUMENT = len(FUNCTIONS) + 1
-"""The table entry of the first argument: behind these functions and the heap."""
+TURNS_ENTRY = len(FUNCTIONS) + 1
+"""The table entry of a call's turns: behind these functions and the heap; see `driver_turns`."""
+
+FIRST_ARGUMENT = TURNS_ENTRY + 1
+"""The table entry of the first argument."""
 
 
 @dataclass(eq=False)
