@@ -2,10 +2,11 @@
 
     int32_t strata_entry(struct { void *arena, **table; int64_t *sizes; int32_t threads; } *call)
 
-The table holds the addresses of the thread pool's functions, of the heap and of the turns, then of
-the inputs, the outputs and the constants. The entry opens one parallel region for the whole model;
-in it every thread walks all launches, runs programs of each one until none are left, its own part
-first (see `driver_turns`), and waits at a barrier where the next launch may need what others wrote. Launches with little work are left to thread 0.
+The table holds the addresses of the thread pool's functions, of the heap and of the turns, of a few
+functions of the C library, then of the inputs, the outputs and the constants. The entry opens one
+parallel region for the whole model; in it every thread walks all launches, runs programs of each
+one until none are left, its own part first (see `driver_turns`), and waits at a barrier where the
+next launch may need what others wrote. Launches with little work are left to thread 0.
 Flush-to-zero is on inside the region only.
 
 Every host function is one native function. All threads take the same way through it: what decides
@@ -57,8 +58,7 @@ def emit_driver(
     steps = [step for text in texts for step in text.steps]
     declarations = {k: v for text in texts for k, v in text.writer.declarations.items()}
     has_heap = any(t.uses_heap for t in texts)
-    if has_heap:
-        declarations.setdefault("llvm.memcpy.p0.p0.i64", MEMCPY)
+    declarations.setdefault("llvm.memcpy.p0.p0.i64", MEMCPY)
     module = "\n".join([
         frame(machine, _parallel_condition(main, steps), has_heap),
         *bodies, *_kernel_declarations([s.kernel for s in steps]), *declarations.values(), ""])

@@ -4,8 +4,8 @@
 
 The first table entries are the addresses of `targets.cpu.threads.FUNCTIONS`, then come that of the
 heap, 64-bit words that `targets.cpu.heap` lays out and reads, and that of the turns, which lie on
-the entry's stack (see `driver_turns`). The functions return 0, or 1 when a
-check has failed, the same on every thread.
+the entry's stack (see `driver_turns`). The functions return 0, or 1 when a check has failed, the
+same on every thread.
 
 `strata_allocate` gives every thread the same new memory, or null where there is none. It takes a
 spare block of just that size if there is one; `strata_tidy` frees these when a run ends.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from targets.cpu.driver_spread import SPREAD
 from targets.cpu.driver_turns import LINE_BYTES, TURNS
 from targets.cpu.machine import Machine
 from targets.cpu.threads import TURNS_ENTRY
@@ -41,8 +42,9 @@ entry:
   %shared = and i1 %several, %parallel
   %count32 = select i1 %shared, i32 %threads, i32 1
   %count = zext i32 %count32 to i64
-  %turns = alloca [{line} x i8], i64 %count, align 64
-  %turnbytes = mul i64 %count, {line}
+  %lines = add i64 %count, 1
+  %turns = alloca [{line} x i8], i64 %lines, align 64
+  %turnbytes = mul i64 %lines, {line}
   call void @llvm.memset.p0.i64(ptr %turns, i8 0, i64 %turnbytes, i1 false)
   %turnsplace = getelementptr ptr, ptr %table, i64 {turns}
   store ptr %turns, ptr %turnsplace
@@ -59,6 +61,7 @@ region:
   store ptr %arena, ptr %context
   store ptr %table, ptr %context1
   store ptr %sizes, ptr %context2
+  call void @strata_note(ptr %table, ptr %turns, i64 %count)
   %fork = load ptr, ptr %table
   call void %fork(ptr @strata_task, ptr %context, i32 %threads, i32 0)
   %found = load i32, ptr %context3
@@ -80,6 +83,9 @@ define internal void @strata_task(ptr %context) nounwind {{
   %threads32 = call i32 %count()
   %thread = zext i32 %thread32 to i64
   %threads = zext i32 %threads32 to i64
+  %turnsplace = getelementptr ptr, ptr %table, i64 {turns}
+  %turns = load ptr, ptr %turnsplace
+  call void @strata_spread(ptr %table, ptr %turns, i64 %thread, i64 %threads)
   %status = call i32 @strata_run(ptr %arena, ptr %table, ptr %sizes, i64 %thread, i64 %threads)
   %first = icmp eq i64 %thread, 0
   br i1 %first, label %report, label %done
@@ -318,4 +324,7 @@ def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
                          tidy=tidy, line=LINE_BYTES, turns=TURNS_ENTRY)
     heap = _HEAP.replace("SPARE_BLOCKS", str(_SPARE_BLOCKS)).replace(
         "SPARE_BYTES", str(_SPARE_BYTES))
-    return text + TURNS + (heap if has_heap else "") + (X86_DECLARATIONS if machine.is_x86 else "")
+    parts = [text, TURNS, SPREAD]
+    parts += [heap] if has_heap else []
+    parts += [X86_DECLARATIONS] if machine.is_x86 else []
+    return "".join(parts)

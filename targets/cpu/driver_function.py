@@ -364,8 +364,8 @@ class FunctionText:
         w.emit(f"call void @strata_begin(ptr {turns}, i64 %thread)")
         w.emit(f"br label %{ask}")
         w.start_block(ask)
-        pair = w.assign(f"call {{i64, i64}} @strata_next(ptr {turns}, i64 {total}, "
-                        f"i64 {step.least_turn}, i64 %thread, i64 {threads})")
+        pair = w.assign(f"call {{i64, i64}} @strata_next(ptr %table, ptr {turns}, "
+                        f"i64 {total}, i64 {step.least_turn}, i64 %thread, i64 {threads})")
         low, high = (w.assign(f"extractvalue {{i64, i64}} {pair}, {k}") for k in (0, 1))
         return low, high, ask
 

@@ -5,9 +5,10 @@ thread finds in its caches what it wrote. It takes its part piece by piece; who 
 of other parts. So a thread that began late, or that another process has held up, delays a launch by
 one piece of work at most.
 
-Every thread has two cache lines in `%turns`: how far its part of a launch is given out, twice, for
-even launches and for odd ones; and, for itself, which of the two counts now, and whose part it
-works on. At a launch's begin each thread resets its count for the next launch: all are past the
+Every thread has two cache lines in `%turns`. Others read how far its part of a launch is given out,
+twice, for even launches and for odd ones, and on which processor it is (see `driver_spread`). For
+itself it notes which of the two counts now, whose part it works on, and whether it has looked for
+late threads. At a launch's begin each thread resets its count for the next launch: all are past the
 barrier behind the one before, and none is past the next.
 """
 
@@ -32,8 +33,8 @@ define internal void @strata_begin(ptr %turns, i64 %thread) nounwind {
   store i64 0, ptr %atplace
   ret void
 }
-define internal {i64, i64} @strata_next(ptr %turns, i64 %total, i64 %least, i64 %thread, \
-i64 %threads) nounwind {
+define internal {i64, i64} @strata_next(ptr %table, ptr %turns, i64 %total, i64 %least, \
+i64 %thread, i64 %threads) nounwind {
 entry:
   %own = getelementptr [BYTES x i8], ptr %turns, i64 %thread
   %oddplace = getelementptr i64, ptr %own, i64 8

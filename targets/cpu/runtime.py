@@ -18,7 +18,14 @@ from dialects.binding import EvaluationError, bind_sizes
 from targets.cpu.address import address_of
 from targets.cpu.heap import Heap
 from targets.cpu.results import ALIGNMENT, Result, aligned_bytes
-from targets.cpu.threads import FIRST_ARGUMENT, FUNCTIONS, NO_POOL, thread_pool, torch_is_loaded
+from targets.cpu.threads import (
+    FIRST_ARGUMENT,
+    FUNCTIONS,
+    NO_POOL,
+    scheduler_addresses,
+    thread_pool,
+    torch_is_loaded,
+)
 from targets.interface import Executable
 
 if TYPE_CHECKING:
@@ -66,8 +73,8 @@ class CpuExecutable(Executable):
 
     def _make_table(self) -> Any:
         arguments = [0] * (len(self.plan.inputs) + len(self.plan.outputs))
-        entries = [*self._pool.addresses, self._heap.address, 0, *arguments,
-                   *(c.ctypes.data for c in self.constants)]
+        entries = [*self._pool.addresses, self._heap.address, 0, *scheduler_addresses(),
+                   *arguments, *(c.ctypes.data for c in self.constants)]
         return (ctypes.c_void_p * len(entries))(*entries)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:

@@ -15,6 +15,8 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
+from targets.cpu.native import function_address, process
+
 FUNCTIONS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
 """What compiled code calls, in the order of the table."""
 
@@ -25,7 +27,13 @@ LOOKS = "10000"
 TURNS_ENTRY = len(FUNCTIONS) + 1
 """The table entry of a call's turns: behind these functions and the heap; see `driver_turns`."""
 
-FIRST_ARGUMENT = TURNS_ENTRY + 1
+SCHEDULER = ("sched_getcpu", "sched_getaffinity", "sched_setaffinity", "sched_yield")
+"""Functions of the C library with which threads get out of each other's way (Linux has them)."""
+
+SCHEDULER_ENTRY = TURNS_ENTRY + 1
+"""The table entry of the first of them; zeros where there are none."""
+
+FIRST_ARGUMENT = SCHEDULER_ENTRY + len(SCHEDULER)
 """The table entry of the first argument."""
 
 
@@ -84,6 +92,14 @@ def _load(path: str) -> ctypes.CDLL | None:
         return ctypes.CDLL(path)
     except OSError:
         return None
+
+
+@cache
+def scheduler_addresses() -> tuple[int, ...]:
+    """Addresses of `SCHEDULER`, or zeros."""
+    if not all(hasattr(process(), name) for name in SCHEDULER):
+        return (0,) * len(SCHEDULER)
+    return tuple(map(function_address, SCHEDULER))
 
 
 def torch_is_loaded() -> bool:

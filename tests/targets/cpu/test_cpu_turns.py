@@ -1,8 +1,9 @@
-"""How threads share the programs of a launch: every program once, and nobody waits for a late one."""
+"""How threads share the programs of a launch: every one runs once, and nobody waits for long."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -12,20 +13,30 @@ import numpy as np
 import pytest
 
 from targets.cpu.cache import ObjectCache
+from targets.cpu.driver_frame import MEMCPY
+from targets.cpu.driver_spread import SPREAD
 from targets.cpu.driver_turns import LINE_BYTES, TURNS
 from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import machine_of
-
-Next = Callable[[int, int, int, int], tuple[int, int]]
+from targets.cpu.threads import FIRST_ARGUMENT, SCHEDULER_ENTRY, scheduler_addresses
 
 _ENTRIES = """
 define void @begin(ptr %turns, i64 %thread) {
   call void @strata_begin(ptr %turns, i64 %thread)
   ret void
 }
-define void @next(ptr %turns, i64 %total, i64 %least, i64 %thread, i64 %threads, ptr %result) {
-  %pair = call {i64, i64} @strata_next(ptr %turns, i64 %total, i64 %least, i64 %thread, \
-i64 %threads)
+define void @spread(ptr %table, ptr %turns, i64 %thread, i64 %threads) {
+  call void @strata_spread(ptr %table, ptr %turns, i64 %thread, i64 %threads)
+  ret void
+}
+define void @note(ptr %table, ptr %turns, i64 %threads) {
+  call void @strata_note(ptr %table, ptr %turns, i64 %threads)
+  ret void
+}
+define void @next(ptr %table, ptr %turns, i64 %total, i64 %least, i64 %thread, i64 %threads, \
+ptr %result) {
+  %pair = call {i64, i64} @strata_next(ptr %table, ptr %turns, i64 %total, i64 %least, \
+i64 %thread, i64 %threads)
   store {i64, i64} %pair, ptr %result
   ret void
 }
@@ -34,7 +45,8 @@ i64 %threads)
 
 @cache
 def _native(name: str) -> Callable[..., None]:
-    library = link(compile_texts([TURNS + _ENTRIES], machine_of(), ObjectCache(None)), name)
+    text = f"{TURNS}{SPREAD}{MEMCPY}\n{_ENTRIES}"
+    library = link(compile_texts([text], machine_of(), ObjectCache(None)), name)
     _libraries.append(library)
     return ctypes.CFUNCTYPE(None)(library.address)
 
@@ -47,8 +59,9 @@ class _Turns:
 
     def __init__(self, threads: int):
         self.threads = threads
-        self.memory = np.zeros(threads * LINE_BYTES, np.uint8)
+        self.memory = np.zeros((threads + 1) * LINE_BYTES, np.uint8)
         self.base = ctypes.c_void_p(self.memory.ctypes.data)
+        self.table = (ctypes.c_void_p * FIRST_ARGUMENT)()
 
     def begin(self, thread: int) -> None:
         _native("begin")(self.base, ctypes.c_int64(thread))
@@ -58,7 +71,7 @@ class _Turns:
         pair, found = (ctypes.c_int64 * 2)(), list[tuple[int, int]]()
         numbers = [ctypes.c_int64(n) for n in (total, least, thread, self.threads)]
         while True:
-            _native("next")(self.base, *numbers, ctypes.byref(pair))
+            _native("next")(self.table, self.base, *numbers, ctypes.byref(pair))
             if pair[0] >= pair[1]:
                 return found
             found.append((pair[0], pair[1]))
@@ -120,3 +133,39 @@ def test_every_program_runs_once(total: int) -> None:
         shares = list(pool.map(work, range(threads)))
     for launch in range(launches):
         assert _programs([p for share in shares for p in share[launch]]) == list(range(total))
+
+
+# ---------------------------------------------------------------------- where threads run
+@pytest.mark.skipif(not any(scheduler_addresses()) or len(os.sched_getaffinity(0)) < 2,
+                    reason="needs Linux, and two processors")
+@pytest.mark.parametrize("clash", [True, False])
+def test_a_helper_leaves_the_processor_of_another(clash: bool) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    first, second = allowed[:2]
+    turns = _Turns(2)
+    turns.table[SCHEDULER_ENTRY: FIRST_ARGUMENT] = scheduler_addresses()
+
+    def caller() -> None:
+        _native("note")(turns.table, turns.base, ctypes.c_int64(2))
+
+    def helper() -> set[int]:
+        os.sched_setaffinity(0, {first if clash else second})
+        turns.memory[16:20].view(np.int32)[0] = first + 1  # the caller may have moved since
+        _native("spread")(turns.table, turns.base, ctypes.c_int64(1), ctypes.c_int64(2))
+        return os.sched_getaffinity(0)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(caller).result()
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(helper).result()
+    assert found == ({*allowed} - {first} if clash else {second})
+    assert sorted(os.sched_getaffinity(0)) == allowed
+    place = turns.memory[LINE_BYTES + 16: LINE_BYTES + 20].view(np.int32)[0]
+    assert place - 1 in found
+
+
+def test_without_the_functions_threads_stay_where_they_are() -> None:
+    turns = _Turns(2)
+    _native("note")(turns.table, turns.base, ctypes.c_int64(2))
+    _native("spread")(turns.table, turns.base, ctypes.c_int64(1), ctypes.c_int64(2))
+    assert not turns.memory.any()
