@@ -1,6 +1,7 @@
 """The CUDA target: block kernels become Triton-language source, and cubins that we launch.
 
     rules.py      schedules for kernels            emit/         a kernel as Triton source
+    products.py   ... that contract                streams.py    ... bound by memory
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
@@ -65,7 +66,7 @@ class CudaTarget(Target):
         self, kernel: LoopKernelOp, nest: NestOp, constants: Collection[int],
         options: TargetOptions,
     ) -> Mapping[int, Panel] | None:
-        from targets.cuda.rules import panels
+        from targets.cuda.products import panels
 
         del nest, options
         return panels(kernel, constants)

@@ -1,0 +1,166 @@
+"""Schedule rules of the CUDA target for contractions: matrix products, and those that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+
+from dialects.expr import Expr
+from dialects.loop import KernelOp, NestOp
+from dialects.schedule import Level, Schedule
+from dialects.types import TensorType, byte_width, i8, i32, is_float
+from passes.loop.axis_fusion import can_fuse, fuse_axes
+from passes.loop.outline import is_contraction
+from passes.loop.pack_operands import Panel
+from passes.loop.runs import result_order, running_axis
+from passes.loop_to_block.compute import product_operands
+from targets.base import TargetOptions
+from targets.cuda.tiles import finish, power, width_of
+
+MIN_DOT = 16
+"""The least size of each dim of a `tl.dot`."""
+MIN_DEPTH = 32
+"""The least bytes that one row of its factors has along the summed dim."""
+DEPTH = 128
+"""The bytes of such a row that one step loads: a line of the cache."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the axes of a contraction are: in both factors and the result, in one, or summed."""
+
+    batch: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    reduce: tuple[str, ...]
+
+
+def roles_of(nest: NestOp) -> Roles:
+    """Columns run along the result's memory; their factor is the one they index."""
+    order = result_order(nest)
+    last = order[-1] if order else ""
+    factors = [set[str]().union(*(e.symbols for e in m)) if m else set[str]()
+               for m in nest.input_maps]
+    right = [f for f in factors if last in f]
+    left = [f for f in factors if last not in f]
+    batch = [a for a in order if all(a in f for f in factors)]
+    columns = [a for a in order if a not in batch and all(a in f for f in right)
+               and not any(a in f for f in left)]
+    rows = [a for a in order if a not in batch and a not in columns]
+    return Roles(tuple(batch), tuple(rows), tuple(columns),
+                 tuple(a.name for a in nest.reduce_axes))
+
+
+def prepare_product(kernel: KernelOp, nest: NestOp) -> None:
+    """Fuse the axes of each role of a matrix product."""
+    roles = roles_of(nest)
+    if roles.rows and roles.columns and _is_dot(nest):
+        for names in (roles.rows, roles.columns, _summed_order(nest, roles)):
+            if can_fuse(kernel, names):
+                fuse_axes(kernel, names)
+
+
+def _is_dot(nest: NestOp) -> bool:
+    """Whether a contraction is one that `tl.dot` has: of floats into f32, signed bytes into i32."""
+    result = nest.results[0].type
+    assert isinstance(result, TensorType)
+    if product_operands(nest) is None or len(nest.inputs) != 2 or byte_width(result.element) > 4:
+        return False
+    return is_float(result.element) or (result.element == i32 and _multiplies_bytes(nest))
+
+
+def _multiplies_bytes(nest: NestOp) -> bool:
+    """Whether the body multiplies two bytes with their sign."""
+    multiply = nest.yielded[0].owner
+    return isinstance(multiply, arith.MuliOp) and all(
+        isinstance(v.owner, arith.ExtSIOp) and v.owner.input.type == i8
+        for v in multiply.operands)
+
+
+def _summed_order(nest: NestOp, roles: Roles) -> Sequence[str]:
+    """Summed axes, outermost first. For bytes, what runs along the memory of the rows' factor ends.
+
+    So that a tile of it is loaded in long words; the other factor is packed in the same order.
+    """
+    if not _multiplies_bytes(nest):
+        return roles.reduce
+    rows = next(m for m in nest.input_maps if not _symbols(m) & {*roles.columns})
+    last = [a for a in running_axis(rows, nest.axes) if a in roles.reduce]
+    return [*(a for a in roles.reduce if a not in last), *last]
+
+
+def _symbols(map_: Sequence[Expr]) -> set[str]:
+    return set[str]().union(*(e.symbols for e in map_))
+
+
+def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] | None:
+    """Constant bytes with columns are packed so that each column is contiguous.
+
+    Tensor cores take both factors of bytes along the summed axis.
+    """
+    nest = next(n for n in kernel.nests if is_contraction(n))
+    roles = roles_of(nest)
+    if not (_is_matrix_product(nest, roles) and _multiplies_bytes(nest)):
+        return None
+    [column], [summed] = roles.columns, roles.reduce
+    return {k: Panel(column, 1, (summed,)) for k in constants
+            if column in _symbols(nest.input_maps[k]) and not _runs_along(nest, k, summed)}
+
+
+def _runs_along(nest: NestOp, position: int, axis: str) -> bool:
+    """Whether an input is walked by an axis in the order of its memory."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    pairs = zip(nest.input_maps[position], type_.shape, strict=True)
+    return [e.as_symbol for e, size in pairs if size.constant != 1][-1:] == [axis]
+
+
+def _is_matrix_product(nest: NestOp, roles: Roles) -> bool:
+    """Whether a contraction, its axes fused, is a `tl.dot` of rows by columns."""
+    single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
+    return single and _is_dot(nest)
+
+
+def schedule_product(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
+    """The schedule of a kernel that contracts."""
+    roles = roles_of(nest)
+    if _is_matrix_product(nest, roles):
+        return _matrix_product(kernel, nest, roles, options)
+    return _small_contraction(kernel, roles)
+
+
+def _matrix_product(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> Schedule:
+    """Tiles of rows by columns, the summed axis in steps."""
+    extents = kernel.axes
+    (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
+    width = max(map(width_of, nest.inputs))
+    width = width if options.precision == "f32" else min(width, 2)
+    most = 128 if width <= 2 else 64
+    tile_m, tile_n = power(extents[m], most, MIN_DOT), power(extents[n], most, MIN_DOT)
+    tile_k = power(extents[k], DEPTH // width, max(MIN_DOT, MIN_DEPTH // width))
+    if width == 1 and (extents[k] % tile_k).constant == tile_k // 2 >= MIN_DEPTH:
+        tile_k //= 2  # so that the last step needs no masks
+    levels = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile_m),
+              Level("grid", n, tile_n), Level("loop", k, tile_k)]
+    warps = 8 if tile_m * tile_n >= 128 * 128 else 4
+    return finish(kernel, levels, dot=1, tails="mask", warps=warps, stages=3,
+                   precision=options.precision)
+
+
+def _small_contraction(kernel: KernelOp, roles: Roles) -> Schedule:
+    """Products without rows or columns: a matrix and a vector, a depthwise convolution."""
+    extents = kernel.axes
+    column = (roles.columns or roles.batch or roles.rows)[-1:]
+    parallel = [a for a in (*roles.batch, *roles.rows, *roles.columns) if a not in column]
+    row = parallel[-1:] if not roles.columns or roles.rows else []
+    levels = [Level("grid", a) for a in parallel if a not in row]
+    levels += [Level("grid", a, power(extents[a], 8)) for a in row]
+    levels += [Level("grid", a, power(extents[a], 64)) for a in column]
+    *outer, last = sorted(roles.reduce, key=lambda a: extents[a].constant or 1 << 31)
+    levels += [*(Level("loop", a) for a in outer),
+               Level("loop", last, 1 if row else power(extents[last], 64))]
+    return finish(kernel, levels, tails="mask", warps=4)

@@ -1,0 +1,33 @@
+"""What all schedule rules of the CUDA target are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr
+from dialects.loop import KernelOp
+from dialects.schedule import Level, Schedule
+from dialects.types import TensorType, byte_width
+
+
+def power(size: Expr, most: int, least: int = 1) -> int:
+    """The power of two that holds an extent, between bounds; the upper one when unknown."""
+    value = size.constant
+    return most if value is None else max(least, min(most, 1 << max(0, value - 1).bit_length()))
+
+
+def finish(
+    kernel: KernelOp, levels: Sequence[Level], **options: int | str
+) -> Schedule:
+    """The levels, and a loop over what they do not place."""
+    placed = {x.axis for x in levels}
+    rest = [Level("loop", a) for a in kernel.axes if a not in placed]
+    return Schedule((*levels, *rest), tuple(options.items()))
+
+
+def width_of(value: SSAValue) -> int:
+    """The bytes of an element."""
+    assert isinstance(value.type, TensorType)
+    return byte_width(value.type.element)
