@@ -20,6 +20,7 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
 
+from dialects.parallel import in_threads
 from dialects.types import Array, WeightAttr
 
 ALIGNMENT = 64
@@ -28,8 +29,8 @@ ALIGNMENT = 64
 WORTH_RELEASING = 64 << 10
 """Bytes from which on an array is worth a call to the system."""
 
-PIECE = 16 << 20
-"""Bytes that are hashed at a time."""
+PIECE = 2 << 20
+"""Bytes that are hashed at a time: what a thread is worth."""
 
 
 @dataclass
@@ -87,14 +88,18 @@ class WeightStore:
 
 
 def content_key(array: Array) -> str:
-    """A hash of dtype, shape and bytes."""
-    digest = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
+    """A hash of dtype, shape and bytes: that of the hashes of all pieces."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    for start in range(0, data.size, PIECE):
-        piece = data[start: start + PIECE]
-        digest.update(piece.data)
-        release(piece)
+    pieces = [data[start: start + PIECE] for start in range(0, data.size, PIECE)]
+    digest = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
+    digest.update(b"".join(in_threads(_digest, pieces)))
     return digest.hexdigest()[:24]
+
+
+def _digest(piece: Array) -> bytes:
+    found = hashlib.sha256(piece.data).digest()
+    release(piece)
+    return found
 
 
 # ---------------------------------------------------------------------- memory

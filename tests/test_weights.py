@@ -21,10 +21,16 @@ def test_keys_tell_contents_types_and_shapes_apart() -> None:
     assert len({content_key(a) for a in (array, *others)}) == 4
 
 
-def test_the_key_of_a_large_array_is_that_of_its_bytes() -> None:
-    array = np.arange(PIECE // 4 + 5, dtype=np.int32)
-    whole = hashlib.sha256(f"int32{array.shape}".encode() + array.tobytes())
+def test_the_key_of_a_large_array_is_that_of_all_its_pieces() -> None:
+    array = np.arange(PIECE // 2 + 5, dtype=np.int32)
+    data = array.tobytes()
+    pieces = [hashlib.sha256(data[k * PIECE: (k + 1) * PIECE]).digest() for k in range(3)]
+    whole = hashlib.sha256(f"int32{array.shape}".encode() + b"".join(pieces))
     assert content_key(array) == whole.hexdigest()[:24]
+    for place in (0, PIECE // 4, array.size - 1):
+        changed = array.copy()
+        changed[place] += 1
+        assert content_key(changed) != content_key(array)
 
 
 def test_a_store_forgets_what_it_is_not_told_to_keep() -> None:

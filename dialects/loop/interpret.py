@@ -27,6 +27,7 @@ from dialects.graph.numerics import highest, lowest
 from dialects.loop.domain import Domain, Ranges, cut, view_of
 from dialects.loop.kernel import KernelOp
 from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
+from dialects.parallel import in_threads
 from dialects.products import sum_of_products
 from dialects.scalar import evaluate_values, operations_behind
 from dialects.types import Array, TensorType, dtype_of
@@ -316,10 +317,13 @@ def _evaluate_blocks(body: _Body, outputs: Sequence[_Output]) -> None:
     domain = body.domain
     widest = max([i.array.itemsize for i in body.inputs] + [o.array.itemsize for o in outputs])
     inner = math.prod(domain.extents[name] for name in domain.reduce)
-    for ranges in domain.blocks(domain.parallel, max(BLOCK_BYTES // widest // inner, 1)):
+
+    def evaluate(ranges: Ranges) -> None:
         values = body.values(ranges, body.nest.yielded)
         for output, value in zip(outputs, values, strict=True):
             output.combine(ranges, value)
+
+    in_threads(evaluate, domain.blocks(domain.parallel, max(BLOCK_BYTES // widest // inner, 1)))
 
 
 def _scatter(body: _Body, output: _Output) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dialects.binding import EvaluationError, bind_sizes
+from dialects.parallel import in_threads
 from targets.cpu.address import address_of
 from targets.cpu.heap import Heap
 from targets.cpu.results import ALIGNMENT, Result, aligned_bytes
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _LARGE = 1 << 20
 """Bytes from which on a copy of a constant costs more than cache lines that are read twice."""
+
+_PIECE = 2 << 20
+"""Bytes of a constant that are copied at a time."""
 
 
 class _Binding(NamedTuple):
@@ -197,6 +201,10 @@ def placed(array: Array, dtype: np.dtype[Any]) -> Array:
     wanted = ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize
     if array.ctypes.data % wanted == 0 and array.size:
         return array
-    memory = aligned_bytes(array.nbytes)
-    memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
+    memory, given = aligned_bytes(array.nbytes), array.reshape(-1).view(np.uint8)
+
+    def copy(start: int) -> None:
+        memory[start: min(start + _PIECE, given.size)] = given[start: start + _PIECE]
+
+    in_threads(copy, range(0, given.size, _PIECE))
     return memory

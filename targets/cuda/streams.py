@@ -1,4 +1,4 @@
-"""Schedule rules of the CUDA target for kernels that memory bounds: reductions, elementwise ones."""
+"""Schedule rules of the CUDA target for kernels that memory bounds: reductions, elementwise."""
 
 from __future__ import annotations
 
