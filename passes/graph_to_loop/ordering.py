@@ -1,4 +1,4 @@
-"""top_k. Short axes by counting: an element's rank is the number of elements that come before it.
+"""top_k. A few results are selected, one after another. More of a short axis are found by counting:
 
     rank[i]    = sum over j of (x[j] comes before x[i])
     indices[p] = the i with rank[i] == p
@@ -21,6 +21,7 @@ from passes.graph_to_loop.gathers import pick
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
+from passes.graph_to_loop.selecting import can_select, selected_indices
 from passes.graph_to_loop.sorting import sorted_indices
 from passes.rewriting import Rewriter
 
@@ -30,14 +31,23 @@ SHORT = 256
 
 @lowers(TopKOp)
 def top_k(op: TopKOp, at: Rewriter) -> Sequence[SSAValue]:
-    size = type_of(op.x).shape[int_of(op.properties, "axis")].constant
-    is_short = size is not None and size <= SHORT
-    indices = _places(op, at, _ranks(op, at)) if is_short else _first_sorted(op, at)
+    axis = int_of(op.properties, "axis")
+    indices = _indices(op, at, axis)
     domain = Domain()
     point = domain.parallel(*type_of(op.values).shape)
-    axis = int_of(op.properties, "axis")
     index = [Read(indices, point) if dim == axis else i for dim, i in enumerate(point)]
     return [pick(at, domain, op.x, index), indices]
+
+
+def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
+    x, result = type_of(op.x), type_of(op.indices)
+    if can_select(x, result.shape[axis].constant):
+        largest = flag_of(op.properties, "largest")
+        return selected_indices(at, op.x, axis, result, descending=largest)
+    size = x.shape[axis].constant
+    if size is not None and size <= SHORT:
+        return _places(op, at, _ranks(op, at))
+    return _first_sorted(op, at)
 
 
 def _first_sorted(op: TopKOp, at: Rewriter) -> SSAValue:

@@ -85,13 +85,21 @@ def _keys(rows: _Rows, x: SSAValue, axis: int, descending: bool) -> SSAValue:
     element = t.i64 if type_of(x).dtype.itemsize == 8 else t.i32
 
     def key(body: Body, read: Sequence[Scalar]) -> Scalar:
-        found = _float_key(read[0]) if read[0].is_float else _integer_key(read[0], element)
+        found = order_key(read[0], element)
         found = found ^ -1 if descending else found
         inside = body.index(number - rows.size).compare("lt", 0)
         return inside.where(found, -1)
 
     index = [*batch[:axis], number, *batch[axis:]]
     return make_nest(rows.at, domain, [Read(x, index, 0)], tensor(element, rows.shape), key)
+
+
+def order_key(x: Scalar, element: Attribute) -> Scalar:
+    """An integer in whose order, as an unsigned number, elements stand; NaN behind all others.
+
+    `element`: its type for an integer, as wide or wider.
+    """
+    return _float_key(x) if x.is_float else _integer_key(x, element)
 
 
 def _integer_key(x: Scalar, element: Attribute) -> Scalar:

@@ -46,13 +46,16 @@ def contiguous_axes(kernel: KernelOp) -> list[str]:
     """Axes that run along memory in some reference, the most useful first.
 
     Long ones come first, then those of more references. A result counts twice as much as an
-    input, but less in a reduction, which reads more than it stores.
+    input, but less in a reduction, which reads more than it stores. What a reduction leaves for
+    other nests is no memory.
     """
     score: dict[str, int] = {}
+    passed_on = {v for n in kernel.nests if n.is_reduction for v in n.results} - {*kernel.yielded}
     for nest in kernel.nests:
         read, stored = (4, 1) if nest.is_reduction else (1, 2)
-        weighted = [*((m, read) for m in nest.input_maps),
-                    *((m, stored) for m in nest.output_maps)]
+        values = [*nest.inputs, *nest.results]
+        maps = [*((m, read) for m in nest.input_maps), *((m, stored) for m in nest.output_maps)]
+        weighted = [x for v, x in zip(values, maps, strict=True) if v not in passed_on]
         for map_, weight in weighted:
             for name in running_axis(map_, nest.axes):
                 score[name] = score.get(name, 0) + weight

@@ -1,4 +1,4 @@
-"""Sorting, as top_k of long axes lowers to it: all types, ties, signs, NaN, and sizes."""
+"""Sorting and selecting, as top_k lowers to them: all types, ties, signs, NaN, and sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from dialects.func import FuncOp, main_function
 from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
 from dialects.graph.numerics import widen
+from dialects.loop import KernelOp
 from dialects.types import Array, element_of, tensor
+from dialects.weights import WeightStore
 from passes.base import StrataContext
 from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
@@ -51,10 +53,11 @@ def assert_same(found: Sequence[Array], expected: Sequence[Array]) -> None:
 
 
 @pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("k", [7, 291])
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
-def test_every_type(dtype: Any, largest: bool) -> None:
+def test_every_type(dtype: Any, k: int, largest: bool) -> None:
     x, context = numbers(dtype, 2, 291, 3), EvaluationContext()
-    module = top_k(x, 1, 291, largest)
+    module = top_k(x, 1, k, largest)
     expected = evaluate_func(main_function(module), [x], context)
     for pass_ in parse_passes("graph-to-loop"):
         pass_.apply(StrataContext.with_dialects(context.weights), module)
@@ -74,3 +77,28 @@ def test_every_size() -> None:
         x = numbers(np.float32, size)
         expected = evaluate_func(main_function(reference), [x], EvaluationContext({"n": size}))
         assert_same(model.run([x]), expected)
+
+
+def test_a_few_of_every_size() -> None:
+    """One compiled model, which selects."""
+    cpu, context, options = find_target("cpu"), EvaluationContext(), TargetOptions(threads=2)
+    n = Expr.symbol("n")
+    module, reference = (top_k(numbers(np.float32, 3, 1), 1, 5, True, [3, n]) for _ in range(2))
+    list(lower(module, StrataContext.with_dialects(context.weights, cpu, options)))
+    model = cpu.load(module, context.weights, options)
+    for size in (5, 16, 33, 255, 4097):
+        x = numbers(np.float32, 3, size)
+        expected = evaluate_func(main_function(reference), [x], EvaluationContext({"n": size}))
+        assert_same(model.run([x]), expected)
+
+
+def test_selecting_walks_along_memory() -> None:
+    """However many rows there are, and values that one walk leaves for the next."""
+    module = top_k(numbers(np.float32, 64, 1024), 1, 8, True)
+    strata = StrataContext.with_dialects(WeightStore(), find_target("cpu"), TargetOptions())
+    for step in lower(module, strata):
+        if step == "loop-schedule":
+            break
+    [kernel] = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+    assert kernel.schedule is not None and kernel.schedule.data.lanes is not None
+    assert kernel.axes[kernel.schedule.data.lanes].constant == 1024

@@ -1,0 +1,94 @@
+"""The few first elements of rows in order: as many walks over a row, each finds the next one.
+
+    code[i]  = the key of x[i], above the distance of i from the end     (so that no two are alike)
+    best[p]  = max over i of (code[i] if it is below best[p - 1])
+    index[p] = what the lower word of best[p] tells
+
+Linear in the size of a row times the number of results, without a temporary beyond the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from dialects import types as t
+from dialects.types import TensorType, tensor
+from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.scalars import Body, Scalar
+from passes.graph_to_loop.sorting import order_key
+from passes.rewriting import Rewriter
+
+FEW = 16
+"""So many results are found faster than a row is sorted."""
+
+_WORD = 32
+_LAST = (1 << _WORD) - 1
+_LEAST = -(1 << 63)
+
+
+def can_select(x: TensorType, count: int | None) -> bool:
+    """Whether so few results are wanted, of elements whose key leaves room for an index."""
+    return count is not None and 0 < count <= FEW and x.dtype.itemsize <= _WORD // 8
+
+
+def selected_indices(
+    at: Rewriter, x: SSAValue, axis: int, result: TensorType, descending: bool
+) -> SSAValue:
+    """The indices of the first elements of x along an axis; equal ones in their order.
+
+    `result`: the type of the indices, i64, with as many along the axis as are wanted. NaN is
+    greater than all numbers.
+    """
+    codes = _codes(at, x, axis, descending)
+    count = result.shape[axis].constant or 0
+    best: list[SSAValue] = []
+    for _ in range(count):
+        best.append(_next(at, codes, axis, best[-1] if best else None))
+    return _indices(at, best, axis, result)
+
+
+def _codes(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SSAValue:
+    element = type_of(x).element
+    greatest = _LAST if t.is_float(element) else (1 << 8 * t.byte_width(element)) - 1
+    domain = Domain()
+    point = domain.parallel(*type_of(x).shape)
+
+    def code(body: Body, read: Sequence[Scalar]) -> Scalar:
+        key = order_key(read[0], t.i32).to(t.i64) & greatest
+        key = key if descending else key ^ greatest
+        return ((key - (1 << (_WORD - 1))) << _WORD) | (body.index(point[axis]) ^ _LAST)
+
+    return make_nest(at, domain, [Read(x, point)], tensor(t.i64, type_of(x).shape), code)
+
+
+def _next(at: Rewriter, codes: SSAValue, axis: int, before: SSAValue | None) -> SSAValue:
+    """The greatest code of each row, of those below the one before."""
+    shape = type_of(codes).shape
+    domain = Domain()
+    point = domain.parallel(*(s for dim, s in enumerate(shape) if dim != axis))
+    [place] = domain.reduce(shape[axis])
+    reads = [Read(codes, [*point[:axis], place, *point[axis:]])]
+    reads += [] if before is None else [Read(before, point)]
+
+    def below(body: Body, read: Sequence[Scalar]) -> Scalar:
+        code, *last = read
+        return code.compare("lt", last[0]).where(code, _LEAST) if last else code
+
+    rows = [s for dim, s in enumerate(shape) if dim != axis]
+    return make_nest(at, domain, reads, tensor(t.i64, rows), below, combiner="max")
+
+
+def _indices(at: Rewriter, best: Sequence[SSAValue], axis: int, result: TensorType) -> SSAValue:
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    rows = [i for dim, i in enumerate(point) if dim != axis]
+
+    def index(body: Body, read: Sequence[Scalar]) -> Scalar:
+        chosen, wanted = read[0], body.index(point[axis])
+        for number, code in enumerate(read[1:], 1):
+            chosen = wanted.compare("eq", number).where(code, chosen)
+        return (chosen & _LAST) ^ _LAST
+
+    return make_nest(at, domain, [Read(b, rows) for b in best], result, index)
