@@ -27,9 +27,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The target and the options that it takes."""
     parser.add_argument("--target", metavar="T", default="cpu",
-                        help="cpu (default), cuda, reference, or a plugin's")
+                        help="cpu (default), cuda, hip, reference, or a plugin's")
     parser.add_argument("--features", metavar="NAME",
-                        help="machine features instead of this machine's: avx2, avx512; sm_90")
+                        help="machine features instead of this machine's: avx2, avx512; "
+                             "sm_90; gfx942")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32",
                         help="the least precision of products (default f32); "
                              "`run`, `bench` and `verify` tell the error")
@@ -41,7 +42,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", metavar="N", type=positive,
                         help="default: $STRATA_NUM_THREADS, else all that may be used")
     parser.add_argument("--interpret", action="store_true",
-                        help="cuda: run kernels in Triton's interpreter, without a GPU")
+                        help="cuda, hip: run kernels in Triton's interpreter, without a GPU")
 
 
 def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:

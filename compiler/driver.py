@@ -101,7 +101,7 @@ class Compiler:
             f"compiler.compile({self.model!r}, target={options.target!r}, ...)")
         self.plugins: Plugins = load_plugins(options.plugins)
         self.target: Target = self.plugins.find_target(options.target)
-        self.target_options = options.target_options()
+        self.target_options = self.target.settled(options.target_options())
         with self.guard("options"):
             self.target.check(self.target_options)
         self.planned: list[PlannedStep] = []

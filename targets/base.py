@@ -65,6 +65,10 @@ class Target(ABC):
             raise TargetError(f"target {self.name} has no feature sets to choose from, "
                               f"'{options.features}' neither")
 
+    def settled(self, options: TargetOptions) -> TargetOptions:
+        """The options with what this target takes where the user leaves something open."""
+        return options
+
     def claims(self, op_name: str) -> bool:
         """Whether the target provides its own nest for a composite graph op."""
         del op_name

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_target(parser)
     parser.add_argument("--to", metavar="LEVEL",
                         help="graph, loop, host, block, or one of the target's: llvm, asm; "
-                             "triton, ptx")
+                             "triton, ptx, amdgcn")
     parser.add_argument("--from", metavar="LEVEL", dest="start", choices=shared.TEXT_LEVELS,
                         help="run the passes of this level from its first")
     parser.add_argument("-o", metavar="FILE", dest="output", type=Path, help="instead of printing")

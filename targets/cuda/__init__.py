@@ -37,7 +37,7 @@ from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.errors import CudaError
 from targets.cuda.interpreter import InterpretedExecutable
 from targets.cuda.launch import CudaExecutable
-from targets.cuda.machine import machine_of
+from targets.cuda.machine import machine_of, nvidia_machine
 from targets.cuda.plan import host_notes
 
 
@@ -47,7 +47,7 @@ class CudaTarget(Target):
 
     def check(self, options: TargetOptions) -> None:
         if options.features is not None:
-            machine_of(options.features)
+            nvidia_machine(options.features)
 
     def byte_factors(self) -> tuple[Attribute, Attribute]:
         """`tl.dot` multiplies signed bytes."""
@@ -82,18 +82,14 @@ class CudaTarget(Target):
         return schedule_kernel(kernel, options)
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
-        """Triton source of all kernels with the host function as comments; or the PTX of all.
+        """Triton source of all kernels with the host function as comments; or their assembly.
 
         Raises CudaError for a kernel that has no form in Triton, or an unknown level.
         """
-        match level:
-            case "triton":
-                return _triton_text(module)
-            case "ptx":
-                return _ptx_text(module, options)
-            case _:
-                raise CudaError(f"the CUDA target has no level {level!r}; it has "
-                                f"{' and '.join(self.levels)}")
+        if level not in self.levels:
+            raise CudaError(f"target {self.name} has no level {level!r}; it has "
+                            f"{' and '.join(self.levels)}")
+        return _triton_text(module) if level == "triton" else _assembly_text(module, options)
 
     def load(
         self, module: ModuleOp, weights: WeightStore, options: TargetOptions
@@ -134,12 +130,12 @@ def _triton_text(module: ModuleOp) -> str:
                      ) if plan else text
 
 
-def _ptx_text(module: ModuleOp, options: TargetOptions) -> str:
+def _assembly_text(module: ModuleOp, options: TargetOptions) -> str:
     kernels = _kernels(module)
     jobs = [Job(emit_kernel(k), tuple(range(len(k.buffers)))) for k in kernels]
     binaries = compile_kernels(jobs, compile_options(options))
     notes = [f"// {note}" for note in host_notes(module)]
-    return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{b.ptx}"
+    return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{b.assembly}"
                                 for k, b in zip(kernels, binaries, strict=True))])
 
 

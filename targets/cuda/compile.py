@@ -1,4 +1,7 @@
-"""From Triton source to PTX and cubins: in parallel processes, cached on disk, without a GPU.
+"""From Triton source to assembly and code: in parallel processes, cached on disk, without a GPU.
+
+The architecture says which of Triton's back ends compiles: to PTX and cubins for NVIDIA's GPUs, to
+AMD's assembly and code objects for theirs.
 
 Results are keyed by what they depend on: the source without comments and the kernel's own name,
 the argument facts, options, architecture and Triton's version. Equal kernels compile once.
@@ -25,9 +28,24 @@ from typing import Any
 
 from targets.cuda.emit import KernelSource
 from targets.cuda.errors import CudaError
+from targets.cuda.machine import is_nvidia, machine_of
 
 _WORKER = Path(__file__).parent / "workers" / "compile_kernels.py"
 _FORMAT = 1  # part of every key: raise it when the files' meaning changes
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A back end of Triton: its name, its folder in the wheel, and what it calls its results."""
+
+    backend: str
+    folder: str
+    assembly: str
+    code: str
+
+
+NVIDIA = Toolchain("cuda", "nvidia", "ptx", "cubin")
+AMD = Toolchain("hip", "amd", "amdgcn", "hsaco")
 
 
 @dataclass(frozen=True)
@@ -44,8 +62,14 @@ class CompileOptions:
     fp_fusion: bool = True
 
     @property
-    def capability(self) -> int:
-        return int(re.sub(r"\D", "", self.arch))
+    def toolchain(self) -> Toolchain:
+        return NVIDIA if is_nvidia(self.arch) else AMD
+
+    @property
+    def gpu(self) -> tuple[str, int | str, int]:
+        """What Triton calls a target: its back end, the architecture, and the width of a warp."""
+        number = int(self.arch.removeprefix("sm_")) if is_nvidia(self.arch) else self.arch
+        return self.toolchain.backend, number, machine_of(self.arch).warp
 
 
 @dataclass(frozen=True)
@@ -61,23 +85,34 @@ class Binary:
     """A compiled kernel.
 
     `parameters`: the width in bytes of each kernel parameter, from the PTX; Triton adds pointers to
-    scratch memory behind the source's own.
+    scratch memory behind the source's own. What AMD's have is not known.
     """
 
     entry: str
-    ptx: str
-    cubin: bytes
+    assembly: str
+    code: bytes
     shared: int
     warps: int
-    parameters: tuple[int, ...]
+    parameters: tuple[int, ...] = ()
+
+    @property
+    def ptx(self) -> str:
+        """The assembly of an NVIDIA GPU."""
+        return self.assembly
+
+    @property
+    def cubin(self) -> bytes:
+        """The code of an NVIDIA GPU."""
+        return self.code
 
 
 def compile_kernels(jobs: Sequence[Job], options: CompileOptions) -> list[Binary]:
     """Compile all, each distinct one once.
 
-    Raises CudaError when Triton is missing, or names the kernel that Triton refuses.
+    Raises CudaError when Triton or its back end is missing, or names the kernel that it refuses.
     """
     triton = triton_version()
+    check_toolchain(options.toolchain)
     keys = [_key(job, options, triton) for job in jobs]
     distinct = dict(zip(keys, jobs, strict=True))
     if options.cache is not None:
@@ -93,7 +128,7 @@ def _compile_in(
     missing = {k: j for k, j in jobs.items() if not (folder / f"{k}.json").exists()}
     if missing:
         _run_jobs(folder, missing, options)
-    found = {key: _read(folder / key) for key in jobs}
+    found = {key: _read(folder / key, options.toolchain) for key in jobs}
     return [found[key] for key in keys]
 
 
@@ -114,6 +149,20 @@ def triton_version() -> str:
     except PackageNotFoundError:
         raise CudaError("the CUDA target compiles with Triton, which is not installed: "
                         "pip install 'triton>=3.6,<3.10'") from None
+
+
+def _backends() -> Path:
+    """The folder of Triton's back ends."""
+    spec = find_spec("triton")
+    return Path("" if spec is None or spec.origin is None else spec.origin).parent / "backends"
+
+
+def check_toolchain(toolchain: Toolchain) -> None:
+    """Raises CudaError where the installed Triton lacks the back end."""
+    if not (_backends() / toolchain.folder / "compiler.py").is_file():
+        raise CudaError(f"Triton {triton_version()} is installed without its back end "
+                        f"'{toolchain.folder}': install a wheel that has it, "
+                        "pip install 'triton>=3.6,<3.10'")
 
 
 # ---------------------------------------------------------------------- processes
@@ -156,7 +205,8 @@ def _run_job(
     request: dict[str, Any] = {
         "source": str(source), "name": job.source.name, "signature": job.source.signature,
         "divisible": job.divisible, "warps": job.source.warps, "stages": job.source.stages,
-        "capability": options.capability, "fp_fusion": options.fp_fusion, "results": str(results)}
+        "gpu": options.gpu, "levels": (options.toolchain.assembly, options.toolchain.code),
+        "fp_fusion": options.fp_fusion, "results": str(results)}
     worker = idle.get()
     try:
         reply = _ask(worker, request) or _last_words(scratch, worker)
@@ -188,11 +238,12 @@ def _ask(worker: subprocess.Popen[str], request: dict[str, Any]) -> str:
 
 
 # ---------------------------------------------------------------------- results
-def _read(path: Path) -> Binary:
+def _read(path: Path, toolchain: Toolchain) -> Binary:
     facts = json.loads(path.with_suffix(".json").read_text())
-    ptx = path.with_suffix(".ptx").read_text()
-    return Binary(facts["entry"], ptx, path.with_suffix(".cubin").read_bytes(), facts["shared"],
-                  facts["warps"], parameter_widths(ptx))
+    assembly = path.with_suffix(f".{toolchain.assembly}").read_text()
+    code = path.with_suffix(f".{toolchain.code}").read_bytes()
+    widths = parameter_widths(assembly) if toolchain is NVIDIA else ()
+    return Binary(facts["entry"], assembly, code, facts["shared"], facts["warps"], widths)
 
 
 _ENTRY = re.compile(r"\.visible \.entry \w+\((.*?)\)", re.DOTALL)
@@ -216,10 +267,7 @@ class Resources:
 
 def resources(binary: Binary) -> Resources | None:
     """What the cubin itself says, through the `cuobjdump` in Triton's wheel; None without it."""
-    spec = find_spec("triton")
-    if spec is None or spec.origin is None:
-        return None
-    tool = Path(spec.origin).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    tool = _backends() / NVIDIA.folder / "bin" / "cuobjdump"
     if not tool.exists():
         return None
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

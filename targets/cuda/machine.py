@@ -1,4 +1,4 @@
-"""Facts about NVIDIA GPUs that schedules depend on: read from the device, or from a table."""
+"""Facts about GPUs that schedules depend on: read from the device, or from a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Machine:
     """What a kernel can use.
 
     `shared`: bytes of shared memory that one program may have. `registers`: 32-bit registers of a
-    multiprocessor. `threads`: the most threads that a multiprocessor holds at a time.
+    multiprocessor. `threads`: the most threads that a multiprocessor holds at a time. `warp`: how
+    many of them run in step. On AMD GPUs a multiprocessor is a compute unit, shared memory its LDS,
+    and a warp a wavefront.
     """
 
     arch: str
@@ -25,6 +27,7 @@ class Machine:
     shared: int
     threads: int
     registers: int = 65536
+    warp: int = 32
     name: str = ""
 
     @property
@@ -35,7 +38,12 @@ class Machine:
     @property
     def has_float8(self) -> bool:
         """Whether there are instructions that convert f8E4M3FN and f8E5M2."""
-        return int(self.arch.removeprefix("sm_")) >= 89
+        return is_nvidia(self.arch) and int(self.arch.removeprefix("sm_")) >= 89
+
+
+def is_nvidia(arch: str) -> bool:
+    """Whether an architecture is one of NVIDIA's, by its name."""
+    return arch.startswith("sm_")
 
 
 MACHINES = {m.arch: m for m in (
@@ -48,15 +56,25 @@ MACHINES = {m.arch: m for m in (
 )}
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""
 
+AMD_MACHINES = {m.arch: m for m in (
+    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, 64, "MI300X"),
+)}
+"""AMD's. Source: AMD Instinct MI300 Instruction Set Architecture, CDNA 3 white paper."""
+
 
 @cache
 def machine_of(arch: str | None = None) -> Machine:
     """The machine of an architecture; without one the device here, or else an H100.
 
-    Raises CudaError for an architecture that is not in the table.
+    Raises CudaError for an architecture that is in no table.
     """
     if arch is None:
         return device_machine() if driver.is_available() else MACHINES[DEFAULT_ARCH]
+    return AMD_MACHINES.get(arch) or nvidia_machine(arch)
+
+
+def nvidia_machine(arch: str) -> Machine:
+    """Raises CudaError for an architecture that is none of NVIDIA's."""
     if arch not in MACHINES:
         raise CudaError(f"no CUDA architecture {arch!r}; there are: {', '.join(MACHINES)}")
     return MACHINES[arch]

@@ -207,6 +207,7 @@ def test_external_data(
     (["--target", "tpu"], 1, ["no target 'tpu'", "cpu", "cuda", "reference"]),
     (["--features", "avx9000"], 1, ["avx9000", "avx2"]),
     (["--target", "cuda", "--features", "sm_1"], 1, ["sm_1"]),
+    (["--target", "hip", "--features", "sm_90"], 1, ["no architecture 'sm_90'", "gfx942"]),
     (["--target", "cuda", "--features", "fast"], 1, ["fast", "sm_"]),
     (["--shape", "in/x:0"], 2, ["NAME=1x3x224x224"]),
     (["--shape", "in/x:0=4x"], 2, ["NAME=1x3x224x224"]),

@@ -16,8 +16,8 @@ from compiler.pipeline import PIPELINE
 @pytest.mark.parametrize(("kind", "names"), [
     ("ops", {"graph.add", "loop.nest", "host.launch", "block.load", "strata.func"}),
     ("passes", {step.name for step in PIPELINE}),
-    ("targets", {"cpu", "cuda", "reference"}),
-    ("levels", {"graph", "loop", "host", "block", "llvm", "asm", "triton", "ptx"}),
+    ("targets", {"cpu", "cuda", "hip", "reference"}),
+    ("levels", {"graph", "loop", "host", "block", "llvm", "asm", "triton", "ptx", "amdgcn"}),
     ("frontends", {"onnx"}),
 ])
 def test_list(strata: Run, kind: str, names: set[str]) -> None:
@@ -31,7 +31,7 @@ def test_doctor_tells_of_every_target(strata: Run) -> None:
     done = strata("doctor")
     assert done.status == 0
     assert f"strata {__version__}" in done.out
-    for name in ("cpu", "cuda", "reference"):
+    for name in ("cpu", "cuda", "hip", "reference"):
         assert f"target {name}: " in done.out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -100,6 +101,12 @@ def test_a_text_without_header_starts_at_its_level(
     bare.write_text(files[0].read_text().partition("\n")[2])
     again = dump(strata, bare, tmp_path / "again")
     assert again[-1].read_text() == files[-1].read_text()
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+def test_code_for_gpus_that_are_not_here(strata: Run, small_model: Path) -> None:
+    done = strata("lower", small_model, "--target", "hip", "--to", "amdgcn")
+    assert done.status == 0 and "gfx942" in done.out and "s_endpgm" in done.out
 
 
 def test_output_is_written_whole_or_not_at_all(

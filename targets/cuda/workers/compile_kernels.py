@@ -1,7 +1,8 @@
-"""Compile Triton kernels to PTX and cubin, one job per line of JSON on stdin.
+"""Compile Triton kernels to assembly and code, one job per line of JSON on stdin.
 
-A job names the file with the kernel's source, its signature and options, and a path without
-suffix for the results, which appear together: `.json` last, by renaming. The reply is one line of
+A job names the file with the kernel's source, its signature and options, the GPU, what its back end
+calls the results, and a path without suffix for these, which appear together: `.json` last, by
+renaming. The reply is one line of
 JSON, `{}` or `{"error": text}`.
 """
 
@@ -20,19 +21,20 @@ from triton.compiler import ASTSource
 
 
 def compile_job(job: dict[str, Any]) -> None:
-    """Write the PTX, the cubin and the facts of one kernel."""
+    """Write the assembly, the code and the facts of one kernel."""
     source = ASTSource(
         fn=_load(job["source"], job["name"]), signature=dict(job["signature"]), constexprs={},
         attrs={(k,): [["tt.divisibility", 16]] for k in job["divisible"]})
-    target = GPUTarget("cuda", job["capability"], 32)
     options = {"num_warps": job["warps"], "num_stages": job["stages"],
                "enable_fp_fusion": job["fp_fusion"]}
-    compiled = cast(Any, triton).compile(source, target=target, options=options)
+    compiled = cast(Any, triton).compile(source, target=GPUTarget(*job["gpu"]), options=options)
     facts: dict[str, Any] = {"entry": job["name"], "shared": compiled.metadata.shared,
              "warps": compiled.metadata.num_warps}
     results = Path(job["results"])
-    _write(results.with_suffix(".ptx"), compiled.asm["ptx"].encode())
-    _write(results.with_suffix(".cubin"), compiled.asm["cubin"])
+    for level in job["levels"]:
+        content = compiled.asm[level]
+        _write(results.with_suffix(f".{level}"),
+               content.encode() if isinstance(content, str) else content)
     _write(results.with_suffix(".json"), json.dumps(facts).encode())
 
 

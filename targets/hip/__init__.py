@@ -1,0 +1,60 @@
+"""The HIP target: the CUDA target's kernels, compiled for AMD's GPUs by Triton's other back end.
+
+Rules and emission are those of `targets/cuda`, which ask `machine.py` there for the facts of an
+architecture, AMD's among them. Models compile for these GPUs and do not run on them: there is no
+launcher. In Triton's interpreter they run as on CUDA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.loop import KernelOp
+from dialects.schedule import Schedule
+from dialects.weights import WeightStore
+from targets.base import Executable, TargetError, TargetOptions
+from targets.cuda import CudaTarget
+from targets.cuda.compile import AMD, check_toolchain, triton_version
+from targets.cuda.errors import CudaError
+from targets.cuda.machine import AMD_MACHINES, machine_of
+from targets.hip.schedules import fitted
+
+DEFAULT_ARCH = "gfx942"
+
+
+@dataclass(frozen=True)
+class HipTarget(CudaTarget):
+    """AMD GPUs with matrix cores. Options that `settled` has returned name an architecture."""
+
+    def settled(self, options: TargetOptions) -> TargetOptions:
+        return replace(options, features=options.features or DEFAULT_ARCH)
+
+    def check(self, options: TargetOptions) -> None:
+        if options.features is not None and options.features not in AMD_MACHINES:
+            raise TargetError(f"target {self.name} has no architecture {options.features!r}; "
+                              f"there are: {', '.join(AMD_MACHINES)}")
+
+    def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:
+        return fitted(super().schedule(kernel, options), machine_of(options.features))
+
+    def load(
+        self, module: ModuleOp, weights: WeightStore, options: TargetOptions
+    ) -> Executable:
+        if not options.interpret:
+            raise TargetError("models compile for AMD GPUs but do not run on them yet: `lower` "
+                              "prints the code, `--interpret` runs the kernels on the CPU")
+        return super().load(module, weights, options)
+
+    def report(self) -> list[str]:
+        try:
+            check_toolchain(AMD)
+        except CudaError as error:
+            return [str(error)]
+        return [f"Triton {triton_version()}: kernels compile for {', '.join(AMD_MACHINES)}, and "
+                "run with --interpret"]
+
+
+TARGET = HipTarget(
+    "hip", ("triton", AMD.assembly), "AMD GPUs (gfx942), through Triton; compiles only")

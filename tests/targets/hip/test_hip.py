@@ -1,0 +1,91 @@
+"""Kernels for AMD's GPUs: what they compile to, and what is told where they cannot."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from dialects.schedule import parse_schedule
+from dialects.weights import WeightStore
+from targets.base import TargetError, TargetOptions, find_target
+from targets.cuda import compile as cuda_compile
+from targets.cuda.compile import AMD, Binary, CompileOptions, Job, compile_kernels
+from targets.cuda.emit import emit_kernel
+from targets.cuda.errors import CudaError
+from targets.cuda.machine import AMD_MACHINES, machine_of
+from targets.hip.schedules import fitted
+from tests.targets.cuda import samples
+from tests.targets.cuda.samples import SAMPLES, kernel_of, parse
+
+TARGET = find_target("hip")
+FEW = (samples.SOFTMAX, samples.matmul("f16", 64, 64, 32), samples.TRANSPOSE)
+OTHERS = ("sm_80", "sm_90", "sm_100")
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+
+
+def compiled(texts: list[str], arch: str) -> list[Binary]:
+    kernels = [kernel_of(text) for text in texts]
+    jobs = [Job(emit_kernel(k), tuple(range(len(k.buffers)))) for k in kernels]
+    return compile_kernels(jobs, CompileOptions(arch))
+
+
+@needs_triton
+def test_samples_become_code_objects() -> None:
+    for binary in compiled([*FEW], "gfx942"):
+        assert re.search(r"\.amdgcn_target .*gfx942", binary.assembly)
+        assert binary.code[:4] == b"\x7fELF"
+        assert binary.shared <= machine_of("gfx942").shared
+        assert re.search(r"\.vgpr_spill_count: +0\n", binary.assembly)
+
+
+@needs_triton
+def test_products_use_matrix_cores() -> None:
+    [binary] = compiled([samples.matmul("f16", 64, 64, 32)], "gfx942")
+    assert "v_mfma_f32_" in binary.assembly
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [*AMD_MACHINES, *OTHERS])
+def test_every_sample_compiles(arch: str) -> None:
+    assert all(b.code[:4] == b"\x7fELF" for b in compiled([s.text for s in SAMPLES], arch))
+
+
+@needs_triton
+def test_assembly_of_a_module() -> None:
+    text = TARGET.emit(parse(samples.SWAP), AMD.assembly, TARGET.settled(TargetOptions()))
+    assert "gfx942" in text and "s_endpgm" in text
+    with pytest.raises(CudaError, match="target hip has no level 'ptx'; it has triton and amdgcn"):
+        TARGET.emit(parse(samples.SWAP), "ptx", TargetOptions())
+
+
+def test_schedules_have_as_many_threads_and_a_short_pipeline() -> None:
+    machine = machine_of("gfx942")
+    schedule = parse_schedule("<grid m tile 64 | dot = 1, warps = 8, stages = 4>")
+    assert str(fitted(schedule, machine)) == "<grid m tile 64 | dot = 1, warps = 4, stages = 2>"
+    assert fitted(parse_schedule("<| warps = 1>"), machine).option("warps", 0) == 1
+
+
+def test_options_name_an_architecture() -> None:
+    assert TARGET.settled(TargetOptions()).features == "gfx942"
+    assert TARGET.programs(TARGET.settled(TargetOptions())) == 4 * 304
+    with pytest.raises(TargetError, match="no architecture 'sm_90'; there are: gfx942"):
+        TARGET.check(TargetOptions(features="sm_90"))
+    with pytest.raises(TargetError, match="no CUDA architecture 'gfx942'"):
+        find_target("cuda").check(TargetOptions(features="gfx942"))
+
+
+def test_running_says_what_to_do() -> None:
+    with pytest.raises(TargetError, match="`--interpret` runs the kernels on the CPU"):
+        TARGET.load(parse(f"builtin.module {{ {samples.SWAP} }}"), WeightStore(), TargetOptions())
+
+
+@needs_triton
+def test_a_triton_without_the_back_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cuda_compile, "_backends", lambda: tmp_path)
+    with pytest.raises(CudaError, match="without its back end 'amd': install a wheel"):
+        compiled([samples.SWAP], "gfx942")
+    assert "without its back end 'amd'" in TARGET.report()[0]
