@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,6 +27,11 @@ from passes.loop.windows import Window
 from targets.interface import Executable, TargetError, Timer, cpu_seconds
 
 __all__ = ["Executable", "Target", "TargetError", "TargetOptions", "find_target", "target_names"]
+
+
+Build = Callable[[ModuleOp, WeightStore, Mapping[str, int]], Sequence[str]]
+"""Compiles a module for sizes of its inputs; returns why it need not be tried, where it is hopeless.
+"""
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,21 @@ class Target(ABC):
         """
         del options
         return None
+
+    def builder(self, options: TargetOptions) -> Build:
+        """What compiles modules in processes that run none; the code is found by `load` then."""
+        def build(
+            module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int]
+        ) -> Sequence[str]:
+            del sizes
+            self.load(module, weights, options)
+            return ()
+
+        return build
+
+    def measures_apart(self) -> bool:
+        """Whether what processors do meanwhile does not change the times that a timer tells."""
+        return False
 
     def timer(
         self, executable: Executable, inputs: Sequence[Array], footprint: int,

@@ -1,12 +1,16 @@
 """Compiles the candidates of a task in several processes, and times them in one, against the rules.
 
-While something is timed nothing is compiled. A candidate that computes something else, or that its
-process does not survive, is out, and is told in `faults`.
+While something is timed nothing is compiled, unless the target's timer does not mind: then several
+tasks are worked on at a time, and their candidates are compiled while those of others are timed. A
+candidate that computes something else, or that its process does not survive, is out, and is told in
+`faults`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,14 +30,16 @@ LONGEST = 3.0
 
 @dataclass
 class Machinery:
-    """What all tasks of a model share. `measurers`: one process. `footprint`: the bytes of the
-    model's constants."""
+    """What all tasks of a model share. `measurers`: one process, for which `turn` is held.
+    `footprint`: the bytes of the model's constants. `lanes`: tasks that are worked on at a time."""
 
     folder: Path
     options: CompileOptions
     compilers: Workers
     measurers: Workers
     footprint: int
+    lanes: int = 1
+    turn: threading.RLock = field(default_factory=threading.RLock)
     faults: list[str] = field(default_factory=list[str])
 
 
@@ -44,7 +50,7 @@ class TaskLaboratory:
         self.shared, self.task = shared, task
         self.bench = shared.measurers.all[0]
         self.folder = shared.folder / task.name
-        self.number = 0
+        self.number, self.begun = 0, -1
         self.seconds = 0.0
         self.jobs: dict[str, Job] = {}
 
@@ -54,25 +60,33 @@ class TaskLaboratory:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self.shared.turn, contextlib.suppress(WorkerError):
+            if self.begun == self.bench.starts and self.bench.is_running:
+                self.bench.ask("end", (self.task.name,), PATIENCE)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> Prepared:
         """Compile and time what the rules choose. Raises WorkerError."""
-        done: Compiled = self.shared.compilers.all[0].ask("compile", (self.rules_job,), PATIENCE)
-        self._begin()
+        [done] = self.shared.compilers.ask_all("compile", [self.rules_job], PATIENCE, PATIENCE)
+        if not isinstance(done, Compiled):
+            raise done
+        self.renew()
         return Prepared(parse_schedule(done.schedule), done.code)
 
-    def _begin(self) -> None:
-        task = self.task
-        arguments = (self.rules_job, dict(task.sizes), task.indices, self.shared.footprint)
-        self.seconds = self.bench.ask("start", arguments, PATIENCE)
+    def renew(self) -> None:
+        """See `search.Laboratory`."""
+        with self.shared.turn:
+            arguments = (self.rules_job, self.task.indices, self.shared.footprint)
+            self.seconds = self.bench.ask("start", arguments, PATIENCE)
+            self.begun = self.bench.starts
 
     def _job(self, schedule: Schedule | None) -> Job:
         path = self.folder / f"{self.task.name}-{self.number}.mlir"
         self.number += 1
         path.write_text(self.task.text(schedule), encoding="utf-8")
         weights = self.folder / "weights.npz"
-        return Job(str(path), self.task.name, replace(self.shared.options, weights=weights))
+        return Job(str(path), self.task.name, replace(self.shared.options, weights=weights),
+                   dict(self.task.sizes), schedule is not None)
 
     # ------------------------------------------------------------------ candidates
     def prepare(self, schedules: Sequence[Schedule], seconds: float) -> list[Prepared]:
@@ -93,22 +107,17 @@ class TaskLaboratory:
     ) -> float | None:
         """See `search.Laboratory`."""
         arguments = (self.jobs[candidate.code], best, turns, min(seconds, LONGEST))
-        try:
-            timed: Timed = self.bench.ask("measure", arguments, PATIENCE)
-        except WorkerError as error:
-            self._fault(candidate.schedule, error)
-            self._recover()
-            return None
-        return timed.ratio
-
-    def renew(self) -> None:
-        """See `search.Laboratory`."""
-        self._begin()
-
-    def _recover(self) -> None:
-        """Start again where the process that measures was lost."""
-        if not self.bench.is_running:
-            self._begin()
+        with self.shared.turn:
+            if self.begun != self.bench.starts:
+                self.renew()
+            try:
+                timed: Timed = self.bench.ask("measure", arguments, PATIENCE)
+            except WorkerError as error:
+                self._fault(candidate.schedule, error)
+                self.bench.stop()  # a device may be of no use after an error
+                self.renew()
+                return None
+            return timed.ratio
 
     def _fault(self, schedule: Schedule, error: WorkerError) -> None:
         self.shared.faults.append(f"@{self.task.name} with {schedule}: {error}")

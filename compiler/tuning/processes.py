@@ -35,6 +35,7 @@ class Worker:
         """`folder`: where it works."""
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
 
     @property
     def is_running(self) -> bool:
@@ -63,6 +64,7 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, cwd=self.folder)
+        self.starts += 1
         self._send(self._process, sys.path)
         return self._process
 

@@ -20,7 +20,7 @@ FINALISTS = 2
 AGAIN = 3
 """How often a finalist is measured again, each time with all in other places of memory."""
 AT_ONCE = 4
-"""Candidates that are compiled before the first of them is timed."""
+"""Candidates of a task that are compiled before the first of them is timed."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -124,8 +126,9 @@ class Tuner:
         keys = {key for key, _ in weight_labels(state.module)}
         footprint = sum(arrays[key].nbytes for key in keys if key in arrays)
         options = plain(self.options, str(folder / "code"), None)
+        lanes = max(1, self.wanted.jobs // 2) if self.target.measures_apart() else 1
         return Machinery(folder, options, Workers(self.wanted.jobs, str(folder)),
-                         Workers(1, str(folder)), footprint)
+                         Workers(1, str(folder)), footprint, lanes)
 
     # ------------------------------------------------------------------ kernels
     def _kernels_of_model(self) -> State:
@@ -170,18 +173,22 @@ class Tuner:
     ) -> None:
         """Time each kernel as the rules have it; what was tuned before has its figures."""
         until = started + FIRST_LOOK * self.wanted.seconds
+        fresh: list[Task] = []
         for task in sorted(tasks, key=lambda t: -t.elements):
             row = rows[task.key]
             if task.key in known:
                 _recall(row, task, known[task.key])
             elif task.elements > LARGEST:
                 row.note = "its tensors are too large"
-            elif self.clock() > until:
-                row.note = "there was no time"
             else:
-                self._look_at(shared, task, row)
+                fresh.append(task)
+        with ThreadPoolExecutor(shared.lanes) as lanes:
+            list(lanes.map(lambda t: self._look_at(shared, t, rows[t.key], until), fresh))
 
-    def _look_at(self, shared: Machinery, task: Task, row: Row) -> None:
+    def _look_at(self, shared: Machinery, task: Task, row: Row, until: float) -> None:
+        if self.clock() > until:
+            row.note = "there was no time"
+            return
         self.compilation.tell(f"timing {task.name}")
         try:
             with TaskLaboratory(shared, task) as laboratory:
@@ -194,16 +201,22 @@ class Tuner:
         self, shared: Machinery, tasks: Sequence[Task], rows: Mapping[str, Row], mode: Mode,
         until: float,
     ) -> None:
-        """Give each kernel that is worth it its share of the time that is left."""
+        """Give each kernel that is worth it its share of the time that is left in all lanes."""
         left = self._worthwhile(tasks, rows, mode)
-        while left:
-            weights = [rows[t.key].total for t in left]
-            task = left.pop(0)
-            seconds = (until - self.clock()) * weights[0] / (sum(weights) or 1.0)
+        choosing = threading.Lock()
+
+        def next_one(_: Task) -> None:
+            with choosing:
+                weights = [rows[t.key].total for t in left]
+                task, seconds = left.pop(0), until - self.clock()
+            share = min(1.0, shared.lanes * weights[0] / (sum(weights) or 1.0))
             if seconds <= 0:
                 rows[task.key].note = "there was no time"
             else:
-                self._search(shared, task, rows[task.key], mode, seconds)
+                self._search(shared, task, rows[task.key], mode, seconds * share)
+
+        with ThreadPoolExecutor(shared.lanes) as lanes:
+            list(lanes.map(next_one, list(left)))
 
     def _worthwhile(
         self, tasks: Sequence[Task], rows: Mapping[str, Row], mode: Mode

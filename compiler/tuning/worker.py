@@ -31,6 +31,7 @@ from dialects.types import element_of, is_float
 if TYPE_CHECKING:
     from compiler.driver import State
     from dialects.types import Array
+    from targets.base import Build, TargetOptions
     from targets.interface import Executable, Timer
 
 TURN_SECONDS = 5e-4
@@ -43,11 +44,14 @@ FEW_TURNS = 3
 
 @dataclass(frozen=True)
 class Job:
-    """A task's module with a schedule or without one, in a file. `name`: of the kernel."""
+    """A task's module with a schedule, or with the rules' own, in a file. `name`: of the kernel.
+    `sizes`: those that it is measured at."""
 
     path: str
     name: str
     options: CompileOptions
+    sizes: Mapping[str, int]
+    is_candidate: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,15 +84,32 @@ class Unfit(Exception):
 
 
 # ---------------------------------------------------------------------- compiling
-def compile_job(job: Job) -> Compiled:
-    """Compile a candidate: the code stays in the cache, where `start` and `measure` find it."""
-    compilation = Compiler(job.path, job.options)
-    state = compilation.lower()
-    code = compilation.emit(state, compilation.target.levels[0])
-    compilation.load(state)
-    kernel = _kernel(state, job.name)
-    schedule = "" if kernel.schedule is None else kernel.schedule.text
-    return Compiled(hashlib.sha256(code.encode()).hexdigest(), schedule)
+class Builders:
+    """What compiles candidates: the code stays in the cache, where `start` and `measure` find it."""
+
+    def __init__(self) -> None:
+        self.known: dict[TargetOptions, Build] = {}
+
+    def compile(self, job: Job) -> Compiled:
+        """Raises Unfit for a candidate that need not be tried."""
+        compilation = Compiler(job.path, job.options)
+        state = compilation.lower()
+        code = compilation.emit(state, compilation.target.levels[0])
+        build = self.of(compilation)
+        with compilation.guard("load", state=state):
+            hopeless = build(state.module, state.context.weights, dict(job.sizes))
+        if hopeless and job.is_candidate:
+            raise Unfit(hopeless[0])
+        kernel = _kernel(state, job.name)
+        schedule = "" if kernel.schedule is None else kernel.schedule.text
+        return Compiled(hashlib.sha256(code.encode()).hexdigest(), schedule)
+
+    def of(self, compilation: Compiler) -> Build:
+        """That of the options: it may hold processes."""
+        options = compilation.target_options
+        if options not in self.known:
+            self.known[options] = compilation.target.builder(options)
+        return self.known[options]
 
 
 def _kernel(state: State, name: str) -> KernelOp:
@@ -107,12 +128,11 @@ class Bench:
     """The kernel of a task with the rules' schedule, and what it computes: what others are
     measured against."""
 
-    def __init__(self, job: Job, sizes: Mapping[str, int], indices: Collection[str],
-                 footprint: int):
+    def __init__(self, job: Job, indices: Collection[str], footprint: int):
         self.footprint = footprint
         self.target = Compiler(job.path, job.options).target
         executable, signature = _loaded(job)
-        self.inputs = random_inputs(signature, sizes, indices)
+        self.inputs = random_inputs(signature, job.sizes, indices)
         self.outputs = [np.array(a) for a in executable.run(self.inputs)]
         if any(_has_nan(a) for a in self.outputs):
             raise Unfit("it computes NaN on random inputs, so that nothing can be compared")
@@ -128,11 +148,16 @@ class Bench:
         """Take turns with a candidate. `best`: the ratio so far. Raises Unfit for wrong results."""
         executable, _ = _loaded(job)
         outputs = executable.run(self.inputs)
-        if any(_has_nan(a) for a in outputs) or worst(outputs, self.outputs)[1] is not None:
-            raise Unfit("it computes something else")
         pair = self._timer(executable, job.options), self.timer
         pair[0](1)
-        return take_turns(pair, self.calls, best, turns, time.monotonic() + seconds)
+        found = take_turns(pair, self.calls, best, turns, time.monotonic() + seconds)
+        if found.ratio < best:  # what is slower is out anyway, and comparing takes long
+            self._compare(outputs)
+        return found
+
+    def _compare(self, outputs: Sequence[Array]) -> None:
+        if any(_has_nan(a) for a in outputs) or worst(outputs, self.outputs)[1] is not None:
+            raise Unfit("it computes something else")
 
 
 def take_turns(
@@ -188,21 +213,25 @@ class Server:
     """The functions that can be asked for."""
 
     def __init__(self) -> None:
-        self.bench: Bench | None = None
+        self.builders = Builders()
+        self.benches: dict[str, Bench] = {}
+        """By the names of kernels."""
 
     def compile(self, job: Job) -> Compiled:
-        return compile_job(job)
+        return self.builders.compile(job)
 
-    def start(self, job: Job, sizes: Mapping[str, int], indices: Collection[str],
-              footprint: int) -> float:
+    def start(self, job: Job, indices: Collection[str], footprint: int) -> float:
         """Begin with a task; the seconds of a call with the rules' schedule."""
-        self.bench = None  # its memory is free before more is asked for
-        self.bench = Bench(job, sizes, indices, footprint)
-        return self.bench.seconds
+        self.end(job.name)  # its memory is free before more is asked for
+        self.benches[job.name] = Bench(job, indices, footprint)
+        return self.benches[job.name].seconds
 
     def measure(self, job: Job, best: float, turns: int, seconds: float) -> Timed:
-        assert self.bench is not None
-        return self.bench.measure(job, best, turns, seconds)
+        return self.benches[job.name].measure(job, best, turns, seconds)
+
+    def end(self, name: str) -> None:
+        """A task is done."""
+        self.benches.pop(name, None)
 
     def answer(self, name: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
         try:

@@ -8,6 +8,8 @@
     plan.py       straight functions as data       graphs.py     ... as CUDA graphs
     steps.py      other functions as steps         control.py    ... that decide, and calls
     runner.py     a model of such functions        interpreter.py  in Triton's interpreter
+    search.py     schedules to try                 ahead.py      ... compiled before they are loaded
+    stopwatch.py  ... and timed
 
 Only `workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling needs
 no GPU.
@@ -15,8 +17,9 @@ no GPU.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -26,11 +29,12 @@ from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.schedule import Schedule
-from dialects.types import i8
+from dialects.types import Array, i8
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Panel
-from targets.base import Executable, Target, TargetOptions
+from targets.base import Build, Executable, Target, TargetOptions
 from targets.cuda import driver
+from targets.cuda.ahead import Builder
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, triton_version
 from targets.cuda.emit import emit_kernel, module_text
 from targets.cuda.emit.scalar import NATIVE_FLOATS
@@ -39,6 +43,7 @@ from targets.cuda.interpreter import InterpretedExecutable
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of, nvidia_machine
 from targets.cuda.plan import host_notes
+from targets.interface import Timer
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,37 @@ class CudaTarget(Target):
         from targets.cuda.rules import schedule_kernel
 
         return schedule_kernel(kernel, options)
+
+    def candidates(
+        self, kernel: LoopKernelOp, around: Schedule, options: TargetOptions
+    ) -> Sequence[Schedule]:
+        from targets.cuda.search import candidates
+
+        return candidates(kernel, around, machine_of(options.features))
+
+    def tuning_key(self, options: TargetOptions) -> str | None:
+        """None without Triton, on whose version it depends, and for its interpreter."""
+        from targets.cuda.search import VERSION
+
+        if options.interpret or find_spec("triton") is None:
+            return None
+        machine = machine_of(options.features)
+        return (f"{self.name} {VERSION} {machine.arch} {machine.name} "
+                f"{machine.multiprocessors} Triton {triton_version()}")
+
+    def builder(self, options: TargetOptions) -> Build:
+        return Builder(compile_options(options))
+
+    def measures_apart(self) -> bool:
+        return True
+
+    def timer(
+        self, executable: Executable, inputs: Sequence[Array], footprint: int,
+        options: TargetOptions,
+    ) -> Timer:
+        assert isinstance(executable, CudaExecutable)
+        near = driver.cache_size()
+        return executable.stopwatch(2 * near if footprint > near else 0)
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
         """Triton source of all kernels with the host function as comments; or their assembly.

@@ -24,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Self
 
 from targets.cuda.emit import KernelSource
 from targets.cuda.errors import CudaError
@@ -106,8 +106,10 @@ class Binary:
         return self.code
 
 
-def compile_kernels(jobs: Sequence[Job], options: CompileOptions) -> list[Binary]:
-    """Compile all, each distinct one once.
+def compile_kernels(
+    jobs: Sequence[Job], options: CompileOptions, workers: Workers | None = None
+) -> list[Binary]:
+    """Compile all, each distinct one once. `workers`: those that stay; else some for this call.
 
     Raises CudaError when Triton or its back end is missing, or names the kernel that it refuses.
     """
@@ -116,18 +118,23 @@ def compile_kernels(jobs: Sequence[Job], options: CompileOptions) -> list[Binary
     keys = [_key(job, options, triton) for job in jobs]
     distinct = dict(zip(keys, jobs, strict=True))
     if options.cache is not None:
-        return _compile_in(options.cache, keys, distinct, options)
+        return _compile_in(options.cache, keys, distinct, options, workers)
     with tempfile.TemporaryDirectory(prefix="strata-cuda-") as folder:
-        return _compile_in(Path(folder), keys, distinct, options)
+        return _compile_in(Path(folder), keys, distinct, options, workers)
 
 
 def _compile_in(
-    folder: Path, keys: Sequence[str], jobs: dict[str, Job], options: CompileOptions
+    folder: Path, keys: Sequence[str], jobs: dict[str, Job], options: CompileOptions,
+    workers: Workers | None,
 ) -> list[Binary]:
     folder.mkdir(parents=True, exist_ok=True)
     missing = {k: j for k, j in jobs.items() if not (folder / f"{k}.json").exists()}
-    if missing:
-        _run_jobs(folder, missing, options)
+    if missing and workers is not None:
+        workers.compile(folder, missing, options)
+    elif missing:
+        count = min(len(missing), options.processes or len(os.sched_getaffinity(0)))
+        with Workers(count) as own:
+            own.compile(folder, missing, options)
     found = {key: _read(folder / key, options.toolchain) for key in jobs}
     return [found[key] for key in keys]
 
@@ -166,23 +173,46 @@ def check_toolchain(toolchain: Toolchain) -> None:
 
 
 # ---------------------------------------------------------------------- processes
-def _run_jobs(folder: Path, jobs: dict[str, Job], options: CompileOptions) -> None:
-    count = min(len(jobs), options.processes or len(os.sched_getaffinity(0)))
-    with tempfile.TemporaryDirectory(prefix="strata-triton-") as scratch:
-        workers = [_start_worker(Path(scratch)) for _ in range(count)]
-        idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
-        for worker in workers:
-            idle.put(worker)
+class Workers:
+    """Processes that run Triton. Each starts when it is first needed, and again when it was lost."""
+
+    def __init__(self, count: int) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="strata-triton-")
+        self._idle: SimpleQueue[subprocess.Popen[str] | None] = SimpleQueue()
+        self._count = count
+        for _ in range(count):
+            self._idle.put(None)
+
+    def compile(self, folder: Path, jobs: dict[str, Job], options: CompileOptions) -> None:
+        """Compile jobs to files of their names. Raises CudaError for those that cannot be."""
+        with ThreadPoolExecutor(self._count) as pool:
+            done = [pool.submit(self._compile, folder / key, job, options)
+                    for key, job in jobs.items()]
+            errors = [e for f in done if (e := f.result()) is not None]
+        if errors:
+            raise CudaError("\n".join(errors))
+
+    def _compile(self, results: Path, job: Job, options: CompileOptions) -> str | None:
+        """Let an idle worker compile one kernel; the text of its error, if any."""
+        scratch, worker = Path(self._folder.name), self._idle.get()
         try:
-            with ThreadPoolExecutor(count) as pool:
-                done = [pool.submit(_run_job, idle, Path(scratch), folder / key, job, options)
-                        for key, job in jobs.items()]
-                errors = [e for f in done if (e := f.result()) is not None]
+            if worker is None or worker.poll() is not None:
+                worker = _start_worker(scratch)
+            request = _request(scratch, results, job, options)
+            reply = _ask(worker, request) or _last_words(scratch, worker)
         finally:
-            for worker in workers:
+            self._idle.put(worker)
+        return f"Triton cannot compile kernel @{job.source.name}: {reply}" if reply else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the processes: they stop when their input does."""
+        for worker in [self._idle.get() for _ in range(self._count)]:
+            if worker is not None:
                 worker.communicate()
-    if errors:
-        raise CudaError("\n".join(errors))
+        self._folder.cleanup()
 
 
 def _start_worker(scratch: Path) -> subprocess.Popen[str]:
@@ -195,24 +225,15 @@ def _start_worker(scratch: Path) -> subprocess.Popen[str]:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
 
-def _run_job(
-    idle: SimpleQueue[subprocess.Popen[str]], scratch: Path, results: Path, job: Job,
-    options: CompileOptions,
-) -> str | None:
-    """Let an idle worker compile one kernel; the text of its error, if any."""
+def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) -> dict[str, Any]:
+    """What a worker is asked for."""
     source = scratch / f"{results.name}.py"
     source.write_text(job.source.text)
-    request: dict[str, Any] = {
+    return {
         "source": str(source), "name": job.source.name, "signature": job.source.signature,
         "divisible": job.divisible, "warps": job.source.warps, "stages": job.source.stages,
         "gpu": options.gpu, "levels": (options.toolchain.assembly, options.toolchain.code),
         "fp_fusion": options.fp_fusion, "results": str(results)}
-    worker = idle.get()
-    try:
-        reply = _ask(worker, request) or _last_words(scratch, worker)
-    finally:
-        idle.put(worker)
-    return f"Triton cannot compile kernel @{job.source.name}: {reply}" if reply else None
 
 
 def _last_words(scratch: Path, worker: subprocess.Popen[str]) -> str:

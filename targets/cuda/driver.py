@@ -29,7 +29,8 @@ _HINTS = {
     719: "a kernel failed on the device",
 }
 _OUT_OF_MEMORY = 2
-_MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED_OPTIN, _POOLS = 16, 75, 76, 97, 115  # CUdevice_attribute
+_MULTIPROCESSORS, _CACHE, _MAJOR, _MINOR, _SHARED_OPTIN, _POOLS = (  # CUdevice_attribute
+    16, 38, 75, 76, 97, 115)
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024
 _RELAXED_CAPTURE = 2
@@ -97,6 +98,11 @@ def multiprocessors(device: int = 0) -> int:
 def shared_memory(device: int = 0) -> int:
     """The most bytes of shared memory that one program may have."""
     return attribute(device, _SHARED_OPTIN)
+
+
+def cache_size(device: int = 0) -> int:
+    """Bytes of the cache that all multiprocessors share."""
+    return attribute(device, _CACHE)
 
 
 def device_name(device: int = 0) -> str:

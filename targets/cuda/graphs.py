@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -96,6 +97,25 @@ class GraphRunner:
         self._done.record(self._stream)
         return end.milliseconds_since(start) / count
 
+    @property
+    def constants_size(self) -> int:
+        """Bytes of the constants."""
+        return self.plan.constants.size
+
+    def capture_again(self, copies: Sequence[Memory], count: int) -> driver.Graph:
+        """The last run `count` times in one graph, its constants in these memories by turns."""
+        ready = next(reversed(self._ready.values()))
+        for memory in copies:
+            driver.copy(memory.address, self._constants.address, self.constants_size, self._stream)
+        steps = [[self._pack(s, ready, memory) for s in self.plan.steps]
+                 for memory in copies or [self._constants]]
+        driver.synchronize(self._stream)
+        driver.begin_capture(self._stream)
+        for step in islice(cycle(steps), count):
+            for launch in filter(None, step):
+                launch(self._stream)
+        return driver.Graph(self._stream)
+
     # ------------------------------------------------------------------ one set of sizes
     def _prepare(self, sizes: Mapping[str, int]) -> Ready:
         """What these sizes need, made when they are new; the least recently used goes."""
@@ -141,14 +161,18 @@ class GraphRunner:
         return fetch(self._address(slot.place, ready), shape, slot.type.dtype, on_device, stream)
 
     # ------------------------------------------------------------------ addresses
-    def _address(self, place: Place, ready: Ready) -> int:
-        memory = self._constants if place.in_constants else ready.arena
+    def _address(self, place: Place, ready: Ready, constants: Memory | None = None) -> int:
+        memory = (constants or self._constants) if place.in_constants else ready.arena
         return memory.address + int(place.offset.evaluate(ready.sizes))
 
-    def _pack(self, step: Launch | Copy, ready: Ready) -> Any:
-        """A step as a call that takes the stream; None when it does nothing."""
+    def _pack(self, step: Launch | Copy, ready: Ready, constants: Memory | None = None) -> Any:
+        """A step as a call that takes the stream; None when it does nothing.
+
+        `constants`: where they lie, if not in their own place.
+        """
         if isinstance(step, Copy):
-            return _PackedCopy(self._address(step.target, ready), self._address(step.source, ready),
+            return _PackedCopy(self._address(step.target, ready),
+                               self._address(step.source, ready, constants),
                                int(step.size.evaluate(ready.sizes)))
-        addresses = [self._address(b, ready) for b in step.buffers]
+        addresses = [self._address(b, ready, constants) for b in step.buffers]
         return self._kernels.pack(step, ready.sizes, addresses)

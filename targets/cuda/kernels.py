@@ -39,7 +39,7 @@ class Kernels:
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load what is missing, all at once."""
         missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
-        binaries = compile_kernels([_job(v) for v in missing], self._options)
+        binaries = compile_kernels([job_of(v) for v in missing], self._options)
         for variant, binary in zip(missing, binaries, strict=True):
             function = driver.load_function(binary.cubin, binary.entry, binary.shared)
             self._loaded[variant] = function, binary
@@ -67,7 +67,8 @@ class Kernels:
                             cells)
 
 
-def _job(variant: Variant) -> Job:
+def job_of(variant: Variant) -> Job:
+    """What is compiled for a variant."""
     kernel, divisible, wide = variant
     count = len(kernel.buffers)
     sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]

@@ -29,6 +29,7 @@ from targets.cuda.kernels import Kernels
 from targets.cuda.memory import DEVICE, is_on_device
 from targets.cuda.plan import host_notes, is_straight
 from targets.cuda.runner import ControlRunner
+from targets.cuda.stopwatch import Stopwatch
 
 
 class CudaExecutable(Executable):
@@ -77,6 +78,14 @@ class CudaExecutable(Executable):
             raise CudaError("the model has no graph to replay: it decides while it runs")
         with self._lock:
             return self._runner.replay(count)
+
+    def stopwatch(self, spoiled: int) -> Stopwatch:
+        """What times the last run alone; see `Stopwatch`. Raises CudaError where there is none."""
+        if isinstance(self._runner, ControlRunner):
+            raise CudaError("the model has no graph to time: it decides while it runs")
+        with self._lock:
+            driver.use_device()
+            return Stopwatch(self._runner, spoiled, self._stream)
 
     def _bind(self, values: Sequence[Any]) -> dict[str, int]:
         """The sizes, from the inputs' shapes.

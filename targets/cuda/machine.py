@@ -27,8 +27,8 @@ class Machine:
     shared: int
     threads: int
     registers: int = 65536
-    warp: int = 32
     name: str = ""
+    warp: int = 32
 
     @property
     def has_wgmma(self) -> bool:
@@ -57,7 +57,7 @@ MACHINES = {m.arch: m for m in (
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""
 
 AMD_MACHINES = {m.arch: m for m in (
-    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, 64, "MI300X"),
+    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, "MI300X", warp=64),
 )}
 """AMD's. Source: AMD Instinct MI300 Instruction Set Architecture, CDNA 3 white paper."""
 

@@ -1,0 +1,247 @@
+"""Schedules that the tuner tries on GPUs: other tiles, warps and stages around a schedule.
+
+All are legal: tiles are powers of two that do not exceed their axes, `tl.dot` has its least sizes,
+and what a program keeps fits registers and shared memory, by estimate. What they cost is a guess,
+which only orders them. Axes, kinds of levels and all other options stay as the rules have them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from math import ceil, log2, prod
+
+from dialects.loop import KernelOp, NestOp
+from dialects.schedule import Level, Schedule
+from passes.loop.outline import is_contraction
+from targets.cuda.machine import Machine
+from targets.cuda.products import MIN_DEPTH, MIN_DOT
+from targets.cuda.tiles import power, width_of
+
+VERSION = 1
+"""Of what schedules mean and which there are: winners of another version count for nothing."""
+TILES = (16, 32, 64, 128, 256)
+DEPTHS = (16, 32, 64, 128, 256)
+WARPS, STREAM_WARPS = (2, 4, 8), (1, 2, 4, 8, 16)
+STAGES = (1, 2, 3, 4, 5)
+FIRST_TILES = 10
+"""So many whole schedules come before small steps."""
+SUMS = 128
+"""Registers of a thread that hold sums."""
+MOST_ELEMENTS = 64
+"""Elements of a tile that a thread has, without products."""
+IDEAL_ELEMENTS = 16
+REPEATED = 0.08
+"""How much less promising each further schedule of the same tile of sums is: guesses err."""
+OPEN_SIZE = 1024
+"""What a size counts that only a run knows."""
+NARROW_RATE, WIDE_RATE = 1024, 128
+"""Multiply-adds of a multiprocessor per cycle: of factors of 2 bytes and less, and of others."""
+NEAR_BYTES, LATENCY, STEP, START = 32, 800, 60, 2000
+"""Bytes per cycle from the shared cache, cycles until they come, of a step, and of a program."""
+
+
+def candidates(kernel: KernelOp, around: Schedule, machine: Machine) -> Sequence[Schedule]:
+    """Schedules besides `around`, each once, the most promising first."""
+    space = Space(kernel, around, machine)
+    whole = list(_products(space) if space.is_product else _streams(space))
+    ordered = [*whole[:FIRST_TILES], *_steps(space), *whole[FIRST_TILES:]]
+    return [s for s in dict.fromkeys(ordered) if s != around and space.fits(s)]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What may be chosen around a schedule of a kernel."""
+
+    kernel: KernelOp
+    around: Schedule
+    machine: Machine
+
+    @property
+    def is_product(self) -> bool:
+        return bool(self.around.option("dot", 0))
+
+    @property
+    def warps(self) -> Sequence[int]:
+        return [w for w in (WARPS if self.is_product else STREAM_WARPS)
+                if w * self.machine.warp <= 1024]
+
+    @property
+    def width(self) -> int:
+        """Bytes of a factor's element."""
+        nest = next(n for n in self.kernel.nests if is_contraction(n))
+        return max(map(width_of, nest.inputs))
+
+    def size(self, axis: str) -> int:
+        return self.kernel.axes[axis].constant or OPEN_SIZE
+
+    def tiles_of(self, schedule: Schedule) -> Mapping[str, int]:
+        """The innermost tile of each axis."""
+        return {x.axis: x.tile for x in schedule.levels}
+
+    def most(self, level: Level, limit: int) -> int:
+        """The largest tile of a level."""
+        return max(level.tile, power(self.kernel.axes[level.axis], limit))
+
+    def least(self, level: Level) -> int:
+        """Where `tl.dot` takes part, its least size."""
+        if not self.is_product or level.tile < MIN_DOT:
+            return 1
+        return max(MIN_DOT, MIN_DEPTH // self.width) if level.kind == "loop" else MIN_DOT
+
+    # ------------------------------------------------------------------ legality
+    def fits(self, schedule: Schedule) -> bool:
+        """Whether registers and shared memory suffice, by estimate."""
+        warps = _number(schedule, "warps", 4)
+        if warps not in self.warps:
+            return False
+        threads = warps * self.machine.warp
+        tiles = self.tiles_of(schedule)
+        if not self.is_product:
+            return max((_elements(n, tiles) for n in self.kernel.nests), default=1
+                       ) <= MOST_ELEMENTS * threads
+        sums = max(_elements(n, tiles, sums=False) for n in self.kernel.nests)
+        return sums <= SUMS * threads and self.shared(schedule) <= self.machine.shared
+
+    def shared(self, schedule: Schedule) -> int:
+        """Bytes of the factors' tiles, in all stages."""
+        tiles = self.tiles_of(schedule)
+        nests = [n for n in self.kernel.nests if is_contraction(n)]
+        stages = max(_number(schedule, "stages", 1), 1)
+        return max(stages * sum(
+            width_of(v) * prod(tiles[a] for a in _axes_of(n, k))
+            for k, v in enumerate(n.inputs[:2])) for n in nests)
+
+
+def _number(schedule: Schedule, name: str, default: int) -> int:
+    value = schedule.option(name, default)
+    return value if isinstance(value, int) else default
+
+
+def _elements(nest: NestOp, tiles: Mapping[str, int], sums: bool = True) -> int:
+    """Of a tile of what a nest walks; without what it sums over, of its results."""
+    axes = nest.axes if sums else nest.parallel_axes
+    return prod(tiles.get(a.name, 1) for a in axes)
+
+
+def _axes_of(nest: NestOp, position: int) -> list[str]:
+    """The axes that an input's indices name."""
+    used = set[str]().union(*(e.symbols for e in nest.input_maps[position]))
+    return [a.name for a in nest.axes if a.name in used]
+
+
+def _with_options(schedule: Schedule, **options: int) -> Schedule:
+    """The schedule with options that it has, or lacks, set."""
+    given = dict(schedule.options) | options
+    return replace(schedule, options=tuple(given.items()))
+
+
+def _with_tiles(schedule: Schedule, tiles: Mapping[str, int]) -> Schedule:
+    return replace(schedule, levels=tuple(
+        replace(x, tile=tiles.get(x.axis, x.tile)) for x in schedule.levels))
+
+
+# ---------------------------------------------------------------------- products
+def _products(space: Space) -> Iterator[Schedule]:
+    """All tiles of rows, columns and depth, warps and stages of one product, by a guess."""
+    tiled = [x for x in space.around.levels if x.tile >= MIN_DOT]
+    grid, loops = ([x for x in tiled if x.kind == k] for k in ("grid", "loop"))
+    if len(grid) != 2 or len(loops) != 1 or len(tiled) != 3:
+        return
+    ranges = [[t for t in sizes if space.least(x) <= t <= space.most(x, sizes[-1])]
+              for x, sizes in zip((*grid, *loops), (TILES, TILES, DEPTHS), strict=True)]
+    found: list[tuple[float, Schedule]] = []
+    alike: defaultdict[tuple[int, int], list[tuple[float, Schedule]]] = defaultdict(list)
+    for rows, columns, depth, warps, stages in product(*ranges, space.warps, STAGES):
+        tiles = dict(zip((x.axis for x in (*grid, *loops)), (rows, columns, depth), strict=True))
+        schedule = _with_options(_with_tiles(space.around, tiles), warps=warps, stages=stages)
+        if space.fits(schedule):
+            cost = _product_cost(space, schedule, (rows, columns, depth))
+            alike[rows, columns].append((cost, schedule))
+    for group in alike.values():
+        ranked = enumerate(sorted(group, key=lambda pair: pair[0]))
+        found += [(cost * (1 + REPEATED * rank), s) for rank, (cost, s) in ranked]
+    yield from (s for _, s in sorted(found, key=lambda pair: pair[0]))
+
+
+def _product_cost(space: Space, schedule: Schedule, tile: tuple[int, int, int]) -> float:
+    """Cycles, for programs that share a multiprocessor and run in rounds."""
+    rows, columns, depth = tile
+    machine, warps = space.machine, _number(schedule, "warps", 4)
+    stages, width = _number(schedule, "stages", 1), space.width
+    together = _resident(space, schedule, rows * columns)
+    programs = prod(ceil(space.size(x.axis) / x.tile)
+                    for x in schedule.levels if x.kind == "grid")
+    steps = prod(ceil(space.size(x.axis) / x.tile) for x in schedule.levels if x.kind == "loop")
+    rate = (NARROW_RATE if width <= 2 else WIDE_RATE) * (rows / (rows + 32)) * (
+        columns / (columns + 32)) * (1.0 if _whole_groups(machine, warps, rows) else 0.6)
+    compute = steps * (depth * rows * columns / rate + STEP)
+    memory = steps * depth * (rows + columns) * width / NEAR_BYTES
+    waiting = steps * LATENCY / max(1, stages - 1)
+    together = min(together, ceil(programs / machine.multiprocessors))
+    rounds = ceil(programs / (machine.multiprocessors * together))
+    return rounds * (max(together * compute, together * memory, waiting) + START)
+
+
+def _whole_groups(machine: Machine, warps: int, rows: int) -> bool:
+    """Whether products run at the full rate of the machine's tensor cores."""
+    return not machine.has_wgmma or (warps % 4 == 0 and rows >= 64)
+
+
+def _resident(space: Space, schedule: Schedule, sums: int) -> int:
+    """How many programs a multiprocessor holds at a time."""
+    machine, threads = space.machine, _number(schedule, "warps", 4) * space.machine.warp
+    registers = sums + 64 * threads
+    return max(1, min(machine.shared // max(1, space.shared(schedule)),
+                      machine.registers // registers, machine.threads // threads))
+
+
+# ---------------------------------------------------------------------- streams
+def _streams(space: Space) -> Iterator[Schedule]:
+    """Tiles of the last two directions from a quarter to eight times as large, and warps."""
+    tiled = [x for x in space.around.levels if x.kind != "whole"]
+    chosen = ([x for x in tiled if x.tile > 1] or tiled)[-2:]
+    found: list[tuple[float, Schedule]] = []
+    for factors in product((0.25, 0.5, 1, 2, 4, 8), repeat=len(chosen)):
+        tiles = {x.axis: round(x.tile * f) for x, f in zip(chosen, factors, strict=True)}
+        if any(not 1 <= tiles[x.axis] <= space.most(x, 1 << 15) for x in chosen):
+            continue
+        distance = sum(abs(log2(f)) for f in factors)
+        for warps in space.warps:
+            schedule = _with_options(_with_tiles(space.around, tiles), warps=warps)
+            found.append((_stream_cost(space, schedule) + distance / 4, schedule))
+    yield from (s for _, s in sorted(found, key=lambda pair: pair[0]))
+
+
+def _stream_cost(space: Space, schedule: Schedule) -> float:
+    """How far from enough programs, and from an ideal share of each thread, by factors of two."""
+    tiles, machine = space.tiles_of(schedule), space.machine
+    threads = _number(schedule, "warps", 4) * machine.warp
+    share = max(_elements(n, tiles) for n in space.kernel.nests) / threads
+    programs = prod(ceil(space.size(x.axis) / x.tile)
+                    for x in schedule.levels if x.kind == "grid")
+    short = max(0.0, log2(2 * machine.multiprocessors / max(1, programs)))
+    return abs(log2(max(share, 2 ** -6) / IDEAL_ELEMENTS)) + short
+
+
+# ---------------------------------------------------------------------- steps
+def _steps(space: Space) -> Iterator[Schedule]:
+    """One thing changed: warps, stages, the tile of one axis, the order in the grid."""
+    around = space.around
+    warps = _number(around, "warps", 4)
+    yield from (_with_options(around, warps=w) for w in (2 * warps, warps // 2))
+    if any(x.kind == "loop" and x.tile > 1 for x in around.levels):
+        stages = _number(around, "stages", 1)
+        yield from (_with_options(around, stages=s) for s in (stages + 1, stages - 1)
+                    if STAGES[0] <= s <= STAGES[-1])
+    for level in around.levels:
+        if level.kind != "whole":
+            yield from (_with_tiles(around, {level.axis: t})
+                        for t in (2 * level.tile, level.tile // 2)
+                        if space.least(level) <= t <= space.most(level, 1 << 15))
+    for k, (a, b) in enumerate(pairwise(around.levels)):
+        if a.kind == b.kind == "grid" and a.axis != b.axis:
+            levels = (*around.levels[:k], b, a, *around.levels[k + 2:])
+            yield replace(around, levels=levels)
