@@ -86,18 +86,19 @@ class TaskLaboratory:
         path.write_text(self.task.text(schedule), encoding="utf-8")
         weights = self.folder / "weights.npz"
         return Job(str(path), self.task.name, replace(self.shared.options, weights=weights),
-                   dict(self.task.sizes), schedule is not None)
+                   dict(self.task.sizes))
 
     # ------------------------------------------------------------------ candidates
     def prepare(self, schedules: Sequence[Schedule], seconds: float) -> list[Prepared]:
-        """Compile candidates; those that were."""
+        """Compile candidates; those that were, and are worth timing."""
         jobs = [self._job(s) for s in schedules]
         results = self.shared.compilers.ask_all("compile", jobs, seconds, PATIENCE)
         found: list[Prepared] = []
         for schedule, job, result in zip(schedules, jobs, results, strict=True):
             if isinstance(result, Compiled):
-                self.jobs[result.code] = job
-                found.append(Prepared(schedule, result.code))
+                if not result.hopeless:
+                    self.jobs[result.code] = job
+                    found.append(Prepared(schedule, result.code))
             elif not isinstance(result, TooLate):
                 self._fault(schedule, result)
         return found

@@ -51,15 +51,16 @@ class Job:
     name: str
     options: CompileOptions
     sizes: Mapping[str, int]
-    is_candidate: bool = True
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """`code`: a hash of the target's code. `schedule`: as the kernel has it in the end."""
+    """`code`: a hash of the target's code. `schedule`: as the kernel has it in the end. `hopeless`:
+    why it need not be timed, if so."""
 
     code: str
     schedule: str
+    hopeless: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,18 +92,16 @@ class Builders:
         self.known: dict[TargetOptions, Build] = {}
 
     def compile(self, job: Job) -> Compiled:
-        """Raises Unfit for a candidate that need not be tried."""
+        """Compile the job's module for its sizes."""
         compilation = Compiler(job.path, job.options)
         state = compilation.lower()
         code = compilation.emit(state, compilation.target.levels[0])
         build = self.of(compilation)
         with compilation.guard("load", state=state):
             hopeless = build(state.module, state.context.weights, dict(job.sizes))
-        if hopeless and job.is_candidate:
-            raise Unfit(hopeless[0])
         kernel = _kernel(state, job.name)
         schedule = "" if kernel.schedule is None else kernel.schedule.text
-        return Compiled(hashlib.sha256(code.encode()).hexdigest(), schedule)
+        return Compiled(hashlib.sha256(code.encode()).hexdigest(), schedule, "; ".join(hopeless))
 
     def of(self, compilation: Compiler) -> Build:
         """That of the options: it may hold processes."""

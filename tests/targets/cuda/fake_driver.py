@@ -37,6 +37,7 @@ class FakeDriver:
     kernels: dict[str, KernelOp]
     has_pools: bool = True
     limit: int = 1 << 30
+    cache: int = 1 << 20
     log: list[str] = field(default_factory=list[str])
     memory: dict[int, Array] = field(default_factory=dict[int, Array])
     """Blocks by address."""
@@ -65,6 +66,7 @@ class FakeDriver:
         patch.setattr(driver, "has_pools", lambda: self.has_pools)
         patch.setattr(driver, "MemoryPool", partial(FakePool, self))
         patch.setattr(driver, "use_device", lambda: None)
+        patch.setattr(driver, "cache_size", lambda: self.cache)
         patch.setattr(driver, "make_stream", lambda: 7)
         patch.setattr(driver, "Event", FakeEvent)
         patch.setattr(driver, "Graph", lambda stream: self._end_capture())
