@@ -182,7 +182,8 @@ def _product_cost(space: Space, schedule: Schedule, tile: tuple[int, int, int]) 
     waiting = steps * LATENCY / max(1, stages - 1)
     together = min(together, ceil(programs / machine.multiprocessors))
     rounds = ceil(programs / (machine.multiprocessors * together))
-    return rounds * (max(together * compute, together * memory, waiting) + START)
+    parts = together * compute, together * memory, waiting
+    return rounds * ((max(parts) if stages > 1 else sum(parts)) + START)
 
 
 def _whole_groups(machine: Machine, warps: int, rows: int) -> bool:
