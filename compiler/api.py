@@ -143,7 +143,7 @@ def compile(
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
     interpret: bool = False, specialize: Specialize | None = None,
-    tuned: str | Path | None = "auto",
+    tuned: str | Path | None = "auto", mode: str = "default",
 ) -> Executable:
     """Compile a model for a target.
 
@@ -156,6 +156,7 @@ def compile(
     kernels in Triton's interpreter. `specialize`: compile the model again for the sizes that it is
     called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
     `tuned`: which schedules that `tune` has found are used: "auto", "off" (also None), or a file.
+    `mode`: "default", "reduce-overhead" (the same), or "max-autotune", which tunes the model first.
 
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
@@ -169,7 +170,12 @@ def compile(
         features=features, cache="off" if cache is None else str(cache), precision=precision,
         exact=exact, interpret=interpret, specialize=specialize,
         tuned="off" if tuned is None else str(tuned))
-    return compile_with(model_of_argument(model), options)
+    source = model_of_argument(model)
+    if mode != "default":
+        from compiler.modes import prepare_for
+
+        prepare_for(mode, source, options)
+    return compile_with(source, options)
 
 
 @rare_collections()

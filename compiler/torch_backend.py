@@ -41,11 +41,14 @@ def strata(
     graph_module: Any, example_inputs: Sequence[Any], *, mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Run:
-    """The backend. `mode` is accepted and has no effect yet."""
+    """The backend. `mode`: as in `compiler/modes.py`; raises StrataError for another one."""
     from compiler.frontend.torch.decompose import decompositions
+    from compiler.modes import check_mode
 
-    del mode
     chosen = dict(options or {})
+    if mode is not None:
+        check_mode(mode)
+        chosen["mode"] = mode
 
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
         del inputs

@@ -30,8 +30,7 @@ __all__ = ["Executable", "Target", "TargetError", "TargetOptions", "find_target"
 
 
 Build = Callable[[ModuleOp, WeightStore, Mapping[str, int]], Sequence[str]]
-"""Compiles a module for sizes of its inputs; returns why it need not be tried, where it is hopeless.
-"""
+"""Compiles a module for sizes of its inputs; returns why it is not worth a try, if it is not."""
 
 
 @dataclass(frozen=True)

@@ -182,8 +182,7 @@ class Tuner:
                 row.note = "its tensors are too large"
             else:
                 fresh.append(task)
-        with ThreadPoolExecutor(shared.lanes) as lanes:
-            list(lanes.map(lambda t: self._look_at(shared, t, rows[t.key], until), fresh))
+        in_lanes(shared.lanes, lambda t: self._look_at(shared, t, rows[t.key], until), fresh)
 
     def _look_at(self, shared: Machinery, task: Task, row: Row, until: float) -> None:
         if self.clock() > until:
@@ -215,8 +214,7 @@ class Tuner:
             else:
                 self._search(shared, task, rows[task.key], mode, seconds * share)
 
-        with ThreadPoolExecutor(shared.lanes) as lanes:
-            list(lanes.map(next_one, list(left)))
+        in_lanes(shared.lanes, next_one, list(left))
 
     def _worthwhile(
         self, tasks: Sequence[Task], rows: Mapping[str, Row], mode: Mode
@@ -260,6 +258,15 @@ class Tuner:
             self.database.write(winner)
         except Unreadable as error:
             raise unreadable(self.database.path, error) from None
+
+
+def in_lanes(lanes: int, work: Callable[[Task], None], tasks: Sequence[Task]) -> None:
+    """Do the work of all tasks, of so many at a time, begun in their order."""
+    pool = ThreadPoolExecutor(lanes)
+    try:
+        list(pool.map(work, tasks))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _recall(row: Row, task: Task, winner: Winner) -> None:

@@ -86,7 +86,7 @@ class Unfit(Exception):
 
 # ---------------------------------------------------------------------- compiling
 class Builders:
-    """What compiles candidates: the code stays in the cache, where `start` and `measure` find it."""
+    """What compiles candidates. Code stays in the cache, where `start` and `measure` find it."""
 
     def __init__(self) -> None:
         self.known: dict[TargetOptions, Build] = {}

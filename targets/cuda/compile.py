@@ -174,7 +174,7 @@ def check_toolchain(toolchain: Toolchain) -> None:
 
 # ---------------------------------------------------------------------- processes
 class Workers:
-    """Processes that run Triton. Each starts when it is first needed, and again when it was lost."""
+    """Processes that run Triton. Each starts when it is first needed, and when it was lost."""
 
     def __init__(self, count: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="strata-triton-")

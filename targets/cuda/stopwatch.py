@@ -42,7 +42,7 @@ class Stopwatch:
         self.count, self.graph = count, self.runner.capture_again(self.copies[:count], count)
 
     def __call__(self, calls: int) -> float:
-        """At least so many in a row. The graph before is still running when the first one begins."""
+        """At least so many in a row, begun while a graph before them still runs."""
         replays = math.ceil(calls / self.count)
         self.graph.launch(self.stream)
         self.start.record(self.stream)

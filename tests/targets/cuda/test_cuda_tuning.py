@@ -1,4 +1,4 @@
-"""What the tuner asks of the CUDA target: times of launches alone, code compiled ahead, schedules."""
+"""What the tuner asks of the CUDA target: times of launches, code compiled ahead, schedules."""
 
 from __future__ import annotations
 
