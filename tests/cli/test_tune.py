@@ -16,6 +16,7 @@ from compiler.tuning.laboratory import Machinery
 from compiler.tuning.search import Prepared
 from compiler.tuning.tasks import Task
 from dialects.schedule import Level, Schedule
+from targets.base import find_target
 
 
 class StubLaboratory:
@@ -72,6 +73,35 @@ def test_winners_are_kept_and_used(
         np.testing.assert_allclose(got["out/y"], want["out/y"], rtol=1e-5)
     assert "(from before)" in strata(*words).out
     assert "others tried" in strata(*words, "--again").out
+
+
+def test_several_kernels_at_a_time_where_times_are_not_disturbed(
+    strata: Run, small_model: Path, stub: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(find_target("cpu")), "measures_apart", lambda self: True)
+    report = compiler.tune(small_model, output="found.sqlite", jobs=8)
+    assert len(report.rows) > 1 and all(row.tried for row in report.rows)
+    assert report.rows == sorted(report.rows, key=lambda row: -row.total)
+
+
+def test_max_autotune_tunes_and_then_compiles(
+    strata: Run, small_model: Path, tmp_path: Path, stub: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exe = compiler.compile(small_model, mode="max-autotune", tuned=tmp_path / "found.sqlite")
+    assert "unroll 2>" in exe.text("loop")
+    monkeypatch.setattr(StubLaboratory, "start", None)  # what was tuned is not tuned again
+    compiler.compile(small_model, mode="max-autotune", tuned=tmp_path / "found.sqlite")
+    plain = compiler.compile(small_model, mode="reduce-overhead", tuned=None)
+    assert "unroll 2>" not in plain.text("loop")
+
+
+@pytest.mark.parametrize(("mode", "tuned", "message"), [
+    ("fastest", "auto", "no mode 'fastest'; there are: default, reduce-overhead, max-autotune"),
+    ("max-autotune", "off", "tuned schedules are not used"),
+])
+def test_modes_that_cannot_be(small_model: Path, mode: str, tuned: str, message: str) -> None:
+    with pytest.raises(StrataError, match=message):
+        compiler.compile(small_model, mode=mode, tuned=tuned)
 
 
 def test_a_dump_tells_of_tuned_schedules(

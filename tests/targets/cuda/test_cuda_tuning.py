@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +11,20 @@ import pytest
 
 from dialects.weights import WeightStore
 from targets.base import TargetOptions
-from targets.cuda import TARGET
-from targets.cuda.compile import CompileOptions
+from targets.cuda import TARGET, ahead
+from targets.cuda.ahead import Builder
+from targets.cuda.compile import CompileOptions, Resources, Workers, compile_kernels
+from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
+from targets.cuda.machine import machine_of
 from targets.cuda.stopwatch import FIRST, MOST_COPIES, Stopwatch
+from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
+from tests.targets.cuda.samples import as_model, kernel_of, parse
+from tests.targets.cuda.test_cuda_compile import job
 from tests.targets.cuda.test_cuda_launch import expected, model
 
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 X = np.ones((5, 80), np.float32)
 
 
@@ -67,3 +76,74 @@ def test_the_timer_spoils_the_cache_for_models_that_exceed_it(
                     for footprint in (device.cache, device.cache + 1))
     assert isinstance(small, Stopwatch) and isinstance(large, Stopwatch)
     assert not small.copies and large.copies
+
+
+# ---------------------------------------------------------------------- code compiled ahead
+@needs_triton
+def test_what_is_compiled_ahead_is_found_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = WeightStore()
+    module = model(weights, np.zeros(80, np.float32))
+    options = TargetOptions(features="sm_90", cache=tmp_path)
+    assert not TARGET.builder(options)(module, weights, {"batch": 5})
+    assert len(list(tmp_path.rglob("*.cubin"))) == 1  # both launches are of one kernel and variant
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    monkeypatch.setattr(Workers, "compile", None)  # nothing is left to be compiled
+    executable = CudaExecutable(module, weights, CompileOptions(cache=tmp_path / "cuda"))
+    assert executable.run([X])[0].shape == (5, 80)
+
+
+@needs_triton
+def test_code_that_the_machine_cannot_run(tmp_path: Path) -> None:
+    builder = Builder(CompileOptions(cache=tmp_path))
+    builder.machine = replace(machine_of("sm_90"), shared=1024)
+    product = as_model(kernel_of(samples.matmul("f16", 64, 64, 32)))
+    with pytest.raises(CudaError, match="bytes of shared memory, of which a program has 1024"):
+        builder(product, WeightStore(), {"m": 64, "k": 64})
+
+
+@needs_triton
+def test_code_that_is_not_worth_a_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "resources", lambda binary: Resources(255, 96))
+    builder = Builder(CompileOptions(cache=tmp_path))
+    [why] = builder(as_model(kernel_of(samples.SOFTMAX)), WeightStore(), {"n": 64})
+    assert "@softmax keeps 96 bytes of a thread outside of registers" in why
+
+
+def test_what_decides_while_it_runs_is_not_compiled_ahead() -> None:
+    module = parse("""builtin.module {
+      host.func @main(%n: i64[1], %y: f32[4]) inputs ["n"] outputs ["y"] sizes() {
+        strata.size m = %n
+        host.return
+      }
+    }""")
+    with pytest.raises(CudaError, match="cannot be compiled ahead"):
+        Builder(CompileOptions())(module, WeightStore(), {})
+
+
+@needs_triton
+def test_a_lost_worker_starts_again(tmp_path: Path) -> None:
+    options = CompileOptions(cache=tmp_path)
+    with Workers(1) as workers:
+        compile_kernels([job(samples.SWAP)], options, workers)
+        process = workers._idle.get()
+        assert process is not None
+        process.kill()
+        process.communicate()
+        workers._idle.put(process)
+        [binary] = compile_kernels([job(samples.TRANSPOSE)], options, workers)
+    assert binary.entry == "transpose"
+    assert process.poll() is not None
+
+
+# ---------------------------------------------------------------------- the key of what was found
+def test_winners_are_of_a_device_and_of_a_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("targets.cuda.triton_version", lambda: "3.9.0")
+    monkeypatch.setattr("targets.cuda.find_spec", lambda name: True)
+    keys = {TARGET.tuning_key(TargetOptions(features=arch)) for arch in ("sm_80", "sm_90")}
+    assert len(keys) == 2 and all(key and "Triton 3.9.0" in key for key in keys)
+    assert TARGET.tuning_key(TargetOptions(interpret=True)) is None
+    monkeypatch.setattr("targets.cuda.find_spec", lambda name: None)
+    assert TARGET.tuning_key(TargetOptions()) is None

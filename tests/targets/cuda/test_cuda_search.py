@@ -1,0 +1,156 @@
+"""The schedules that the tuner tries on GPUs: each is legal, and computes the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compiler.comparison import worst
+from compiler.driver import Compiler, State
+from compiler.options import CompileOptions
+from compiler.signature import signature_of
+from compiler.tuning.tasks import Task
+from compiler.tuning.tuner import TuneOptions, Tuner
+from compiler.tuning.worker import random_inputs
+from dialects.host.interpret import interpret_host
+from dialects.loop import KernelOp
+from dialects.schedule import Schedule, parse_schedule
+from dialects.types import Array
+from targets.base import find_target
+from targets.cuda.machine import machine_of
+from targets.cuda.search import FIRST_TILES, Space, candidates
+
+PRODUCT = """
+  strata.func @main(%x: f16[70, 100], %w: f16[100, 90]) -> (f16[70, 90])
+      inputs ["x", "w"] outputs ["y"] {
+    %y = graph.matmul %x, %w : f16[70, 90]
+    strata.return %y
+  }"""
+OPEN_PRODUCT = """
+  strata.func @main(%x: f32[n, 19], %w: f32[19, m]) -> (f32[n, m]) inputs ["x", "w"] outputs ["y"] {
+    %y = graph.matmul %x, %w : f32[n, m]
+    strata.return %y
+  }"""
+VECTOR = """
+  strata.func @main(%x: f16[1, 100], %w: f16[100, 90]) -> (f16[1, 90])
+      inputs ["x", "w"] outputs ["y"] {
+    %y = graph.matmul %x, %w : f16[1, 90]
+    strata.return %y
+  }"""
+CONVOLUTION = """
+  strata.func @main(%x: f16[1, 6, 13, 11]) -> (f16[1, 40, 13, 11]) inputs ["x"] outputs ["y"] {
+    %r = graph.range {start = -9, step = 1, count = 2160, to = f32} : f32[2160]
+    %h = graph.cast %r {to = f16} : f16[2160]
+    %w = graph.reshape %h {shape = [40, 6, 3, 3]} : f16[40, 6, 3, 3]
+    %c = graph.conv %x, %w {pads = [1, 1, 1, 1]} : f16[1, 40, 13, 11]
+    %y = graph.relu %c : f16[1, 40, 13, 11]
+    strata.return %y
+  }"""
+SOFTMAX = """
+  strata.func @main(%x: f32[23, 77]) -> (f32[23, 77]) inputs ["x"] outputs ["y"] {
+    %y = graph.softmax %x {axis = 1} : f32[23, 77]
+    strata.return %y
+  }"""
+CHAIN = """
+  strata.func @main(%x: f32[29, 131], %b: f32[131]) -> (f32[131, 29])
+      inputs ["x", "b"] outputs ["y"] {
+    %s = graph.add %x, %b : f32[29, 131]
+    %e = graph.exp %s : f32[29, 131]
+    %y = graph.transpose %e {perm = [1, 0]} : f32[131, 29]
+    strata.return %y
+  }"""
+COLUMNS = """
+  strata.func @main(%x: f32[130, 70]) -> (f32[70]) inputs ["x"] outputs ["y"] {
+    %y = graph.reduce_sum %x {axes = [0], keepdims = false} : f32[70]
+    strata.return %y
+  }"""
+ATTENTION = """
+  strata.func @main(%q: f16[2, 35, 16], %k: f16[2, 16, 33], %v: f16[2, 33, 16]) -> (f16[2, 35, 16])
+      inputs ["q", "k", "v"] outputs ["y"] {
+    %s = graph.matmul %q, %k : f16[2, 35, 33]
+    %p = graph.softmax %s {axis = 2} : f16[2, 35, 33]
+    %y = graph.matmul %p, %v : f16[2, 35, 16]
+    strata.return %y
+  }"""
+MODELS = {"product": PRODUCT, "open": OPEN_PRODUCT, "vector": VECTOR, "convolution": CONVOLUTION,
+          "softmax": SOFTMAX, "chain": CHAIN, "columns": COLUMNS, "attention": ATTENTION}
+SOME = 8
+"""Candidates that are executed, evenly among all."""
+OPTIONS = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off")
+
+
+def tasks_of_text(text: str, folder: Path) -> list[Task]:
+    path = folder / "model.mlir"
+    path.write_text(f"builtin.module {{{text}\n}}\n")
+    tuner = Tuner(str(path), OPTIONS, TuneOptions(sizes={"n": 21, "m": 45}, output=path))
+    return tuner._tasks(tuner._kernels_of_model())
+
+
+def lowered(task: Task, schedule: Schedule | None, folder: Path) -> tuple[State, str]:
+    """The task's module at block level, and its Triton source."""
+    path = folder / f"{task.name}.mlir"
+    path.write_text(task.text(schedule))
+    task.weights.save(folder / "weights.npz")
+    compilation = Compiler(str(path), replace(OPTIONS, weights=folder / "weights.npz"))
+    state = compilation.lower()
+    return state, compilation.emit(state, "triton")
+
+
+def computed(state: State, task: Task) -> list[Array]:
+    inputs = random_inputs(signature_of(state.module), task.sizes, task.indices)
+    return interpret_host(state.module, inputs, state.context.weights)
+
+
+def schedule_of(state: State, name: str) -> Schedule:
+    kernel = next(op for op in state.module.body.block.ops
+                  if getattr(op, "sym_name", None) is not None and op.sym_name.data == name)
+    return parse_schedule(kernel.properties["schedule"].text)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_candidates_compute_the_same(name: str, tmp_path: Path) -> None:
+    for task in tasks_of_text(MODELS[name], tmp_path):
+        state, _ = lowered(task, None, tmp_path)
+        rules, wanted = schedule_of(state, task.name), computed(state, task)
+        found = candidates(task.kernel, rules, machine_of("sm_90"))
+        assert found and rules not in found and len(set(found)) == len(found)
+        for schedule in found[:: max(1, len(found) // SOME)]:
+            assert {x.axis for x in schedule.levels} == {x.axis for x in rules.levels}
+            state, text = lowered(task, schedule, tmp_path)
+            assert "@triton.jit" in text
+            assert worst(computed(state, task), wanted)[1] is None, f"{task.name} {schedule}"
+
+
+# ---------------------------------------------------------------------- what is tried, and when
+def product_kernel(folder: Path, rows: int, columns: int, depth: int) -> KernelOp:
+    text = (PRODUCT.replace("70", str(rows)).replace("90", str(columns))
+            .replace("100", str(depth)))
+    return tasks_of_text(text, folder)[0].kernel
+
+
+def test_large_products_begin_with_large_tiles(tmp_path: Path) -> None:
+    kernel = product_kernel(tmp_path, 4096, 4096, 4096)
+    around = find_target("cuda").schedule(kernel, OPTIONS.target_options())
+    first = candidates(kernel, around, machine_of("sm_90"))[:FIRST_TILES]
+    tiles = [sorted(x.tile for x in s.levels if x.kind == "grid") for s in first]
+    assert [128, 256] in tiles[:4] and all(a * b >= 8192 for a, b in tiles)
+
+
+def test_small_products_leave_programs_for_all_multiprocessors(tmp_path: Path) -> None:
+    kernel = product_kernel(tmp_path, 256, 256, 4096)
+    around = find_target("cuda").schedule(kernel, OPTIONS.target_options())
+    for schedule in candidates(kernel, around, machine_of("sm_90"))[:3]:
+        a, b = (x.tile for x in schedule.levels if x.kind == "grid")
+        assert (256 // a) * (256 // b) >= 16
+
+
+def test_what_a_program_keeps_fits_the_machine(tmp_path: Path) -> None:
+    kernel = product_kernel(tmp_path, 4096, 4096, 4096)
+    around = find_target("cuda").schedule(kernel, OPTIONS.target_options())
+    for arch in ("sm_86", "sm_90"):
+        machine = machine_of(arch)
+        space = Space(kernel, around, machine)
+        found = candidates(kernel, around, machine)
+        assert found and all(space.shared(s) <= machine.shared for s in found)
