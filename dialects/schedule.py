@@ -11,7 +11,9 @@ products are summed up; further levels of such rows walk what is made of the sum
 computes the last, partial tile with masked lanes, "peel" with a smaller body. `keep`: a value that
 takes so many operations or more, and that loops one after another need, is kept in memory of the
 program (see `passes.loop.reuse`). `stream`: 1 where results go past the caches, since they would
-not stay there. Other options are for targets (`warps` ...).
+not stay there. `strip`: programs are numbered along strips of so many tiles of the last grid axis
+but one, column by column, so that those that run together share what they read. Other options are
+for targets (`warps` ...).
 """
 
 from __future__ import annotations

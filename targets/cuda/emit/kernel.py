@@ -1,7 +1,4 @@
-"""A block kernel as a Triton function: signature, program ids, loops, and its other operations.
-
-The grid is flattened: the last axis varies fastest, so neighbouring programs run together.
-"""
+"""A block kernel as a Triton function: signature, program ids, loops, and its other operations."""
 
 from __future__ import annotations
 
@@ -34,7 +31,8 @@ from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_ma
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
 from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
-from targets.cuda.emit.values import Value, in_parentheses, pointer_type
+from targets.cuda.emit.programs import bind_program_ids
+from targets.cuda.emit.values import Value, pointer_type
 from targets.cuda.emit.writer import Writer
 from targets.cuda.errors import EmitError
 
@@ -139,31 +137,10 @@ def _comment(kernel: KernelOp) -> list[str]:
 
 def _emit_body(context: Context) -> None:
     with context.writer.indented():
-        _bind_program_ids(context)
+        bind_program_ids(context, schedule_option(context.kernel, "strip", 1))
         emit_block(context.kernel.body.block, context)
         if not context.writer.lines:
             context.writer.line("pass")
-
-
-def _bind_program_ids(context: Context) -> None:
-    """One flat id, divided into the axes of the grid; the last axis varies fastest."""
-    extents = context.kernel.grid.data
-    flat = "tl.program_id(0)"
-    live = [k for k, e in enumerate(extents) if e.constant != 1]
-    if len(live) > 1:
-        name = context.writer.fresh("program")
-        context.writer.line(f"{name} = {flat}")
-        flat = name
-    for k, identity in enumerate(context.kernel.program_ids):
-        bounds = (Expr.of(0), extents[k] - 1)
-        if k not in live:
-            context.values[identity] = Value("0", (), *bounds)
-            continue
-        behind = context.product(extents[k + 1:])
-        text = flat if k == live[-1] else f"{flat} // {in_parentheses(behind.text)}"
-        if k != live[0]:
-            text = f"{in_parentheses(text)} % {in_parentheses(context.size(extents[k]).text)}"
-        context.bind(identity, Value(text, (), *bounds), "p")
 
 
 # ---------------------------------------------------------------------- operations

@@ -1,0 +1,72 @@
+"""Which tile a program computes: the flat id of a program as a position along each grid axis.
+
+The last axis varies fastest, so neighbouring programs run together. Where the schedule has an
+option `strip`, the tiles of the last two axes are walked in strips of so many rows, column by
+column: programs that run together then share rows and columns, which stay in the cache.
+
+    strip = 2:   0 2 4 6        strip = 1:   0  1  2  3
+                 1 3 5 7                     4  5  6  7
+                 8 ...                       8 ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr
+from targets.cuda.emit.context import Context
+from targets.cuda.emit.values import Value, in_parentheses
+
+
+def bind_program_ids(context: Context, strip: int) -> None:
+    """Give every program id of the kernel its value."""
+    extents = context.kernel.grid.data
+    live = [k for k, e in enumerate(extents) if e.constant != 1]
+    for k, identity in enumerate(context.kernel.program_ids):
+        if k not in live:
+            context.values[identity] = Value("0", (), Expr.of(0), Expr.of(0))
+    flat = "tl.program_id(0)"
+    if len(live) > 1:
+        flat = _named(context, "program", flat)
+    in_strips = strip > 1 and len(live) > 1 and live[-2:] == [len(extents) - 2, len(extents) - 1]
+    for k in live[:-2] if in_strips else live:
+        behind = context.product(extents[k + 1:])
+        text = flat if k == live[-1] else f"{flat} // {in_parentheses(behind.text)}"
+        if k != live[0]:
+            text = f"{in_parentheses(text)} % {in_parentheses(context.size(extents[k]).text)}"
+        _bind(context, context.kernel.program_ids[k], extents[k], text)
+    if in_strips:
+        _bind_strips(context, extents, flat, strip, outermost=len(live) == 2)
+
+
+def _bind_strips(
+    context: Context, extents: Sequence[Expr], flat: str, strip: int, outermost: bool
+) -> None:
+    """The last two axes, rows and columns; the last strip may have fewer rows."""
+    rows = context.size(extents[-2])
+    if not outermost:
+        count = context.product(extents[-2:])
+        flat = _named(context, "place", f"{flat} % {in_parentheses(count.text)}")
+    count = context.product([Expr.of(strip), extents[-1]])
+    first = _named(context, "first", f"{flat} // {in_parentheses(count.text)}*{strip}")
+    height = str(strip)
+    if (extents[-2] % strip).terms:
+        height = _named(context, "height", f"tl.minimum({rows.atom} - {first}, {strip})")
+    inside = flat
+    if extents[-2].constant is None or extents[-2].constant > strip:
+        inside = _named(context, "inside", f"{flat} % {in_parentheses(count.text)}")
+    row, column = context.kernel.program_ids[-2:]
+    _bind(context, row, extents[-2], f"{first} + {inside} % {height}")
+    _bind(context, column, extents[-1], f"{inside} // {height}")
+
+
+def _named(context: Context, hint: str, text: str) -> str:
+    name = context.writer.fresh(hint)
+    context.writer.line(f"{name} = {text}")
+    return name
+
+
+def _bind(context: Context, identity: SSAValue, extent: Expr, text: str) -> None:
+    context.bind(identity, Value(text, (), Expr.of(0), extent - 1), "p")
