@@ -47,6 +47,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-assign-layouts"),  # while no kernel's arguments are in the way
     Step("loop", "loop-winograd"),  # on final layouts, while a convolution is one nest
     Step("loop", "loop-split-reductions"),  # when the order in memory is known, before kernels
+    Step("loop", "loop-split-products"),  # likewise: what follows joins the sum of the parts
     Step("loop", "loop-outline"),  # which nests share a kernel depends on what fusion left
     Step("loop", "loop-join-rows"),  # on kernels: what is between them stays in a program
     Step("loop", "loop-collapse-axes"),  # before axes get tiles: long axes are tiled better

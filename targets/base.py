@@ -98,6 +98,15 @@ class Target(ABC):
         del options
         return 1
 
+    def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+        """A summed axis of a contraction, and into how many equal parts, each more than one
+        element long, to cut it: its sums are computed side by side, then added. None: leave it.
+
+        Asked again about the parts, it gives None.
+        """
+        del nest, options
+        return None
+
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
     ) -> Mapping[int, Panel | None] | None:

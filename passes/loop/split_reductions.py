@@ -51,7 +51,7 @@ class LoopSplitReductions(StrataPass):
 
         def split(nest: NestOp, at: Rewriter) -> SSAValue | None:
             cut = _cut(nest, programs) if _is_candidate(nest) else None
-            return None if cut is None else _split(at, *cut)
+            return None if cut is None else split_nest(at, *cut)
 
         for func in functions(module):
             rewrite(func, {NestOp: [split]}, context)
@@ -79,7 +79,7 @@ def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[str]] | None:
         size = axis.extent.constant or 1
         count = _share(size, -(-wanted // parts), total // parts // MIN_PART)
         if 1 < count < size:
-            nest = _divided(nest, axis, count)
+            nest = divided(nest, axis, count)
         outer, parts = [*outer, *([axis.name] if count > 1 else [])], parts * count
         if parts >= wanted or count < size:
             break
@@ -101,7 +101,7 @@ def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[str]
     return (nest, [a.name for a in axes[:last + 1]]) if inner >= MIN_OPEN_PART else None
 
 
-def _divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
+def divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
     """The nest with an axis as `count` parts, which keep its name, and an axis inside them."""
     inner = f"{axis.name}_part"
     size = axis.extent // count
@@ -112,7 +112,7 @@ def _divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
 
 
 # ---------------------------------------------------------------------- two steps
-def _split(at: Rewriter, nest: NestOp, outer: Sequence[str]) -> SSAValue:
+def split_nest(at: Rewriter, nest: NestOp, outer: Sequence[str]) -> SSAValue:
     """Reduce each part, then their results."""
     [type_], [map_] = result_types(nest), nest.output_maps
     parts = [a for a in nest.axes if a.name in outer]

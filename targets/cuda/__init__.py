@@ -2,6 +2,7 @@
 
     rules.py      schedules for kernels            emit/         a kernel as Triton source
     products.py   ... that contract                streams.py    ... bound by memory
+    product_tiles.py  a model of their time        product_parts.py  sums in parts
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
@@ -61,6 +62,11 @@ class CudaTarget(Target):
     def programs(self, options: TargetOptions) -> int:
         """A few for each multiprocessor."""
         return 4 * machine_of(options.features).multiprocessors
+
+    def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+        from targets.cuda.product_parts import product_parts
+
+        return product_parts(nest, options)
 
     def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
         from targets.cuda.rules import prepare_kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from targets.cuda import driver
@@ -20,6 +20,9 @@ class Machine:
     multiprocessor. `threads`: the most threads that a multiprocessor holds at a time. `warp`: how
     many of them run in step. On AMD GPUs a multiprocessor is a compute unit, shared memory its LDS,
     and a warp a wavefront.
+    `tensor_rate`: TFLOP/s of products of halves with sums in f32, on the whole device.
+    `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2 cache, for one
+    multiprocessor.
     """
 
     arch: str
@@ -29,6 +32,9 @@ class Machine:
     registers: int = 65536
     name: str = ""
     warp: int = 32
+    tensor_rate: float = 150
+    bandwidth: float = 900
+    cache_rate: float = 40
 
     @property
     def has_wgmma(self) -> bool:
@@ -47,12 +53,12 @@ def is_nvidia(arch: str) -> bool:
 
 
 MACHINES = {m.arch: m for m in (
-    Machine("sm_80", 108, 163 * _KIB, 2048, name="A100"),
-    Machine("sm_86", 84, 99 * _KIB, 1536, name="RTX 30 series"),
-    Machine("sm_89", 128, 99 * _KIB, 1536, name="L40, RTX 40 series"),
-    Machine("sm_90", 132, 227 * _KIB, 2048, name="H100, H200"),
-    Machine("sm_100", 148, 227 * _KIB, 2048, name="B200"),
-    Machine("sm_120", 170, 99 * _KIB, 1536, name="RTX 50 series"),
+    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 45),
+    Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 30),
+    Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 35),
+    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 60),
+    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 80),
+    Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 40),
 )}
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""
 
@@ -86,6 +92,6 @@ def device_machine() -> Machine:
     if int(arch.removeprefix("sm_")) < 80:
         raise CudaError(f"{driver.device_name()} ({arch}) is too old: kernels need an Ampere GPU "
                         "(sm_80) or newer; `--interpret` runs them on the CPU")
-    known = MACHINES.get(arch)
-    return Machine(arch, driver.multiprocessors(), driver.shared_memory(),
-                   known.threads if known is not None else 1536, name=driver.device_name())
+    known = MACHINES.get(arch) or Machine(arch, 0, 0, 1536)
+    return replace(known, multiprocessors=driver.multiprocessors(),
+                   shared=driver.shared_memory(), name=driver.device_name())

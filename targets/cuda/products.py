@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects import arith
 
@@ -12,11 +13,14 @@ from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width, i8, i32, is_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
+from passes.loop.nests import has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
 from passes.loop.runs import result_order, running_axis
 from passes.loop_to_block.compute import product_operands
 from targets.base import TargetOptions
+from targets.cuda.machine import machine_of
+from targets.cuda.product_tiles import ASSUMED, Product, ProductTile, tiles
 from targets.cuda.tiles import finish, power, width_of
 
 MIN_DOT = 16
@@ -25,6 +29,12 @@ MIN_DEPTH = 32
 """The least bytes that one row of its factors has along the summed dim."""
 DEPTH = 128
 """The bytes of such a row that one step loads: a line of the cache."""
+STRIP = 8
+"""How many tiles of rows programs walk before they take the next columns."""
+COLUMNS = 64
+"""Columns of a program that multiplies a vector by a matrix that lies row by row."""
+VARIED = 3
+"""Of how many tiles candidates have other strips."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +47,29 @@ class Roles:
     reduce: tuple[str, ...]
 
 
-def roles_of(nest: NestOp) -> Roles:
-    """Columns run along the result's memory; their factor is the one they index."""
-    order = result_order(nest)
+def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
+    """The nest by whose result the columns of a contraction are chosen.
+
+    Of a plain product the last of its epilogue; the sums of a convolution have a layout themselves.
+    """
+    last = kernel.yielded[0].owner
+    walked = {a.name for a in nest.parallel_axes}
+    follows = isinstance(last, NestOp) and {a.name for a in last.parallel_axes} >= walked
+    return last if follows and not _has_windows(nest) else nest
+
+
+def _has_windows(nest: NestOp) -> bool:
+    """Whether a factor is read at places that summed axes move, and axes which it has alone."""
+    summed = {a.name for a in nest.reduce_axes}
+    used = [_symbols(m) for m in nest.input_maps]
+    own = {a.name for a in nest.parallel_axes if not all(a.name in u for u in used)}
+    return any(e.symbols & summed and e.symbols & own for m in nest.input_maps for e in m)
+
+
+def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
+    """Columns run along the memory of what is stored; their factor is the one they index."""
+    order = [a for a in result_order(stored or nest) if any(
+        a == x.name for x in nest.parallel_axes)]
     last = order[-1] if order else ""
     factors = [set[str]().union(*(e.symbols for e in m)) if m else set[str]()
                for m in nest.input_maps]
@@ -55,14 +85,14 @@ def roles_of(nest: NestOp) -> Roles:
 
 def prepare_product(kernel: KernelOp, nest: NestOp) -> None:
     """Fuse the axes of each role of a matrix product."""
-    roles = roles_of(nest)
-    if roles.rows and roles.columns and _is_dot(nest):
+    roles = roles_of(nest, stored_by(kernel, nest))
+    if roles.rows and roles.columns and is_dot(nest):
         for names in (roles.rows, roles.columns, _summed_order(nest, roles)):
             if can_fuse(kernel, names):
                 fuse_axes(kernel, names)
 
 
-def _is_dot(nest: NestOp) -> bool:
+def is_dot(nest: NestOp) -> bool:
     """Whether a contraction is one that `tl.dot` has: of floats into f32, signed bytes into i32."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
@@ -101,7 +131,7 @@ def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] 
     Tensor cores take both factors of bytes along the summed axis.
     """
     nest = next(n for n in kernel.nests if is_contraction(n))
-    roles = roles_of(nest)
+    roles = roles_of(nest, stored_by(kernel, nest))
     if not (_is_matrix_product(nest, roles) and _multiplies_bytes(nest)):
         return None
     [column], [summed] = roles.columns, roles.reduce
@@ -120,15 +150,78 @@ def _runs_along(nest: NestOp, position: int, axis: str) -> bool:
 def _is_matrix_product(nest: NestOp, roles: Roles) -> bool:
     """Whether a contraction, its axes fused, is a `tl.dot` of rows by columns."""
     single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
-    return single and _is_dot(nest)
+    return single and is_dot(nest)
 
 
 def schedule_product(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
     """The schedule of a kernel that contracts."""
-    roles = roles_of(nest)
-    if _is_matrix_product(nest, roles):
-        return _matrix_product(kernel, nest, roles, options)
-    return _small_contraction(kernel, roles)
+    return next(_candidates(kernel, nest, options))
+
+
+def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
+    """Schedules of a kernel that contracts, the rules' choice first; none of another kernel."""
+    nest = next((n for n in kernel.nests if is_contraction(n)), None)
+    if nest is not None:
+        yield from dict.fromkeys(_candidates(kernel, nest, options))
+
+
+def _candidates(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Iterator[Schedule]:
+    roles = roles_of(nest, stored_by(kernel, nest))
+    if not _is_matrix_product(nest, roles):
+        yield _small_contraction(kernel, roles)
+    elif is_plain(nest) and on_tensor_cores(nest, options):
+        yield from _tiled(kernel, nest, roles, options)
+    else:
+        yield _matrix_product(kernel, nest, roles, options)
+
+
+def is_plain(nest: NestOp) -> bool:
+    """Whether the factors are read along their dims, and nothing lies around them."""
+    plain = not any(map(has_calls, nest.input_maps))
+    return plain and all(p is None for p in nest.pad_values)
+
+
+def on_tensor_cores(nest: NestOp, options: TargetOptions) -> bool:
+    """Whether factors are short enough, or may be rounded."""
+    return max(map(width_of, nest.inputs)) <= 2 or options.precision != "f32"
+
+
+def _tiled(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> Iterator[Schedule]:
+    """A matrix product on tensor cores: tiles as the model of their time orders them.
+
+    The first ones also in other strips, of which the model knows nothing.
+    """
+    product = product_of(nest, roles, stored_by(kernel, nest))
+    for rank, tile in enumerate(tiles(product, machine_of(options.features))):
+        in_strips = product.rows > tile.rows and product.columns > tile.columns
+        for strip in (STRIP, 2 * STRIP, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
+            yield _in_tiles(kernel, roles, tile, strip, options)
+
+
+def product_of(nest: NestOp, roles: Roles, stored: NestOp) -> Product:
+    """What the tiles of a product depend on."""
+    extents = {a.name: a.extent.constant for a in nest.axes}
+
+    def size(names: Sequence[str], assumed: int) -> int:
+        return prod(assumed if (n := extents[name]) is None else n for name in names)
+
+    return Product(
+        size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED),
+        size(roles.reduce, ASSUMED), max(map(width_of, nest.inputs)), width_of(stored.results[0]),
+        any(extents[a] is None for a in (*roles.rows, *roles.columns)))
+
+
+def _in_tiles(
+    kernel: KernelOp, roles: Roles, tile: ProductTile, strip: int, options: TargetOptions
+) -> Schedule:
+    (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
+    levels = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile.rows),
+              Level("grid", n, tile.columns), Level("loop", k, tile.depth)]
+    order = {"strip": strip} if strip > 1 else {}
+    return finish(kernel, levels, dot=1, tails="mask", warps=tile.warps, stages=tile.stages,
+                  precision=options.precision, **order)
 
 
 def _matrix_product(
@@ -144,11 +237,8 @@ def _matrix_product(
     tile_k = power(extents[k], DEPTH // width, max(MIN_DOT, MIN_DEPTH // width))
     if width == 1 and (extents[k] % tile_k).constant == tile_k // 2 >= MIN_DEPTH:
         tile_k //= 2  # so that the last step needs no masks
-    levels = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile_m),
-              Level("grid", n, tile_n), Level("loop", k, tile_k)]
     warps = 8 if tile_m * tile_n >= 128 * 128 else 4
-    return finish(kernel, levels, dot=1, tails="mask", warps=warps, stages=3,
-                   precision=options.precision)
+    return _in_tiles(kernel, roles, ProductTile(tile_m, tile_n, tile_k, warps, 3), 1, options)
 
 
 def _small_contraction(kernel: KernelOp, roles: Roles) -> Schedule:

@@ -1,0 +1,59 @@
+"""`loop-split-products`: a sum of products in parts, where its results alone are too few programs.
+
+    %y = nest (i: 16, j: 4096, reduce k: 4096) ins(%a[i, k], %b[k, j]) outs(add f32[16, 4096][i, j])
+    ->  %p = nest (k: 4, i: 16, j: 4096, reduce k_part: 1024)
+               ins(%a[i, 1024*k + k_part], %b[1024*k + k_part, j]) outs(add f32[4, 16, 4096][k, i, j])
+        %y = nest (reduce k: 4, i: 16, j: 4096) ins(%p[k, i, j]) outs(add f32[16, 4096][i, j])
+
+The parts are added in one order, always the same, and by the kernel that has what follows: a bias,
+an activation. The target says which axis to cut into how many parts (`Target.product_parts`), since
+only it knows what a program computes and how many of them keep its machine busy.
+
+Enters: fused nests, in their final layouts. Leaves: nests. Sums of half precision would be rounded
+twice, and stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from dialects.loop import NestOp
+from dialects.types import bf16, f16
+from passes.base import StrataContext, StrataPass
+from passes.loop.nests import result_types
+from passes.loop.outline import is_contraction
+from passes.loop.split_reductions import divided, split_nest
+from passes.rewriting import Rewriter, functions, rewrite
+
+
+@dataclass(frozen=True)
+class LoopSplitProducts(StrataPass):
+    """Cut the sums of contractions into parts that programs compute side by side."""
+
+    name = "loop-split-products"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        target = context.target
+        if target is None:
+            return
+
+        def split(nest: NestOp, at: Rewriter) -> SSAValue | None:
+            parts = target.product_parts(nest, context.options) if _is_candidate(nest) else None
+            return None if parts is None else _split(at, nest, *parts)
+
+        for func in functions(module):
+            rewrite(func, {NestOp: [split]}, context)
+
+
+def _is_candidate(nest: NestOp) -> bool:
+    """Whether a nest is a sum of products that may be added in another order."""
+    return is_contraction(nest) and len(nest.results) == 1 and not nest.into and (
+        result_types(nest)[0].element not in (f16, bf16))
+
+
+def _split(at: Rewriter, nest: NestOp, name: str, count: int) -> SSAValue:
+    axis = next(a for a in nest.reduce_axes if a.name == name)
+    return split_nest(at, divided(nest, axis, count), [name])

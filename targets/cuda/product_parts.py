@@ -1,0 +1,91 @@
+"""Sums of products in parts: where a product's own tiles leave most of a GPU idle.
+
+What enters is a contraction before kernels are made; what leaves is which summed axis to cut, and
+into how many parts, if the parts and the kernel that adds them take clearly less time than the
+product in one. A product of a batch has programs enough, or is the parts of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dialects.loop import NestOp
+from passes.loop.runs import running_axis
+from targets.base import TargetOptions
+from targets.cuda.machine import Machine, machine_of
+from targets.cuda.product_tiles import Product, seconds, tiles
+from targets.cuda.products import (
+    COLUMNS,
+    Roles,
+    is_dot,
+    is_plain,
+    on_tensor_cores,
+    product_of,
+    roles_of,
+)
+
+GAIN = 0.85
+"""Parts must take so much less time."""
+LEAST = 256
+"""The least bytes of a row of a factor that one part sums over."""
+ADDING = 2.5e-6
+"""Seconds that another kernel takes however little it does."""
+
+
+def product_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+    """The axis and the number of parts; None to compute the sums in one go."""
+    roles = roles_of(nest)
+    if roles.batch or len(roles.reduce) != 1 or not is_plain(nest):
+        return None
+    machine = machine_of(options.features)
+    product = product_of(nest, roles, nest)
+    if product.open:
+        return None
+    if roles.rows and roles.columns:
+        suits = is_dot(nest) and on_tensor_cores(nest, options)
+        parts = _parts_of_tiles(product, machine) if suits else 1
+    else:
+        parts = _parts_of_columns(nest, roles, product, machine)
+    return (roles.reduce[0], parts) if parts > 1 else None
+
+
+def _parts_of_tiles(product: Product, machine: Machine) -> int:
+    """Of a matrix product: as the model of its tiles' time says."""
+    times = {1: _fastest(replace(product, stored=2), machine)}
+    for parts in _divisors(product):
+        whole = replace(product, batch=parts, depth=product.depth // parts, stored=4)
+        times[parts] = _fastest(whole, machine) + _adding(product, parts, machine)
+    best = min(times, key=lambda parts: times[parts])
+    return best if times[best] < GAIN * times[1] else 1
+
+
+def _fastest(product: Product, machine: Machine) -> float:
+    return seconds(product, tiles(product, machine)[0], machine)
+
+
+def _adding(product: Product, parts: int, machine: Machine) -> float:
+    """How long the kernel takes that adds the parts, which lie in the cache."""
+    read = 4 * parts * product.rows * product.columns
+    return ADDING + read / (machine.cache_rate * machine.multiprocessors * 1e9)
+
+
+def _divisors(product: Product) -> Iterator[int]:
+    """Numbers of parts that are equal and long enough."""
+    most = product.depth * product.width // LEAST
+    yield from (n for n in range(2, min(most, 64) + 1) if product.depth % n == 0)
+
+
+def _parts_of_columns(nest: NestOp, roles: Roles, product: Product, machine: Machine) -> int:
+    """Of a vector and a matrix: a few programs for each multiprocessor.
+
+    Where sums run along the memory of the matrix, programs of a few columns each are enough.
+    """
+    column = (roles.columns or roles.rows)[-1]
+    matrix = next(m for m in nest.input_maps if any(column in e.symbols for e in m))
+    if running_axis(matrix, nest.axes) != [column]:
+        return 1
+    programs = -(-product.rows * product.columns // COLUMNS)
+    wanted = -(-4 * machine.multiprocessors // programs)
+    fitting = [n for n in _divisors(product) if n <= wanted]
+    return max(fitting, default=1) if programs < 2 * machine.multiprocessors else 1

@@ -1,0 +1,160 @@
+"""Tiles of a matrix product on tensor cores, ordered by a model of the time that they take.
+
+What enters are the extents of a product and the facts of a machine; what leaves are tiles that fit
+it, the fastest first. The model takes the largest of three times, none of which it can beat:
+
+- *throughput*: what the busiest multiprocessor multiplies and loads from the L2 cache, step by
+  step; a small tile multiplies slower, since each element that it loads is used less often;
+- *latency*: one program after another, each as many steps as its sum has, where a step waits for
+  memory as long as the stages before it do not hide;
+- *memory*: every factor and the result, once, at the bandwidth of the device.
+
+Programs that a multiprocessor holds at a time hide each other's latency. Whole rounds of programs
+matter: 133 of them take twice as long on 132 multiprocessors as 132.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from targets.cuda.machine import Machine
+
+LINE = 128
+"""The bytes of a cache line: what one step loads of a row of a factor, at least."""
+LEAST = 32
+"""The bytes of such a row that a step takes at least."""
+SIZES = (16, 32, 64, 128, 256)
+"""Rows and columns of tiles."""
+MOST = 128 * 256
+"""The most sums of a tile: two groups of four warps hold so many in registers."""
+ASSUMED = 1024
+"""How long an axis is taken to be while its extent is not known."""
+LATENCY = 0.9e-6
+"""Seconds until data of the device's memory are there."""
+STEP = 0.08e-6
+"""Seconds that a step of the sum takes at least: it waits, multiplies and asks for more."""
+START = 2.0e-6
+"""Seconds before the first step and behind the last: addresses, the epilogue, stores."""
+HALF = 48
+"""A tile whose sides' harmonic mean is so long multiplies at half of the full rate."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """`batch` times rows x depth by depth x columns. Bytes per element of the factors (`width`)
+    and of the result (`stored`). `open`: whether any extent is not known, but assumed.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    width: int
+    stored: int
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class ProductTile:
+    """What one program computes, `depth` of the sum in a step."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+    def shared(self, width: int) -> int:
+        """The bytes of shared memory that the stages of both factors take."""
+        return (self.rows + self.columns) * self.depth * width * self.stages
+
+
+def tiles(product: Product, machine: Machine) -> list[ProductTile]:
+    """The tiles that fit product and machine, those first that take the least time."""
+    fitting = [t for t in _tiles(product) if t.shared(product.width) <= machine.shared]
+    return sorted(fitting, key=lambda t: (seconds(product, t, machine), -t.rows, t.columns))
+
+
+def _tiles(product: Product) -> Iterator[ProductTile]:
+    most = MOST if not product.open else MOST // 2
+    for rows in _sides(product.rows):
+        for columns in _sides(product.columns):
+            if rows * columns <= most:
+                yield from _steps(product, rows, columns)
+
+
+def _sides(extent: int) -> list[int]:
+    """Sizes of tiles up to the one that holds the extent."""
+    return [s for s in SIZES if s < 2 * extent or s == SIZES[0]]
+
+
+def _steps(product: Product, rows: int, columns: int) -> Iterator[ProductTile]:
+    """Depths, warps and stages that suit a tile."""
+    line = LINE // product.width
+    for depth in (line, 2 * line):
+        if depth > line and (rows * columns > 64 * 64 or product.depth < 2 * depth):
+            continue
+        depth = _dividing(product, min(depth, max(_power(product.depth), LEAST // product.width)))
+        for warps in _warps(rows, columns):
+            for stages in (3, 4) if rows * columns > 64 * 64 else (4, 5):
+                yield ProductTile(rows, columns, depth, warps, stages)
+
+
+def _dividing(product: Product, depth: int) -> int:
+    """The depth, or half of it where the last step then needs no masks."""
+    half = depth // 2
+    return half if product.depth % depth == half and half * product.width >= LEAST else depth
+
+
+def _warps(rows: int, columns: int) -> tuple[int, ...]:
+    """A group of four warps holds up to 128 x 128 sums, and takes 64 rows at a time."""
+    if rows * columns > 128 * 128:
+        return (8,)
+    return (4, 8) if rows * columns == 128 * 128 else (4,)
+
+
+def _power(extent: int) -> int:
+    """The power of two that holds an extent."""
+    return 1 << max(0, extent - 1).bit_length()
+
+
+# ---------------------------------------------------------------------- the model
+def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
+    """About how long the product takes in such tiles."""
+    width = product.width
+    programs = (product.batch * -(-product.rows // tile.rows)
+                * -(-product.columns // tile.columns))
+    steps = -(-product.depth // tile.depth)
+    each = -(-programs // machine.multiprocessors)
+    resident = min(each, _resident(tile, width, machine))
+    loaded = (tile.rows + tile.columns) * tile.depth * width
+    multiplied = 2 * tile.rows * tile.columns * tile.depth
+    busy = max(multiplied / (_rate(tile, machine, width) * 1e12),
+               loaded / (machine.cache_rate * 1e9))
+    step = max(busy, STEP, LATENCY / max(tile.stages - 1, 1))
+    turns = -(-each // resident)
+    return max(each * steps * busy, turns * (steps * step + LATENCY)) + max(
+        turns * START, _moved(product) / (machine.bandwidth * 1e9))
+
+
+def _resident(tile: ProductTile, width: int, machine: Machine) -> int:
+    """How many programs a multiprocessor holds at a time."""
+    threads = 32 * tile.warps
+    registers = threads * (tile.rows * tile.columns // threads + 64)
+    return max(1, min(machine.shared // tile.shared(width), machine.registers // registers,
+                      machine.threads // threads))
+
+
+def _rate(tile: ProductTile, machine: Machine, width: int) -> float:
+    """The TFLOP/s of a multiprocessor on such tiles."""
+    side = 2 * tile.rows * tile.columns / (tile.rows + tile.columns)
+    full = machine.tensor_rate / machine.multiprocessors * 2 / max(width, 1)
+    return full * side / (side + HALF)
+
+
+def _moved(product: Product) -> int:
+    """The bytes of the factors and the result."""
+    factors = product.rows * product.depth + product.depth * product.columns
+    return product.batch * (factors * product.width
+                            + product.rows * product.columns * product.stored)
