@@ -44,6 +44,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "graph-to-loop"),  # on few, simple operators: one nest or a few for each
     Step("loop", "loop-assume-bounds"),  # while every nest still is one operator's, with its name
     Step("loop", "loop-fuse"),  # at once: the fewer nests, the less all later passes have to do
+    Step("loop", "loop-narrow-factors"),  # what is left between: conversions that fusion kept apart
     Step("loop", "loop-assign-layouts"),  # while no kernel's arguments are in the way
     Step("loop", "loop-winograd"),  # on final layouts, while a convolution is one nest
     Step("loop", "loop-split-reductions"),  # when the order in memory is known, before kernels

@@ -98,6 +98,11 @@ class Target(ABC):
         del options
         return 1
 
+    def multiplies(self, element: Attribute, options: TargetOptions) -> bool:
+        """Whether products are faster on factors of this float, summed in f32, than on f32."""
+        del element, options
+        return False
+
     def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
         """A summed axis of a contraction, and into how many equal parts, each more than one
         element long, to cut it: its sums are computed side by side, then added. None: leave it.

@@ -1,9 +1,9 @@
 """`loop-split-products`: a sum of products in parts, where its results alone are too few programs.
 
-    %y = nest (i: 16, j: 4096, reduce k: 4096) ins(%a[i, k], %b[k, j]) outs(add f32[16, 4096][i, j])
-    ->  %p = nest (k: 4, i: 16, j: 4096, reduce k_part: 1024)
-               ins(%a[i, 1024*k + k_part], %b[1024*k + k_part, j]) outs(add f32[4, 16, 4096][k, i, j])
-        %y = nest (reduce k: 4, i: 16, j: 4096) ins(%p[k, i, j]) outs(add f32[16, 4096][i, j])
+    %y = nest (i: 16, j: 64, reduce k: 4096) ins(%a[i, k], %b[k, j]) outs(add f32[16, 64][i, j])
+    ->  %p = nest (k: 4, i: 16, j: 64, reduce l: 1024)
+               ins(%a[i, 1024*k + l], %b[1024*k + l, j]) outs(add f32[4, 16, 64][k, i, j])
+        %y = nest (reduce k: 4, i: 16, j: 64) ins(%p[k, i, j]) outs(add f32[16, 64][i, j])
 
 The parts are added in one order, always the same, and by the kernel that has what follows: a bias,
 an activation. The target says which axis to cut into how many parts (`Target.product_parts`), since

@@ -30,7 +30,7 @@ from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.schedule import Schedule
-from dialects.types import Array, i8
+from dialects.types import Array, bf16, f16, i8
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Panel
 from targets.base import Build, Executable, Target, TargetOptions
@@ -62,6 +62,10 @@ class CudaTarget(Target):
     def programs(self, options: TargetOptions) -> int:
         """A few for each multiprocessor."""
         return 4 * machine_of(options.features).multiprocessors
+
+    def multiplies(self, element: Attribute, options: TargetOptions) -> bool:
+        """Tensor cores take halves, and the floats of a byte that the machine decodes."""
+        return element in (f16, bf16) or self.decodes(element, options)
 
     def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
         from targets.cuda.product_parts import product_parts

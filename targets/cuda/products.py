@@ -54,8 +54,9 @@ def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
     """
     last = kernel.yielded[0].owner
     walked = {a.name for a in nest.parallel_axes}
-    follows = isinstance(last, NestOp) and {a.name for a in last.parallel_axes} >= walked
-    return last if follows and not _has_windows(nest) else nest
+    if not isinstance(last, NestOp) or _has_windows(nest):
+        return nest
+    return last if {a.name for a in last.parallel_axes} >= walked else nest
 
 
 def _has_windows(nest: NestOp) -> bool:
@@ -205,7 +206,7 @@ def product_of(nest: NestOp, roles: Roles, stored: NestOp) -> Product:
     extents = {a.name: a.extent.constant for a in nest.axes}
 
     def size(names: Sequence[str], assumed: int) -> int:
-        return prod(assumed if (n := extents[name]) is None else n for name in names)
+        return prod([extents[name] or assumed for name in names])
 
     return Product(
         size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED),

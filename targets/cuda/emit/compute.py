@@ -14,10 +14,10 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import types as t
-from dialects.block import ConvertOp, DotOp, FullOp, MapOp, ReduceOp, YieldOp
+from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, YieldOp
 from targets.cuda.emit.context import Context, tile_type
 from targets.cuda.emit.helpers import helper_of
-from targets.cuda.emit.scalar import CASTS, Row, render, row_of
+from targets.cuda.emit.scalar import CASTS, NATIVE_FLOATS, Row, render, row_of
 from targets.cuda.emit.values import (
     Shape,
     Value,
@@ -197,9 +197,14 @@ def _extremum(
 
 
 # ---------------------------------------------------------------------- dot
-_DOT_TYPES = frozenset((t.f16, t.bf16, t.f32, t.f64, t.i8))
+def is_native(value: SSAValue, context: Context) -> bool:
+    """Whether a tile was loaded as narrow floats, and not as the bytes that hold them."""
+    return isinstance(value.owner, LoadOp) and value.owner.buffer in context.native
+
+
+_DOT_TYPES = frozenset((t.f16, t.bf16, t.f32, t.f64, t.i8, *NATIVE_FLOATS))
 _DOT_EXTENT = 16
-_DOT_DEPTH: dict[Attribute, int] = {t.i8: 32}
+_DOT_DEPTH: dict[Attribute, int] = {t.i8: 32, **dict.fromkeys(NATIVE_FLOATS, 32)}
 """Where the summed dim needs more."""
 
 
@@ -209,8 +214,14 @@ def emit_dot(op: DotOp, context: Context) -> None:
     texts = [context.values[v].text for v in (op.a, op.b)]
     if context.options.interpreted and a.element == t.bf16:
         texts = [f"{x}.to(tl.float32)" for x in texts]
-    text = (f"tl.dot({texts[0]}, {texts[1]}, {context.values[op.c].text}, "
-            f'input_precision="{op.precision.data}", out_dtype={dtype_text(c.element)})')
+    if (byte := NATIVE_FLOATS.get(a.element)) is not None:
+        texts = [x if is_native(v, context) else f"{x}.to({byte}, bitcast=True)"
+                 for x, v in zip(texts, (op.a, op.b), strict=True)]
+    arguments = [*texts, context.values[op.c].text, f'input_precision="{op.precision.data}"',
+                 f"out_dtype={dtype_text(c.element)}"]
+    if context.promote and a.element in NATIVE_FLOATS:
+        arguments.append(f"max_num_imprecise_acc={context.promote}")
+    text = f"tl.dot({', '.join(arguments)})"
     context.bind(op.result, Value(text, (a.shape[0], b.shape[1])), "acc")
 
 

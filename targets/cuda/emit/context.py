@@ -46,6 +46,10 @@ class Context:
     products: dict[str, str] = field(default_factory=dict[str, str])
     helpers: set[Helper] = field(default_factory=set[Helper])
     stages: int = 1
+    promote: int = 0
+    """How many products of narrow floats are summed in fewer bits than f32 has; 0: all."""
+    native: frozenset[SSAValue] = frozenset()
+    """Buffers of narrow floats that are loaded as such, since only products read them."""
 
     def bind(self, result: SSAValue, value: Value, hint: str = "v") -> None:
         """Assign the value to a variable named after the SSA value."""

@@ -32,7 +32,7 @@ from targets.cuda.emit.context import Context, EmitOptions, buffer_type
 from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
 from targets.cuda.emit.programs import bind_program_ids
-from targets.cuda.emit.values import Value, pointer_type
+from targets.cuda.emit.values import NATIVE_POINTERS, Value, pointer_type
 from targets.cuda.emit.writer import Writer
 from targets.cuda.errors import EmitError
 
@@ -70,6 +70,8 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     """The Triton source of a kernel. Raises EmitError, naming the kernel, for what has no form."""
     context = Context(kernel, options or EmitOptions())
     context.stages = schedule_option(kernel, "stages", 1)
+    context.promote = schedule_option(kernel, "promote", 0)
+    context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
     name = context.writer.fresh(kernel.sym_name.data)
     try:
         signature = _bind_parameters(context)
@@ -116,12 +118,22 @@ def _bind_parameters(context: Context) -> tuple[tuple[str, str], ...]:
     for k, buffer in enumerate(context.kernel.buffers):
         name = context.writer.fresh(buffer.name_hint or f"b{k}")
         context.values[buffer] = Value(name)
-        signature.append((name, pointer_type(buffer_type(buffer).element)))
+        element = buffer_type(buffer).element
+        signature.append((name, NATIVE_POINTERS[element] if buffer in context.native
+                          else pointer_type(element)))
     for size in context.kernel.size_names:
         name, symbol = context.writer.fresh(size), Expr.symbol(size)
         context.sizes[size] = Value(name, (), symbol, symbol)
         signature.append((name, "i32"))
     return tuple(signature)
+
+
+def _feeds_products(buffer: SSAValue) -> bool:
+    """Whether a buffer holds narrow floats that `tl.dot` takes, and nothing else does."""
+    loads = [use.operation for use in buffer.uses]
+    return buffer_type(buffer).element in NATIVE_POINTERS and all(
+        isinstance(load, LoadOp) and load.pad_value == 0 and all(
+            isinstance(use.operation, DotOp) for use in load.result.uses) for load in loads)
 
 
 def _comment(kernel: KernelOp) -> list[str]:

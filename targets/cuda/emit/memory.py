@@ -39,7 +39,8 @@ def emit_load(op: LoadOp, context: Context) -> None:
     arguments = [_address(context.values[op.buffer].text, offset, shape)]
     truth = buffer.element == t.i1  # truth values are bytes in memory
     if mask.text:
-        pad = number_text(op.pad_value, t.i8 if truth else tile.element)
+        native = op.buffer in context.native
+        pad = number_text(op.pad_value, t.i8 if truth else t.f32 if native else tile.element)
         arguments += [f"mask={mask.text}", f"other={pad}"]
     text = f"tl.load({', '.join(arguments)})"
     loaded = Value(f"{text} != 0" if truth else text, shape)

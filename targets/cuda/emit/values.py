@@ -32,6 +32,8 @@ _POINTERS: dict[Attribute, str] = {
     t.f16: "*fp16", t.bf16: "*bf16", t.f32: "*fp32", t.f64: "*fp64", t.i1: "*i8", t.i8: "*i8",
     t.i16: "*i16", t.i32: "*i32", t.i64: "*i64", **dict.fromkeys(_BYTES, "*i8"),
 }
+NATIVE_POINTERS: dict[Attribute, str] = {t.f8E4M3FN: "*fp8e4nv", t.f8E5M2: "*fp8e5"}
+"""Narrow floats that `tl.dot` takes as they are."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,124 @@
+"""`loop-narrow-factors`: products read factors in the narrow type that they were widened from.
+
+    %p = nest (i, k) ins(%a[i, k]) {extf f8 to f32}        %q likewise, of %b
+    %y = nest (i, j, reduce k) ins(%p[i, k], %q[k, j]) {mulf}
+    ->  %y = nest (i, j, reduce k) ins(%a[i, k], %b[k, j]) {extf; extf; mulf}
+
+Widening is exact, so the numbers are the same; a target whose instructions multiply the narrow type
+and sum in f32 (`Target.multiplies`) reads less memory and multiplies faster. Both factors must come
+from one type. Elsewhere a factor that is read often is widened once, before the product.
+
+Enters: fused nests. Leaves: nests. Sums that are f32 alone: others are no instruction's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from dialects.expr import Size
+from dialects.loop import NestOp, YieldOp
+from dialects.types import TensorType, bit_width, dtype_of, f32, is_narrow_float
+from passes.base import StrataContext, StrataPass
+from passes.loop.nests import Read, carry, has_calls, plain_axes, reads_of, result_types
+from passes.loop.outline import is_contraction
+from passes.rewriting import Rewriter, functions, rewrite
+
+
+@dataclass(frozen=True)
+class LoopNarrowFactors(StrataPass):
+    """Read factors of products before they are widened."""
+
+    name = "loop-narrow-factors"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        target = context.target
+        if target is None:
+            return
+
+        def narrow(nest: NestOp, at: Rewriter) -> SSAValue | None:
+            reads = [narrow_read(r) for r in reads_of(nest)] if _is_candidate(nest) else []
+            types = {_element(r.value) for r in reads}
+            changes = any(r.value not in nest.inputs for r in reads)
+            if changes and len(types) == 1 and target.multiplies(types.pop(), context.options):
+                return at.insert(_product(nest, reads)).results[0]
+            return None
+
+        for func in functions(module):
+            rewrite(func, {NestOp: [narrow]}, context)
+
+
+def _element(value: SSAValue) -> Attribute:
+    assert isinstance(value.type, TensorType)
+    return value.type.element
+
+
+def _is_candidate(nest: NestOp) -> bool:
+    """Whether a nest sums the products of its two inputs, widened or not, in f32."""
+    if not is_contraction(nest) or len(nest.inputs) != 2 or len(nest.results) != 1 or nest.into:
+        return False
+    multiply = nest.yielded[0].owner
+    return isinstance(multiply, arith.MulfOp) and multiply.result.type == f32 and (
+        {_source(v) for v in multiply.operands} == {*nest.body.block.args})
+
+
+def _source(value: SSAValue) -> SSAValue:
+    """What a value was converted from, without any loss."""
+    through, source = list[Attribute](), value
+    while isinstance(source.owner, (arith.ExtFOp, arith.TruncFOp)):
+        through.append(source.type)
+        source = source.owner.operands[0]
+    return source if all(_holds(wide, source.type) for wide in through) else value
+
+
+@cache
+def _holds(wide: Attribute, narrow: Attribute) -> bool:
+    """Whether one float type has all numbers of another; of a byte, all are tried."""
+    if not is_narrow_float(narrow):
+        return wide in (f32, narrow)
+    codes = np.arange(1 << bit_width(narrow), dtype=np.uint8).view(dtype_of(narrow))
+    numbers = codes.astype(np.float32)
+    return np.array_equal(numbers.astype(dtype_of(wide)).astype(np.float32), numbers, True)
+
+
+def narrow_read(read: Read) -> Read:
+    """A read of what another nest widens as one of its source; any other read as it is."""
+    maker = read.value.owner
+    if not isinstance(maker, NestOp) or not _only_widens(maker) or read.pad:
+        return read
+    at: dict[str, Size] = {a.name: 0 for a in maker.axes}  # left for axes of extent 1
+    for stored, expr in zip(maker.output_maps[0], read.map, strict=True):
+        if stored.as_symbol is not None:
+            at[stored.as_symbol] = expr
+    [source] = reads_of(maker)
+    return Read(source.value, tuple(e.substitute(at) for e in source.map), read.pad)
+
+
+def _only_widens(maker: NestOp) -> bool:
+    """Whether a nest copies one tensor, affinely, into a wider type."""
+    if len(maker.results) != 1 or len(maker.inputs) != 1 or not maker.is_elementwise:
+        return False
+    plain = maker.pad_values[0] is None and not has_calls(maker.input_maps[0]) and (
+        plain_axes(maker.output_maps[0]) is not None)
+    yielded = maker.yielded[0]
+    return plain and yielded.type != _element(maker.inputs[0]) and (
+        _source(yielded) is maker.body.block.args[0])
+
+
+def _product(nest: NestOp, reads: Sequence[Read]) -> NestOp:
+    """The sum of products of other reads of equal elements, widened."""
+    block = Block(arg_types=[_element(r.value) for r in reads])
+    wide = [arith.ExtFOp(a, f32) for a in block.args]
+    multiply = arith.MulfOp(wide[0].result, wide[1].result)
+    block.add_ops([*wide, multiply, YieldOp.of(multiply.result)])
+    new = NestOp.of(
+        nest.axes, [r.value for r in reads], [r.map for r in reads], result_types(nest),
+        nest.output_maps, combiners=nest.combiner_names, pads=[r.pad for r in reads],
+        body=Region(block))
+    return carry(nest, new)
