@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import gcd
 
 from dialects.atoms import Atom, Call, atom_symbols
 from dialects.expr import Expr, apply_call
@@ -99,7 +100,8 @@ def lower_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
 def simplify(expr: Expr, extents: Mapping[str, Expr]) -> Expr:
     """Remove divisions that the ranges of the axes decide.
 
-    (64*i + j) floordiv 64 == i and (64*i + j) mod 64 == j when 0 <= j < 64.
+    (64*i + j) floordiv 64 == i and (64*i + j) mod 64 == j when 0 <= j < 64; and then
+    (64*i + j) floordiv 192 == i floordiv 3 and (64*i + j) mod 192 == 64*(i mod 3) + j.
     """
     if not any(isinstance(a, Call) for m, _ in expr.terms for a in m):
         return expr
@@ -124,7 +126,26 @@ def _simplify_atom(atom: Atom, extents: Mapping[str, Expr]) -> Expr:
               and is_at_most(high, right - 1))
     if inside:
         return quotient if atom.op == "floordiv" else rest
+    if (split := _in_steps(rest, right, extents)) is not None:
+        step, count, place = split
+        parts = apply_call(atom.op, [count, right // step])
+        return quotient + parts if atom.op == "floordiv" else parts * step + place
     return apply_call(atom.op, [left, right])
+
+
+def _in_steps(
+    expr: Expr, divisor: Expr, extents: Mapping[str, Expr]
+) -> tuple[int, Expr, Expr] | None:
+    """(step, count, place) with expr == step*count + place, 0 <= place < step, in steps of which
+    a constant divisor is a multiple; None if it has no such places."""
+    size = divisor.constant or 0
+    for step in sorted({gcd(factor, size) for _, factor in expr.terms} - {1}, reverse=True):
+        place = Expr(tuple((m, c) for m, c in expr.terms if c % step))
+        low, high = lower_bound(place, extents), upper_bound(place, extents)
+        if place.terms and low is not None and high is not None and is_nonnegative(low) and (
+                is_at_most(high, Expr.of(step - 1))):
+            return step, (expr - place) // step, place
+    return None
 
 
 def divisors(expr: Expr) -> Iterator[Expr]:

@@ -80,16 +80,23 @@ class Symbols:
         return Expr.symbol(name)
 
     def simplify(self, expr: Expr, ranges: Mapping[str, Expr]) -> Expr:
-        """Without the divisions that ranges decide, and steps: (@0 + t0) mod 4 == t0."""
+        """Without the divisions that ranges decide, and steps: (@0 + t0) mod 4 == t0.
+
+        A division that is left is one of what the tile has in common, where steps allow.
+        """
         steps = {s: self.steps[s] for s in expr.symbols if self.steps.get(s, 1) > 1}
         if not steps or not has_calls([expr]):
             return simplify(expr, ranges)
         counts = {s: ranges[s].ceildiv(step) for s, step in steps.items()}
         counted = expr.substitute({s: Expr.symbol(s) * step for s, step in steps.items()})
-        found = simplify(counted, {**ranges, **counts}).linear(steps)
+        simple = simplify(counted, {**ranges, **counts})
+        plain = Expr(tuple(t for t in simple.terms if not has_calls([Expr((t,))])))
+        found = plain.linear(steps)
         if found is None:
             return simplify(expr, ranges)
         factors, total = found
+        total = total + (simple - plain).substitute(
+            {s: Expr.symbol(s) // step for s, step in steps.items()})
         for name, factor in factors.items():  # of the count: step*count is the value itself
             whole, rest = factor.divide(Expr.of(steps[name]))
             value = Expr.symbol(name)

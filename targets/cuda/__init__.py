@@ -3,6 +3,7 @@
     rules.py      schedules for kernels            emit/         a kernel as Triton source
     products.py   ... that contract                streams.py    ... bound by memory
     product_tiles.py  a model of their time        product_parts.py  sums in parts
+    convolutions.py  ... that read by windows
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
@@ -81,10 +82,9 @@ class CudaTarget(Target):
         self, kernel: LoopKernelOp, nest: NestOp, constants: Collection[int],
         options: TargetOptions,
     ) -> Mapping[int, Panel] | None:
-        from targets.cuda.products import panels
+        from targets.cuda.rules import operand_panels
 
-        del nest, options
-        return panels(kernel, constants)
+        return operand_panels(kernel, nest, constants, options)
 
     def decodes(self, element: Attribute, options: TargetOptions) -> bool:
         """In Triton's interpreter none: it takes NaN and infinities for numbers."""

@@ -23,6 +23,9 @@ class Machine:
     `tensor_rate`: TFLOP/s of products of halves with sums in f32, on the whole device.
     `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2 cache, for one
     multiprocessor.
+    `products`: multiply-adds of 16-bit factors that its tensor cores do per cycle. `near_bytes`:
+    about how many bytes per cycle reach it from the cache of level 2, `latency` cycles after they
+    are asked for.
     """
 
     arch: str
@@ -35,6 +38,13 @@ class Machine:
     tensor_rate: float = 150
     bandwidth: float = 900
     cache_rate: float = 40
+    products: int = 512
+    near_bytes: int = 32
+    latency: int = 800
+
+    def multiply_adds(self, narrow: bool) -> int:
+        """How many it does per cycle, of narrow factors or in single precision."""
+        return self.products if narrow else 128
 
     @property
     def has_wgmma(self) -> bool:
@@ -53,11 +63,11 @@ def is_nvidia(arch: str) -> bool:
 
 
 MACHINES = {m.arch: m for m in (
-    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 45),
+    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 45, products=1024),
     Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 30),
     Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 35),
-    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 60),
-    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 80),
+    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 60, products=2048),
+    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 80, products=4096),
     Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 40),
 )}
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""

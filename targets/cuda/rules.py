@@ -4,17 +4,27 @@ Ordered rules, the first that fits decides: a matrix product on tensor cores or 
 contraction without one, a reduction, elementwise. Tiles are powers of two, the rest is masked.
 Sizes come from the kernel's own axes; tuning replaces these choices by measured ones.
 
-    products.py  contractions     streams.py  reductions and elementwise kernels
+    products.py      contractions                convolutions.py  ... that read by windows
+    streams.py       reductions and elementwise kernels
 """
 
 from __future__ import annotations
 
-from dialects.loop import KernelOp
+from collections.abc import Collection, Mapping
+
+from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
 from passes.loop.axis_fusion import fuse_axes
 from passes.loop.outline import is_contraction
+from passes.loop.pack_operands import Panel
 from targets.base import TargetOptions
-from targets.cuda.products import prepare_product, schedule_product
+from targets.cuda.convolutions import (
+    convolution_panels,
+    is_convolution,
+    prepare_convolution,
+    schedule_convolution,
+)
+from targets.cuda.products import panels, prepare_product, schedule_product
 from targets.cuda.streams import elementwise, reduction, walked_alike
 
 
@@ -22,7 +32,9 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
     """Fuse the axes of each role of a matrix product, and those that a reduction sums over."""
     del options
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
-    if nest is not None:
+    if nest is not None and is_convolution(nest):
+        prepare_convolution(kernel, nest)
+    elif nest is not None:
         prepare_product(kernel, nest)
     elif any(n.is_reduction for n in kernel.nests):
         for names in walked_alike(kernel):
@@ -32,8 +44,19 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
 def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """The schedule of a kernel."""
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
+    if nest is not None and is_convolution(nest):
+        return schedule_convolution(kernel, nest, options)
     if nest is not None:
         return schedule_product(kernel, nest, options)
     if any(n.is_reduction for n in kernel.nests):
         return reduction(kernel)
     return elementwise(kernel)
+
+
+def operand_panels(
+    kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
+) -> Mapping[int, Panel | None] | None:
+    """Which inputs of a contraction to pack, and how; None: none."""
+    if is_convolution(nest):
+        return convolution_panels(kernel, nest, options)
+    return panels(kernel, constants)
