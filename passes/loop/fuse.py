@@ -14,13 +14,14 @@ compute the same. Seven rules, applied until none fits:
     merge equal reads  nest reads %x[e], %x[e]             ->  nest reads %x[e]
 
 A producer is inlined when it is elementwise and is not computed more often than before: the
-consumer reads each of its elements once. Copies are free to repeat. Everything is composition of
-index expressions; no rule knows an operator.
+consumer reads each of its elements once. Copies are free to repeat. What rounds the sums of a
+contraction stays with it where the consumer belongs to another kernel. Everything is composition
+of index expressions; no rule knows an operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -30,7 +31,7 @@ from xdsl.ir import Block, Region, SSAValue
 from dialects.expr import Expr
 from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import is_at_most
-from dialects.types import TensorType, tensor
+from dialects.types import TensorType, byte_width, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import (
     Read,
@@ -49,6 +50,7 @@ from passes.loop.nests import (
     with_reads,
     without_equal_reads,
 )
+from passes.loop.outline import is_contraction
 from passes.rewriting import Rewriter, rewrite
 
 MAX_INPUTS = 24
@@ -183,7 +185,26 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if read.pad is not None and not _pad_commutes(read, producer):
         return False
-    return is_free(producer) or (_only_reader(nest, producer) and reads_once(nest, read))
+    return is_free(producer) or (_only_reader(nest, producer) and reads_once(nest, read)
+                                 and not _ends_other_sums(nest, producer))
+
+
+def _ends_other_sums(nest: NestOp, producer: NestOp) -> bool:
+    """Whether it rounds sums of products to fewer bytes, and no kernel sums up and computes `nest`.
+
+    For that one reduces, or ends other sums as well; unrounded sums would then cross memory.
+    """
+    width = byte_width(scalar_type(producer.results[0]))
+    rounded = [v for v in _sums(producer.inputs) if byte_width(scalar_type(v)) > width]
+    if not rounded:
+        return False
+    makers = [v.owner for v in nest.inputs if isinstance(v.owner, NestOp)]
+    ends = [*nest.inputs, *(v for m in makers if m.is_elementwise for v in m.inputs)]
+    return nest.is_reduction or any(v not in rounded for v in _sums(ends))
+
+
+def _sums(values: Sequence[SSAValue]) -> list[SSAValue]:
+    return [v for v in values if isinstance(v.owner, NestOp) and is_contraction(v.owner)]
 
 
 def is_free(producer: NestOp) -> bool:

@@ -1,0 +1,67 @@
+// PASSES: loop-fuse
+// What rounds sums of products stays with them where its reader belongs to another kernel: a sum of
+// two such, or a reduction. Unrounded sums would cross memory otherwise.
+builtin.module {
+  // CHECK: strata.func @two
+  // CHECK: arith.truncf
+  // CHECK: arith.truncf
+  // CHECK: arith.addf
+  // CHECK: strata.return
+  strata.func @two(%x: f16[8, 4], %w: f16[4, 6], %v: f16[4, 6]) -> (f16[8, 6]) inputs ["x", "w", "v"] outputs ["y"] {
+    %a = loop.nest (i0: 8, i1: 6, reduce i2: 4) ins(%x[i0, i2], %w[i2, i1]) outs(add f32[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %e = arith.extf %p : f16 to f32
+      %f = arith.extf %q : f16 to f32
+      %m = arith.mulf %e, %f : f32
+      loop.yield %m
+    }
+    %b = loop.nest (i0: 8, i1: 6, reduce i2: 4) ins(%x[i0, i2], %v[i2, i1]) outs(add f32[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %e = arith.extf %p : f16 to f32
+      %f = arith.extf %q : f16 to f32
+      %m = arith.mulf %e, %f : f32
+      loop.yield %m
+    }
+    %c = loop.nest (i0: 8, i1: 6) ins(%a[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f32):
+      %r = arith.truncf %p : f32 to f16
+      loop.yield %r
+    }
+    %d = loop.nest (i0: 8, i1: 6) ins(%b[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f32):
+      %r = arith.truncf %p : f32 to f16
+      loop.yield %r
+    }
+    %y = loop.nest (i0: 8, i1: 6) ins(%c[i0, i1], %d[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %s = arith.addf %p, %q : f16
+      loop.yield %s
+    }
+    strata.return %y
+  }
+  // One: its reader can be computed with it.
+  // CHECK: strata.func @one
+  // CHECK: arith.truncf
+  // CHECK-NEXT: arith.addf
+  // CHECK-NOT: loop.nest
+  strata.func @one(%x: f16[8, 4], %w: f16[4, 6], %z: f16[8, 6]) -> (f16[8, 6]) inputs ["x", "w", "z"] outputs ["y"] {
+    %a = loop.nest (i0: 8, i1: 6, reduce i2: 4) ins(%x[i0, i2], %w[i2, i1]) outs(add f32[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %e = arith.extf %p : f16 to f32
+      %f = arith.extf %q : f16 to f32
+      %m = arith.mulf %e, %f : f32
+      loop.yield %m
+    }
+    %c = loop.nest (i0: 8, i1: 6) ins(%a[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f32):
+      %r = arith.truncf %p : f32 to f16
+      loop.yield %r
+    }
+    %y = loop.nest (i0: 8, i1: 6) ins(%c[i0, i1], %z[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %s = arith.addf %p, %q : f16
+      loop.yield %s
+    }
+    strata.return %y
+  }
+}
