@@ -3,7 +3,7 @@
     rules.py      schedules for kernels            emit/         a kernel as Triton source
     products.py   ... that contract                streams.py    ... bound by memory
     product_tiles.py  a model of their time        product_parts.py  sums in parts
-    convolutions.py  ... that read by windows
+    convolutions.py  ... that read by windows      windows.py    ... of each channel by itself
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
@@ -81,7 +81,7 @@ class CudaTarget(Target):
     def panels(
         self, kernel: LoopKernelOp, nest: NestOp, constants: Collection[int],
         options: TargetOptions,
-    ) -> Mapping[int, Panel] | None:
+    ) -> Mapping[int, Panel | None] | None:
         from targets.cuda.rules import operand_panels
 
         return operand_panels(kernel, nest, constants, options)

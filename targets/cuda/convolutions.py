@@ -181,7 +181,7 @@ def _channels(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
     depth = kernel.axes[summed].constant
     assert data is not None
     last = nest.input_maps[data][-1].substitute(dict.fromkeys(roles.batch, 0))
-    if depth is None or last.symbols != {summed}:
+    if depth is None or last.symbols != frozenset([summed]):
         return 1
     positions = np.arange(depth)
     beyond = np.flatnonzero(last.evaluate({summed: positions}) != positions)

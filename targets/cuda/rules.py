@@ -1,11 +1,12 @@
 """Schedule rules of the CUDA target: what one program computes, and with how many warps.
 
-Ordered rules, the first that fits decides: a matrix product on tensor cores or FMA units, a
-contraction without one, a reduction, elementwise. Tiles are powers of two, the rest is masked.
-Sizes come from the kernel's own axes; tuning replaces these choices by measured ones.
+Ordered rules, the first that fits decides: windows of channels, a convolution, a matrix product on
+tensor cores or FMA units, a contraction without one, a reduction, elementwise. Tiles are powers of
+two, the rest is masked. Sizes come from the kernel's own axes; tuning replaces these choices by
+measured ones.
 
-    products.py      contractions                convolutions.py  ... that read by windows
-    streams.py       reductions and elementwise kernels
+    products.py  contractions                convolutions.py  ... that read by windows
+    windows.py   windows of each channel     streams.py       reductions and elementwise kernels
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from targets.cuda.convolutions import (
 )
 from targets.cuda.products import panels, prepare_product, schedule_product
 from targets.cuda.streams import elementwise, reduction, walked_alike
+from targets.cuda.windows import prepare_windows, schedule_windows, window_panels, windowed_nest
 
 
 def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
     """Fuse the axes of each role of a matrix product, and those that a reduction sums over."""
     del options
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
-    if nest is not None and is_convolution(nest):
+    if (windowed := windowed_nest(kernel)) is not None:
+        prepare_windows(kernel, windowed)
+    elif nest is not None and is_convolution(nest):
         prepare_convolution(kernel, nest)
     elif nest is not None:
         prepare_product(kernel, nest)
@@ -44,6 +48,8 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
 def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """The schedule of a kernel."""
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
+    if (windowed := windowed_nest(kernel)) is not None:
+        return schedule_windows(kernel, windowed, options)
     if nest is not None and is_convolution(nest):
         return schedule_convolution(kernel, nest, options)
     if nest is not None:
@@ -57,6 +63,8 @@ def operand_panels(
     kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
 ) -> Mapping[int, Panel | None] | None:
     """Which inputs of a contraction to pack, and how; None: none."""
+    if windowed_nest(kernel) is nest:
+        return window_panels(nest)
     if is_convolution(nest):
         return convolution_panels(kernel, nest, options)
     return panels(kernel, constants)

@@ -1,0 +1,115 @@
+"""Schedule rules of the CUDA target for windows of each channel by itself.
+
+Pooling, and convolutions in which every channel has a filter of its own:
+
+    nest (n, i, j, c, reduce p, q) ins(%x[n, 2*i + p, 2*j + q, c]) outs(max ...[n, i, j, c])
+
+Nothing is read often enough for more than caches. Neighbouring threads take neighbouring channels,
+several each, in one word; a program takes some positions beside each other, whose windows overlap,
+and walks the window one position after another, so that its place is a number of the whole tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from dialects.expr import Expr
+from dialects.loop import KernelOp, NestOp
+from dialects.schedule import Level, Schedule
+from passes.loop.axis_fusion import can_fuse, fuse_axes
+from passes.loop.pack_operands import Panel
+from targets.base import TargetOptions
+from targets.cuda.machine import machine_of
+from targets.cuda.tiles import finish, power
+
+ELEMENTS = 1024
+"""Elements of one program: 8 for each thread of 4 warps."""
+CHANNELS, WORD = 64, 16
+"""How many of them are channels, at most; and at least, where there are as many."""
+
+
+def windowed_nest(kernel: KernelOp) -> NestOp | None:
+    """The nest that walks windows of channels, if all of a kernel follows from it."""
+    reducing = [n for n in kernel.nests if n.is_reduction]
+    if len(reducing) != 1 or tiled_axes(reducing[0]) is None:
+        return None
+    parallel = {a.name for a in reducing[0].parallel_axes}
+    follow = all({a.name for a in n.axes} == parallel for n in kernel.nests if n not in reducing)
+    return reducing[0] if follow else None
+
+
+def tiled_axes(nest: NestOp) -> tuple[str, str] | None:
+    """(position, channel): parallel axes, one that windows move along, one along the memory."""
+    parallel = {a.name for a in nest.parallel_axes}
+    filters = [k for k, m in enumerate(nest.input_maps) if not parallel <= _symbols(m)]
+    for k, map_ in enumerate(nest.input_maps):
+        channel = map_[-1].as_symbol if map_ else None
+        windows = [e for e in map_ if e.symbols & parallel and e.symbols - parallel]
+        places = sorted(windows[-1].symbols & parallel) if windows else []
+        if k not in filters and windows and channel in parallel and len(places) == 1:
+            return (places[0], channel) if all(
+                _filters(nest, f, channel) for f in filters) else None
+    return None
+
+
+def _filters(nest: NestOp, position: int, channel: str) -> bool:
+    """Whether an input has a value per channel, for each place in the window or for all."""
+    return _symbols(nest.input_maps[position]) <= {channel, *(a.name for a in nest.reduce_axes)}
+
+
+def _symbols(map_: Sequence[Expr]) -> set[str]:
+    return set[str]().union(*(e.symbols for e in map_))
+
+
+def prepare_windows(kernel: KernelOp, nest: NestOp) -> None:
+    """Fuse the axes of the window."""
+    names = [a.name for a in nest.reduce_axes]
+    if can_fuse(kernel, names):
+        fuse_axes(kernel, names)
+
+
+def window_panels(nest: NestOp) -> Mapping[int, Panel | None]:
+    """Filters are packed with neighbouring channels side by side; the data is read as it lies."""
+    found, summed = tiled_axes(nest), tuple(a.name for a in nest.reduce_axes)
+    assert found is not None
+    [channel] = [a for a in nest.axes if a.name == found[1]]
+    whole = channel.extent.ceildiv(_width(channel.extent)) * _width(channel.extent)
+    return {k: Panel(channel.name, whole.constant, summed) if whole.constant and _symbols(
+        map_) == {channel.name, *summed} else None for k, map_ in enumerate(nest.input_maps)}
+
+
+def schedule_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
+    """Tiles of positions by channels, smaller ones where there would be few programs."""
+    extents = kernel.axes
+    found = tiled_axes(nest)
+    assert found is not None
+    position, channel = found
+    rows = [a.name for a in nest.parallel_axes if a.name not in found]
+    others = [extents[a].constant or 1 for a in rows]
+    wanted = 2 * machine_of(options.features).multiprocessors
+    width = _width(extents[channel])
+    height = _fitting(extents[position], ELEMENTS // width)
+    while height > 1 and _programs(others, (extents[position], height),
+                                   (extents[channel], width)) < wanted:
+        height //= 2
+    levels = [*(Level("grid", a) for a in rows), Level("grid", position, height),
+              Level("grid", channel, width)]
+    return finish(kernel, levels, tails="mask", warps=max(1, min(4, height * width // 128)))
+
+
+def _width(extent: Expr) -> int:
+    """How many channels lie side by side."""
+    return _fitting(extent, power(extent, CHANNELS), min(WORD, power(extent, WORD)))
+
+
+def _fitting(extent: Expr, most: int, least: int = 1) -> int:
+    """The largest tile of which at most an eighth of all lies beyond the end; or the least."""
+    size, tile = extent.constant, most
+    while size is not None and tile > least and 8 * (-size % tile) > size:
+        tile //= 2
+    return tile
+
+
+def _programs(others: Sequence[int], *tiled: tuple[Expr, int]) -> int:
+    return prod(others) * prod(-(-(extent.constant or 1 << 14) // tile) for extent, tile in tiled)

@@ -1,0 +1,83 @@
+"""Convolutions as products of rows that are read by windows, pooling, and their schedules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from xdsl.ir import Operation
+
+from dialects.block import DotOp, KernelOp, LoadOp
+from dialects.host.interpret import interpret_host
+from dialects.types import Array
+from targets.base import TargetOptions
+from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.emit import emit_kernel
+from targets.cuda.interpreter import Interpreter
+from tests.targets.cuda.float_convolutions import CASES, Case
+
+each_case = pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+TOLERANCE = {"f2": 4e-3, "f4": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Interpreter]:
+    yield Interpreter()
+
+
+def close(found: Array, case: Case) -> None:
+    """NaN and infinities where they are by definition, and nowhere else."""
+    np.testing.assert_allclose(found.astype(np.float64), case.expected(), equal_nan=True,
+                               rtol=TOLERANCE[case.dtype], atol=TOLERANCE[case.dtype])
+
+
+@each_case
+def test_tiles_and_their_meaning(case: Case) -> None:
+    module, store = case.lowered(TargetOptions(features="sm_90"))
+    schedules = [str(op.schedule) for op in module.walk() if isinstance(op, KernelOp)]
+    assert any(case.expects in text for text in schedules), schedules
+    [found] = interpret_host(module, case.inputs, store)
+    close(found, case)
+
+
+@needs_triton
+@each_case
+def test_triton_source(case: Case, interpreter: Interpreter) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        assert isinstance(kernel, KernelOp)
+        interpreter.run(kernel, buffers, sizes)
+
+    module, store = case.lowered(TargetOptions(features="sm_90", interpret=True))
+    [found] = interpret_host(module, case.inputs, store, run)
+    close(found, case)
+
+
+def test_a_step_has_one_place_in_the_window() -> None:
+    """Where steps divide the channels, no lane divides; and nothing is checked twice."""
+    case = Case("plain", (1, 64, 16, 16), (64, 64, 3, 3), attributes={"pads": [1] * 4})
+    module, _ = case.lowered(TargetOptions(features="sm_90"))
+    [kernel] = [op for op in module.walk() if isinstance(op, KernelOp)
+                and any(isinstance(o, DotOp) for o in op.walk())]
+    loads = [op for op in kernel.walk() if isinstance(op, LoadOp)]
+    assert [op.checked_dims for op in loads if op.checked_dims] == [(0, 1)]
+    [loop] = [line for line in emit_kernel(kernel).text.splitlines() if " // 192)" in line]
+    assert re.search(r"\(i\d+ // 192\)", loop), loop
+
+
+@needs_triton
+@pytest.mark.parametrize(("arch", "instruction"), [("sm_90", "wgmma.mma_async"),
+                                                   ("sm_80", "mma.sync.aligned.m16n8k16")])
+def test_instructions(arch: str, instruction: str) -> None:
+    """Both factors are copied in words of 16 bytes while others are multiplied."""
+    case = Case("plain", (4, 64, 28, 28), (128, 64, 3, 3), attributes={"pads": [1] * 4})
+    module, _ = case.lowered(TargetOptions(features=arch))
+    jobs = [Job(emit_kernel(op), tuple(range(len(op.buffers)))) for op in module.walk()
+            if isinstance(op, KernelOp) and any(isinstance(o, DotOp) for o in op.walk())]
+    [binary] = compile_kernels(jobs, CompileOptions(arch))
+    assert instruction in binary.ptx and "cp.async.cg" in binary.ptx
+    found = resources(binary)
+    assert found is None or found.local == 0
