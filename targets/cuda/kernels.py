@@ -39,7 +39,8 @@ class Kernels:
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load what is missing, all at once."""
         missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
-        binaries = compile_kernels([job_of(v) for v in missing], self._options)
+        exact = not self._options.fp_fusion
+        binaries = compile_kernels([job_of(v, exact) for v in missing], self._options)
         for variant, binary in zip(missing, binaries, strict=True):
             function = driver.load_function(binary.cubin, binary.entry, binary.shared)
             self._loaded[variant] = function, binary
@@ -67,12 +68,12 @@ class Kernels:
                             cells)
 
 
-def job_of(variant: Variant) -> Job:
+def job_of(variant: Variant, exact: bool = False) -> Job:
     """What is compiled for a variant."""
     kernel, divisible, wide = variant
     count = len(kernel.buffers)
     sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
-    source = emit_kernel(kernel, EmitOptions(wide=wide))
+    source = emit_kernel(kernel, EmitOptions(wide=wide, exact=exact))
     return Job(source, (*range(count), *sizes))  # buffers lie at multiples of 256 bytes
 
 

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dialects import types as t
 from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, YieldOp
 from targets.cuda.emit.context import Context, tile_type
+from targets.cuda.emit.forms import QUICK_ROWS, Form, joined_forms
 from targets.cuda.emit.helpers import helper_of
 from targets.cuda.emit.scalar import CASTS, NATIVE_FLOATS, Row, render, row_of
 from targets.cuda.emit.values import (
@@ -63,9 +64,11 @@ def emit_map(op: MapOp, context: Context) -> None:
     scalars: dict[SSAValue, Scalar] = {}
     for argument, value, dims in zip(op.body.block.args, op.inputs, op.dim_lists, strict=True):
         scalars[argument] = Scalar(place(context.values[value], dims, len(shape)))
+    forms = {} if context.options.exact else joined_forms(op.body.block, context.full)
+    replaced = {other for form in forms.values() for other in form.replaced}
     for inner in op.body.block.ops:
-        if not isinstance(inner, YieldOp):
-            _emit_scalar(inner, scalars, context)
+        if not isinstance(inner, YieldOp) and inner not in replaced:
+            _emit_scalar(inner, scalars, forms.get(inner), context)
     for result, value in zip(op.results, op.yielded, strict=True):
         _emit_result(result, value, scalars[value], shape, context)
 
@@ -83,15 +86,22 @@ def _emit_result(
     context.bind(result, Value(widen(scalar.value, shape), shape), "y")
 
 
-def _emit_scalar(op: Operation, scalars: dict[SSAValue, Scalar], context: Context) -> None:
+def _emit_scalar(
+    op: Operation, scalars: dict[SSAValue, Scalar], form: Form | None, context: Context
+) -> None:
     result = op.results[0]
     if isinstance(op, ConstantOp):
         number = _number(op)
         scalars[result] = Scalar(Value(typed_number(number, result.type)), number)
         return
-    text, shape = _expression(op, [scalars[v] for v in op.operands], context)
+    operands = [scalars[v] for v in (op.operands if form is None else [form.operand])]
+    if form is not None and form.row is None:
+        text, shape = operands[0].value.text, operands[0].value.shape
+    else:
+        text, shape = _expression(op, None if form is None else form.row, operands, context)
     users = [use.operation for use in result.uses]
-    if len(users) == 1 and (len(text) <= _INLINE or isinstance(users[0], YieldOp)):
+    if text.isidentifier() or (
+            len(users) == 1 and (len(text) <= _INLINE or isinstance(users[0], YieldOp))):
         scalars[result] = Scalar(Value(text, shape))
         return
     name = context.writer.fresh(result.name_hint or "v")
@@ -110,7 +120,7 @@ def _number(op: ConstantOp) -> float | bool:
 
 
 def _expression(
-    op: Operation, operands: list[Scalar], context: Context
+    op: Operation, row: Row | None, operands: list[Scalar], context: Context
 ) -> tuple[str, Shape]:
     shape = broadcast([s.value.shape for s in operands])
     result = op.results[0].type
@@ -118,10 +128,17 @@ def _expression(
         [operand] = operands
         _check_interpreted(op, context)
         return CASTS[op.name](operand.value.atom, op.operands[0].type, result), shape
-    row, element = row_of(op), op.operands[-1].type
+    row, element = row or _row_of(op, context), op.operands[-1].type
     if row.helper is not None:
         context.helpers.add(helper_of(row.helper, str(element)))
     return render(row, _operand_texts(row, operands, element), element, result), shape
+
+
+def _row_of(op: Operation, context: Context) -> Row:
+    """The row of an operation; a quick one, where its result is f32 and soon rounded."""
+    result, quick = op.results[0], QUICK_ROWS.get(op.name)
+    needed = context.options.exact or result in context.full or result.type != t.f32
+    return row_of(op) if quick is None or needed else quick
 
 
 def _check_interpreted(op: Operation, context: Context) -> None:

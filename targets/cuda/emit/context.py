@@ -26,11 +26,13 @@ class EmitOptions:
 
     `interpreted`: for Triton's interpreter, which multiplies bfloat16 tiles wrongly and is slow on
     reductions with a combiner of one's own. `wide`: buffers of symbolic size may hold more than
-    2^31 - 1 elements, so index them in 64 bits.
+    2^31 - 1 elements, so index them in 64 bits. `exact`: every operation rounds as it is defined,
+    also where its result is soon rounded to f16 or bf16.
     """
 
     interpreted: bool = False
     wide: bool = False
+    exact: bool = False
 
 
 @dataclass
@@ -45,6 +47,8 @@ class Context:
     ranges: dict[int, str] = field(default_factory=dict[int, str])
     products: dict[str, str] = field(default_factory=dict[str, str])
     helpers: set[Helper] = field(default_factory=set[Helper])
+    full: frozenset[SSAValue] = frozenset()
+    """Values whose last bits count; see `rounding.py`."""
     stages: int = 1
     promote: int = 0
     """How many products of narrow floats are summed in fewer bits than f32 has; 0: all."""

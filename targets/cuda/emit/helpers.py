@@ -9,40 +9,47 @@ import re
 from collections.abc import Iterable
 
 from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, TYPED, UNTYPED
+from targets.cuda.emit.quick import COMPOSED, QUICK
 
 Helper = tuple[str, str]
 """A function and the float type it is for ("" for those that take any type)."""
 
-HELPER_NAMES = frozenset((*UNTYPED, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
+HELPER_NAMES = frozenset(
+    (*UNTYPED, *QUICK, *COMPOSED, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
 """Names that a kernel's variables must not take."""
 
 
 _CALL = re.compile(r"\b(\w+)_\{d\}\(")
+_QUICK_CALL = re.compile(r"\b(quick_\w+)\(")
 
 
 def helper_of(name: str, element: str) -> Helper:
     """The function `name` for `f64` operands, or for those that are computed in f32."""
-    return (name, "" if name in UNTYPED else "f64" if element == "f64" else "f32")
+    return (name, "f64" if element == "f64" else "f32") if name in TYPED else (name, "")
 
 
-def helper_texts(used: Iterable[Helper]) -> list[str]:
+def helper_texts(used: Iterable[Helper], interpreted: bool) -> list[str]:
     """The definitions, each after those that it calls."""
     ordered: dict[Helper, None] = {}
     for helper in sorted(used):
         _add(helper, ordered)
-    return ["@triton.jit" + _text(name, kind) for name, kind in ordered]
+    return ["@triton.jit" + _text(name, kind, interpreted) for name, kind in ordered]
 
 
 def _add(helper: Helper, ordered: dict[Helper, None]) -> None:
     name, kind = helper
     for needed in _CALL.findall(TYPED[name].partition(":")[2] if kind else ""):
         _add((needed, kind), ordered)
+    for needed in _QUICK_CALL.findall(COMPOSED.get(name, "").partition(":")[2]):
+        _add((needed, ""), ordered)
     ordered.setdefault(helper)
 
 
-def _text(name: str, kind: str) -> str:
+def _text(name: str, kind: str, interpreted: bool) -> str:
+    if name in QUICK:
+        return QUICK[name][interpreted]
     if not kind:
-        return UNTYPED[name]
+        return COMPOSED[name] if name in COMPOSED else UNTYPED[name]
     single = kind == "f32"
     coefficients = POLYNOMIALS.get((name, kind), (0.0,))
     return TYPED[name].format(

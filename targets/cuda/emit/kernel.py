@@ -32,6 +32,7 @@ from targets.cuda.emit.context import Context, EmitOptions, buffer_type
 from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
 from targets.cuda.emit.programs import bind_program_ids
+from targets.cuda.emit.rounding import needed_in_full
 from targets.cuda.emit.values import NATIVE_POINTERS, Value, pointer_type
 from targets.cuda.emit.writer import Writer
 from targets.cuda.errors import EmitError
@@ -68,7 +69,7 @@ def module_text(sources: Sequence[KernelSource]) -> str:
 
 def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelSource:
     """The Triton source of a kernel. Raises EmitError, naming the kernel, for what has no form."""
-    context = Context(kernel, options or EmitOptions())
+    context = Context(kernel, options or EmitOptions(), full=needed_in_full(kernel))
     context.stages = schedule_option(kernel, "stages", 1)
     context.promote = schedule_option(kernel, "promote", 0)
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
@@ -79,8 +80,9 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     except EmitError as error:
         raise EmitError(f"kernel @{kernel.sym_name.data}: {error}") from None
     return KernelSource(
-        name, tuple(helper_texts(context.helpers)), _code(name, signature, context), signature,
-        schedule_option(kernel, "warps", 4), max(context.stages, 1))
+        name, tuple(helper_texts(context.helpers, context.options.interpreted)),
+        _code(name, signature, context), signature, schedule_option(kernel, "warps", 4),
+        max(context.stages, 1))
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:

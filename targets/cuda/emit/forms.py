@@ -1,0 +1,126 @@
+"""Cheaper forms of operations whose results are soon rounded to f16 or bf16.
+
+    1 + erf(z)  ->  erfc(-z)       1 + tanh(z)  ->  2*sigmoid(2*z)       1/(1 + exp(-z))  ->  sigmoid(z)
+
+The first two cancel for negative z, and the right sides do not. A rounding in the midst of a body
+(`extf` of `truncf`) is left out, as the products of sums are: results are nearer to the exact ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from dialects import types as t
+from targets.cuda.emit.rounding import is_rounding
+from targets.cuda.emit.scalar import Row
+
+
+def _quick(name: str) -> Row:
+    return Row(f"{name}({{0}})", helper=name)
+
+
+QUICK_ROWS: dict[str, Row] = {
+    "arith.divf": Row("{0} / {1}", literals="plain"),
+    "math.sqrt": Row("tl.sqrt({0})"),
+    "math.exp": _quick("quick_exp"),
+    "math.erf": _quick("quick_erf"),
+    "math.tanh": _quick("quick_tanh"),
+}
+"""Rows in place of those of `scalar.py`, for f32."""
+
+_ERFC = Row("quick_erfc(-{0})", helper="quick_erfc")
+_TANH = Row("2.0 * quick_sigmoid(2.0 * {0})", helper="quick_sigmoid")
+_SIGMOID = _quick("quick_sigmoid")
+_MIRRORED_SIGMOID = Row("quick_sigmoid(-{0})", helper="quick_sigmoid")
+
+
+@dataclass(frozen=True)
+class Form:
+    """An operation as a row over other operands; without a row it is its operand.
+
+    `replaced`: operations whose results nobody else wants.
+    """
+
+    row: Row | None
+    operand: SSAValue
+    replaced: tuple[Operation, ...]
+
+
+def joined_forms(block: Block, full: Collection[SSAValue]) -> dict[Operation, Form]:
+    """The forms of a body's operations that stand for several of them.
+
+    `full`: values that are needed in full; they stay as they are.
+    """
+    forms: dict[Operation, Form] = {}
+    for op in reversed(list(block.ops)):
+        replaced = {r for form in forms.values() for r in form.replaced}
+        match = _MATCHES.get(type(op))
+        if match is None or op in replaced or op.results[0] in full:
+            continue
+        if op.results[0].type == t.f32 and (form := match(op)) is not None:
+            forms[op] = form
+    return forms
+
+
+def _sum_form(op: Operation) -> Form | None:
+    """1 + erf(z), 1 + tanh(z)."""
+    for kind, row in ((math.ErfOp, _ERFC), (math.TanhOp, _TANH)):
+        if (inner := _one_and(op, kind)) is not None:
+            return Form(row, inner.operands[0], (inner,))
+    return None
+
+
+def _quotient_form(op: Operation) -> Form | None:
+    """1 / (1 + exp(z))."""
+    total = _maker(op.operands[1], arith.AddfOp)
+    if not _is_one(op.operands[0]) or total is None:
+        return None
+    power = _one_and(total, math.ExpOp)
+    if power is None:
+        return None
+    negation = _maker(power.operands[0], arith.NegfOp)
+    if negation is None:
+        return Form(_MIRRORED_SIGMOID, power.operands[0], (power, total))
+    return Form(_SIGMOID, negation.operands[0], (negation, power, total))
+
+
+def _widening_form(op: Operation) -> Form | None:
+    """A value that was rounded, and is widened again."""
+    rounding = op.operands[0].owner
+    if not is_rounding(rounding) or rounding.operands[0].type != op.results[0].type:  # type: ignore[union-attr]
+        return None
+    alone = rounding.results[0].has_one_use()  # type: ignore[union-attr]
+    return Form(None, rounding.operands[0], (rounding,) if alone else ())  # type: ignore[arg-type,union-attr]
+
+
+_MATCHES: dict[type[Operation], Callable[[Operation], Form | None]] = {
+    arith.AddfOp: _sum_form, arith.DivfOp: _quotient_form, arith.ExtFOp: _widening_form,
+}
+
+
+# ---------------------------------------------------------------------- matching
+def _one_and(total: Operation, kind: type[Operation]) -> Operation | None:
+    """The other summand of a sum with 1, if such an operation makes it."""
+    found = (_maker(other, kind) for other, one in _pairs(total) if _is_one(one))
+    return next((op for op in found if op is not None), None)
+
+
+def _pairs(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
+    left, right = op.operands
+    yield from ((left, right), (right, left))
+
+
+def _maker(value: SSAValue, kind: type[Operation]) -> Operation | None:
+    """The operation of this kind that makes a value for one user."""
+    return value.owner if isinstance(value.owner, kind) and value.has_one_use() else None
+
+
+def _is_one(value: SSAValue) -> bool:
+    op = value.owner
+    return isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) and (
+        op.value.value.data == 1.0)

@@ -1,0 +1,77 @@
+"""Triton source of functions of f32 whose result is soon rounded to f16 or bf16.
+
+Errors are relative, and small against half a unit of f16 (2^-12) wherever the result counts.
+They rest on two instructions of the machine, `ex2.approx` and `rcp.approx`: exact to 2^-22, without
+subnormal numbers. Triton's interpreter has no instructions, and computes them in its own way.
+"""
+
+from __future__ import annotations
+
+_EXPONENT = (-1.62799945, -0.917361431, -0.152006661, 0.0336117535, -0.00511646942,
+             0.000467139183, -0.0000190091965)
+"""log2(erfc(a)) / a in a: 6e-6 of erfc for a < 3.5, 7e-5 for a < 5; it falls from there on."""
+
+
+def _horner(variable: str) -> str:
+    text = repr(_EXPONENT[-1])
+    for c in reversed(_EXPONENT[:-1]):
+        text = f"{c!r} + {variable} * ({text})"
+    return text
+
+
+_EXP2 = ('tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, '
+         "is_pure=True, pack=1)")
+_INVERSE = _EXP2.replace("ex2", "rcp")
+
+QUICK: dict[str, tuple[str, str]] = {
+    "quick_exp2": (f'''
+def quick_exp2(x):
+    return {_EXP2}
+''', '''
+def quick_exp2(x):
+    return tl.exp2(x)
+'''),
+    "quick_inverse": (f'''
+def quick_inverse(x):
+    return {_INVERSE}
+''', '''
+def quick_inverse(x):
+    return 1.0 / x
+'''),
+}
+"""Single instructions: on a machine, and in the interpreter."""
+
+COMPOSED: dict[str, str] = {
+    "quick_exp": '''
+def quick_exp(x):
+    return quick_exp2(1.4426950408889634 * x)
+''',
+    "quick_sigmoid": '''
+def quick_sigmoid(x):
+    return quick_inverse(1.0 + quick_exp2(-1.4426950408889634 * x))
+''',
+    "quick_erfc": f'''
+def quick_erfc(x):
+    # erfc(a) == 2^(a*q(a)) for a >= 0, and erfc(-a) == 2 - erfc(a)
+    a = tl.abs(x)
+    y = quick_exp2(a * ({_horner("a")}))
+    return tl.where(x < 0.0, 2.0 - y, y)
+''',
+    "quick_erf": f'''
+def quick_erf(x):
+    # near 0, where 1 - erfc(a) cancels, a line
+    a = tl.abs(x)
+    y = 1.0 - quick_exp2(a * ({_horner("a")}))
+    return tl.where(a < 0.01, 1.1283792 * x, tl.where(x < 0.0, -y, y))
+''',
+    "quick_tanh": '''
+def quick_tanh(x):
+    # 1 - 2/(e^(2a) + 1); near 0, where that cancels, the first terms of the series
+    a = tl.abs(x)
+    s = x * x
+    near = x + x * s * (-0.33333333 + s * 0.13333333)
+    y = 1.0 - 2.0 * quick_inverse(1.0 + quick_exp2(2.8853900817779268 * a))
+    return tl.where(a < 0.1, near, tl.where(x < 0.0, -y, y))
+''',
+}
+"""Functions of the others."""
