@@ -38,7 +38,7 @@ from targets.base import Build, Executable, Target, TargetOptions
 from targets.cuda import driver
 from targets.cuda.ahead import Builder
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, triton_version
-from targets.cuda.emit import emit_kernel, module_text
+from targets.cuda.emit import EmitOptions, emit_kernel, module_text
 from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.errors import CudaError
 from targets.cuda.interpreter import InterpretedExecutable
@@ -135,14 +135,14 @@ class CudaTarget(Target):
         if level not in self.levels:
             raise CudaError(f"target {self.name} has no level {level!r}; it has "
                             f"{' and '.join(self.levels)}")
-        return _triton_text(module) if level == "triton" else _assembly_text(module, options)
+        return _triton_text(module, options) if level == "triton" else _assembly_text(module, options)
 
     def load(
         self, module: ModuleOp, weights: WeightStore, options: TargetOptions
     ) -> Executable:
         """On the device, or in Triton's interpreter. Raises CudaError without a GPU."""
         if options.interpret:
-            return InterpretedExecutable(module, weights)
+            return InterpretedExecutable(module, weights, options.exact)
         return CudaExecutable(module, weights, compile_options(options))
 
     def report(self) -> list[str]:
@@ -168,9 +168,10 @@ def _kernels(module: ModuleOp) -> list[KernelOp]:
     return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
 
 
-def _triton_text(module: ModuleOp) -> str:
+def _triton_text(module: ModuleOp, options: TargetOptions) -> str:
     plan = [f"# {line}".rstrip() for op in host_functions(module) for line in str(op).splitlines()]
-    text = module_text([emit_kernel(k) for k in _kernels(module)])
+    text = module_text([emit_kernel(k, EmitOptions(exact=options.exact))
+                        for k in _kernels(module)])
     notes = [f"# {note}" for note in host_notes(module)]
     return "\n".join([text, "", *notes, "# How the kernels are launched:", *plan, ""]
                      ) if plan else text
@@ -178,7 +179,8 @@ def _triton_text(module: ModuleOp) -> str:
 
 def _assembly_text(module: ModuleOp, options: TargetOptions) -> str:
     kernels = _kernels(module)
-    jobs = [Job(emit_kernel(k), tuple(range(len(k.buffers)))) for k in kernels]
+    jobs = [Job(emit_kernel(k, EmitOptions(exact=options.exact)), tuple(range(len(k.buffers))))
+            for k in kernels]
     binaries = compile_kernels(jobs, compile_options(options))
     notes = [f"// {note}" for note in host_notes(module)]
     return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{b.assembly}"

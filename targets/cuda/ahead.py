@@ -36,7 +36,8 @@ class Builder:
         if not is_straight(host_function(module)):
             raise CudaError("what a model decides while it runs cannot be compiled ahead")
         launches = [s for s in plan_host(module).steps if isinstance(s, Launch)]
-        jobs = [job_of(variant_of(s, s.size_values(sizes))) for s in launches]
+        exact = not self.options.fp_fusion
+        jobs = [job_of(variant_of(s, s.size_values(sizes)), exact) for s in launches]
         binaries = compile_kernels(jobs, self.options, self.workers)
         for binary in binaries:
             self._check(binary)

@@ -45,8 +45,9 @@ _ELEMENTS: dict[Attribute, str] = {
 class Interpreter:
     """Triton's interpreter in its own process; kernels are emitted when they first run."""
 
-    def __init__(self) -> None:
+    def __init__(self, exact: bool = False) -> None:
         triton_version()
+        self._options = EmitOptions(interpreted=True, exact=exact)
         self._folder = tempfile.TemporaryDirectory(prefix="strata-triton-")
         self._sources: dict[KernelOp, tuple[str, str]] = {}
         self._process = subprocess.Popen(
@@ -72,7 +73,7 @@ class Interpreter:
     def _source(self, kernel: KernelOp) -> tuple[str, str]:
         """The file of a kernel's source, and the name in it."""
         if kernel not in self._sources:
-            source = emit_kernel(kernel, EmitOptions(interpreted=True))
+            source = emit_kernel(kernel, self._options)
             path = Path(self._folder.name) / f"{len(self._sources)}_{source.name}.py"
             path.write_text(source.text)
             self._sources[kernel] = str(path), source.name
@@ -118,12 +119,13 @@ class InterpretedExecutable(Executable):
 
     module: ModuleOp
     weights: WeightStore
+    exact: bool = False
 
     def __post_init__(self) -> None:
         function = host_function(self.module)
         self.input_names, self.output_names = function.input_names, function.output_names
         self.notes = host_notes(self.module)
-        self._interpreter = Interpreter()
+        self._interpreter = Interpreter(self.exact)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         try:

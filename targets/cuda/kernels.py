@@ -39,8 +39,8 @@ class Kernels:
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load what is missing, all at once."""
         missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
-        exact = not self._options.fp_fusion
-        binaries = compile_kernels([job_of(v, exact) for v in missing], self._options)
+        jobs = [job_of(v, exact=not self._options.fp_fusion) for v in missing]
+        binaries = compile_kernels(jobs, self._options)
         for variant, binary in zip(missing, binaries, strict=True):
             function = driver.load_function(binary.cubin, binary.entry, binary.shared)
             self._loaded[variant] = function, binary
@@ -68,7 +68,7 @@ class Kernels:
                             cells)
 
 
-def job_of(variant: Variant, exact: bool = False) -> Job:
+def job_of(variant: Variant, exact: bool) -> Job:
     """What is compiled for a variant."""
     kernel, divisible, wide = variant
     count = len(kernel.buffers)

@@ -1,8 +1,10 @@
 """Cheaper forms of operations whose results are soon rounded to f16 or bf16.
 
-    1 + erf(z)  ->  erfc(-z)       1 + tanh(z)  ->  2*sigmoid(2*z)       1/(1 + exp(-z))  ->  sigmoid(z)
+    1 + erf(z)   ->  erfc(-z)
+    1 + tanh(z)  ->  2*sigmoid(2*z)
+    1/(1 + exp(-z))  ->  sigmoid(z)
 
-The first two cancel for negative z, and the right sides do not. A rounding in the midst of a body
+The first two cancel for negative z, and their other forms do not. A rounding in the midst of a body
 (`extf` of `truncf`) is left out, as the products of sums are: results are nearer to the exact ones.
 """
 

@@ -59,10 +59,11 @@ def quick_erfc(x):
 ''',
     "quick_erf": f'''
 def quick_erf(x):
-    # near 0, where 1 - erfc(a) cancels, a line
+    # near 0, where 1 - erfc(a) cancels, the first terms of the series
     a = tl.abs(x)
+    near = x * (1.1283792 - 0.3761264 * (x * x))
     y = 1.0 - quick_exp2(a * ({_horner("a")}))
-    return tl.where(a < 0.01, 1.1283792 * x, tl.where(x < 0.0, -y, y))
+    return tl.where(a < 0.1, near, tl.where(x < 0.0, -y, y))
 ''',
     "quick_tanh": '''
 def quick_tanh(x):
