@@ -14,9 +14,10 @@ compute the same. Seven rules, applied until none fits:
     merge equal reads  nest reads %x[e], %x[e]             ->  nest reads %x[e]
 
 A producer is inlined when it is elementwise and is not computed more often than before: the
-consumer reads each of its elements once. Copies are free to repeat. What rounds the sums of a
-contraction stays with it where the consumer belongs to another kernel. Everything is composition
-of index expressions; no rule knows an operator.
+consumer reads each of its elements once. Copies are free to repeat, and so are conversions to a
+wider type where the consumer is elementwise, too. What rounds the sums of a contraction stays with
+it where the consumer belongs to another kernel. Everything is composition of index expressions; no
+rule knows an operator.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Region, SSAValue
 
+from dialects import types as t
 from dialects.expr import Expr
 from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import is_at_most
@@ -185,8 +187,10 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if read.pad is not None and not _pad_commutes(read, producer):
         return False
-    return is_free(producer) or (_only_reader(nest, producer) and reads_once(nest, read)
-                                 and not _ends_other_sums(nest, producer))
+    if is_free(producer) or (nest.is_elementwise and is_widening(producer)):
+        return True
+    return _only_reader(nest, producer) and reads_once(nest, read) and (
+        not _ends_other_sums(nest, producer))
 
 
 def _ends_other_sums(nest: NestOp, producer: NestOp) -> bool:
@@ -213,6 +217,19 @@ def is_free(producer: NestOp) -> bool:
         return all(isinstance(op, (arith.ConstantOp, YieldOp)) for op in producer.body.block.ops)
     return (is_copy(producer) and producer.pad_values[0] is None
             and not has_calls(producer.input_maps[0]))
+
+
+def is_widening(producer: NestOp) -> bool:
+    """Whether a nest converts to a wider type, by an instruction: then the loads cost more."""
+    conversion = producer.yielded[0].owner
+    if len(producer.inputs) != 1 or not isinstance(conversion, _WIDENINGS):
+        return False
+    source = conversion.operands[0]
+    native = not (t.is_narrow_float(source.type) or t.is_short_integer(source.type))
+    return native and source is producer.body.block.args[0]
+
+
+_WIDENINGS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
 
 
 def _pad_commutes(read: Read, producer: NestOp) -> bool:

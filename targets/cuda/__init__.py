@@ -135,7 +135,8 @@ class CudaTarget(Target):
         if level not in self.levels:
             raise CudaError(f"target {self.name} has no level {level!r}; it has "
                             f"{' and '.join(self.levels)}")
-        return _triton_text(module, options) if level == "triton" else _assembly_text(module, options)
+        text = _triton_text if level == "triton" else _assembly_text
+        return text(module, options)
 
     def load(
         self, module: ModuleOp, weights: WeightStore, options: TargetOptions
