@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rows import GROUPS, VARIABLE, Setting, group
-from rows.table import Results, report
+from rows.table import Results, described, report
 
 from compiler.faults import versions
 
@@ -104,13 +104,6 @@ def processor() -> str:
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     cores = len(os.sched_getaffinity(0))
     return f"{names[0] if names else platform.machine()}, {cores} CPUs, {platform.system()}"
-
-
-def described(record: dict[str, Any]) -> str:
-    if "ratio" not in record:
-        return f"FAIL {record['fault']}" if "fault" in record else f"missing: {record['missing']}"
-    peers = ", ".join(f"{name} {text}" for name, text in record["peers"].items())
-    return f"{record['ours']}; {peers}; {record['ratio']:.2f}"
 
 
 def main() -> int:

@@ -15,32 +15,23 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[2] / "shared"))
+
+from suites.figures import Figures, Goal, Missing, milliseconds
+
+__all__ = ["GROUPS", "VARIABLE", "Figures", "Goal", "Measure", "Missing", "Setting", "group",
+           "milliseconds"]
+
 GROUPS = ("gemm", "kernels", "chains", "zoo", "transformers", "int8", "small", "bf16", "bf16_gemm",
           "threads", "compile", "start", "memory")
 VARIABLE = "STRATA_ZOO"
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What a ratio must be at least, or at most: to do, and better still."""
-
-    bar: float
-    stretch: float
-    at_most: bool = False
-
-    def verdict(self, ratio: float) -> str:
-        if self._reaches(ratio, self.stretch):
-            return "stretch"
-        return "met" if self._reaches(ratio, self.bar) else "**missed**"
-
-    def _reaches(self, ratio: float, limit: float) -> bool:
-        return ratio <= limit if self.at_most else ratio >= limit
 
 
 @dataclass(frozen=True)
@@ -64,26 +55,8 @@ class Setting:
                 if paths[e["name"]].is_file()}
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What was measured: ours and the peers', in words, and the ratio that the goal is about."""
-
-    ours: str
-    peers: Mapping[str, str]
-    ratio: float
-    notes: tuple[str, ...] = field(default=())
-
-
 Measure = Callable[[Setting], Figures]
-
-
-class Missing(Exception):
-    """What a row needs is not installed, or not there."""
 
 
 def group(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
-
-
-def milliseconds(value: float) -> str:
-    return f"{value:.3g} ms" if value < 1000 else f"{value:.0f} ms"

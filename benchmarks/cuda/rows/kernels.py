@@ -1,0 +1,189 @@
+"""One kernel, as a function of PyTorch: ours, and whoever else computes the same.
+
+Ours takes the function as it is written. PyTorch runs it eagerly and compiled, and may have other
+ways to the same result (`rivals`), such as a library's fused kernel.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from rows import Figures, Goal, Measure, Reached, Setting, milliseconds
+from rows.programs import EAGER, OURS, Compiled, allowed, inductor, off, ours
+from rows.timing import Call, device_times
+
+Tensor = torch.Tensor
+SMALL = 32
+"""How long dims are with `--smoke`, at most."""
+COPIED = 1 << 30
+"""Bytes of the copy whose bandwidth is the ceiling: far more than caches hold."""
+COPY = "copy"
+LONGEST_NOTE = 200
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A tensor of random numbers. `scale`: their standard deviation."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype = torch.bfloat16
+    scale: float = 1.0
+
+    def make(self, seed: int, setting: Setting) -> Tensor:
+        shape = [min(d, SMALL) for d in self.shape] if setting.smoke else self.shape
+        device = "cpu" if setting.smoke else "cuda"
+        source = torch.Generator(device).manual_seed(seed)
+        return (torch.randn(shape, generator=source, device=device) * self.scale).to(self.dtype)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is computed: a function of run-time inputs, then constants, which are known.
+
+    `compiled`: whether `torch.compile` takes part. `exact`: the type of the reference.
+    """
+
+    function: Callable[..., Tensor]
+    inputs: tuple[Spec, ...]
+    constants: tuple[Spec, ...] = ()
+    rivals: Mapping[str, Callable[..., Tensor]] = field(default_factory=dict[str, Any])
+    compiled: bool = True
+    exact: torch.dtype = torch.float64
+
+
+class Applied(torch.nn.Module):
+    """A function whose last arguments are parameters."""
+
+    def __init__(self, function: Callable[..., Tensor], constants: Sequence[Tensor]):
+        super().__init__()
+        self.function = function
+        self.constants = torch.nn.ParameterList(
+            [torch.nn.Parameter(c, requires_grad=False) for c in constants])
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.function(*inputs, *self.constants)
+
+
+@dataclass
+class Contest:
+    """Everyone's calls on the same inputs, and how far their results are off."""
+
+    kernel: Kernel
+    setting: Setting
+    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    errors: dict[str, float] = field(default_factory=dict[str, float])
+    notes: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        made = [s.make(k, self.setting)
+                for k, s in enumerate((*self.kernel.inputs, *self.kernel.constants))]
+        count = len(self.kernel.inputs)
+        self.inputs, self.constants = made[:count], made[count:]
+        exact = self.kernel.function(*(t.to(self.kernel.exact) for t in made))
+        self.module = Applied(self.kernel.function, self.constants)
+        self._enter_eager(exact)
+        self._add(OURS, exact, lambda: ours(self.module, self.inputs, self.setting), guard=False)
+        for mode in _without_graphs(self.setting.modes) if self.kernel.compiled else ():
+            self._add(mode, exact, partial(inductor, self.module, self.inputs, mode))
+        for name, function in self.kernel.rivals.items():
+            call = Applied(function, self.constants)
+            self._add(name, exact, lambda c=call: Compiled(c, 0.0))
+        self.bytes = sum(t.nbytes for t in (*made, self.result))
+
+    def _enter_eager(self, exact: Tensor) -> None:
+        self.calls[EAGER] = lambda: self.module(*self.inputs)
+        self.result = self.calls[EAGER]()
+        self.errors[EAGER] = off(self.result, exact)
+
+    def _add(self, name: str, exact: Tensor, make: Callable[[], Compiled], guard: bool = True
+             ) -> None:
+        """Let someone take part; a peer that cannot is told in a note."""
+        try:
+            made = make().call
+            result = made(*self.inputs)
+        except Exception as error:
+            if not guard:
+                raise
+            self.notes.append(f"{name}: {type(error).__name__}: {error}"[:LONGEST_NOTE])
+            return
+        result = result[0] if isinstance(result, list) else result
+        self.calls[name] = lambda: made(*self.inputs)
+        self.errors[name] = off(result, exact)
+
+    def check(self) -> None:
+        """Raises ValueError when our result is wrong."""
+        limit = allowed(self.errors[EAGER], self.result.dtype)
+        if not self.errors[OURS] <= limit:
+            raise ValueError(f"the result is off by {self.errors[OURS]:.1e}, allowed are "
+                             f"{limit:.1e}; eager PyTorch's by {self.errors[EAGER]:.1e}")
+
+    def told(self) -> tuple[str, ...]:
+        """What else there is to say."""
+        errors = ", ".join(f"{name} {error:.1e}" for name, error in self.errors.items())
+        return (*self.notes, f"errors: {errors}")
+
+
+def _without_graphs(modes: Sequence[str]) -> list[str]:
+    """A graph copies its inputs first, which is not what is measured of a kernel."""
+    plain = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
+    return list(dict.fromkeys(plain.get(mode, mode) for mode in modes))
+
+
+# ---------------------------------------------------------------------- measures
+def against_peers(kernel: Kernel, goal: Goal, name: str) -> Measure:
+    """The fastest peer's time over ours."""
+
+    def measure(setting: Setting) -> Mapping[str, Reached]:
+        contest = _contest(kernel, setting)
+        times = device_times(contest.calls, setting)
+        mine = times.pop(OURS)
+        figures = Figures(milliseconds(mine), {n: milliseconds(t) for n, t in times.items()},
+                          min(times.values()) / mine, contest.told())
+        return {name: Reached(figures, goal)}
+
+    return measure
+
+
+def against_copy(kernel: Kernel, goal: Goal, name: str) -> Measure:
+    """The share of a copy's bandwidth that inputs and results are moved with."""
+
+    def measure(setting: Setting) -> Mapping[str, Reached]:
+        contest = _contest(kernel, setting)
+        copied = _copy(setting)
+        times = device_times({**contest.calls, COPY: copied.call}, setting)
+        rate = copied.bytes / times.pop(COPY)
+        shares = {n: contest.bytes / t / rate for n, t in times.items()}
+        told = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}
+        ceiling = f"copy: {rate / 1e6:.0f} GB/s"
+        figures = Figures(told.pop(OURS), told, shares[OURS], (ceiling, *contest.told()))
+        return {name: Reached(figures, goal)}
+
+    return measure
+
+
+def _contest(kernel: Kernel, setting: Setting) -> Contest:
+    gc.collect()
+    torch.manual_seed(0)
+    contest = Contest(kernel, setting)
+    contest.check()
+    return contest
+
+
+@dataclass(frozen=True)
+class _Copy:
+    bytes: int
+    call: Call
+
+
+def _copy(setting: Setting) -> _Copy:
+    """A copy of many bytes: as many are read as are written."""
+    size = SMALL if setting.smoke else COPIED
+    source = torch.zeros(size, dtype=torch.uint8, device="cpu" if setting.smoke else "cuda")
+    target = torch.empty_like(source)
+    return _Copy(2 * size, lambda: target.copy_(source))

@@ -1,0 +1,56 @@
+"""Matrix products, beside cuBLAS, which is what eager PyTorch calls."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch.nn import functional
+
+from rows import Goal, Measure, Setting
+from rows.kernels import Kernel, Spec, Tensor, against_peers
+
+TITLE = "products: the best peer's time / ours"
+APART = False
+FLOAT8 = torch.float8_e4m3fn
+
+
+def rows(setting: Setting) -> dict[str, Measure]:
+    square, few = Goal(0.96, 1.02), Goal(1.0, 1.3)
+    measures = {f"bf16 {n}x{n}x{n}": against_peers(product(n), square, "products")
+                for n in (4096, 8192)}
+    measures["fp8 8192x8192x8192"] = against_peers(float8(8192), Goal(1.1, 1.17), "products")
+    measures["linear + GELU bf16 8192x4096x1024"] = against_peers(
+        Kernel(lambda x, w, b: functional.gelu(functional.linear(x, w, b)), (Spec((8192, 1024)),),
+               (Spec((4096, 1024), scale=0.03), Spec((4096,)))), Goal(1.0, 1.25), "products")
+    for m in (1, 16):
+        measures[f"linear bf16 {m}x4096x4096"] = against_peers(
+            Kernel(functional.linear, (Spec((m, 4096)),), (Spec((4096, 4096), scale=0.02),)),
+            few, "products")
+    return measures
+
+
+def product(n: int) -> Kernel:
+    return Kernel(torch.matmul, (Spec((n, n)), Spec((n, n))))
+
+
+def float8(n: int) -> Kernel:
+    """Exact products, f32 sums. The right factor lies by columns, as cuBLAS wants it."""
+    return Kernel(_widened, (Spec((n, n), FLOAT8), Spec((n, n), FLOAT8)),
+                  rivals={"cuBLAS": scaled}, compiled=False, exact=torch.float32)
+
+
+def _widened(a: Tensor, b: Tensor) -> Tensor:
+    product = a.to(torch.float32) @ b.to(torch.float32).t()
+    return product.to(torch.bfloat16) if a.dtype == FLOAT8 else product
+
+
+def scaled(a: Tensor, b: Tensor) -> Tensor:
+    one = _one(a.device)
+    return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16,
+                            use_fast_accum=True)
+
+
+@cache
+def _one(device: torch.device) -> Tensor:
+    return torch.ones((), device=device)
