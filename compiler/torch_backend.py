@@ -52,12 +52,22 @@ def strata(
 
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
         del inputs
-        return _boxed(Program(graph, chosen))
+        return _boxed(Program(graph, chosen, _state()))
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
         decompositions=decompositions())
     return compiled(graph_module, example_inputs)
+
+
+def _state() -> frozenset[int]:
+    """The arguments of the graph that AOTAutograd is compiling which calls change, such as caches.
+
+    Dynamo marks what stays in its place; only what also keeps its contents is a weight.
+    """
+    context = torch_module("torch._guards").TracingContext.try_get()
+    known = getattr(context, "fw_metadata", None)
+    return frozenset(getattr(known, "mutated_inp_runtime_indices", ()))
 
 
 def _boxed(function: Run) -> Run:
@@ -81,26 +91,26 @@ def _train(graph: Any, inputs: Sequence[Any]) -> Run:
 @dataclass
 class Program:
     """A graph of Core ATen. It is compiled when it is called, for the weights of that call, and
-    again after these have changed."""
+    again after these have changed. `state`: arguments that its calls change."""
 
     graph: Any
     options: Mapping[str, Any]
-    weights: list[Any] = field(default_factory=list[Any])
-    versions: list[int] = field(default_factory=list[int])
+    state: frozenset[int] = frozenset()
+    weights: list[tuple[int, Any, int]] = field(default_factory=list[tuple[int, Any, int]])
+    """Which arguments they are, the tensors, and their versions."""
     run: Run | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        weights = [v for v in inputs if is_weight(v)]
-        if self.run is None or self._changed(weights):
-            self.weights, self.versions = weights, [v._version for v in weights]
+        if self.run is None or self._changed(inputs):
+            self.weights = [(k, v, v._version) for k, v in enumerate(inputs)
+                            if k not in self.state and is_weight(v)]
             names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
-            fixed = {n: v for n, v in zip(names, inputs, strict=True) if is_weight(v)}
+            fixed = {names[k]: v for k, v, _ in self.weights}
             self.run = compile_graph(self.graph, fixed, self._options(inputs))
         return self.run(*inputs)
 
-    def _changed(self, weights: Sequence[Any]) -> bool:
-        return ([id(v) for v in weights] != [id(v) for v in self.weights]
-                or [v._version for v in weights] != self.versions)
+    def _changed(self, inputs: Sequence[Any]) -> bool:
+        return not all([inputs[k] is v and v._version == n for k, v, n in self.weights])
 
     def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
         on_gpu = any(getattr(v, "is_cuda", False) for v in inputs)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 
 import pytest
 import torch
 from torch import nn
 
+import compiler
 from compiler.torch_backend import strata
 
 NO_CACHE = {"threads": 1, "cache": "off"}
@@ -82,6 +84,39 @@ def test_unsupported_parts_run_eagerly_and_are_named(caplog: pytest.LogCaptureFi
         torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-4, atol=1e-4)
     assert "2 nodes run eagerly" in caplog.text
     assert "aten.linalg_qr.default" in caplog.text and "aten.i0.default" in caplog.text
+
+
+class Cached(nn.Module):
+    """Attends to rows that earlier calls have left in a static cache, as a decoder does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = torch.zeros(1, 6, 4)
+        self.count = torch.zeros(1, dtype=torch.int64)
+        for state in (self.keys, self.count):
+            torch._dynamo.mark_static_address(state)
+        self.out = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.keys.index_copy_(1, self.count, self.out(x))
+        self.count.add_(1)
+        return (x @ self.keys.transpose(1, 2)).softmax(-1) @ self.keys
+
+
+def test_what_calls_change_is_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compiled once, and what it leaves behind is what eager calls leave."""
+    made: list[object] = []
+    real = compiler.compile
+    monkeypatch.setattr(compiler, "compile", lambda *a, **k: made.append(a) or real(*a, **k))
+    model = Cached()
+    other = copy.deepcopy(model)
+    fast = compiled(model)
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(1, 1, 4)
+            torch.testing.assert_close(fast(x), other(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model.keys, other.keys, rtol=1e-5, atol=1e-5)
+    assert model.count.item() == 4 and len(made) == 1
 
 
 def test_changed_weights_are_seen() -> None:
