@@ -76,7 +76,7 @@ def ours(exe: Any) -> Launch:
 
 
 def captured(call: Callable[[], Any]) -> Launch:
-    """A function of PyTorch as a graph."""
+    """A function of PyTorch as a graph, which needs the function's tensors as long as it lives."""
     import torch
 
     for _ in range(2):
@@ -95,6 +95,7 @@ def captured(call: Callable[[], Any]) -> Launch:
         end.synchronize()
         return start.elapsed_time(end) / CALLS
 
+    launch.call = call
     return launch
 
 

@@ -1,16 +1,16 @@
-"""`loop-split-reductions`: a reduction of everything to one value in two steps, the first parallel.
+"""`loop-split-reductions`: a reduction to few values in two steps, the first parallel.
 
     %m = nest (reduce i: 512, reduce j: 64) ins(%x[i, j]) outs(max f32[][])
     ->  %p = nest (i: 512, reduce j: 64) ins(%x[i, j]) outs(max f32[512][i])
         %m = nest (reduce i: 512) ins(%p[i]) outs(max f32[][])
 
-One program computes what has no rows. The target says how many programs keep its machine busy
-(`Target.programs`): the axes that run slowest through memory, or a part of one, become parallel
-until there are as many. Axes of open size become parallel as long as known ones remain to be summed
+One program computes what has no rows, and one computes a row, or a few columns side by side. The
+target says how many programs keep its machine busy (`Target.programs`): the summed axes that run
+slowest through memory, or a part of one, become parallel until there are as many. Axes of open size become parallel as long as known ones remain to be summed
 over inside. Floats are added in another order, which is the more exact one.
 
-Enters: fused nests, in their final layouts. Leaves: nests. Contractions, whose results have rows,
-and sums of half precision, which would be rounded twice, stay as they are.
+Enters: fused nests, in their final layouts. Leaves: nests. Contractions, whose operands are read
+again and again, and sums of half precision, which would be rounded twice, stay as they are.
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ from dialects.loop import Axis, NestOp, YieldOp, scalar_type
 from dialects.types import bf16, f16, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import carry, reads_of, result_types, substitute_axes
-from passes.loop.runs import memory_order
+from passes.loop.outline import is_contraction
+from passes.loop.runs import memory_order, running_axis
 from passes.rewriting import Rewriter, functions, rewrite
 
 MIN_ELEMENTS = 1 << 15
 """Fewer elements than this are reduced by one program."""
 MIN_PART = 256
 """The least elements of a part, where sizes are known."""
+COLUMNS = 64
+"""So many neighbouring results of sums across memory are computed side by side."""
+MIN_COLUMN_PART = 32
+"""The least elements of a part of such a column."""
 MIN_OPEN_PART = 32
 """The least elements of a part, where how many parts there are is only known at run time."""
 
@@ -58,10 +63,21 @@ class LoopSplitReductions(StrataPass):
 
 
 def _is_candidate(nest: NestOp) -> bool:
-    """Whether a nest reduces everything to one value."""
+    """Whether a nest reduces a known number of rows or columns, or everything to one value."""
     single = nest.is_reduction and len(nest.results) == 1 and not nest.into
-    return single and all(a.extent.constant == 1 for a in nest.parallel_axes) and (
+    return single and not is_contraction(nest) and _results(nest) is not None and (
         result_types(nest)[0].element not in (f16, bf16))
+
+
+def _results(nest: NestOp) -> int | None:
+    return product(a.extent for a in nest.parallel_axes).constant
+
+
+def _side_by_side(nest: NestOp) -> int:
+    """How many results one program computes together."""
+    along = [running_axis(m, nest.axes) for m in nest.input_maps]
+    summed = {a.name for a in nest.reduce_axes}
+    return 1 if any(summed.intersection(names) for names in along) else COLUMNS
 
 
 # ---------------------------------------------------------------------- where to cut
@@ -69,15 +85,25 @@ def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[str]] | None:
     """The nest, an axis of it in two if need be, and the axes that become parallel; or None."""
     summed = {a.name: a for a in nest.reduce_axes}
     axes = [summed[name] for name in memory_order(nest, list(summed))]
-    total = product(a.extent for a in axes).constant
+    total, results = product(a.extent for a in axes).constant, _results(nest) or 0
     if total is None:
-        return _open_cut(nest, axes)
-    if total < MIN_ELEMENTS:
+        return _open_cut(nest, axes) if results == 1 else None
+    side = min(_side_by_side(nest), results)
+    if results == 0 or total * side < MIN_ELEMENTS or 2 * results > programs * side:
         return None
-    outer, parts, wanted = list[str](), 1, min(programs, total // MIN_PART)
+    least = MIN_PART if side == 1 else MIN_COLUMN_PART
+    return _known_cut(nest, axes, min(-(-programs * side // results), total // least), least)
+
+
+def _known_cut(
+    nest: NestOp, axes: Sequence[Axis], wanted: int, least: int
+) -> tuple[NestOp, Sequence[str]] | None:
+    """The slowest axes, until there are as many parts as wanted, of `least` elements or more."""
+    total = product(a.extent for a in axes).constant or 1
+    outer, parts = list[str](), 1
     for axis in axes:
         size = axis.extent.constant or 1
-        count = _share(size, -(-wanted // parts), total // parts // MIN_PART)
+        count = _share(size, -(-wanted // parts), total // parts // least)
         if 1 < count < size:
             nest = divided(nest, axis, count)
         outer, parts = [*outer, *([axis.name] if count > 1 else [])], parts * count

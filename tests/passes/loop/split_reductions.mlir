@@ -25,19 +25,36 @@ builtin.module {
     %y = graph.reduce_min %x {axes = [0, 1, 2], keepdims = false} : f32[]
     strata.return %y
   }
-  // Few elements, a prime number of them, rows, and an open size alone: one step.
+  // Few long rows; columns, of which a program computes 64 side by side.
+  // CHECK: strata.func @rows
+  // CHECK-NEXT: loop.nest (i0: 3, i1: 256, reduce i1_part: 256) ins(%x[i0, 256*i1 + i1_part]) outs(max f32[256, 3][i1, i0]) {
+  // CHECK: %y = loop.nest (i0: 3, reduce i1: 256)
+  strata.func @rows(%x: f32[3, 65536]) -> (f32[3]) inputs ["x"] outputs ["y"] {
+    %y = graph.reduce_max %x {axes = [1], keepdims = false} : f32[3]
+    strata.return %y
+  }
+  // CHECK: strata.func @columns
+  // CHECK-NEXT: loop.nest (i0: 4096, i1: 16, reduce i1_part: 512) ins(%x[512*i1 + i1_part, i0]) outs(max f32[16, 4096][i1, i0]) {
+  // CHECK: %y = loop.nest (i0: 4096, reduce i1: 16)
+  strata.func @columns(%x: f32[8192, 4096]) -> (f32[4096]) inputs ["x"] outputs ["y"] {
+    %y = graph.reduce_max %x {axes = [0], keepdims = false} : f32[4096]
+    strata.return %y
+  }
+  // Few elements, a prime number of them, many or short rows, and an open size alone: one step.
   // CHECK: strata.func @others
   // CHECK-NEXT: loop.nest (reduce i0: 100, reduce i1: 100)
   // CHECK: loop.nest (reduce i0: 65537)
-  // CHECK: loop.nest (i0: 3, reduce i1: 65536)
+  // CHECK: loop.nest (i0: 500, reduce i1: 65536)
+  // CHECK: loop.nest (i0: 3, reduce i1: 4096)
   // CHECK: loop.nest (reduce i0: n)
   // CHECK-NOT: loop.nest
-  strata.func @others(%a: f32[100, 100], %b: f32[65537], %c: f32[3, 65536], %d: f32[n])
-      -> (f32[], f32[], f32[3], f32[]) inputs ["a", "b", "c", "d"] outputs ["p", "q", "r", "s"] {
+  strata.func @others(%a: f32[100, 100], %b: f32[65537], %c: f32[500, 65536], %e: f32[3, 4096], %d: f32[n])
+      -> (f32[], f32[], f32[500], f32[3], f32[]) inputs ["a", "b", "c", "e", "d"] outputs ["p", "q", "r", "t", "s"] {
     %p = graph.reduce_max %a {axes = [0, 1], keepdims = false} : f32[]
     %q = graph.reduce_max %b {axes = [0], keepdims = false} : f32[]
-    %r = graph.reduce_max %c {axes = [1], keepdims = false} : f32[3]
+    %r = graph.reduce_max %c {axes = [1], keepdims = false} : f32[500]
+    %t = graph.reduce_max %e {axes = [1], keepdims = false} : f32[3]
     %s = graph.reduce_max %d {axes = [0], keepdims = false} : f32[]
-    strata.return %p, %q, %r, %s
+    strata.return %p, %q, %r, %t, %s
   }
 }
