@@ -12,8 +12,9 @@ computes the last, partial tile with masked lanes, "peel" with a smaller body. `
 takes so many operations or more, and that loops one after another need, is kept in memory of the
 program (see `passes.loop.reuse`). `stream`: 1 where results go past the caches, since they would
 not stay there. `strip`: programs are numbered along strips of so many tiles of the last grid axis
-but one, column by column, so that those that run together share what they read. Other options are
-for targets (`warps` ...).
+but one, column by column, so that those that run together share what they read. `online`: 1 where
+sums of exp(x - m) are rescaled while the maximum m of x is being found, instead of waiting for it
+(see `passes.loop.online`). Other options are for targets (`warps` ...).
 """
 
 from __future__ import annotations

@@ -138,6 +138,12 @@ class Target(ABC):
         del options
         return 0
 
+    def joins_online(self, kernel: KernelOp, options: TargetOptions) -> bool:
+        """Whether it computes a kernel in one walk, whose sums follow a running maximum, faster
+        than the kernels that it was joined from."""
+        del kernel, options
+        return False
+
     def prefetches(self, options: TargetOptions) -> Caches | None:
         """The caches that programs bring operands into early; None: they cannot, or need not."""
         del options

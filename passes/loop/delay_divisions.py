@@ -36,7 +36,7 @@ def delay_divisions(kernel: KernelOp, rows: Collection[str]) -> None:
     for nest in [n for n in kernel.nests if is_contraction(n)]:
         for position, read in enumerate(reads_of(nest)):
             if _is_product(nest) and (parts := _quotient(read, rows)) is not None:
-                _divide_result(nest, position, *parts)
+                _delay(nest, position, *parts)
                 break
 
 
@@ -72,19 +72,19 @@ def _quotient(read: Read, rows: Collection[str]) -> tuple[Read, Read] | None:
             Read(divisor.value, tuple(e.substitute(at) for e in divisor.map)))
 
 
-def _divide_result(nest: NestOp, position: int, dividend: Read, divisor: Read) -> None:
+def _delay(nest: NestOp, position: int, dividend: Read, divisor: Read) -> None:
     reads = reads_of(nest)
     maker = reads[position].value.owner
     reads[position] = dividend
     total = with_reads(nest, reads)
     replace_nest(nest, total)
-    _divide(total, divisor)
+    divide_result(total, divisor)
     assert isinstance(maker, NestOp)
     maker.detach()
     maker.erase()
 
 
-def _divide(total: NestOp, divisor: Read) -> None:
+def divide_result(total: NestOp, divisor: Read) -> None:
     """Put the quotient behind a nest, for all that reads the nest."""
     value, stored = total.results[0], total.output_maps[0]
     quotient = NestOp.of(

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
@@ -64,9 +65,8 @@ class LoopJoinRows(StrataPass):
         room = 0 if context.target is None else context.target.row_memory(context.options)
         if not room:
             return
-        calls = [op for func in functions(module) for op in func.body.block.ops
-                 if isinstance(op, CallOp)]
-        program = Program(_kernels_of(module, calls), {c: n for n, c in enumerate(calls)})
+        calls = calls_in(module)
+        program = Program.of(module, calls)
         for call in calls:
             if call.parent is not None:
                 self._join(context, program, call, room)
@@ -85,12 +85,25 @@ class LoopJoinRows(StrataPass):
             chain.replace(kernel)
 
 
+def calls_in(module: ModuleOp) -> list[CallOp]:
+    """All calls of kernels, in order."""
+    return [op for func in functions(module) for op in func.body.block.ops
+            if isinstance(op, CallOp)]
+
+
 @dataclass(frozen=True)
 class Program:
     """All calls in order, and the kernels that only one of them calls, by name."""
 
     kernels: Mapping[str, KernelOp]
     places: Mapping[CallOp, int]
+
+    @staticmethod
+    def of(module: ModuleOp, calls: Sequence[CallOp]) -> Program:
+        counts = Counter(c.kernel.data for c in calls)
+        kernels = {op.sym_name.data: op for op in module.body.block.ops
+                   if isinstance(op, KernelOp) and counts[op.sym_name.data] == 1}
+        return Program(kernels, {c: n for n, c in enumerate(calls)})
 
     def kernel(self, call: CallOp) -> KernelOp | None:
         return self.kernels.get(call.kernel.data)
@@ -118,12 +131,6 @@ class Program:
         plain = all(isinstance(op, NestOp | YieldOp) for op in kernel.body.block.ops)
         return plain and not any(n.into or n.is_scatter for n in kernel.nests) and all(
             isinstance(v.owner, NestOp) for v in kernel.yielded) and not private_values(kernel)
-
-
-def _kernels_of(module: ModuleOp, calls: Sequence[CallOp]) -> dict[str, KernelOp]:
-    counts = Counter(c.kernel.data for c in calls)
-    return {op.sym_name.data: op for op in module.body.block.ops
-            if isinstance(op, KernelOp) and counts[op.sym_name.data] == 1}
 
 
 def misfit(kernel: KernelOp, room: int, apart: int = 0) -> str | None:
@@ -178,6 +185,11 @@ def _bytes(kernel: KernelOp, value: SSAValue, axes: set[str]) -> int:
 class Chain:
     """Calls whose kernels have rows in common, and the names that their axes share."""
 
+    kind: ClassVar[str] = "rows"
+    """The word that names its kernel."""
+    sums_while_walking: ClassVar[bool] = False
+    """Whether a contraction sums over an axis while others of the chain walk it."""
+
     program: Program
     last: CallOp
     calls: list[CallOp] = field(default_factory=list[CallOp])
@@ -186,14 +198,14 @@ class Chain:
     rows: set[str] = field(default_factory=set[str])
     count: int = 0
 
-    @staticmethod
-    def ending_in(call: CallOp, program: Program) -> Chain | None:
+    @classmethod
+    def ending_in(cls, call: CallOp, program: Program) -> Self | None:
         """The chain behind a contraction that reads a reduction of another; None if there is none.
         """
         if not program.has_contraction(call):
             return None
         for seed in filter(program.is_reduction, program.producers([call])):
-            chain = Chain(program, call)
+            chain = cls(program, call)
             chain.admit(call, {})
             chain.rows = set(chain.names.values())
             if program.may_join(call) and chain.accepts(seed):
@@ -228,7 +240,7 @@ class Chain:
         if not self.program.may_join(call):
             return False
         kernel = self.kernel_of(call)
-        shared = self._shared_axes(call, kernel)
+        shared = self.shared_axes(call, kernel)
         parallel = common_rows(kernel)
         rows = self.rows & {joint for own, joint in shared.items() if own in parallel}
         starts = len(self.calls) == 1
@@ -248,7 +260,7 @@ class Chain:
         self.count += 1
         return f"i{self.count - 1}"
 
-    def _shared_axes(self, call: CallOp, kernel: KernelOp) -> dict[str, str]:
+    def shared_axes(self, call: CallOp, kernel: KernelOp) -> dict[str, str]:
         """Axes of a producer's kernel that the chain's reads of its results tie to their own."""
         ties: dict[str, set[str | None]] = {}
         for reader, nest, read, k in self._reads_of_results(call):
@@ -270,7 +282,7 @@ class Chain:
         """The joint name of the axis at which a dim is read, if both can walk it together."""
         axis = next((a for a in nest.axes if a.name == at.as_symbol), None)
         if axis is None or axis.extent != extent or read.pad is not None or (
-                axis.reduce and is_contraction(nest)):
+                axis.reduce and is_contraction(nest) and not self.sums_while_walking):
             return None
         return self.names[reader, axis.name]
 
@@ -293,7 +305,7 @@ class Chain:
         last = self.kernel_of(self.last)
         sizes = {s: None for c in self.calls for s in self.kernel_of(c).size_names}
         number = last.sym_name.data.rpartition("_")[2]
-        kernel = KernelOp.of(f"rows_{number}", [v.type for v in inputs], list(sizes))
+        kernel = KernelOp.of(f"{self.kind}_{number}", [v.type for v in inputs], list(sizes))
         block = kernel.body.block
         values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
         for old, new in values.items():
@@ -302,10 +314,14 @@ class Chain:
             values |= self._inline(call, block, values)
         block.add_op(YieldOp.of(*(values[r] for r in self.last.results)))
         set_location(kernel, last)
+        self.arrange(kernel, exact=exact)
+        return kernel
+
+    def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
+        """Let its nests walk together what they can walk together."""
         if not exact:
             delay_divisions(kernel, self.rows)
         _separate_walks(kernel, self.rows)
-        return kernel
 
     def inputs(self) -> list[SSAValue]:
         """What the chain reads of others."""

@@ -5,17 +5,17 @@ All functions make new nests and leave the old ones alone; the caller replaces a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.atoms import Call
 from dialects.expr import Expr, Size, product
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import simplify
 from dialects.syntax import set_location
-from dialects.types import TensorType
+from dialects.types import TensorType, tensor
 
 
 @dataclass
@@ -151,6 +151,35 @@ def replace_nest(old: NestOp, new: NestOp) -> None:
         before.replace_all_uses_with(after)
     old.detach()
     old.erase()
+
+
+def elementwise_on(
+    value: SSAValue, element: Attribute, build: Callable[[SSAValue], Sequence[Operation]]
+) -> NestOp:
+    """A nest behind the one that makes a value, which applies operations to each element; the last
+    one gives the result."""
+    maker = value.owner
+    assert isinstance(maker, NestOp) and isinstance(value.type, TensorType)
+    stored = maker.output_maps[list(maker.results).index(value)]  # type: ignore[arg-type]
+    block = Block(arg_types=[scalar_type(value)])
+    ops = build(block.args[0])
+    block.add_ops([*ops, YieldOp.of(ops[-1].results[0])])
+    nest = NestOp.of(maker.parallel_axes, [value], [stored], [tensor(element, value.type.shape)],
+                     [stored], body=Region(block))
+    set_location(nest, maker)
+    nest.results[0].name_hint = value.name_hint
+    parent = maker.parent_block()
+    assert parent is not None
+    parent.insert_op_after(nest, maker)
+    return nest
+
+
+def drop_unused(nest: NestOp) -> None:
+    """Erase operations of a body that nothing needs."""
+    for op in reversed(list(nest.body.block.ops)):
+        if op.results and not any(list(r.uses) for r in op.results):
+            op.detach()
+            op.erase()
 
 
 def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: int) -> NestOp:

@@ -9,6 +9,7 @@ The host function stays; it launches kernels by name. In this folder:
     compute.py   bodies of nests -> maps, reductions, dots
     tiles.py     the tiles at one place: what is loaded, computed and stored there
     dots.py      sums of products as `block.dot`
+    online.py    sums that are rescaled while the maximum grows that they subtract
     matrices.py  such sums in matrix registers, and where they are read from afterwards
     scatters.py  tiles of updates, merged into what indices name
     private.py   memory of a program for what nests read elsewhere than it is made

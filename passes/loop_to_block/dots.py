@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Block, SSAValue
 
 from dialects import types as t
-from dialects.block import DotOp
+from dialects.block import DotOp, element_type
 from dialects.loop import NestOp
 from dialects.types import TileType
 from passes.loop.nests import Read, reads_of
@@ -27,7 +27,7 @@ def add_dot(tiles: Tiles, nest: NestOp) -> None:
     (k,) = tiled((a.name for a in nest.reduce_axes), tiles.states, tiles.order)
     order = sorted(range(2), key=lambda i: any(column in e.symbols for e in reads[i].map))
     unclean = _unclean(tiles, nest, k, reads)
-    factors = [_operand(tiles, nest, reads[i], dims)
+    factors = [_factor(tiles, nest, i, dims)
                for i, dims in zip(order, ((*rows, k), (k, column)), strict=True)]
     a, b = (_zero_beyond(tiles, factor, k) if i in unclean else factor
             for i, factor in zip(order, factors, strict=True))
@@ -38,6 +38,21 @@ def add_dot(tiles: Tiles, nest: NestOp) -> None:
     tiles.open[nest] = Tile(tiles.add(op).results[0], tile.axes)
 
 
+def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: str, walked: set[str]) -> None:
+    """Load what a loop over `axis` would load again and again for its products: factors that lie
+    along none of the axes that are still to be walked. The summed axis is the last dim."""
+    for nest in nests:
+        summed = {a.name for a in nest.reduce_axes}
+        if not (tiles.schedule.option("dot", 0) and tiles.uses_dot(nest)) or axis in summed:
+            continue
+        for i, read in enumerate(reads_of(nest)):
+            axes = {s for e in read.map for s in e.symbols if s in tiles.states}
+            if read.value in tiles.buffers and summed <= axes and not axes & walked:
+                dims = tiled(axes, tiles.states, tiles.order)
+                dims.sort(key=summed.__contains__)
+                tiles.scopes[-1].factors[nest, i] = _load(tiles, nest, read, dims)
+
+
 def _unclean(tiles: Tiles, nest: NestOp, k: str, reads: Sequence[Read]) -> list[int]:
     """The factors that need to be 0 beyond the end of the summed axis, and are not yet.
 
@@ -45,16 +60,39 @@ def _unclean(tiles: Tiles, nest: NestOp, k: str, reads: Sequence[Read]) -> list[
     """
     if not tiles.states[k].masked:
         return []
-    found = [i for i, read in enumerate(reads) if read.pad or not tiles.leaves(read, k)]
+    found = [i for i, read in enumerate(reads) if read.pad or (
+        read.value not in tiles.buffers) or not tiles.leaves(read, k)]
     return found if t.is_float(nest.yielded[0].type) else found[1:]
 
 
-def _operand(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[str]) -> Tile:
+def _factor(tiles: Tiles, nest: NestOp, number: int, dims: Sequence[str]) -> Tile:
+    """A factor with these dims: loaded before, made by another nest, or loaded now."""
+    read = reads_of(nest)[number]
+    loaded = next((s.factors[nest, number] for s in reversed(tiles.scopes)
+                   if (nest, number) in s.factors), None)
+    if loaded is not None and loaded.axes == tuple(dims):
+        return loaded
+    made = tiles.made_here(read)
+    return _load(tiles, nest, read, dims) if made is None else _spread(tiles, nest, made, dims)
+
+
+def _load(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[str]) -> Tile:
     tiles.source = nest
     op, tile = load(tiles.buffers[read.value], read, dims, tiles.states, tiles.symbols,
                     tiles.layout_of(nest), 0)
     tiles.add(op)
     return tile
+
+
+def _spread(tiles: Tiles, nest: NestOp, tile: Tile, dims: Sequence[str]) -> Tile:
+    """The tile of a nest's result with other dims: reordered, or repeated along new ones."""
+    if tile.axes == tuple(dims):
+        return tile
+    tiles.source = nest
+    element = element_type(tile.value)
+    type_ = tiles.layout_of(nest).tile_type(element, dims, tiles.states)
+    op = tiles.add(map_tiles([tile], dims, [type_], lambda _, arguments: arguments))
+    return Tile(op.results[0], tuple(dims))
 
 
 def _zero_beyond(tiles: Tiles, tile: Tile, axis: str) -> Tile:

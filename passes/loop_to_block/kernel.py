@@ -6,8 +6,9 @@
       grid  -> the axis starts at program id * tile; gen(i + 1)
       whole -> one tile holds the axis; gen(i + 1)
       loop  -> cut the nests into runs that use the axis or not, also before a nest that needs the
-               finished result of a reduction over it. A run without the axis -> gen(i + 1), and
-               so for an axis that has its whole tile in matrix registers. Else
+               finished result of a reduction over it, unless it is online on that. A run without
+               the axis -> gen(i + 1), and so for an axis that has its whole tile in matrix
+               registers. Else
                open accumulators for its reductions, walk full tiles and then the tail, each as a
                block.for that carries the accumulators; finish the reductions. The loop over an
                axis that orders a scatter is serial, too, and carries nothing
@@ -29,6 +30,7 @@ from dialects.schedule import Level, Schedule
 from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
 from passes.loop.reuse import kept_values
+from passes.loop_to_block.dots import load_factors
 from passes.loop_to_block.matrices import lies_in_matrices
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
@@ -176,7 +178,8 @@ class _Lowering:
             if value in seen or not isinstance(producer, NestOp):
                 continue
             seen.add(value)
-            if producer in run and axis in _reduces_over(producer):
+            if producer in run and axis in _reduces_over(producer) and not (
+                    nest in self.tiles.online and self.tiles.online[nest].maximum is value):
                 return True
             todo += producer.inputs
         return False
@@ -186,6 +189,7 @@ class _Lowering:
         axis = level.axis
         fresh = [n for n in run if n not in self.tiles.open and axis in _reduces_over(n)]
         self.hoist(run, axis)
+        load_factors(self.tiles, run, axis, {x.axis for x in self.schedule.levels[depth:]})
         self.tiles.scopes.append(Scope())
         places = dict(self.states)
         in_matrices = [n for n in fresh if lies_in_matrices(n, self.schedule)]
@@ -195,7 +199,7 @@ class _Lowering:
             self.tiles.open_accumulators(nest, depth, level)
         before = self.states[axis]
         summed = [n for n in run if axis in _reduces_over(n)]
-        whole = any(axis not in self.tiles.folded(n) for n in summed)
+        whole = any(not self.schedule.lanes or axis not in self.tiles.folded(n) for n in summed)
         for lower, upper, tile, masked in self.segments(level, before, whole, bool(summed)):
             self.segment(depth, level, run, (lower, upper, tile, masked))
         self.states[axis] = before

@@ -25,6 +25,7 @@ from dialects.schedule import Level, Schedule
 from dialects.syntax import set_location
 from dialects.types import TensorType, TileType
 from passes.loop.nests import Read, gathered_inputs, reads_of
+from passes.loop.online import running_maximum
 from passes.loop_to_block.access import leaves, load, store
 from passes.loop_to_block.compute import (
     append_body,
@@ -38,6 +39,7 @@ from passes.loop_to_block.compute import (
 )
 from passes.loop_to_block.dots import add_dot
 from passes.loop_to_block.matrices import Sums, keep_sums, lies_in_matrices, sum_here
+from passes.loop_to_block.online import follow
 from passes.loop_to_block.private import Kept
 from passes.loop_to_block.scatters import add_scatter
 from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile, tiled
@@ -51,6 +53,9 @@ class Scope:
         default_factory=dict[object, dict[float | bool, Tile]])
     """Per read, and per value that it gave to masked positions."""
     results: dict[SSAValue, Tile] = field(default_factory=dict[SSAValue, Tile])
+    factors: dict[tuple[NestOp, int], Tile] = field(
+        default_factory=dict[tuple[NestOp, int], Tile])
+    """Factors of products, by number, that were loaded before the loops that use them."""
 
 
 class Tiles:
@@ -76,6 +81,10 @@ class Tiles:
         """Values with memory of the program's own."""
         self.sums: dict[SSAValue, Sums] = {}
         """Sums of the current rows that were in matrix registers."""
+        asked = bool(schedule.option("online", 0))
+        found = {n: running_maximum(n) for n in kernel.nests} if asked else {}
+        self.online = {nest: running for nest, running in found.items() if running is not None}
+        """Sums that follow a running maximum."""
 
     def add(self, op: Operation) -> Operation:
         set_location(op, self.source)
@@ -90,7 +99,7 @@ class Tiles:
         for later in self.schedule.levels[depth:]:
             if later.axis in {a.name for a in nest.reduce_axes}:
                 sizes[later.axis] = replace(sizes[later.axis], tile=later.tile)
-        if self._uses_dot(nest):
+        if self.uses_dot(nest):
             sizes = {a: replace(s, tile=1) if a in {x.name for x in nest.reduce_axes} else s
                      for a, s in sizes.items()}
         folded = self.folded(nest)
@@ -103,8 +112,12 @@ class Tiles:
 
     def folded(self, nest: NestOp) -> set[str]:
         """Reduce axes whose tiles are combined at once: on lanes, what is unrolled beside them."""
+        summed = {a.name for a in nest.reduce_axes}
+        if nest in self.online or any(
+                r.maximum is nest.results[0] for r in self.online.values()):
+            return summed
         kept = {None, self.layout.lanes, self.layout.group, *self.schedule.matrix}
-        return set() if self.lanes is None else {a.name for a in nest.reduce_axes} - kept
+        return set() if self.lanes is None else summed - kept
 
     def finish(self, nest: NestOp) -> None:
         """Combine what is left in the dims of reduce axes, and publish the result."""
@@ -190,7 +203,7 @@ class Tiles:
 
     def read(self, nest: NestOp, read: Read, before: Sequence[Tile]) -> Tile:
         """The tile that a read needs: of a nest in this kernel, or loaded."""
-        if (made := self._made_here(read)) is not None:
+        if (made := self.made_here(read)) is not None:
             return made
         key = (read.key(), tuple(gathered_inputs(read.map) and [id(b.value) for b in before]))
         known = self.scopes[-1].loads.setdefault(key, {})
@@ -201,7 +214,7 @@ class Tiles:
             known[pad or 0] = self._load(nest, read, before, pad or 0)
         return known[pad or 0]
 
-    def _made_here(self, read: Read) -> Tile | None:
+    def made_here(self, read: Read) -> Tile | None:
         """The tile that another nest makes, computed now if need be; None: it is in memory."""
         if read.value in self.sums:
             return sum_here(self, read.value)
@@ -245,10 +258,14 @@ class Tiles:
     # ------------------------------------------------------------------ reduction bodies
     def accumulate(self, nest: NestOp) -> None:
         """Combine one tile into the open accumulator."""
-        if self._uses_dot(nest):
+        before = self.open[nest]
+        if self.uses_dot(nest):
             add_dot(self, nest)
-            return
-        tile = self.open[nest]
+        else:
+            self._accumulate(nest, before)
+        follow(self, nest, before)
+
+    def _accumulate(self, nest: NestOp, tile: Tile) -> None:
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
         if not set(dims) > set(tile.axes):
             self.open[nest] = self._combined(nest, list(tile.axes), tile)
@@ -273,7 +290,7 @@ class Tiles:
     def reduce_at_once(self, nest: NestOp) -> None:
         """A reduction whose axes all lie in one tile."""
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
-        if self._uses_dot(nest):
+        if self.uses_dot(nest):
             self.open_accumulators(nest, len(self.schedule.levels), self.schedule.levels[-1])
             add_dot(self, nest)
             self.finish(nest)
@@ -348,7 +365,7 @@ class Tiles:
         in_matrices = lies_in_matrices(nest, self.schedule)
         return Layout(None, None, matrix=True) if in_matrices else self.layout
 
-    def _uses_dot(self, nest: NestOp) -> bool:
+    def uses_dot(self, nest: NestOp) -> bool:
         chosen = {self.layout.group, *self.schedule.matrix} & {a.name for a in nest.reduce_axes}
         return (bool(chosen) or bool(self.schedule.option("dot", 0))) and is_dot(nest)
 

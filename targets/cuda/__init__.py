@@ -4,6 +4,7 @@
     products.py   ... that contract                streams.py    ... bound by memory
     product_tiles.py  a model of their time        product_parts.py  sums in parts
     convolutions.py  ... that read by windows      windows.py    ... of each channel by itself
+    attention.py  ... that are joined online
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
@@ -72,6 +73,11 @@ class CudaTarget(Target):
         from targets.cuda.product_parts import product_parts
 
         return product_parts(nest, options)
+
+    def joins_online(self, kernel: LoopKernelOp, options: TargetOptions) -> bool:
+        from targets.cuda.attention import joins
+
+        return joins(kernel, options)
 
     def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
         from targets.cuda.rules import prepare_kernel

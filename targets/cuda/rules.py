@@ -6,7 +6,8 @@ two, the rest is masked. Sizes come from the kernel's own axes; tuning replaces 
 measured ones.
 
     products.py  contractions                convolutions.py  ... that read by windows
-    windows.py   windows of each channel     streams.py       reductions and elementwise kernels
+    windows.py   windows of each channel     attention.py     products whose sums are online
+    streams.py   reductions and elementwise kernels
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from passes.loop.axis_fusion import fuse_axes
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
 from targets.base import TargetOptions
+from targets.cuda.attention import is_attention, schedule_attention
 from targets.cuda.convolutions import (
     convolution_panels,
     is_convolution,
@@ -34,6 +36,8 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
     """Fuse the axes of each role of a matrix product, and those that a reduction sums over."""
     del options
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
+    if is_attention(kernel):
+        return
     if (windowed := windowed_nest(kernel)) is not None:
         prepare_windows(kernel, windowed)
     elif nest is not None and is_convolution(nest):
@@ -48,6 +52,8 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
 def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """The schedule of a kernel."""
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
+    if is_attention(kernel):
+        return schedule_attention(kernel, options)
     if (windowed := windowed_nest(kernel)) is not None:
         return schedule_windows(kernel, windowed, options)
     if nest is not None and is_convolution(nest):

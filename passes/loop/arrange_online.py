@@ -1,0 +1,169 @@
+"""Bring a joined kernel into the form in which its sums are online, and cheap.
+
+    %x = nest (i, j) ins(%s[i, j]) {s * c, rounded}      x = s * (c * log2(e))
+    %m = nest (i, reduce j) ins(%x[i, j]) outs(max)      m
+    %e = nest (i, j) ins(%x, %m) {exp(x - m)}            e = exp2(x - m)
+    %l = nest (i, reduce j) ins(%e[i, j]) outs(add)      l
+    %p = nest (i, j) ins(%e, %l) {e / l, rounded}        p = e, rounded to the type of v
+    %y = nest (i, d, reduce j) ins(%p, %v) {p * v}       t = the sum of p * v,  y = t / l
+
+Each step is left out where it does not apply. Results differ in rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
+from passes.loop.base_two import use_base_two
+from passes.loop.delay_divisions import divide_result
+from passes.loop.nests import (
+    Read,
+    carry,
+    clone_body,
+    drop_unused,
+    elementwise_on,
+    reads_of,
+    replace_nest,
+    result_types,
+    with_reads,
+)
+from passes.loop.online import argument_read, elementwise_maker, is_zero, running_maximum
+from passes.loop.outline import is_contraction
+
+
+def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
+    """Rewrite the nests of a kernel in place."""
+    for nest in kernel.nests:
+        drop_roundings(nest)
+    for nest in [n for n in kernel.nests if is_contraction(n)]:
+        delay_division(nest, rows)
+    for nest in [n for n in kernel.nests if is_contraction(n) and running_maximum(n)]:
+        narrow_factor(nest)
+    for nest in [n for n in kernel.nests if n.is_elementwise]:
+        use_base_two(nest)
+
+
+# ---------------------------------------------------------------------- roundings
+def drop_roundings(nest: NestOp) -> None:
+    """extf(truncf(x)) becomes x."""
+    for op in list(nest.body.block.ops):
+        source = op.operands[0].owner if isinstance(op, arith.ExtFOp) else None
+        if isinstance(source, arith.TruncFOp) and source.input.type == op.results[0].type:
+            op.results[0].replace_all_uses_with(source.input)
+    drop_unused(nest)
+
+
+# ---------------------------------------------------------------------- divisions
+def delay_division(nest: NestOp, rows: Collection[str]) -> None:
+    """Divide a contraction's results by what divides a factor and depends on the rows only."""
+    for number, read in enumerate(reads_of(nest)):
+        made = elementwise_maker(read)
+        if made is None or not read.value.has_one_use() or not _is_linear(nest, number):
+            continue
+        maker, value = made
+        division = _division_behind(maker, value, rows)
+        if division is not None:
+            _delay(nest, number, maker, division)
+            return
+
+
+def _is_linear(nest: NestOp, number: int) -> bool:
+    """Whether a body is the product of an input, converted or not, and something else."""
+    product = nest.yielded[0].owner
+    if not isinstance(product, arith.MulfOp):
+        return False
+    argument = nest.body.block.args[number]
+    return any(_unconverted(v) is argument for v in product.operands) and (
+        len(list(argument.uses)) == 1)
+
+
+def _unconverted(value: SSAValue) -> SSAValue:
+    while isinstance(value.owner, arith.ExtFOp | arith.TruncFOp):
+        value = value.owner.operands[0]
+    return value
+
+
+def _division_behind(
+    maker: NestOp, value: SSAValue, rows: Collection[str]
+) -> arith.DivfOp | None:
+    """The division by a value of the rows that a value is proportional to."""
+    match value.owner:
+        case arith.TruncFOp() | arith.ExtFOp():
+            return _division_behind(maker, value.owner.operands[0], rows)
+        case arith.SelectOp() if is_zero(value.owner.rhs):
+            return _division_behind(maker, value.owner.lhs, rows)
+        case arith.DivfOp() if isinstance(value.owner.rhs.owner, Block):
+            divisor = argument_read(maker, value.owner.rhs)
+            fixed = all(ex.symbols <= set(rows) for ex in divisor.map) and divisor.pad is None
+            return value.owner if fixed and value.owner.rhs.has_one_use() else None
+        case _:
+            return None
+
+
+def _delay(nest: NestOp, number: int, maker: NestOp, division: arith.DivfOp) -> None:
+    divisor = argument_read(maker, division.rhs)
+    place = list(maker.body.block.args).index(division.rhs)  # type: ignore[arg-type]
+    division.result.replace_all_uses_with(division.lhs)
+    division.detach()
+    division.erase()
+    dividend = _without_input(maker, place)
+    replace_nest(maker, dividend)
+    reads = reads_of(nest)
+    if dividend.yielded[0] is dividend.body.block.args[0] and len(dividend.inputs) == 1:
+        reads[number] = Read(dividend.inputs[0], reads[number].map)
+    total = with_reads(nest, reads)
+    replace_nest(nest, total)
+    divide_result(total, divisor)
+    if not dividend.results[0].uses:
+        dividend.detach()
+        dividend.erase()
+
+
+def _without_input(nest: NestOp, number: int) -> NestOp:
+    """The nest without an input that its body does not use."""
+    reads = reads_of(nest)
+    del reads[number]
+    old = [a for k, a in enumerate(nest.body.block.args) if k != number]
+    block = Block(arg_types=[a.type for a in old])
+    arguments = list(block.args)
+    arguments.insert(number, nest.body.block.args[number])
+    block.add_op(YieldOp.of(*clone_body(nest.body.block, block, arguments, {})))
+    return carry(nest, NestOp.of(
+        nest.axes, [r.value for r in reads], [r.map for r in reads],
+        result_types(nest), nest.output_maps,
+        combiners=nest.combiner_names, pads=[r.pad for r in reads], body=Region(block)))
+
+
+# ---------------------------------------------------------------------- factors
+def narrow_factor(nest: NestOp) -> None:
+    """Round a factor that a nest makes to the type that the other one is widened from."""
+    product = nest.yielded[0].owner
+    if not isinstance(product, arith.MulfOp):
+        return
+    for value, other in (tuple(product.operands), tuple(product.operands)[::-1]):
+        if isinstance(other.owner, arith.ExtFOp) and isinstance(value.owner, Block) and isinstance(
+                argument_read(nest, value).value.owner, NestOp):
+            number = list(nest.body.block.args).index(value)  # type: ignore[arg-type]
+            _round_input(nest, number, other.owner.input.type)
+            return
+
+
+def _round_input(nest: NestOp, number: int, element: Attribute) -> None:
+    reads = reads_of(nest)
+    rounded = elementwise_on(reads[number].value, element,
+                             lambda x: [arith.TruncFOp(x, element)])
+    reads[number] = Read(rounded.results[0], reads[number].map)
+    block = Block(arg_types=[scalar_type(r.value) for r in reads])
+    widened = arith.ExtFOp(block.args[number], nest.body.block.args[number].type)
+    block.add_op(widened)
+    arguments: list[SSAValue] = list(block.args)
+    arguments[number] = widened.result
+    block.add_op(YieldOp.of(*clone_body(nest.body.block, block, arguments, {})))
+    replace_nest(nest, carry(nest, NestOp.of(
+        nest.axes, [r.value for r in reads], [r.map for r in reads],
+        result_types(nest), nest.output_maps,
+        combiners=nest.combiner_names, pads=[r.pad for r in reads], body=Region(block))))

@@ -1,0 +1,119 @@
+"""`loop-join-online`: a chain of kernels becomes one that keeps nothing, as its sums are online.
+
+    %s = call @contract_0(%q, %k)      nests (i, j, reduce d) (i, j)
+    %p = call @reduce_1(%s)            nests (i, reduce j) (i, j) (i, reduce j) (i, j)
+    %y = call @contract_2(%p, %v)      nests (i, d, reduce j)
+    ->
+    %y = call @online_2(%q, %k, %v)    nests (i, j, reduce d) (i, j) (i, reduce j)
+                                             (i, j) (i, reduce j) (i, d, reduce j) (i, d)
+
+Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, but a chain from
+contraction through a maximum and sums to contraction is one kernel, for targets that want that
+(`Target.joins_online`). All its nests walk j together, once: the sums are online on the maximum
+(`passes.loop.online`). For that the results of the last contraction are divided, not its factors.
+
+Not under `--exact`: sums are rescaled, and round otherwise than the operators say. For the same
+reason values stay in f32 that operators on halves round in between, but for the factors of the last
+contraction: they get the type of what they are multiplied by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from dialects.loop import CallOp, KernelOp, NestOp
+from passes.base import StrataContext, StrataPass
+from passes.loop.arrange_online import arrange_online
+from passes.loop.join_rows import Chain, Program, calls_in
+from passes.loop.online import running_maximum
+
+
+@dataclass(frozen=True)
+class LoopJoinOnline(StrataPass):
+    """Join chains of kernels whose sums are online."""
+
+    name = "loop-join-online"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None or context.exact:
+            return
+        calls = calls_in(module)
+        program = Program.of(module, calls)
+        for call in calls:
+            if call.parent is not None:
+                self._join(context, program, call)
+
+    def _join(self, context: StrataContext, program: Program, call: CallOp) -> None:
+        chain = OnlineChain.ending_in(call, program)
+        if chain is None:
+            return
+        assert context.target is not None
+        kernel = chain.kernel(exact=context.exact)
+        fault = misfit(kernel)
+        if fault is None and not context.target.joins_online(kernel, context.options):
+            fault = "the target computes it faster in parts"
+        if fault:
+            context.remark(self, call, f"not joined online: {fault}")
+            kernel.erase()
+        else:
+            chain.replace(kernel)
+
+
+@dataclass
+class OnlineChain(Chain):
+    """Two contractions, and what is between them along the axis that the last one sums over."""
+
+    kind: ClassVar[str] = "online"
+    sums_while_walking: ClassVar[bool] = True
+
+    def accepts(self, call: CallOp) -> bool:
+        closed = sum(map(self.program.has_contraction, self.calls)) > 1
+        return not closed and self.program.may_join(call) and self._walks(call) and (
+            super().accepts(call))
+
+    def _walks(self, call: CallOp) -> bool:
+        """Whether a producer walks what the last call sums over."""
+        summed = {self.names[self.last, a.name] for nest in self.kernel_of(self.last).nests
+                  for a in nest.reduce_axes}
+        return summed <= set(self.shared_axes(call, self.kernel_of(call)).values())
+
+    def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
+        del exact
+        arrange_online(kernel, self.rows)
+
+
+def misfit(kernel: KernelOp) -> str | None:
+    """Why one walk does not compute a joined kernel, or None."""
+    walked = {a.name for nest in kernel.nests if running_maximum(nest) for a in nest.reduce_axes}
+    if not walked:
+        return "no sum follows a running maximum"
+    for nest in kernel.nests:
+        if not walked & {a.name for a in nest.axes}:
+            continue
+        running = running_maximum(nest)
+        wanted = _finished(nest, walked) - ({running.maximum} if running else set())
+        if nest.is_reduction and wanted:
+            return "a reduction waits for another one"
+        if any(v in kernel.yielded for v in nest.results) and not (
+                walked <= {a.name for a in nest.reduce_axes}):
+            return "it returns what it makes on the way"
+    return None
+
+
+def _finished(nest: NestOp, axes: set[str]) -> set[SSAValue]:
+    """The reductions over some axes that a nest needs, directly or not."""
+    found: set[SSAValue] = set()
+    todo, seen = list(nest.inputs), set[SSAValue]()
+    while todo:
+        value = todo.pop()
+        if value in seen or not isinstance(value.owner, NestOp):
+            continue
+        seen.add(value)
+        if axes & {a.name for a in value.owner.reduce_axes}:
+            found.add(value)
+        todo += value.owner.inputs
+    return found

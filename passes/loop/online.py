@@ -1,0 +1,128 @@
+"""Sums that may go on while the maximum that they subtract is still being found.
+
+    %m = nest (i, reduce j) ins(%x[i, j]) outs(max)
+    %e = nest (i, j) ins(%x[i, j], %m[i]) {exp(x - m)}
+    %l = nest (i, reduce j) ins(%e[i, j]) outs(add)
+    %y = nest (i, d, reduce j) ins(%e[i, j], %v[j, d]) outs(add) {e * v}
+
+exp(x - m) == exp(x - n) * exp(n - m): a sum of such terms, each multiplied by what does not depend
+on m, is for a larger maximum m what it was for n, times exp(n - m). So %l and %y are *online* on
+%m: one walk along j finds the maximum and both sums, which are rescaled whenever the maximum grows.
+A schedule asks for that (`online = 1`); what a kernel means does not depend on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math
+from xdsl.ir import Block, Operation, SSAValue
+
+from dialects.loop import NestOp
+from dialects.scalar import operations_behind
+from passes.loop.nests import Read, reads_of
+from passes.loop.private import is_elsewhere
+
+_CONVERSIONS = (arith.ExtFOp, arith.TruncFOp)
+
+
+@dataclass(frozen=True)
+class Running:
+    """What a sum is online on: the maximum, and which function of the difference is summed."""
+
+    maximum: SSAValue
+    function: type[math.ExpOp] | type[math.Exp2Op]
+
+
+def running_maximum(nest: NestOp) -> Running | None:
+    """What a reduction is online on; None if it is not."""
+    if not nest.is_reduction or nest.combiner_names != ["add"]:
+        return None
+    found = exponential(nest, nest.yielded[0])
+    if found is None or found.maximum.type.element != nest.results[0].type.element:  # type: ignore[attr-defined]
+        return None
+    maker = found.maximum.owner
+    assert isinstance(maker, NestOp)
+    return found if _summed(maker) == _summed(nest) else None
+
+
+def _summed(nest: NestOp) -> set[str]:
+    return {a.name for a in nest.reduce_axes}
+
+
+def exponential(nest: NestOp, value: SSAValue) -> Running | None:
+    """exp(x - m), when a value of a nest's body is that, times what does not depend on m."""
+    maker = value.owner
+    if isinstance(maker, Block):
+        return _exponential_read(argument_read(nest, value))
+    match maker:
+        case math.ExpOp() | math.Exp2Op():
+            return _difference(nest, maker)
+        case arith.ExtFOp() | arith.TruncFOp():
+            return exponential(nest, maker.operands[0])
+        case arith.MulfOp():
+            return _product(nest, maker.lhs, maker.rhs) or _product(nest, maker.rhs, maker.lhs)
+        case arith.SelectOp():
+            found = exponential(nest, maker.lhs) if is_zero(maker.rhs) else None
+            return None if found is None or _depends(nest, maker.cond, found.maximum) else found
+        case _:
+            return None
+
+
+def argument_read(nest: NestOp, value: SSAValue) -> Read:
+    """The read behind an argument of a nest's body."""
+    return reads_of(nest)[list(nest.body.block.args).index(value)]  # type: ignore[arg-type]
+
+
+def elementwise_maker(read: Read) -> tuple[NestOp, SSAValue] | None:
+    """The elementwise nest that makes what is read, at the same place, and the value in its body.
+    """
+    maker = read.value.owner
+    if not isinstance(maker, NestOp) or not maker.is_elementwise or read.pad is not None:
+        return None
+    number = list(maker.results).index(read.value)  # type: ignore[arg-type]
+    if is_elsewhere(read, maker.output_maps[number]):
+        return None
+    return maker, maker.yielded[number]
+
+
+def is_zero(value: SSAValue) -> bool:
+    return isinstance(value.owner, arith.ConstantOp) and (
+        getattr(value.owner.value, "value").data == 0)  # noqa: B009
+
+
+def _exponential_read(read: Read) -> Running | None:
+    made = elementwise_maker(read)
+    return None if made is None else exponential(*made)
+
+
+def _difference(nest: NestOp, op: math.ExpOp | math.Exp2Op) -> Running | None:
+    difference = op.operand.owner
+    if not isinstance(difference, arith.SubfOp) or not isinstance(difference.rhs.owner, Block):
+        return None
+    maximum = argument_read(nest, difference.rhs).value
+    maker = maximum.owner
+    if not isinstance(maker, NestOp) or not maker.is_reduction or maker.combiner_names != ["max"]:
+        return None
+    return None if _depends(nest, difference.lhs, maximum) else Running(maximum, type(op))
+
+
+def _product(nest: NestOp, value: SSAValue, other: SSAValue) -> Running | None:
+    found = exponential(nest, value)
+    return None if found is None or _depends(nest, other, found.maximum) else found
+
+
+def _depends(nest: NestOp, value: SSAValue, on: SSAValue) -> bool:
+    """Whether a value of a nest's body is computed from a tensor."""
+    behind: list[Operation] = list(operations_behind(nest.body.block, [value]))
+    read = {value, *(o for op in behind for o in op.operands)}
+    todo = [argument_read(nest, a).value for a in nest.body.block.args if a in read]
+    seen: set[SSAValue] = set()
+    while todo:
+        tensor = todo.pop()
+        if tensor is on:
+            return True
+        if tensor not in seen and isinstance(tensor.owner, NestOp):
+            todo += tensor.owner.inputs
+        seen.add(tensor)
+    return False

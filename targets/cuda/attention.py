@@ -1,0 +1,75 @@
+"""Schedule rules of the CUDA target for products whose sums are online: attention.
+
+A program computes a block of rows. It holds their factor, and walks the columns of the scores: in
+each step a tile of scores by `tl.dot`, its powers, and their product with the values by another.
+"""
+
+from __future__ import annotations
+
+from dialects.loop import KernelOp, NestOp
+from dialects.schedule import Level, Schedule
+from dialects.types import TensorType, bf16, f16
+from passes.loop.online import running_maximum
+from passes.loop.outline import is_contraction
+from passes.loop.private import block_axis
+from passes.loop.runs import common_rows
+from passes.loop_to_block.compute import is_dot
+from targets.base import TargetOptions
+from targets.cuda.products import MIN_DOT
+from targets.cuda.tiles import finish, power
+
+MAX_WIDTH = 256
+"""The most columns of a factor that a program holds."""
+
+
+def is_attention(kernel: KernelOp) -> bool:
+    """Whether a contraction of a kernel follows a running maximum."""
+    return any(is_contraction(n) and running_maximum(n) for n in kernel.nests)
+
+
+def joins(kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether both products run on tensor cores, and their factors fit."""
+    products = _products(kernel)
+    inner = [kernel.axes[a].constant for a in _held(kernel)]
+    return (len(products) == 2 and all(map(is_dot, products))
+            and all(_is_narrow(n) or options.precision != "f32" for n in products)
+            and block_axis(kernel) is not None
+            and all(size is not None and size <= MAX_WIDTH for size in inner))
+
+
+def _products(kernel: KernelOp) -> list[NestOp]:
+    return [n for n in kernel.nests if is_contraction(n)]
+
+
+def _is_narrow(nest: NestOp) -> bool:
+    """Whether both factors are halves."""
+    return all(isinstance(v.type, TensorType) and v.type.element in (f16, bf16)
+               for v in nest.inputs)
+
+
+def _walked(kernel: KernelOp) -> str:
+    """The axis that all sums are online along."""
+    [axis] = _products(kernel)[-1].reduce_axes
+    return axis.name
+
+
+def _held(kernel: KernelOp) -> list[str]:
+    """The axes of which a program holds all: those of the factors, beside rows and columns."""
+    rows = common_rows(kernel)
+    return [a for a in kernel.axes if a not in rows and a != _walked(kernel)]
+
+
+def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
+    """Blocks of rows; the axes of the factors whole; the columns in steps."""
+    extents, row, walked = kernel.axes, block_axis(kernel), _walked(kernel)
+    assert row is not None
+    held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
+    wide = max(held.values()) > 64
+    height = power(extents[row], 128, MIN_DOT)
+    step = power(extents[walked], 64, MIN_DOT)
+    levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
+              Level("grid", row, height),
+              *(Level("whole", a, size) for a, size in held.items()),
+              Level("loop", walked, step)]
+    return finish(kernel, levels, online=1, dot=1, tails="peel", warps=8 if wide else 4,
+                  stages=3, precision=options.precision)
