@@ -6,8 +6,9 @@
 
 One program computes what has no rows, and one computes a row, or a few columns side by side. The
 target says how many programs keep its machine busy (`Target.programs`): the summed axes that run
-slowest through memory, or a part of one, become parallel until there are as many. Axes of open size become parallel as long as known ones remain to be summed
-over inside. Floats are added in another order, which is the more exact one.
+slowest through memory, or a part of one, become parallel until there are as many. Axes of open size
+become parallel as long as known ones remain to be summed over inside. Floats are added in another
+order, which is the more exact one.
 
 Enters: fused nests, in their final layouts. Leaves: nests. Contractions, whose operands are read
 again and again, and sums of half precision, which would be rounded twice, stay as they are.
