@@ -37,7 +37,7 @@ class Machine:
     warp: int = 32
     tensor_rate: float = 150
     bandwidth: float = 900
-    cache_rate: float = 40
+    cache_rate: float = 60
     products: int = 512
     near_bytes: int = 32
     latency: int = 800
@@ -63,12 +63,12 @@ def is_nvidia(arch: str) -> bool:
 
 
 MACHINES = {m.arch: m for m in (
-    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 45, products=1024),
-    Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 30),
-    Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 35),
-    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 60, products=2048),
-    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 80, products=4096),
-    Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 40),
+    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 70, products=1024),
+    Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 50),
+    Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 60),
+    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 110, products=2048),
+    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 140, products=4096),
+    Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 60),
 )}
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""
 

@@ -11,24 +11,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dialects.loop import NestOp
-from passes.loop.runs import running_axis
 from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.product_tiles import Product, seconds, tiles
-from targets.cuda.products import (
-    COLUMNS,
-    Roles,
-    is_dot,
-    is_plain,
-    on_tensor_cores,
-    product_of,
-    roles_of,
-)
+from targets.cuda.products import is_dot, is_plain, on_tensor_cores, product_of
+from targets.cuda.roles import Roles, roles_of
+from targets.cuda.vector_products import COLUMNS, matrix_direction
 
 GAIN = 0.85
 """Parts must take so much less time."""
 LEAST = 256
 """The least bytes of a row of a factor that one part sums over."""
+PROGRAMS = 8
+"""Of a vector and a matrix: how many programs for each multiprocessor keep its loads coming."""
 ADDING = 2.5e-6
 """Seconds that another kernel takes however little it does."""
 
@@ -81,11 +76,9 @@ def _parts_of_columns(nest: NestOp, roles: Roles, product: Product, machine: Mac
 
     Where sums run along the memory of the matrix, programs of a few columns each are enough.
     """
-    column = (roles.columns or roles.rows)[-1]
-    matrix = next(m for m in nest.input_maps if any(column in e.symbols for e in m))
-    if running_axis(matrix, nest.axes) != [column]:
+    along = matrix_direction(nest, roles)
+    if along is None or along[1] in roles.reduce:
         return 1
-    programs = -(-product.rows * product.columns // COLUMNS)
-    wanted = -(-4 * machine.multiprocessors // programs)
-    fitting = [n for n in _divisors(product) if n <= wanted]
-    return max(fitting, default=1) if programs < 2 * machine.multiprocessors else 1
+    programs = -(-product.rows * product.columns * product.width // COLUMNS)
+    wanted = -(-PROGRAMS * machine.multiprocessors // programs)
+    return max((n for n in _divisors(product) if n <= wanted), default=1)

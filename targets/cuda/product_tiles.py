@@ -1,7 +1,7 @@
 """Tiles of a matrix product on tensor cores, ordered by a model of the time that they take.
 
 What enters are the extents of a product and the facts of a machine; what leaves are tiles that fit
-it, the fastest first. The model takes the largest of three times, none of which it can beat:
+it, the fastest first. The model knows three times, and takes the largest, and a part of the others:
 
 - *throughput*: what the busiest multiprocessor multiplies and loads from the L2 cache, step by
   step; a small tile multiplies slower, since each element that it loads is used less often;
@@ -26,18 +26,21 @@ LEAST = 32
 """The bytes of such a row that a step takes at least."""
 SIZES = (16, 32, 64, 128, 256)
 """Rows and columns of tiles."""
+STAGES = (3, 4, 5, 6, 8)
+"""How many steps of loads are under way, the one that is multiplied among them."""
 MOST = 128 * 256
 """The most sums of a tile: two groups of four warps hold so many in registers."""
 ASSUMED = 1024
 """How long an axis is taken to be while its extent is not known."""
-LATENCY = 0.9e-6
+LATENCY = 0.85e-6
 """Seconds until data of the device's memory are there."""
-STEP = 0.08e-6
+STEP = 0.06e-6
 """Seconds that a step of the sum takes at least: it waits, multiplies and asks for more."""
 START = 2.0e-6
 """Seconds before the first step and behind the last: addresses, the epilogue, stores."""
-HALF = 48
-"""A tile whose sides' harmonic mean is so long multiplies at half of the full rate."""
+HALF = 56
+"""A tile of so many columns multiplies at half of the full rate: instructions read all rows of the
+other factor again for each group of columns."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class ProductTile:
 def tiles(product: Product, machine: Machine) -> list[ProductTile]:
     """The tiles that fit product and machine, those first that take the least time."""
     fitting = [t for t in _tiles(product) if t.shared(product.width) <= machine.shared]
-    return sorted(fitting, key=lambda t: (seconds(product, t, machine), -t.rows, t.columns))
+    return sorted(fitting, key=lambda t: (
+        round(seconds(product, t, machine), 8), t.rows, -t.columns, t.stages, t.depth))
 
 
 def _tiles(product: Product) -> Iterator[ProductTile]:
@@ -97,7 +101,7 @@ def _steps(product: Product, rows: int, columns: int) -> Iterator[ProductTile]:
             continue
         depth = _dividing(product, min(depth, max(_power(product.depth), LEAST // product.width)))
         for warps in _warps(rows, columns):
-            for stages in (3, 4) if rows * columns > 64 * 64 else (4, 5):
+            for stages in STAGES:
                 yield ProductTile(rows, columns, depth, warps, stages)
 
 
@@ -134,8 +138,9 @@ def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
                loaded / (machine.cache_rate * 1e9))
     step = max(busy, STEP, LATENCY / max(tile.stages - 1, 1))
     turns = -(-each // resident)
-    return max(each * steps * busy, turns * (steps * step + LATENCY)) + max(
-        turns * START, _moved(product) / (machine.bandwidth * 1e9))
+    computed = max(each * steps * busy, turns * (steps * step + LATENCY))
+    moved = _moved(product) / (machine.bandwidth * 1e9)
+    return turns * START + max(computed, moved) + min(computed, moved) / 2
 
 
 def _resident(tile: ProductTile, width: int, machine: Machine) -> int:
@@ -147,10 +152,9 @@ def _resident(tile: ProductTile, width: int, machine: Machine) -> int:
 
 
 def _rate(tile: ProductTile, machine: Machine, width: int) -> float:
-    """The TFLOP/s of a multiprocessor on such tiles."""
-    side = 2 * tile.rows * tile.columns / (tile.rows + tile.columns)
-    full = machine.tensor_rate / machine.multiprocessors * 2 / max(width, 1)
-    return full * side / (side + HALF)
+    """The TFLOP/s of a multiprocessor on such tiles, of which instructions have 64 rows."""
+    full = machine.tensor_rate / machine.multiprocessors * 2 / width
+    return full * min(tile.rows / 64, 1) * tile.columns / (tile.columns + HALF)
 
 
 def _moved(product: Product) -> int:

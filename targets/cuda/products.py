@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects import arith
 
-from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width, i8, i32, is_float
@@ -16,12 +14,14 @@ from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.nests import has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
-from passes.loop.runs import result_order, running_axis
+from passes.loop.runs import running_axis
 from passes.loop_to_block.compute import product_operands
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
 from targets.cuda.product_tiles import ASSUMED, Product, ProductTile, tiles
+from targets.cuda.roles import Roles, roles_of, stored_by, symbols_of
 from targets.cuda.tiles import finish, power, width_of
+from targets.cuda.vector_products import vector_products
 
 MIN_DOT = 16
 """The least size of each dim of a `tl.dot`."""
@@ -29,59 +29,10 @@ MIN_DEPTH = 32
 """The least bytes that one row of its factors has along the summed dim."""
 DEPTH = 128
 """The bytes of such a row that one step loads: a line of the cache."""
-STRIP = 8
+STRIP = 16
 """How many tiles of rows programs walk before they take the next columns."""
-COLUMNS = 64
-"""Columns of a program that multiplies a vector by a matrix that lies row by row."""
 VARIED = 3
 """Of how many tiles candidates have other strips."""
-
-
-@dataclass(frozen=True)
-class Roles:
-    """What the axes of a contraction are: in both factors and the result, in one, or summed."""
-
-    batch: tuple[str, ...]
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    reduce: tuple[str, ...]
-
-
-def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
-    """The nest by whose result the columns of a contraction are chosen.
-
-    Of a plain product the last of its epilogue; the sums of a convolution have a layout themselves.
-    """
-    last = kernel.yielded[0].owner
-    walked = {a.name for a in nest.parallel_axes}
-    if not isinstance(last, NestOp) or _has_windows(nest):
-        return nest
-    return last if {a.name for a in last.parallel_axes} >= walked else nest
-
-
-def _has_windows(nest: NestOp) -> bool:
-    """Whether a factor is read at places that summed axes move, and axes which it has alone."""
-    summed = {a.name for a in nest.reduce_axes}
-    used = [_symbols(m) for m in nest.input_maps]
-    own = {a.name for a in nest.parallel_axes if not all(a.name in u for u in used)}
-    return any(e.symbols & summed and e.symbols & own for m in nest.input_maps for e in m)
-
-
-def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
-    """Columns run along the memory of what is stored; their factor is the one they index."""
-    order = [a for a in result_order(stored or nest) if any(
-        a == x.name for x in nest.parallel_axes)]
-    last = order[-1] if order else ""
-    factors = [set[str]().union(*(e.symbols for e in m)) if m else set[str]()
-               for m in nest.input_maps]
-    right = [f for f in factors if last in f]
-    left = [f for f in factors if last not in f]
-    batch = [a for a in order if all(a in f for f in factors)]
-    columns = [a for a in order if a not in batch and all(a in f for f in right)
-               and not any(a in f for f in left)]
-    rows = [a for a in order if a not in batch and a not in columns]
-    return Roles(tuple(batch), tuple(rows), tuple(columns),
-                 tuple(a.name for a in nest.reduce_axes))
 
 
 def prepare_product(kernel: KernelOp, nest: NestOp) -> None:
@@ -117,13 +68,9 @@ def _summed_order(nest: NestOp, roles: Roles) -> Sequence[str]:
     """
     if not _multiplies_bytes(nest):
         return roles.reduce
-    rows = next(m for m in nest.input_maps if not _symbols(m) & {*roles.columns})
+    rows = next(m for m in nest.input_maps if not symbols_of(m) & {*roles.columns})
     last = [a for a in running_axis(rows, nest.axes) if a in roles.reduce]
     return [*(a for a in roles.reduce if a not in last), *last]
-
-
-def _symbols(map_: Sequence[Expr]) -> set[str]:
-    return set[str]().union(*(e.symbols for e in map_))
 
 
 def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] | None:
@@ -137,7 +84,7 @@ def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] 
         return None
     [column], [summed] = roles.columns, roles.reduce
     return {k: Panel(column, 1, (summed,)) for k in constants
-            if column in _symbols(nest.input_maps[k]) and not _runs_along(nest, k, summed)}
+            if column in symbols_of(nest.input_maps[k]) and not _runs_along(nest, k, summed)}
 
 
 def _runs_along(nest: NestOp, position: int, axis: str) -> bool:
@@ -169,6 +116,7 @@ def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
 def _candidates(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Iterator[Schedule]:
     roles = roles_of(nest, stored_by(kernel, nest))
     if not _is_matrix_product(nest, roles):
+        yield from vector_products(kernel, nest, roles)
         yield _small_contraction(kernel, roles)
     elif is_plain(nest) and on_tensor_cores(nest, options):
         yield from _tiled(kernel, nest, roles, options)
@@ -197,7 +145,7 @@ def _tiled(
     product = product_of(nest, roles, stored_by(kernel, nest))
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
         in_strips = product.rows > tile.rows and product.columns > tile.columns
-        for strip in (STRIP, 2 * STRIP, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
+        for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
             yield _in_tiles(kernel, roles, tile, strip, options)
 
 

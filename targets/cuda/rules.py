@@ -7,7 +7,7 @@ measured ones.
 
     products.py  contractions                convolutions.py  ... that read by windows
     windows.py   windows of each channel     attention.py     products whose sums are online
-    streams.py   reductions and elementwise kernels
+    sums.py      of a few parts              streams.py       other reductions, elementwise kernels
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from targets.cuda.convolutions import (
 )
 from targets.cuda.products import panels, prepare_product, schedule_product
 from targets.cuda.streams import elementwise, reduction, walked_alike
+from targets.cuda.sums import sum_of_parts
 from targets.cuda.windows import prepare_windows, schedule_windows, window_panels, windowed_nest
 
 
@@ -61,7 +62,7 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
     if nest is not None:
         return schedule_product(kernel, nest, options)
     if any(n.is_reduction for n in kernel.nests):
-        return reduction(kernel)
+        return sum_of_parts(kernel, options) or reduction(kernel)
     return elementwise(kernel)
 
 

@@ -49,15 +49,17 @@ def _bind_strips(
     if not outermost:
         count = context.product(extents[-2:])
         flat = _named(context, "place", f"{flat} % {in_parentheses(count.text)}")
-    count = context.product([Expr.of(strip), extents[-1]])
-    first = _named(context, "first", f"{flat} // {in_parentheses(count.text)}*{strip}")
+    row, column = context.kernel.program_ids[-2:]
+    if extents[-2].constant is not None and extents[-2].constant <= strip:  # one strip
+        _bind(context, row, extents[-2], f"{flat} % {rows.atom}")
+        _bind(context, column, extents[-1], f"{flat} // {rows.atom}")
+        return
+    count = in_parentheses(context.product([Expr.of(strip), extents[-1]]).text)
+    first = _named(context, "first", f"{flat} // {count}*{strip}")
+    inside = _named(context, "inside", f"{flat} % {count}")
     height = str(strip)
     if (extents[-2] % strip).terms:
         height = _named(context, "height", f"tl.minimum({rows.atom} - {first}, {strip})")
-    inside = flat
-    if extents[-2].constant is None or extents[-2].constant > strip:
-        inside = _named(context, "inside", f"{flat} % {in_parentheses(count.text)}")
-    row, column = context.kernel.program_ids[-2:]
     _bind(context, row, extents[-2], f"{first} + {inside} % {height}")
     _bind(context, column, extents[-1], f"{inside} // {height}")
 

@@ -69,8 +69,8 @@ def test_the_source_says_it_in_plain_arithmetic() -> None:
     filecheck("""
 // CHECK: program = tl.program_id(0)
 // CHECK-NEXT: first = program // 24*8
-// CHECK-NEXT: height = tl.minimum(20 - first, 8)
 // CHECK-NEXT: inside = program % 24
+// CHECK-NEXT: height = tl.minimum(20 - first, 8)
 // CHECK-NEXT: r = first + inside % height
 // CHECK-NEXT: c = inside // height
 """, emit_kernel(kernel_of(kernel("%r: 20, %c: 3", 8))).text)

@@ -1,0 +1,62 @@
+"""What the axes of a contraction are, by what its factors and its result are indexed with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dialects.expr import Expr
+from dialects.loop import KernelOp, NestOp
+from passes.loop.runs import result_order
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the axes of a contraction are: in both factors and the result, in one, or summed."""
+
+    batch: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    reduce: tuple[str, ...]
+
+
+def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
+    """The nest by whose result the columns of a contraction are chosen.
+
+    Of a plain product the last of its epilogue; the sums of a convolution have a layout themselves.
+    """
+    last = kernel.yielded[0].owner
+    walked = {a.name for a in nest.parallel_axes}
+    if not isinstance(last, NestOp) or _has_windows(nest):
+        return nest
+    return last if {a.name for a in last.parallel_axes} >= walked else nest
+
+
+def _has_windows(nest: NestOp) -> bool:
+    """Whether a factor is read at places that summed axes move, and axes which it has alone."""
+    summed = {a.name for a in nest.reduce_axes}
+    used = [symbols_of(m) for m in nest.input_maps]
+    own = {a.name for a in nest.parallel_axes if not all(a.name in u for u in used)}
+    return any(e.symbols & summed and e.symbols & own for m in nest.input_maps for e in m)
+
+
+def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
+    """Columns run along the memory of what is stored; their factor is the one they index."""
+    order = [a for a in result_order(stored or nest) if any(
+        a == x.name for x in nest.parallel_axes)]
+    last = order[-1] if order else ""
+    factors = [set[str]().union(*(e.symbols for e in m)) if m else set[str]()
+               for m in nest.input_maps]
+    right = [f for f in factors if last in f]
+    left = [f for f in factors if last not in f]
+    batch = [a for a in order if all(a in f for f in factors)]
+    columns = [a for a in order if a not in batch and all(a in f for f in right)
+               and not any(a in f for f in left)]
+    rows = [a for a in order if a not in batch and a not in columns]
+    return Roles(tuple(batch), tuple(rows), tuple(columns),
+                 tuple(a.name for a in nest.reduce_axes))
+
+
+def symbols_of(map_: Sequence[Expr]) -> set[str]:
+    """The names that an index map uses."""
+    return set[str]().union(*(e.symbols for e in map_))

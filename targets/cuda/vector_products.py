@@ -1,0 +1,68 @@
+"""Schedules of a matrix times a vector, which memory bounds: every element is used once.
+
+A program reads some thousand neighbouring elements of the matrix at a time, in words of 16 bytes.
+Where sums run along the matrix's memory, these are long pieces of a few columns; where columns do,
+neighbouring columns and a few steps of the sum, and the sum is in parts (`product_parts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dialects.loop import KernelOp, NestOp
+from dialects.schedule import Level, Schedule
+from passes.loop.runs import running_axis
+from targets.cuda.roles import Roles
+from targets.cuda.tiles import finish, power, width_of
+
+BYTES = 8192
+"""What a program of four warps reads of the matrix at a time: four words for each lane."""
+COLUMNS = 128
+"""The bytes of neighbouring columns that a program has: a line of the cache."""
+
+
+def vector_products(kernel: KernelOp, nest: NestOp, roles: Roles) -> Iterator[Schedule]:
+    """Schedules of such a kernel, the most promising first; none of another one."""
+    along = matrix_direction(nest, roles)
+    if along is None:
+        return
+    matrix, axis = along
+    elements = BYTES // width_of(nest.inputs[matrix])
+    for factor in (1, 2, 4):
+        for warps in (4, 8):
+            yield _schedule(kernel, nest, roles, axis, elements * warps // 4 // factor, warps)
+
+
+def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
+    """Which input is the matrix, and the axis along its memory: the column or what is summed.
+
+    None for what is no product of a matrix and a vector, read as they lie.
+    """
+    axes = roles.columns or roles.rows
+    if (roles.columns and roles.rows) or len(axes) != 1 or len(roles.reduce) != 1:
+        return None
+    found = [k for k, m in enumerate(nest.input_maps) if any(axes[0] in e.symbols for e in m)]
+    if len(nest.inputs) != 2 or len(found) != 1 or any(p is not None for p in nest.pad_values):
+        return None
+    along = running_axis(nest.input_maps[found[0]], nest.axes)
+    return (found[0], along[0]) if along in ([*axes], [*roles.reduce]) else None
+
+
+def _schedule(
+    kernel: KernelOp, nest: NestOp, roles: Roles, along: str, elements: int, warps: int
+) -> Schedule:
+    """`elements` of the matrix at a time, most of them along its memory."""
+    [column], [summed] = roles.columns or roles.rows, roles.reduce
+    extents, width = kernel.axes, max(map(width_of, nest.inputs))
+    if along == summed:
+        depth = power(extents[summed], elements)
+        columns = power(extents[column], max(1, elements // depth))
+    else:
+        columns = power(extents[column], COLUMNS // width)
+        depth = power(extents[summed], max(1, elements // columns))
+    return finish(kernel, [*_single(roles.batch), Level("grid", column, columns),
+                           Level("loop", summed, depth)], tails="mask", warps=warps)
+
+
+def _single(names: Sequence[str]) -> list[Level]:
+    return [Level("grid", name) for name in names]

@@ -1,0 +1,216 @@
+"""Matrix products on the CUDA target: their tiles, what they multiply, and what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.parser import Parser
+
+from dialects.block import KernelOp
+from dialects.context import make_context
+from dialects.host.interpret import interpret_host
+from dialects.loop import KernelOp as LoopKernelOp
+from dialects.types import Array
+from dialects.weights import WeightStore
+from passes.base import StrataContext
+from passes.loop.outline import is_contraction
+from targets.base import TargetOptions
+from targets.cuda import TARGET
+from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.emit import emit_kernel
+from targets.cuda.interpreter import Interpreter
+from targets.cuda.machine import MACHINES
+from targets.cuda.product_tiles import Product, ProductTile, seconds, tiles
+from targets.cuda.products import candidates, schedule_product
+from tests.lowering import STEPS, lower
+
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+H100 = MACHINES["sm_90"]
+OPTIONS = TargetOptions(features="sm_90")
+
+
+def product(m: int | str, n: int, k: int, element: str = "f16") -> str:
+    return f"""
+strata.func @main(%a: {element}[{m}, {k}], %b: {element}[{k}, {n}], %c: {element}[{n}])
+    -> ({element}[{m}, {n}]) inputs ["a", "b", "c"] outputs ["y"] {{
+  %p = graph.matmul %a, %b : {element}[{m}, {n}]
+  %y = graph.add %p, %c : {element}[{m}, {n}]
+  strata.return %y
+}}"""
+
+
+def lowered(text: str, options: TargetOptions, steps: Sequence[str] = STEPS) -> ModuleOp:
+    module = Parser(make_context(), text).parse_module()
+    for _ in lower(module, StrataContext.with_dialects(WeightStore(), TARGET, options), steps):
+        pass
+    return module
+
+
+def contraction(text: str) -> LoopKernelOp:
+    """The kernel of a product as rules meet it."""
+    module = lowered(text, OPTIONS, STEPS[:STEPS.index("loop-schedule")])
+    return next(op for op in module.walk() if isinstance(op, LoopKernelOp) and any(
+        map(is_contraction, op.nests)))
+
+
+def sources(text: str, options: TargetOptions = OPTIONS) -> list[KernelOp]:
+    return [op for op in lowered(text, options).walk() if isinstance(op, KernelOp)]
+
+
+# ---------------------------------------------------------------------- tiles
+@pytest.mark.parametrize("text", [
+    product(512, 768, 256), product("m", 768, 256), product(1, 4096, 4096), product(16, 40, 72),
+    product(128, 64, 72, "f32")], ids=["static", "open", "vector", "odd", "f32"])
+def test_candidates_begin_with_the_rules_choice_and_differ(text: str) -> None:
+    kernel = contraction(text)
+    found = list(candidates(kernel, OPTIONS))
+    nest = next(n for n in kernel.nests if is_contraction(n))
+    assert found[0] == schedule_product(kernel, nest, OPTIONS)
+    assert len({*map(str, found)}) == len(found)
+    assert all({x.axis for x in s.levels} == set(kernel.axes) for s in found)
+
+
+def test_what_is_no_product_has_no_candidates() -> None:
+    module = lowered("""strata.func @main(%a: f32[64]) -> (f32[64]) inputs ["a"] outputs ["y"] {
+  %y = graph.abs %a : f32[64]
+  strata.return %y
+}""", OPTIONS, STEPS[:STEPS.index("loop-schedule")])
+    [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
+    assert not list(candidates(kernel, OPTIONS))
+
+
+@pytest.mark.parametrize("sizes", [
+    (1, 1, 1, 1), (1, 4096, 4096, 4096), (12, 128, 128, 64), (1, 16, 4096, 4096), (3, 17, 31, 7)])
+@pytest.mark.parametrize("arch", MACHINES)
+def test_tiles_fit_the_machine(sizes: tuple[int, int, int, int], arch: str) -> None:
+    machine, product_ = MACHINES[arch], Product(*sizes, 2, 2)
+    found = tiles(product_, machine)
+    assert found and len({*found}) == len(found)
+    for tile in found:
+        assert tile.shared(2) <= machine.shared
+        assert min(tile.rows, tile.columns, tile.depth) >= 16
+        assert tile.rows * tile.columns <= 256 * 32 * tile.warps
+    times = [seconds(product_, t, machine) for t in found]
+    assert times[0] <= min(times) * 1.01
+
+
+def test_large_products_have_large_tiles_and_small_ones_many_programs() -> None:
+    large = tiles(Product(1, 4096, 4096, 4096, 2, 2), H100)[0]
+    assert (large.rows, large.columns, large.warps) == (128, 256, 8)
+    small = tiles(Product(1, 128, 768, 768, 2, 2), H100)[0]
+    assert (128 // small.rows) * (768 // small.columns) >= 96
+    assert tiles(Product(1, 1024, 4096, 1024, 2, 2, open=True), H100)[0].rows <= 128
+
+
+def test_whole_rounds_of_programs() -> None:
+    """One program more than there are multiprocessors takes another round."""
+    tile = ProductTile(128, 256, 64, 8, 3)
+    full = seconds(Product(1, 132 * 128, 256, 4096, 2, 2), tile, H100)
+    more = seconds(Product(1, 133 * 128, 256, 4096, 2, 2), tile, H100)
+    assert 1.6 < more / full < 2.2
+
+
+# ---------------------------------------------------------------------- numbers
+SHAPES = [(1, 1, 1), (1, 300, 2048), (300, 1, 2048), (1, 64, 0), (0, 8, 8), (2, 3, 7),
+          (16, 512, 4096), (17, 131, 67), (64, 80, 1024), (130, 33, 256)]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32"])
+def test_tiles_compute_the_product(m: int, n: int, k: int, element: str) -> None:
+    """Tile operations as they are defined, against float64; parts of sums are among them."""
+    check(product(m, n, k, element), m, n, k, element, TargetOptions(features="sm_90"))
+
+
+@pytest.mark.parametrize("m", [1, 5, 70])
+def test_open_rows(m: int) -> None:
+    check(product("m", 72, 96), m, 72, 96, "f16", OPTIONS)
+
+
+@needs_triton
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 300, 2048), (16, 512, 4096), (17, 131, 67)])
+def test_triton_source_computes_the_product(m: int, n: int, k: int) -> None:
+    interpreter = Interpreter()
+
+    def launch(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        assert isinstance(kernel, KernelOp)
+        interpreter.run(kernel, buffers, sizes)
+
+    options = TargetOptions(features="sm_90", interpret=True)
+    check(product(m, n, k), m, n, k, "f16", options, launch)
+
+
+def test_what_is_no_number_stays_so() -> None:
+    a, b, c = arrays(16, 512, 4096, "f16")
+    a[3, 4000], a[5, 0], b[77, 9] = np.nan, np.inf, -np.inf
+    module = lowered(product(16, 512, 4096), OPTIONS)
+    [found] = interpret_host(module, [a, b, c], WeightStore())
+    with np.errstate(all="ignore"):
+        expected = a.astype(float) @ b.astype(float) + c.astype(float)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(np.isposinf(found), np.isposinf(expected))
+
+
+def arrays(m: int, n: int, k: int, element: str) -> list[Array]:
+    dtype = np.dtype({"f32": "f4", "f16": "f2", "bf16": ml_dtypes.bfloat16}[element])
+    rng = np.random.default_rng(m + n + k)
+    return [rng.standard_normal(s).astype(dtype) for s in ((m, k), (k, n), (n,))]
+
+
+def check(
+    text: str, m: int, n: int, k: int, element: str, options: TargetOptions,
+    launch: Any = None,
+) -> None:
+    inputs = arrays(m, n, k, element)
+    module = lowered(text, options)
+    [found] = interpret_host(module, inputs, WeightStore(), *([launch] if launch else []))
+    a, b, c = (x.astype(np.float64) for x in inputs)
+    error = np.abs(found.astype(np.float64) - (a @ b + c))
+    step = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.6e-2}[element]
+    limit = step * (np.abs(a) @ np.abs(b) / np.sqrt(max(k, 1)) + np.abs(a @ b) + 1)
+    assert found.shape == (m, n) and bool(np.all(error <= limit)), float(np.max(error / limit))
+
+
+# ---------------------------------------------------------------------- code
+def test_the_parts_of_a_sum_are_added_by_the_kernel_of_what_follows() -> None:
+    parts, total = [emit_kernel(k).text for k in sources(product(16, 512, 4096))]
+    assert "tl.dot" in parts and ".to(tl.float16)" not in parts
+    assert "tl.sum" in total and "tl.load(c" in total
+
+
+FLOAT8 = """strata.func @main(%a: f8E4M3FN[1024, 256], %b: f8E4M3FN[1024, 256])
+    -> (bf16[1024, 1024]) inputs ["a", "b"] outputs ["y"] {
+  %p = graph.cast %a {to = bf16} : bf16[1024, 256]
+  %q = graph.cast %b {to = bf16} : bf16[1024, 256]
+  %t = graph.transpose %q {perm = [1, 0]} : bf16[256, 1024]
+  %y = graph.matmul %p, %t : bf16[1024, 1024]
+  strata.return %y
+}"""
+
+
+@needs_triton
+def test_floats_of_a_byte_are_multiplied_as_they_are() -> None:
+    [kernel] = sources(FLOAT8)
+    source = emit_kernel(kernel)
+    assert [t for _, t in source.signature] == ["*fp8e4nv", "*fp8e4nv", "*bf16"]
+    [binary] = compile_kernels([Job(source, (0, 1, 2))], CompileOptions())
+    assert "e4m3.e4m3" in binary.ptx and "cp.async.cg" in binary.ptx
+    [*_, older] = sources(FLOAT8, TargetOptions(features="sm_80"))
+    assert "fp8" not in str(emit_kernel(older).signature)
+
+
+@needs_triton
+def test_large_tiles_fit_registers_and_copy_asynchronously() -> None:
+    [kernel] = sources(product(4096, 4096, 4096))
+    [binary] = compile_kernels([Job(emit_kernel(kernel), (0, 1, 2, 3))], CompileOptions())
+    needed = resources(binary)
+    assert "wgmma" in binary.ptx and "cp.async.cg" in binary.ptx
+    assert "st.global.v4" in binary.ptx
+    assert needed is None or needed.local == 0
