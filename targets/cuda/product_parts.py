@@ -16,6 +16,7 @@ from targets.cuda.machine import Machine, machine_of
 from targets.cuda.product_tiles import Product, seconds, tiles
 from targets.cuda.products import is_dot, is_plain, on_tensor_cores, product_of
 from targets.cuda.roles import Roles, roles_of
+from targets.cuda.sums import MOST_PARTS
 from targets.cuda.vector_products import COLUMNS, matrix_direction
 
 GAIN = 0.85
@@ -31,12 +32,11 @@ ADDING = 2.5e-6
 def product_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
     """The axis and the number of parts; None to compute the sums in one go."""
     roles = roles_of(nest)
-    if roles.batch or len(roles.reduce) != 1 or not is_plain(nest):
+    is_open = any(a.extent.constant is None for a in nest.axes)
+    if is_open or roles.batch or len(roles.reduce) != 1 or not is_plain(nest):
         return None
     machine = machine_of(options.features)
     product = product_of(nest, roles, nest)
-    if product.open:
-        return None
     if roles.rows and roles.columns:
         suits = is_dot(nest) and on_tensor_cores(nest, options)
         parts = _parts_of_tiles(product, machine) if suits else 1
@@ -68,7 +68,7 @@ def _adding(product: Product, parts: int, machine: Machine) -> float:
 def _divisors(product: Product) -> Iterator[int]:
     """Numbers of parts that are equal and long enough."""
     most = product.depth * product.width // LEAST
-    yield from (n for n in range(2, min(most, 64) + 1) if product.depth % n == 0)
+    yield from (n for n in range(2, min(most, MOST_PARTS) + 1) if product.depth % n == 0)
 
 
 def _parts_of_columns(nest: NestOp, roles: Roles, product: Product, machine: Machine) -> int:

@@ -154,7 +154,8 @@ def product_of(nest: NestOp, roles: Roles, stored: NestOp) -> Product:
     extents = {a.name: a.extent.constant for a in nest.axes}
 
     def size(names: Sequence[str], assumed: int) -> int:
-        return prod([extents[name] or assumed for name in names])
+        known = [extents[name] for name in names]
+        return prod([assumed if n is None else max(n, 1) for n in known])
 
     return Product(
         size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED),

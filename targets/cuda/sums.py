@@ -15,7 +15,7 @@ from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
 from targets.cuda.tiles import finish, power
 
-MOST_PARTS = 64
+MOST_PARTS = 32
 """More parts than this are no few."""
 TOGETHER = 16
 """Parts that one step takes: what lanes hold in registers."""

@@ -25,14 +25,16 @@ builtin.module {
   // CHECK: loop.nest (i0: 12, i1: 16, i2: 16, reduce i3: 2048)
   // CHECK: loop.nest (i0: n, i1: 128, reduce i2: 2048)
   // CHECK: loop.nest (i1: 64, reduce i2: 2048)
+  // CHECK: loop.nest (i1: 640, reduce i2: k)
   // CHECK-NOT: _part
-  strata.func @others(%a: f16[512, 512], %b: f16[n, 2048], %c: f16[2048, 128], %d: f16[64, 2048], %e: f16[12, 16, 2048], %f: f16[12, 2048, 16], %g: f16[1, 2048])
-      -> (f16[512, 512], f16[12, 16, 16], f16[n, 128], f16[1, 64]) inputs ["a", "b", "c", "d", "e", "f", "g"] outputs ["p", "q", "r", "s"] {
+  strata.func @others(%a: f16[512, 512], %b: f16[n, 2048], %c: f16[2048, 128], %d: f16[64, 2048], %e: f16[12, 16, 2048], %f: f16[12, 2048, 16], %g: f16[1, 2048], %h: f16[1, k], %i: f16[k, 640])
+      -> (f16[512, 512], f16[12, 16, 16], f16[n, 128], f16[1, 64], f16[1, 640]) inputs ["a", "b", "c", "d", "e", "f", "g", "h", "i"] outputs ["p", "q", "r", "s", "u"] {
     %p = graph.matmul %a, %a : f16[512, 512]
     %q = graph.matmul %e, %f : f16[12, 16, 16]
     %r = graph.matmul %b, %c : f16[n, 128]
     %t = graph.transpose %d {perm = [1, 0]} : f16[2048, 64]
     %s = graph.matmul %g, %t : f16[1, 64]
-    strata.return %p, %q, %r, %s
+    %u = graph.matmul %h, %i : f16[1, 640]
+    strata.return %p, %q, %r, %s, %u
   }
 }
