@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dialects.schedule import Schedule
     from passes.block.prefetch_operands import Caches
     from passes.loop.choices import Choice
-    from passes.loop.pack_operands import Panel
+    from passes.loop.pack_operands import Packing
     from passes.loop.windows import Window
 
 
@@ -59,7 +59,7 @@ class TargetLike(Protocol):
 
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: Any
-    ) -> Mapping[int, Panel | None] | None: ...
+    ) -> Mapping[int, Packing] | None: ...
 
     def shorten(
         self, nest: NestOp, data: int, windows: Sequence[Window], options: Any

@@ -22,7 +22,7 @@ from dialects.schedule import Schedule
 from dialects.types import Array
 from dialects.weights import WeightStore
 from passes.block.prefetch_operands import Caches
-from passes.loop.pack_operands import Panel
+from passes.loop.pack_operands import Packing
 from passes.loop.windows import Window
 from targets.interface import Executable, TargetError, Timer, cpu_seconds
 
@@ -114,11 +114,12 @@ class Target(ABC):
 
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
-    ) -> Mapping[int, Panel | None] | None:
+    ) -> Mapping[int, Packing] | None:
         """Which inputs of a contraction to pack into panels; None: keep operands as they are.
 
         A schedule that the kernel has already decides, otherwise the target's rules do.
-        An input whose panel is None stays as it is, too; others that are padded get a border.
+        A `Border` is a copy with its dims in another order. An input whose packing is None stays as
+        it is, too; others that are padded get a border.
         """
         del kernel, nest, constants, options
         return None

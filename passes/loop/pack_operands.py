@@ -11,8 +11,8 @@ summed axis at once, each group lies side by side, the last one filled up with z
                                                              i1 mod 64, i2 mod 4]
 
 A padded read of a convolution gets a tensor with its border written out, so that the inner loop
-compares nothing. Constants are packed now, into the weight store; other operands by a copy kernel
-before the call.
+compares nothing; its dims may change places, too. Constants are packed now, into the weight store;
+other operands by a copy kernel before the call.
 """
 
 from __future__ import annotations
@@ -49,6 +49,16 @@ class Panel:
     tile: int
     inner: tuple[str, ...]
     group: int = 1
+
+
+@dataclass(frozen=True)
+class Border:
+    """How to copy an operand, with what is read outside of it: its dims, slowest first."""
+
+    order: tuple[int, ...]
+
+
+Packing = Panel | Border | None
 
 
 @dataclass(frozen=True)
@@ -94,18 +104,26 @@ class _Packer:
         return {k for k, v in enumerate(self.nest.inputs) if v in arguments and constant_behind(
             self.call.inputs[arguments.index(v)]) is not None}  # type: ignore[arg-type]
 
-    def run(self, panels: Mapping[int, Panel | None]) -> None:
+    def run(self, panels: Mapping[int, Packing]) -> None:
         for position in range(len(self.nest.inputs)):
-            copy = None
-            if position in panels:
-                panel = panels[position]
-                copy = None if panel is None else self.panel(position, panel)
-            elif self.nest.pad_values[position] is not None:
-                copy = self.border(position)
+            copy = self.copy(position, panels) if position in panels else (
+                None if self.nest.pad_values[position] is None else self.border(position))
             if copy is not None:
                 self.replace(position, *copy)
 
     # ------------------------------------------------------------------ what to copy
+    def copy(
+        self, position: int, panels: Mapping[int, Packing]
+    ) -> tuple[NestOp, tuple[Expr, ...]] | None:
+        """The copy that the target asks for."""
+        match panels[position]:
+            case Panel() as panel:
+                return self.panel(position, panel)
+            case Border(order):
+                return self.border(position, order)
+            case None:
+                return None
+
     def panel(self, position: int, panel: Panel) -> tuple[NestOp, tuple[Expr, ...]]:
         """The copy into panels, and where the kernel reads it."""
         axis, tile, group = panel.axis, panel.tile, panel.group
@@ -129,8 +147,10 @@ class _Packer:
         copy = _copy(read.value, [e.substitute(parts) for e in read.map], 0, axes, kept)
         return copy, tuple(e.substitute(at) for e in kept)
 
-    def border(self, position: int) -> tuple[NestOp, tuple[Expr, ...]] | None:
-        """The copy with its border, and where the kernel reads it; None when nothing is outside."""
+    def border(
+        self, position: int, order: Sequence[int] | None = None
+    ) -> tuple[NestOp, tuple[Expr, ...]] | None:
+        """The copy with its border, and where the kernel reads it; None if that is not known."""
         read = reads_of(self.nest)[position]
         ranges = [_range(e, self.extents) for e in read.map]
         if None in ranges:
@@ -148,8 +168,10 @@ class _Packer:
             axes.append(Axis(f"i{d}d", extent))
             map_.append(Expr.symbol(f"i{d}d") + start)
             at.append(expr - start)
+        axes = [axes[d] for d in order or range(len(axes))]
         kept = [Expr.symbol(a.name) for a in axes]
-        return _copy(read.value, map_, read.pad or 0, axes, kept), tuple(at)
+        copy = _copy(read.value, map_, read.pad or 0, axes, kept)
+        return copy, tuple(at[d] for d in order or range(len(at)))
 
     # ------------------------------------------------------------------ doing it
     def replace(self, position: int, copy: NestOp, at: tuple[Expr, ...]) -> None:

@@ -7,12 +7,13 @@ operand list and `%k` symbols that block operations want.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Attribute, SSAValue
 
 from dialects import types as t
+from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
 from dialects.types import TileType
@@ -82,7 +83,7 @@ class Symbols:
     def simplify(self, expr: Expr, ranges: Mapping[str, Expr]) -> Expr:
         """Without the divisions that ranges decide, and steps: (@0 + t0) mod 4 == t0.
 
-        A division that is left is one of what the tile has in common, where steps allow.
+        A division that is left is one of what a whole tile has in common, where steps allow.
         """
         steps = {s: self.steps[s] for s in expr.symbols if self.steps.get(s, 1) > 1}
         if not steps or not has_calls([expr]):
@@ -90,18 +91,16 @@ class Symbols:
         counts = {s: ranges[s].ceildiv(step) for s, step in steps.items()}
         counted = expr.substitute({s: Expr.symbol(s) * step for s, step in steps.items()})
         simple = simplify(counted, {**ranges, **counts})
-        plain = Expr(tuple(t for t in simple.terms if not has_calls([Expr((t,))])))
-        found = plain.linear(steps)
-        if found is None:
+        called = Expr(tuple(term for term in simple.terms if has_calls([Expr((term,))])))
+        found = (simple - called).linear(steps)
+        if found is None or _divides_mixed(called, steps.keys(), ranges.keys()):
             return simplify(expr, ranges)
         factors, total = found
-        total = total + (simple - plain).substitute(
-            {s: Expr.symbol(s) // step for s, step in steps.items()})
         for name, factor in factors.items():  # of the count: step*count is the value itself
             whole, rest = factor.divide(Expr.of(steps[name]))
             value = Expr.symbol(name)
             total = total + whole * value + rest * (value // steps[name])
-        return total
+        return total + called.substitute({s: Expr.symbol(s) // n for s, n in steps.items()})
 
     def gathered(self, tile: Tile) -> Expr:
         """A symbol for the values of a tile of indices."""
@@ -135,6 +134,13 @@ class Symbols:
         low, high = lower_bound(expr, ranges), upper_bound(expr, ranges)
         return (low is not None and high is not None and is_nonnegative(low)
                 and is_at_most(high, size - 1))
+
+
+def _divides_mixed(expr: Expr, some: Collection[str], ranged: Collection[str]) -> bool:
+    """Whether a division is of some symbols and of others that have ranges, at a time."""
+    divided = [atom_symbols(a) & {*ranged} for m, _ in expr.terms for a in m
+               if isinstance(a, Call)]
+    return any(symbols & {*some} and symbols - {*some} for symbols in divided)
 
 
 def tiled(axes: Iterable[str], states: Mapping[str, AxisState], order: Sequence[str]) -> list[str]:

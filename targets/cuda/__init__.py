@@ -34,7 +34,7 @@ from dialects.loop import NestOp
 from dialects.schedule import Schedule
 from dialects.types import Array, bf16, f16, i8
 from dialects.weights import WeightStore
-from passes.loop.pack_operands import Panel
+from passes.loop.pack_operands import Packing
 from targets.base import Build, Executable, Target, TargetOptions
 from targets.cuda import driver
 from targets.cuda.ahead import Builder
@@ -87,7 +87,7 @@ class CudaTarget(Target):
     def panels(
         self, kernel: LoopKernelOp, nest: NestOp, constants: Collection[int],
         options: TargetOptions,
-    ) -> Mapping[int, Panel | None] | None:
+    ) -> Mapping[int, Packing] | None:
         from targets.cuda.rules import operand_panels
 
         return operand_panels(kernel, nest, constants, options)

@@ -12,7 +12,7 @@ instructions take 32-bit factors along the summed axis only, each channel by its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import inf, prod
@@ -20,11 +20,12 @@ from math import inf, prod
 import numpy as np
 
 from dialects.expr import Expr
-from dialects.loop import KernelOp, NestOp
+from dialects.loop import Axis, KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width, is_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
-from passes.loop.pack_operands import Panel
+from passes.loop.nests import carry, replace_nest, result_types
+from passes.loop.pack_operands import Border, Packing, Panel
 from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
@@ -33,6 +34,12 @@ from targets.cuda.tiles import finish, power, width_of
 
 OPEN_ROWS = 1 << 14
 """What a convolution of open sizes is taken to have."""
+WARPGROUP_ROWS = 64
+"""Rows that a group of 4 warps multiplies at once, where there are such products."""
+OTHER_REGISTERS = 64
+"""What a thread needs beside its sums."""
+FEW, WORD = 8, 4
+"""Fewer channels than this become whole words of so many."""
 
 
 # ---------------------------------------------------------------------- which kernels
@@ -70,25 +77,69 @@ def data_of(nest: NestOp) -> int | None:
 
 # ---------------------------------------------------------------------- axes and memory
 def prepare_convolution(kernel: KernelOp, nest: NestOp) -> None:
-    """Fuse rows, columns, and the summed axes, each in the order of the data's memory."""
+    """Fuse rows, columns, and the summed axes: the window, and inside the channels, in words."""
+    nest = _whole_words(nest)
     roles, data = convolution_roles(nest), data_of(nest)
     assert roles is not None and data is not None
+    channels = _channel_axes(nest.input_maps[data], roles)
     place = {s: d for d, e in enumerate(nest.input_maps[data]) for s in e.symbols}
     for names in (roles.rows, roles.columns, roles.reduce):
-        names = sorted(names, key=lambda a: place.get(a, -1))
+        names = sorted(names, key=lambda a: (a in channels, place.get(a, -1)))
         if can_fuse(kernel, names):
             fuse_axes(kernel, names)
 
 
-def convolution_panels(kernel: KernelOp, nest: NestOp, options: TargetOptions
-                       ) -> Mapping[int, Panel | None] | None:
-    """The filter is packed, whoever made it; the data is read where it lies."""
+def _channel_axes(map_: Sequence[Expr], roles: Roles) -> set[str]:
+    """Summed axes that walk dims of the data alone."""
+    return {e.as_symbol for e in map_ if e.as_symbol in roles.reduce}  # type: ignore[misc]
+
+
+def _whole_words(nest: NestOp) -> NestOp:
+    """The nest with a few channels, of which no word is full, and more that are 0."""
+    roles, data = convolution_roles(nest), data_of(nest)
+    assert roles is not None and data is not None
+    channels = _channel_axes(nest.input_maps[data], roles)
+    axes = [Axis(a.name, Expr.of(_padded(a.extent.constant)), a.reduce)
+            if a.name in channels and _padded(a.extent.constant) else a for a in nest.axes]
+    if axes == list(nest.axes):
+        return nest
+    new = carry(nest, NestOp.of(
+        axes, list(nest.inputs), nest.input_maps, result_types(nest), nest.output_maps,
+        combiners=nest.combiner_names, pads=[0.0, 0.0], body=nest.body.clone()))
+    replace_nest(nest, new)
+    return new
+
+
+def _padded(channels: int | None) -> int:
+    """How many channels there should be instead; 0 to leave them."""
+    few = channels is not None and 1 < channels < FEW
+    return -(-channels // WORD) * WORD if few and channels % WORD else 0  # type: ignore[operator]
+
+
+def convolution_panels(
+    kernel: KernelOp, nest: NestOp, options: TargetOptions
+) -> Mapping[int, Packing] | None:
+    """The filter is packed, whoever made it; the data only where channels lie apart."""
     roles, data = convolution_roles(nest), data_of(nest)
     if roles is None or data is None or not _is_plain(roles):
         return None
     [column], [summed] = roles.columns, roles.reduce
+    packed = nest.input_maps[1 - data][-1].symbols <= {column}
     tile = Panel(column, _panel_width(kernel, nest, roles, options), (summed,))
-    return {data: None, 1 - data: tile}
+    return {data: _channels_last(nest, data, roles), 1 - data: None if packed else tile}
+
+
+def _channels_last(nest: NestOp, data: int, roles: Roles) -> Border | None:
+    """The dims of the data in the order of its axes, if channels, padded ones at that, are last."""
+    summed = frozenset(roles.reduce)
+    map_ = nest.input_maps[data]
+    channels = [d for d, e in enumerate(map_) if e.symbols == summed]
+    type_ = nest.inputs[data].type
+    assert isinstance(type_, TensorType)
+    if not channels or (channels == [len(map_) - 1] and _padded(
+            type_.shape[-1].constant) == 0):
+        return None
+    return Border((*(d for d in range(len(map_)) if d not in channels), *channels))
 
 
 def _panel_width(
@@ -140,7 +191,10 @@ class Tile:
 
 
 def schedule_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
-    """Tiles of rows by columns, the summed axis in steps; where axes stayed apart, a product's."""
+    """Tiles of rows by columns, the summed axis in steps; where axes stayed apart, a product's.
+
+    The last step is apart if it is a part of one, so that no other has masks.
+    """
     roles = convolution_roles(nest)
     if roles is None or not _is_plain(roles):
         return schedule_product(kernel, nest, options)
@@ -161,7 +215,7 @@ def _schedule_of(
     [rows], [columns], [summed] = roles.rows, roles.columns, roles.reduce
     levels = [*(Level("grid", b) for b in roles.batch), Level("grid", rows, tile.rows),
               Level("grid", columns, tile.columns), Level("loop", summed, tile.depth)]
-    return finish(kernel, levels, dot=1, tails="mask", warps=tile.warps, stages=tile.stages,
+    return finish(kernel, levels, dot=1, tails="peel", warps=tile.warps, stages=tile.stages,
                   precision=options.precision)
 
 
@@ -189,29 +243,47 @@ def _channels(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
 
 
 def _tiles(shape: Shape) -> Iterator[Tile]:
-    """Tiles that registers hold and instructions take; of equal ones the first is preferred."""
-    depths = [d for d in (DEPTH // shape.width, DEPTH // shape.width // 2, MIN_DOT)
-              if shape.channels % d == 0] or [DEPTH // shape.width // 2]
-    for rows, columns, depth in product((128, 64, 256, 32, 16), (128, 64, 256, 32, 16), depths):
-        most = power(Expr.of(shape.columns), 256, MIN_DOT)
-        if columns <= most and rows <= power(Expr.of(shape.rows), 256, MIN_DOT):
-            warps = 8 if rows * columns >= 128 * 128 else 4
-            yield Tile(rows, columns, depth, warps, 4 if shape.narrow else 2)
+    """Tiles of which a step stays in one place of the window, if it can, and that registers hold.
+
+    Of equally good ones the first is preferred.
+    """
+    line = DEPTH // shape.width
+    depths = [d for d in (line, 2 * line, line // 2, MIN_DOT) if shape.channels % d == 0]
+    sizes = [64, 128, 256, 32, 16]
+    most = power(Expr.of(shape.rows), 256, MIN_DOT), power(Expr.of(shape.columns), 256, MIN_DOT)
+    for rows, columns in product(sizes, sizes):
+        warps = 8 if rows == 256 or rows * columns > 128 * 128 else 4
+        if rows <= most[0] and columns <= most[1] and rows * columns <= 128 * 256:
+            for depth, stages in product(depths or [line // 2], (3, 4) if shape.narrow else (2,)):
+                yield Tile(rows, columns, depth, warps, stages)
 
 
 def _cycles(shape: Shape, tile: Tile, machine: Machine) -> float:
-    """About how long the machine takes."""
-    factors = (tile.rows + tile.columns) * tile.depth * shape.width
-    shared = factors * tile.stages
-    if shared > machine.shared or tile.rows * tile.columns > 64 * 32 * tile.warps * 2:
+    """About how long the machine takes.
+
+    A program alone waits in each step for its data, products and others of its warps, one behind
+    the other; programs together hide that, but share what multiplies and what brings data.
+    """
+    together = _together(shape, tile, machine)
+    if not together:
         return inf
     programs = shape.batch * -(-shape.rows // tile.rows) * -(-shape.columns // tile.columns)
     steps = -(-shape.depth // tile.depth)
-    together = max(1, min(machine.shared // shared, 16 // tile.warps))
+    products = tile.rows * tile.columns * tile.depth
     rate = machine.multiply_adds(shape.narrow)
-    step = max(tile.rows * tile.columns * tile.depth / rate, factors / machine.near_bytes)
-    per = -(-programs // machine.multiprocessors)
-    waves = -(-per // together)
-    return max(per * steps * step, waves * steps * machine.latency / (tile.stages - 1)) + (
-        waves * 2 * machine.latency + per * tile.rows * tile.columns * shape.width
-        / machine.near_bytes)
+    arrive = tile.rows * tile.depth * shape.width / machine.near_bytes
+    whole = not machine.has_wgmma or tile.rows >= WARPGROUP_ROWS
+    alone = products / (rate if whole else rate / 6) + arrive + machine.step
+    shared = products / (rate if whole else rate / 2) + arrive + machine.step / 4
+    rounds, rest = divmod(-(-programs // machine.multiprocessors), together)
+    counts = [*[together] * rounds, *([rest] if rest else [])]
+    return sum(steps * max(n * shared, alone) + machine.start for n in counts)
+
+
+def _together(shape: Shape, tile: Tile, machine: Machine) -> int:
+    """How many programs a multiprocessor holds; 0 if it cannot hold one."""
+    shared = (tile.rows + tile.columns) * tile.depth * shape.width * tile.stages
+    threads = 32 * tile.warps
+    registers = tile.rows * tile.columns // threads + OTHER_REGISTERS
+    fits = min(machine.shared // shared, machine.registers // (registers * threads))
+    return fits if registers < 256 else 0

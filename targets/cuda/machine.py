@@ -24,8 +24,8 @@ class Machine:
     `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2 cache, for one
     multiprocessor.
     `products`: multiply-adds of 16-bit factors that its tensor cores do per cycle. `near_bytes`:
-    about how many bytes per cycle reach it from the cache of level 2, `latency` cycles after they
-    are asked for.
+    how many bytes per cycle reach it from the cache of level 2. `step`, `start`: about how many
+    cycles a program waits in each step of a product, and before and behind all of them.
     """
 
     arch: str
@@ -39,8 +39,9 @@ class Machine:
     bandwidth: float = 900
     cache_rate: float = 60
     products: int = 512
-    near_bytes: int = 32
-    latency: int = 800
+    near_bytes: int = 64
+    step: int = 170
+    start: int = 2000
 
     def multiply_adds(self, narrow: bool) -> int:
         """How many it does per cycle, of narrow factors or in single precision."""

@@ -18,7 +18,7 @@ from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
 from passes.loop.axis_fusion import fuse_axes
 from passes.loop.outline import is_contraction
-from passes.loop.pack_operands import Panel
+from passes.loop.pack_operands import Packing
 from targets.base import TargetOptions
 from targets.cuda.attention import is_attention, schedule_attention
 from targets.cuda.convolutions import (
@@ -68,7 +68,7 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
 
 def operand_panels(
     kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
-) -> Mapping[int, Panel | None] | None:
+) -> Mapping[int, Packing] | None:
     """Which inputs of a contraction to pack, and how; None: none."""
     if windowed_nest(kernel) is nest:
         return window_panels(nest)

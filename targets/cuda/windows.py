@@ -75,8 +75,11 @@ def window_panels(nest: NestOp) -> Mapping[int, Panel | None]:
     assert found is not None
     [channel] = [a for a in nest.axes if a.name == found[1]]
     whole = channel.extent.ceildiv(_width(channel.extent)) * _width(channel.extent)
-    return {k: Panel(channel.name, whole.constant, summed) if whole.constant and _symbols(
-        map_) == {channel.name, *summed} else None for k, map_ in enumerate(nest.input_maps)}
+    own = {channel.name, *summed}
+    apart = [k for k, map_ in enumerate(nest.input_maps)
+             if _symbols(map_) == own and not map_[-1].symbols <= {channel.name}]
+    return {k: Panel(channel.name, whole.constant, summed) if k in apart and whole.constant
+            else None for k in range(len(nest.inputs))}
 
 
 def schedule_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:

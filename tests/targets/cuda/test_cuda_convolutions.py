@@ -73,7 +73,7 @@ def test_a_step_has_one_place_in_the_window() -> None:
                                                    ("sm_80", "mma.sync.aligned.m16n8k16")])
 def test_instructions(arch: str, instruction: str) -> None:
     """Both factors are copied in words of 16 bytes while others are multiplied."""
-    case = Case("plain", (4, 64, 28, 28), (128, 64, 3, 3), attributes={"pads": [1] * 4})
+    case = Case("plain", (32, 64, 28, 28), (128, 64, 3, 3), attributes={"pads": [1] * 4})
     module, _ = case.lowered(TargetOptions(features=arch))
     jobs = [Job(emit_kernel(op), tuple(range(len(op.buffers)))) for op in module.walk()
             if isinstance(op, KernelOp) and any(isinstance(o, DotOp) for o in op.walk())]
