@@ -57,6 +57,10 @@ class CudaTarget(Target):
         if options.features is not None:
             nvidia_machine(options.features)
 
+    def narrow_factors(self, options: TargetOptions) -> Attribute | None:
+        """Tensor cores multiply halves of both kinds. What tf32 rounds, the instructions do."""
+        return {"bf16": bf16, "fp16": f16, "fast": bf16}.get(options.precision)
+
     def byte_factors(self) -> tuple[Attribute, Attribute]:
         """`tl.dot` multiplies signed bytes."""
         return i8, i8

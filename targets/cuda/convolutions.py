@@ -64,14 +64,15 @@ def convolution_roles(nest: NestOp) -> Roles | None:
 
 
 def data_of(nest: NestOp) -> int | None:
-    """The factor of which parallel and summed axes walk a dim together, if one is like that."""
+    """The factor of which axes of its own and summed ones walk a dim together, if one is so."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
     if not is_dot(nest) or not is_float(result.element) or byte_width(result.element) > 4:
         return None
-    summed = {a.name for a in nest.reduce_axes}
+    walked = [set[str]().union(*(e.symbols for e in m)) for m in nest.input_maps]
+    summed, own = {a.name for a in nest.reduce_axes}, walked[0] ^ walked[1]
     found = [k for k, map_ in enumerate(nest.input_maps)
-             if any(e.symbols & summed and e.symbols - summed for e in map_)]
+             if any(e.symbols & summed and e.symbols & own for e in map_)]
     return found[0] if len(found) == 1 else None
 
 
@@ -90,8 +91,8 @@ def prepare_convolution(kernel: KernelOp, nest: NestOp) -> None:
 
 
 def _channel_axes(map_: Sequence[Expr], roles: Roles) -> set[str]:
-    """Summed axes that walk dims of the data alone."""
-    return {e.as_symbol for e in map_ if e.as_symbol in roles.reduce}  # type: ignore[misc]
+    """Summed axes of dims of the data that no row walks."""
+    return {s for e in map_ if not e.symbols & {*roles.rows} for s in e.symbols & {*roles.reduce}}
 
 
 def _whole_words(nest: NestOp) -> NestOp:
@@ -101,7 +102,7 @@ def _whole_words(nest: NestOp) -> NestOp:
     channels = _channel_axes(nest.input_maps[data], roles)
     axes = [Axis(a.name, Expr.of(_padded(a.extent.constant)), a.reduce)
             if a.name in channels and _padded(a.extent.constant) else a for a in nest.axes]
-    if axes == list(nest.axes):
+    if axes == list(nest.axes) or roles.batch:
         return nest
     new = carry(nest, NestOp.of(
         axes, list(nest.inputs), nest.input_maps, result_types(nest), nest.output_maps,
@@ -133,7 +134,7 @@ def _channels_last(nest: NestOp, data: int, roles: Roles) -> Border | None:
     """The dims of the data in the order of its axes, if channels, padded ones at that, are last."""
     summed = frozenset(roles.reduce)
     map_ = nest.input_maps[data]
-    channels = [d for d, e in enumerate(map_) if e.symbols == summed]
+    channels = [d for d, e in enumerate(map_) if e.symbols - {*roles.batch} == summed]
     type_ = nest.inputs[data].type
     assert isinstance(type_, TensorType)
     if not channels or (channels == [len(map_) - 1] and _padded(
@@ -147,7 +148,7 @@ def _panel_width(
 ) -> int:
     """All columns, as many tiles of them as there are; or one."""
     extent = kernel.axes[roles.columns[0]].constant
-    if extent is None or (width_of(nest.inputs[0]) == 4 and options.precision != "f32"):
+    if extent is None or (width_of(nest.inputs[0]) == 4 and options.precision == "tf32"):
         return 1
     schedule = kernel.schedule.data if kernel.schedule else _schedule(kernel, nest, roles, options)
     level = schedule.level(roles.columns[0])
@@ -222,7 +223,7 @@ def _schedule_of(
 def _shape(kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions) -> Shape:
     extents = {name: kernel.axes[name].constant for name in kernel.axes}
     width = max(map(width_of, nest.inputs))
-    narrow = width <= 2 or options.precision != "f32"
+    narrow = width <= 2 or options.precision == "tf32"
     return Shape(
         prod(extents[a] or 1 for a in roles.batch), extents[roles.rows[0]] or OPEN_ROWS,
         extents[roles.columns[0]] or OPEN_ROWS, extents[roles.reduce[0]] or OPEN_ROWS,

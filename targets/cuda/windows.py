@@ -27,6 +27,8 @@ ELEMENTS = 1024
 """Elements of one program: 8 for each thread of 4 warps."""
 CHANNELS, WORD = 64, 16
 """How many of them are channels, at most; and at least, where there are as many."""
+ENOUGH = 8
+"""A larger tile is not worth places beyond the end."""
 
 
 def windowed_nest(kernel: KernelOp) -> NestOp | None:
@@ -83,22 +85,20 @@ def window_panels(nest: NestOp) -> Mapping[int, Panel | None]:
 
 
 def schedule_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
-    """Tiles of positions by channels, smaller ones where there would be few programs."""
-    extents = kernel.axes
-    found = tiled_axes(nest)
+    """Tiles of positions, of one row or a few, by channels; smaller ones for more programs."""
+    extents, found = {a.name: a.extent for a in nest.parallel_axes}, tiled_axes(nest)
     assert found is not None
     position, channel = found
     rows = [a.name for a in nest.parallel_axes if a.name not in found]
-    others = [extents[a].constant or 1 for a in rows]
-    wanted = 2 * machine_of(options.features).multiprocessors
-    width = _width(extents[channel])
-    height = _fitting(extents[position], ELEMENTS // width)
-    while height > 1 and _programs(others, (extents[position], height),
-                                   (extents[channel], width)) < wanted:
-        height //= 2
-    levels = [*(Level("grid", a) for a in rows), Level("grid", position, height),
-              Level("grid", channel, width)]
-    return finish(kernel, levels, tails="mask", warps=max(1, min(4, height * width // 128)))
+    tiles = {channel: _width(extents[channel])}
+    for axis in (position, *rows[-1:]):
+        tiles[axis] = _fitting(extents[axis], ELEMENTS // prod(tiles.values()))
+    for axis in (*rows[-1:], position):
+        while tiles[axis] > 1 and _programs(extents, tiles) < 2 * machine_of(
+                options.features).multiprocessors:
+            tiles[axis] //= 2
+    levels = [Level("grid", a, tiles.get(a, 1)) for a in (*rows, position, channel)]
+    return finish(kernel, levels, tails="mask", warps=max(1, min(4, prod(tiles.values()) // 128)))
 
 
 def _width(extent: Expr) -> int:
@@ -107,12 +107,18 @@ def _width(extent: Expr) -> int:
 
 
 def _fitting(extent: Expr, most: int, least: int = 1) -> int:
-    """The largest tile of which at most an eighth of all lies beyond the end; or the least."""
-    size, tile = extent.constant, most
-    while size is not None and tile > least and 8 * (-size % tile) > size:
-        tile //= 2
-    return tile
+    """The tile of which little lies beyond the end; of such, the largest."""
+    size = extent.constant
+    tiles = [most >> k for k in range(most.bit_length()) if most >> k >= least]
+
+    def order(tile: int) -> tuple[bool, int, bool, int]:
+        beyond = -size % tile if size else 0
+        return 6 * beyond > (size or 1), -min(tile, ENOUGH), 8 * beyond > (size or 1), -tile
+
+    return min(tiles, key=order, default=1)
 
 
-def _programs(others: Sequence[int], *tiled: tuple[Expr, int]) -> int:
-    return prod(others) * prod(-(-(extent.constant or 1 << 14) // tile) for extent, tile in tiled)
+def _programs(extents: Mapping[str, Expr], tiles: Mapping[str, int]) -> int:
+    """How many there are; an open size counts as a large one."""
+    return prod(-(-(extent.constant or 1 << 14) // tiles.get(axis, 1))
+                for axis, extent in extents.items())

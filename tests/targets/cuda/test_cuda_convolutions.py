@@ -8,14 +8,16 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
+from dialects import types as t
 from dialects.block import DotOp, KernelOp, LoadOp
 from dialects.host.interpret import interpret_host
 from dialects.types import Array
 from targets.base import TargetOptions
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
 from targets.cuda.emit import emit_kernel
+from targets.cuda.emit.context import tile_type
 from targets.cuda.interpreter import Interpreter
 from tests.targets.cuda.float_convolutions import CASES, Case
 
@@ -54,6 +56,19 @@ def test_triton_source(case: Case, interpreter: Interpreter) -> None:
     module, store = case.lowered(TargetOptions(features="sm_90", interpret=True))
     [found] = interpret_host(module, case.inputs, store, run)
     close(found, case)
+
+
+@pytest.mark.parametrize(("precision", "element"), [
+    ("fp16", t.f16), ("bf16", t.bf16), ("tf32", t.f32), ("f32", t.f32)])
+def test_precision(precision: str, element: Attribute) -> None:
+    """Less precision rounds factors of f32; the sums stay."""
+    case = Case("plain", (1, 32, 8, 8), (32, 32, 3, 3), "f4", {"pads": [1] * 4})
+    module, store = case.lowered(TargetOptions(features="sm_90", precision=precision))
+    [dot] = [op for op in module.walk() if isinstance(op, DotOp)]
+    assert [tile_type(v).element for v in dot.operands] == [element, element, t.f32]
+    assert dot.precision.data == ("tf32" if precision == "tf32" else "ieee")
+    [found] = interpret_host(module, case.inputs, store)
+    np.testing.assert_allclose(found, case.expected(), rtol=2e-2, atol=2e-2)
 
 
 def test_a_step_has_one_place_in_the_window() -> None:
