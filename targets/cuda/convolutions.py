@@ -32,8 +32,8 @@ from targets.cuda.machine import Machine, machine_of
 from targets.cuda.products import DEPTH, MIN_DOT, Roles, schedule_product
 from targets.cuda.tiles import finish, power, width_of
 
-OPEN_ROWS = 1 << 14
-"""What a convolution of open sizes is taken to have."""
+OPEN = 16
+"""What an open size is taken to be."""
 WARPGROUP_ROWS = 64
 """Rows that a group of 4 warps multiplies at once, where there are such products."""
 OTHER_REGISTERS = 64
@@ -221,13 +221,13 @@ def _schedule_of(
 
 
 def _shape(kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions) -> Shape:
-    extents = {name: kernel.axes[name].constant for name in kernel.axes}
     width = max(map(width_of, nest.inputs))
-    narrow = width <= 2 or options.precision == "tf32"
-    return Shape(
-        prod(extents[a] or 1 for a in roles.batch), extents[roles.rows[0]] or OPEN_ROWS,
-        extents[roles.columns[0]] or OPEN_ROWS, extents[roles.reduce[0]] or OPEN_ROWS,
-        _channels(kernel, nest, roles), width, narrow)
+    sizes = {name: int(extent.evaluate(dict.fromkeys(extent.symbols, OPEN)))
+             for name, extent in kernel.axes.items()}
+    [rows], [columns], [summed] = roles.rows, roles.columns, roles.reduce
+    return Shape(prod(sizes[a] for a in roles.batch), sizes[rows], sizes[columns], sizes[summed],
+                 _channels(kernel, nest, roles), width,
+                 narrow=width <= 2 or options.precision == "tf32")
 
 
 def _channels(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
@@ -249,7 +249,9 @@ def _tiles(shape: Shape) -> Iterator[Tile]:
     Of equally good ones the first is preferred.
     """
     line = DEPTH // shape.width
-    depths = [d for d in (line, 2 * line, line // 2, MIN_DOT) if shape.channels % d == 0]
+    longest = 2 * line if shape.narrow else line  # steps of FMA units are long as they are
+    depths = [d for d in (line, 2 * line, line // 2, MIN_DOT)
+              if shape.channels % d == 0 and d <= longest]
     sizes = [64, 128, 256, 32, 16]
     most = power(Expr.of(shape.rows), 256, MIN_DOT), power(Expr.of(shape.columns), 256, MIN_DOT)
     for rows, columns in product(sizes, sizes):
