@@ -1,4 +1,4 @@
-"""Schedule rules of the CUDA target for convolutions: products whose rows are read by windows.
+"""Schedule rules of the CUDA target for convolutions: products of rows read by windows, in strides.
 
     nest (n, i, j, o, reduce c, p, q) ins(%x[n, i + p, j + q, c], %w[o, c, p, q])
     ->  nest (r, o, reduce k) ins(%x[r floordiv ..., ..., k mod C], %w'[0, k, o])
@@ -44,12 +44,12 @@ FEW, WORD = 8, 4
 
 # ---------------------------------------------------------------------- which kernels
 def is_convolution(nest: NestOp) -> bool:
-    """Whether a nest sums products of floats, rows by columns, and reads the rows by windows."""
+    """Whether a nest sums products of floats, rows by columns, and reads no rows of a matrix."""
     return convolution_roles(nest) is not None
 
 
 def convolution_roles(nest: NestOp) -> Roles | None:
-    """Rows are the axes of the data alone, columns those of the filter; None without a window."""
+    """Rows are the axes of the data alone, columns those of the filter; None for other nests."""
     data = data_of(nest)
     if data is None:
         return None
@@ -64,7 +64,7 @@ def convolution_roles(nest: NestOp) -> Roles | None:
 
 
 def data_of(nest: NestOp) -> int | None:
-    """The factor of which axes of its own and summed ones walk a dim together, if one is so."""
+    """The factor with a dim that axes of its own walk together with summed ones, or in strides."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
     if not is_dot(nest) or not is_float(result.element) or byte_width(result.element) > 4:
@@ -72,8 +72,13 @@ def data_of(nest: NestOp) -> int | None:
     walked = [set[str]().union(*(e.symbols for e in m)) for m in nest.input_maps]
     summed, own = {a.name for a in nest.reduce_axes}, walked[0] ^ walked[1]
     found = [k for k, map_ in enumerate(nest.input_maps)
-             if any(e.symbols & summed and e.symbols & own for e in map_)]
+             if any(e.symbols & own and (e.symbols & summed or _is_strided(e)) for e in map_)]
     return found[0] if len(found) == 1 else None
+
+
+def _is_strided(expr: Expr) -> bool:
+    """Whether an axis by itself walks every other place, or fewer."""
+    return len(expr.symbols) == 1 and any(abs(c) > 1 for monomial, c in expr.terms if monomial)
 
 
 # ---------------------------------------------------------------------- axes and memory
