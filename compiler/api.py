@@ -80,6 +80,8 @@ class Executable:
         if all([type(v) is np.ndarray and v.flags.c_contiguous for v in values]):
             return self.loaded.run(values)
         stay = self.loaded.takes_gpu_tensors
+        if stay and values and all([is_on_gpu(v) for v in values]):
+            return self.loaded.run(values)
         arrays = [v if stay and is_on_gpu(v) else to_numpy(v) for v in values]
         outputs = self.loaded.run(arrays)
         back = next((kind for kind in map(kind_of, values) if kind is not None), None)

@@ -152,7 +152,7 @@ def _split(kernel: KernelOp, buffers: Sequence[Array]) -> tuple[list[Array], lis
 
 
 def run_sample(sample: Sample, options: TargetOptions, report: Report) -> None:
-    """Twice, so that the captured graph is compared too."""
+    """Twice, so that a graph that is there already is compared too."""
     kernel = sample.kernel
     buffers = sample.buffers(kernel)
     inputs, outputs = _split(kernel, buffers)

@@ -9,6 +9,7 @@
     driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
     plan.py       straight functions as data       graphs.py     ... as CUDA graphs
+    order.py      which steps wait for which       cuda_graph.py nodes, through the driver
     steps.py      other functions as steps         control.py    ... that decide, and calls
     runner.py     a model of such functions        interpreter.py  in Triton's interpreter
     search.py     schedules to try                 ahead.py      ... compiled before they are loaded

@@ -33,11 +33,19 @@ _MULTIPROCESSORS, _CACHE, _MAJOR, _MINOR, _SHARED_OPTIN, _POOLS = (  # CUdevice_
     16, 38, 75, 76, 97, 115)
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024
-_RELAXED_CAPTURE = 2
 _PINNED, _ON_DEVICE = 1, 1  # CUmemAllocationType, CUmemLocationType
 _RELEASE_THRESHOLD = 4  # CUmemPool_attribute
 _NON_BLOCKING = 1
 _WITHOUT_TIMING = 2
+
+
+_SIGNATURES = {
+    "cuCtxSetCurrent": [c_void_p],
+    "cuEventRecord": [c_void_p, c_void_p],
+    "cuGraphLaunch": [c_void_p, c_void_p],
+    "cuStreamWaitEvent": [c_void_p, c_void_p, c_uint],
+}
+"""Of what every call of a model calls: integers are converted fastest by known types."""
 
 
 @cache
@@ -49,6 +57,8 @@ def library() -> ctypes.CDLL:
         raise CudaError(f"no NVIDIA driver ({_LIBRARY}): `--interpret` runs the kernels on the "
                         "CPU, `lower` prints them") from None
     _check(lib, lib.cuInit(0), "cuInit")
+    for name, types in _SIGNATURES.items():
+        getattr(lib, name).argtypes = types
     return lib
 
 
@@ -66,7 +76,9 @@ def _check(lib: ctypes.CDLL, status: int, function: str) -> None:
 def call(function: str, *arguments: Any) -> None:
     """Call a function of the driver. Raises CudaError when it fails."""
     lib = library()
-    _check(lib, getattr(lib, function)(*arguments), function)
+    status = getattr(lib, function)(*arguments)
+    if status:
+        _check(lib, status, function)
 
 
 # ---------------------------------------------------------------------- devices
@@ -212,11 +224,11 @@ class Event:
         call("cuEventCreate", byref(self.handle), c_uint(0 if timing else _WITHOUT_TIMING))
 
     def record(self, stream: int) -> None:
-        call("cuEventRecord", self.handle, c_void_p(stream))
+        call("cuEventRecord", self.handle, stream)
 
     def wait(self, stream: int) -> None:
         """Let the stream's later work wait for the event."""
-        call("cuStreamWaitEvent", c_void_p(stream), self.handle, c_uint(0))
+        call("cuStreamWaitEvent", stream, self.handle, 0)
 
     def milliseconds_since(self, earlier: Event) -> float:
         """Time between two recorded events; waits for this one."""
@@ -226,7 +238,7 @@ class Event:
         return elapsed.value
 
 
-# ---------------------------------------------------------------------- kernels and graphs
+# ---------------------------------------------------------------------- kernels
 def load_function(cubin: bytes, entry: str, shared: int) -> c_void_p:
     """A kernel of a cubin, allowed to use so much shared memory."""
     module, function = c_void_p(), c_void_p()
@@ -256,24 +268,3 @@ def launch(
     """Run a one-dimensional grid of programs."""
     call("cuLaunchKernel", function, c_uint(programs), c_uint(1), c_uint(1), c_uint(threads),
          c_uint(1), c_uint(1), c_uint(shared), c_void_p(stream), parameters, None)
-
-
-def begin_capture(stream: int) -> None:
-    call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_RELAXED_CAPTURE))
-
-
-class Graph:
-    """Captured work, replayed with one call."""
-
-    def __init__(self, stream: int) -> None:
-        """End the capture that began on the stream."""
-        graph, self.handle = c_void_p(), c_void_p()
-        call("cuStreamEndCapture", c_void_p(stream), byref(graph))
-        call("cuGraphInstantiateWithFlags", byref(self.handle), graph, ctypes.c_ulonglong(0))
-        call("cuGraphDestroy", graph)
-
-    def launch(self, stream: int) -> None:
-        call("cuGraphLaunch", self.handle, c_void_p(stream))
-
-    def close(self) -> None:
-        call("cuGraphExecDestroy", self.handle)

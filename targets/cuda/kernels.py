@@ -92,6 +92,10 @@ class PackedLaunch:
         driver.launch(self.function, self.programs, self.threads, self.shared, self.parameters,
                       stream)
 
+    def point(self, place: int, address: int) -> None:
+        """Let later launches have another buffer at a place."""
+        self.cells[place].value = address
+
     def point_at(self, addresses: Sequence[int]) -> None:
         """Let later launches work on other buffers."""
         for cell, address in zip(self.cells, addresses, strict=False):

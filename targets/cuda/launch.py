@@ -2,14 +2,13 @@
 
 A straight host function is one CUDA graph per set of sizes (`graphs.py`); one that decides while it
 runs is carried out step by step (`runner.py`). torch is used for memory only when the caller has
-imported it.
+imported it. Any thread may call; calls of one model follow each other, on whatever streams.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,13 @@ from targets.cuda.compile import CompileOptions
 from targets.cuda.errors import CudaError
 from targets.cuda.graphs import GraphRunner
 from targets.cuda.kernels import Kernels
-from targets.cuda.memory import DEVICE, is_on_device
+from targets.cuda.memory import DEVICE, current_stream, is_on_device
 from targets.cuda.plan import host_notes, is_straight
 from targets.cuda.runner import ControlRunner
 from targets.cuda.stopwatch import Stopwatch
+
+_KINDS = 64
+"""For how many shapes of inputs the sizes stay known."""
 
 
 class CudaExecutable(Executable):
@@ -48,6 +50,7 @@ class CudaExecutable(Executable):
         self.notes = host_notes(module)
         self._stream, self._done = driver.make_stream(), driver.Event()
         self._lock = threading.Lock()
+        self._known: dict[tuple[Any, ...], Mapping[str, int]] = {}
         kernels = Kernels(options)
         self._runner: GraphRunner | ControlRunner
         if is_straight(self._function):
@@ -55,20 +58,28 @@ class CudaExecutable(Executable):
         else:
             self._runner = ControlRunner(module, weights, kernels, self._stream)
         self._done.record(self._stream)
+        self._last = self._stream
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Outputs in model order, torch tensors on the device if an input is one, else arrays."""
+        """Outputs in model order, torch tensors on the device if an input is one, else arrays.
+
+        Tensors on the device are used where they are, and nothing waits for the device.
+        """
         values = [_as_value(v) for v in inputs]
-        sizes = self._bind(values)
+        kinds = tuple([(v.shape, v.dtype, is_on_device(v) and v.device) for v in values])
+        on_device = any([device for _, _, device in kinds])
+        sizes = self._sizes(kinds, values)
         with self._lock:
             driver.use_device()
-            stream = self._current_stream(values)
-            self._done.wait(stream)  # memory may still be in use on another stream
+            stream = current_stream() if on_device else self._stream
+            if stream != self._last:
+                self._done.wait(stream)  # memory may still be in use on another stream
             try:
                 outputs = self._runner.run(sizes, values, stream)
             finally:
                 self._done.record(stream)
-            if not any(map(is_on_device, values)):
+                self._last = stream
+            if not on_device:
                 driver.synchronize(stream)
         return outputs
 
@@ -77,6 +88,7 @@ class CudaExecutable(Executable):
         if isinstance(self._runner, ControlRunner):
             raise CudaError("the model has no graph to replay: it decides while it runs")
         with self._lock:
+            self._last = self._stream
             return self._runner.replay(count)
 
     def stopwatch(self, spoiled: int) -> Stopwatch:
@@ -86,6 +98,16 @@ class CudaExecutable(Executable):
         with self._lock:
             driver.use_device()
             return Stopwatch(self._runner, spoiled, self._stream)
+
+    def _sizes(self, kinds: tuple[Any, ...], values: Sequence[Any]) -> Mapping[str, int]:
+        """The sizes, from the inputs' shapes; those of kinds that came before are known."""
+        sizes = self._known.get(kinds)
+        if sizes is None:
+            sizes = self._bind(values)
+            if len(self._known) >= _KINDS:
+                self._known.clear()
+            self._known[kinds] = sizes
+        return sizes
 
     def _bind(self, values: Sequence[Any]) -> dict[str, int]:
         """The sizes, from the inputs' shapes.
@@ -107,12 +129,6 @@ class CudaExecutable(Executable):
             raise CudaError(str(error)) from error
         check_assumptions(self._function, sizes)
         return sizes
-
-    def _current_stream(self, values: Sequence[Any]) -> int:
-        torch = sys.modules.get("torch")
-        if torch is not None and any(map(is_on_device, values)):
-            return torch.cuda.current_stream().cuda_stream
-        return self._stream
 
 
 def _as_value(value: Any) -> Any:

@@ -52,7 +52,7 @@ class Memory:
         torch = torch_on_device()
         self._tensor: Any = None
         if torch is not None:
-            self._tensor = _torch_bytes(torch, size)
+            self._tensor = _torch_empty(torch, max(size, 1), torch.uint8)
             self.address: int = self._tensor.data_ptr()
             self._free = None
         else:
@@ -66,9 +66,9 @@ class Memory:
             self._free()
 
 
-def _torch_bytes(torch: Any, size: int) -> Any:
+def _torch_empty(torch: Any, shape: int | tuple[int, ...], dtype: Any) -> Any:
     try:
-        return torch.empty(max(size, 1), dtype=torch.uint8, device=DEVICE)
+        return torch.empty(shape, dtype=dtype, device=DEVICE)
     except torch.cuda.OutOfMemoryError as error:
         raise _full(str(error)) from None
 
@@ -200,6 +200,18 @@ def is_on_device(value: Any) -> bool:
     return bool(getattr(value, "is_cuda", False))
 
 
+def current_stream() -> int:
+    """torch's current stream on the device."""
+    return sys.modules["torch"]._C._cuda_getCurrentRawStream(0)
+
+
+def readable(value: Any) -> Any:
+    """A tensor on the device where kernels can read it: itself, if it lies as they expect."""
+    if not value.is_contiguous():
+        return value.contiguous()
+    return value if value.data_ptr() % ALIGNMENT == 0 else value.clone()
+
+
 def send(value: Any, target: int, stream: int) -> None:
     """Copy an array, or a tensor on the device, to device memory."""
     if is_on_device(value):
@@ -217,10 +229,15 @@ def fetch(
         array: Array = np.empty(shape, dtype)
         driver.download(array.ctypes.data, source, array.nbytes, stream)
         return array
-    torch = sys.modules["torch"]
-    tensor = torch.empty(shape, dtype=getattr(torch, dtype.name), device=DEVICE)
+    tensor = new_tensor(shape, dtype)
     driver.copy(tensor.data_ptr(), source, tensor.nbytes, stream)
     return tensor
+
+
+def new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """A tensor on the device, of any contents. Raises DeviceMemoryError when it is full."""
+    torch = sys.modules["torch"]
+    return _torch_empty(torch, shape, getattr(torch, dtype.name))
 
 
 def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:

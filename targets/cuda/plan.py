@@ -1,7 +1,8 @@
 """Straight host functions as data: where every buffer lies, what is launched on which, in order.
 
-Two memories: `constants`, filled once, and one `arena` per set of sizes that holds the planned
-arena, buffers without a planned place, inputs and outputs. All offsets are multiples of 256 bytes.
+Memories: `constants`, filled once; one `arena` per set of sizes that holds the planned arena and
+buffers without a planned place; and each input and output, which are the caller's. All offsets are
+multiples of 256 bytes.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from dialects.block import KernelOp
+from dialects.block import KernelOp, StoreOp
 from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
 from dialects.host import (
@@ -40,20 +41,17 @@ _MOST = 2**31 - 1
 """How many programs CUDA launches at most, and how far a size may count in a kernel."""
 
 
+CONSTANTS, ARENA = -1, -2
+"""Memories; those from 0 on are the inputs, and behind them the outputs."""
+
+
 @dataclass(frozen=True)
 class Place:
-    """Where a buffer lies."""
+    """Where a buffer lies: in which memory, how far from its start, and how many bytes it has."""
 
-    in_constants: bool
+    memory: int
     offset: Expr
-
-
-@dataclass(frozen=True)
-class Slot:
-    """An input or output: its type and place."""
-
-    type: BufferType
-    place: Place
+    size: Expr
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,12 @@ class KernelCall:
         """Size parameters in strides: whether 16 divides them decides how memory is read."""
         used = {s for b in self.kernel.buffers for e in _buffer(b).shape[1:] for s in e.symbols}
         return tuple(name for name in self.kernel.size_names if name in used)
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """The positions of the buffers that the kernel stores to."""
+        stored = {op.buffer for op in self.kernel.walk() if isinstance(op, StoreOp)}
+        return frozenset(k for k, b in enumerate(self.kernel.buffers) if b in stored)
 
     @cached_property
     def counts(self) -> tuple[Expr, ...]:
@@ -114,13 +118,23 @@ class Launch(KernelCall):
     buffers: tuple[Place, ...]
 
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return self.buffers
+
+
 @dataclass(frozen=True)
 class Copy:
-    """A copy of so many bytes."""
+    """A copy of a buffer's bytes."""
 
     source: Place
     target: Place
-    size: Expr
+    written: ClassVar[frozenset[int]] = frozenset([1])
+    """Of its places."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return self.source, self.target
 
 
 @dataclass
@@ -149,8 +163,8 @@ class ConstantPlan:
 class HostPlan:
     """A module's driver: straight steps on an arena of so many bytes, and constants."""
 
-    inputs: list[Slot] = field(default_factory=list[Slot])
-    outputs: list[Slot] = field(default_factory=list[Slot])
+    inputs: list[BufferType] = field(default_factory=list[BufferType])
+    outputs: list[BufferType] = field(default_factory=list[BufferType])
     constants: ConstantPlan = field(default_factory=ConstantPlan)
     steps: list[Launch | Copy] = field(default_factory=list[Launch | Copy])
     arena: Expr = field(default_factory=lambda: Expr.of(0))
@@ -187,11 +201,10 @@ def plan_host(module: ModuleOp) -> HostPlan:
     plan = HostPlan(arena=_whole(function.arena_bytes or Expr.of(0)))
     kernels = kernels_of(module)
     places: dict[SSAValue, Place] = {}
-    for arguments, slots in ((function.input_arguments, plan.inputs),
-                             (function.output_arguments, plan.outputs)):
-        for argument in arguments:
-            places[argument] = _place_in_arena(plan, argument)
-            slots.append(Slot(_buffer(argument), places[argument]))
+    plan.inputs = [_buffer(a) for a in function.input_arguments]
+    plan.outputs = [_buffer(a) for a in function.output_arguments]
+    for k, argument in enumerate((*function.input_arguments, *function.output_arguments)):
+        places[argument] = Place(k, Expr.of(0), _buffer(argument).byte_size)
     for op in function.body.block.ops:
         _plan_operation(op, plan, places, kernels)
     return plan
@@ -202,17 +215,17 @@ def _plan_operation(
 ) -> None:
     match op:
         case ConstantOp():
-            places[op.result] = Place(True, Expr.of(plan.constants.offset(op)))
+            offset = Expr.of(plan.constants.offset(op))
+            places[op.result] = Place(CONSTANTS, offset, op.type.byte_size)
         case AllocOp(offset=None):
             places[op.result] = _place_in_arena(plan, op.result)
         case AllocOp():
             assert op.offset is not None
-            places[op.result] = Place(False, op.offset.data)
+            places[op.result] = Place(ARENA, op.offset.data, _buffer(op.result).byte_size)
         case ViewOp():
             places[op.result] = places[op.source]
         case CopyOp():
-            size = _buffer(op.source).byte_size
-            plan.steps.append(Copy(places[op.source], places[op.target], size))
+            plan.steps.append(Copy(places[op.source], places[op.target]))
         case LaunchOp():
             plan.steps.append(_plan_launch(op, places, kernels))
         case _:
@@ -240,8 +253,9 @@ def _plan_launch(
 
 
 def _place_in_arena(plan: HostPlan, buffer: SSAValue) -> Place:
-    place = Place(False, plan.arena)
-    plan.arena = plan.arena + _whole(_buffer(buffer).byte_size)
+    size = _buffer(buffer).byte_size
+    place = Place(ARENA, plan.arena, size)
+    plan.arena = plan.arena + _whole(size)
     return place
 
 

@@ -32,14 +32,14 @@ class Stopwatch:
         count = min(MOST_COPIES, math.ceil(spoiled / size) + 1) if size and spoiled else 0
         self.copies = [Memory(size) for _ in range(count)]
         self.start, self.end = driver.Event(timing=True), driver.Event(timing=True)
-        self._capture(FIRST)
+        self._make(FIRST)
         count = min(MOST, max(FIRST, math.ceil(SECONDS / max(self(1), 1e-7))))
         self.graph.close()
-        self._capture(count)
+        self._make(count)
         weakref.finalize(self, self.graph.close).atexit = False
 
-    def _capture(self, count: int) -> None:
-        self.count, self.graph = count, self.runner.capture_again(self.copies[:count], count)
+    def _make(self, count: int) -> None:
+        self.count, self.graph = count, self.runner.repeated(self.copies[:count], count)
 
     def __call__(self, calls: int) -> float:
         """At least so many in a row, begun while a graph before them still runs."""

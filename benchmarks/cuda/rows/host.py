@@ -38,6 +38,6 @@ def measure(kernel: Kernel, setting: Setting) -> Mapping[str, Reached]:
     contest = Contest(kernel, setting)
     contest.check()
     times = host_times(contest.calls, setting)
-    told = {name: f"{t:.1f} µs" for name, t in times.items()}
-    figures = Figures(told.pop(OURS), told, times[OURS], contest.told())
+    texts = {name: f"{t:.1f} µs" for name, t in times.items()}
+    figures = Figures(texts.pop(OURS), texts, times[OURS], contest.remarks())
     return {"host": Reached(figures, GOAL)}

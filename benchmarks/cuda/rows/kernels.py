@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rows import Figures, Goal, Measure, Reached, Setting, milliseconds
-from rows.programs import EAGER, OURS, Compiled, allowed, inductor, off, ours
+from rows.programs import EAGER, OURS, Compiled, allowed, inductor, off, ours, told
 from rows.timing import Call, device_times
 
 Tensor = torch.Tensor
@@ -24,7 +24,6 @@ SMALL = 32
 COPIED = 1 << 30
 """Bytes of the copy whose bandwidth is the ceiling: far more than caches hold."""
 COPY = "copy"
-LONGEST_NOTE = 200
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,12 @@ class Applied(torch.nn.Module):
     def __init__(self, function: Callable[..., Tensor], constants: Sequence[Tensor]):
         super().__init__()
         self.function = function
-        self.constants = torch.nn.ParameterList(
-            [torch.nn.Parameter(c, requires_grad=False) for c in constants])
+        self.names = [f"constant_{k}" for k in range(len(constants))]
+        for name, constant in zip(self.names, constants, strict=True):
+            self.register_parameter(name, torch.nn.Parameter(constant, requires_grad=False))
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs, *self.constants)
+        return self.function(*inputs, *[getattr(self, name) for name in self.names])
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Contest:
         except Exception as error:
             if not guard:
                 raise
-            self.notes.append(f"{name}: {type(error).__name__}: {error}"[:LONGEST_NOTE])
+            self.notes.append(f"{name}: {told(error)}")
             return
         result = result[0] if isinstance(result, list) else result
         self.calls[name] = lambda: made(*self.inputs)
@@ -123,7 +123,7 @@ class Contest:
             raise ValueError(f"the result is off by {self.errors[OURS]:.1e}, allowed are "
                              f"{limit:.1e}; eager PyTorch's by {self.errors[EAGER]:.1e}")
 
-    def told(self) -> tuple[str, ...]:
+    def remarks(self) -> tuple[str, ...]:
         """What else there is to say."""
         errors = ", ".join(f"{name} {error:.1e}" for name, error in self.errors.items())
         return (*self.notes, f"errors: {errors}")
@@ -144,7 +144,7 @@ def against_peers(kernel: Kernel, goal: Goal, name: str) -> Measure:
         times = device_times(contest.calls, setting)
         mine = times.pop(OURS)
         figures = Figures(milliseconds(mine), {n: milliseconds(t) for n, t in times.items()},
-                          min(times.values()) / mine, contest.told())
+                          min(times.values()) / mine, contest.remarks())
         return {name: Reached(figures, goal)}
 
     return measure
@@ -159,9 +159,9 @@ def against_copy(kernel: Kernel, goal: Goal, name: str) -> Measure:
         times = device_times({**contest.calls, COPY: copied.call}, setting)
         rate = copied.bytes / times.pop(COPY)
         shares = {n: contest.bytes / t / rate for n, t in times.items()}
-        told = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}
+        texts = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}
         ceiling = f"copy: {rate / 1e6:.0f} GB/s"
-        figures = Figures(told.pop(OURS), told, shares[OURS], (ceiling, *contest.told()))
+        figures = Figures(texts.pop(OURS), texts, shares[OURS], (ceiling, *contest.remarks()))
         return {name: Reached(figures, goal)}
 
     return measure

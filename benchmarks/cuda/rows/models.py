@@ -20,7 +20,7 @@ import torch
 from compiler.torch_backend import strata
 from rows import Figures, Goal, Measure, Reached, Setting, milliseconds
 from rows.networks import Network, bert, gpt2, gpt2_decode, resnet, vit
-from rows.programs import EAGER, OURS, Compiled, allowed, inductor, off, ours
+from rows.programs import EAGER, OURS, Compiled, allowed, inductor, off, ours, told
 from rows.timing import Call, device_times, synchronize, wall_times
 
 TITLE = "fp16 models: the best peer's wall time of a call / ours"
@@ -29,7 +29,6 @@ GOAL = Goal(1.0, 1.3)
 COMPILE = Goal(8.0, 4.0, at_most=True)
 MEMORY = Goal(1.0, 0.8, at_most=True)
 GRAPHS = "reduce-overhead"
-LONGEST_NOTE = 200
 MODELS: dict[str, Callable[[bool], Network]] = {
     "BERT-base b8 s128": partial(bert, 8), "BERT-base b1 s128": partial(bert, 1),
     "ResNet-50 b32": partial(resnet, 32), "ResNet-50 b1": partial(resnet, 1),
@@ -106,7 +105,7 @@ class Contest:
         except Exception as error:
             if name == OURS:
                 raise
-            self.notes.append(f"{name}: {type(error).__name__}: {error}"[:LONGEST_NOTE])
+            self.notes.append(f"{name}: {told(error)}")
             return
         result = result[0] if isinstance(result, list) else result
         self.entrants[name] = Entrant(lambda: made.call(*self.given), made.seconds, bytes_,
@@ -128,22 +127,22 @@ class Contest:
         errors = ", ".join(f"{n} {e.error:.1e}" for n, e in self.entrants.items())
         device_told = ", ".join(f"{n} {milliseconds(t)}" for n, t in device.items())
         notes = (*self.notes, f"device time: {device_told}; errors: {errors}")
-        told = {n: milliseconds(t) for n, t in walls.items() if n != OURS}
+        texts = {n: milliseconds(t) for n, t in walls.items() if n != OURS}
         best = min(t for n, t in walls.items() if n != OURS)
-        calls_figures = Figures(milliseconds(walls[OURS]), told, best / walls[OURS], notes)
+        calls_figures = Figures(milliseconds(walls[OURS]), texts, best / walls[OURS], notes)
         return {"models": Reached(calls_figures, GOAL), "compile": self._compile(),
                 **({} if self.setting.smoke else {"memory": self._memory()})}
 
     def _compile(self) -> Reached:
         seconds = {n: e.seconds for n, e in self.entrants.items() if n != EAGER}
-        told = {n: f"{s:.1f} s" for n, s in seconds.items()}
-        return Reached(Figures(told.pop(OURS), told, seconds[OURS]), COMPILE)
+        texts = {n: f"{s:.1f} s" for n, s in seconds.items()}
+        return Reached(Figures(texts.pop(OURS), texts, seconds[OURS]), COMPILE)
 
     def _memory(self) -> Reached:
-        told = {n: f"{e.bytes / 1e6:.0f} MB" for n, e in self.entrants.items()
+        texts = {n: f"{e.bytes / 1e6:.0f} MB" for n, e in self.entrants.items()
                 if n in (OURS, EAGER)}
         ratio = self.entrants[OURS].bytes / max(1, self.entrants[EAGER].bytes)
-        return Reached(Figures(told.pop(OURS), told, ratio), MEMORY)
+        return Reached(Figures(texts.pop(OURS), texts, ratio), MEMORY)
 
 
 def backend(module: torch.nn.Module, inputs: list[Any], setting: Setting) -> Compiled:

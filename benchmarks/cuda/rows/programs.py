@@ -19,6 +19,7 @@ OURS = "strata"
 EAGER = "eager"
 NOISE = 4.0
 """A result may be so many times as far off as eager PyTorch's in the same types ..."""
+LONGEST_NOTE = 200
 ROUNDING = 4.0
 """... or so many times the rounding of its type."""
 
@@ -79,3 +80,9 @@ def off(found: Tensor, exact: Tensor) -> float:
 def allowed(eager: float, dtype: torch.dtype) -> float:
     """How far off a result may be, for how far eager PyTorch's is."""
     return max(NOISE * eager, ROUNDING * torch.finfo(dtype).eps)
+
+
+def told(error: Exception) -> str:
+    """What a peer raised, in a line."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:LONGEST_NOTE]

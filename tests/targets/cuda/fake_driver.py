@@ -24,8 +24,9 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
 from dialects.types import Array, BufferType
-from targets.cuda import driver, kernels
+from targets.cuda import cuda_graph, driver, kernels
 from targets.cuda.compile import Binary, CompileOptions, Job
+from targets.cuda.cuda_graph import CopyNode
 
 Work = Callable[[], None]
 
@@ -46,7 +47,6 @@ class FakeDriver:
     freed: set[int] = field(default_factory=set[int])
     """Blocks of pools that are not in use, as the device sees it."""
     pending: list[Work] = field(default_factory=list[Work])
-    captured: list[Work] | None = None
 
     @staticmethod
     def of(module: ModuleOp, **options: Any) -> FakeDriver:
@@ -59,8 +59,8 @@ class FakeDriver:
         There seems to be no torch: that would use the real device, where there is one.
         """
         patch.delitem(sys.modules, "torch", raising=False)
-        names = ("allocate", "free", "upload", "download", "copy", "launch", "begin_capture",
-                 "load_function", "synchronize")
+        names = ("allocate", "free", "upload", "download", "copy", "launch", "load_function",
+                 "synchronize")
         for name in names:
             patch.setattr(driver, name, getattr(self, name))
         patch.setattr(driver, "has_pools", lambda: self.has_pools)
@@ -69,7 +69,7 @@ class FakeDriver:
         patch.setattr(driver, "cache_size", lambda: self.cache)
         patch.setattr(driver, "make_stream", lambda: 7)
         patch.setattr(driver, "Event", FakeEvent)
-        patch.setattr(driver, "Graph", lambda stream: self._end_capture())
+        patch.setattr(cuda_graph, "Graph", partial(FakeGraph, self))
 
     def install_compiler(self, patch: pytest.MonkeyPatch) -> None:
         """Replace Triton, too: kernels are emitted, but not compiled."""
@@ -110,8 +110,11 @@ class FakeDriver:
         self.later(lambda: _write(target, ctypes.string_at(self._checked(source, size), size)))
 
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
-        self.later(lambda: _write(self._checked(target, size),
-                                ctypes.string_at(self._checked(source, size), size)))
+        self.later(self.copied(target, source, size))
+
+    def copied(self, target: int, source: int, size: int) -> Work:
+        return lambda: _write(self._checked(target, size),
+                              ctypes.string_at(self._checked(source, size), size))
 
     def _checked(self, address: int, size: int) -> int:
         """The address, behind which so many bytes are in one block in use."""
@@ -130,7 +133,10 @@ class FakeDriver:
         self, function: KernelOp, programs: int, threads: int, shared: int, parameters: Any,
         stream: int,
     ) -> None:
-        """The parameters are what they are now."""
+        self.later(self.launched(function, programs, threads, parameters))
+
+    def launched(self, function: KernelOp, programs: int, threads: int, parameters: Any) -> Work:
+        """A launch whose parameters are what they are now."""
         assert threads % 32 == 0
         count = len(function.buffers)
         pointers = [_cell(parameters[k], ctypes.c_uint64) for k in range(count)]
@@ -138,7 +144,7 @@ class FakeDriver:
                  for k, size in enumerate(function.size_names)}
         assert all(p % 256 == 0 for p in pointers)
         assert programs == prod(int(e.evaluate(sizes)) for e in function.grid.data)
-        self.later(lambda: self._run(function, pointers, sizes))
+        return lambda: self._run(function, pointers, sizes)
 
     def _run(self, kernel: KernelOp, pointers: Sequence[int], sizes: dict[str, int]) -> None:
         buffers = [self._view(p, b.type, sizes)
@@ -155,17 +161,9 @@ class FakeDriver:
         return np.frombuffer(raw, type_.dtype, prod(shape)).reshape(shape)
 
     # ------------------------------------------------------------------ order
-    def begin_capture(self, stream: int) -> None:
-        self.captured = []
-
-    def _end_capture(self) -> FakeGraph:
-        assert self.captured is not None
-        graph, self.captured = FakeGraph(self.captured, self), None
-        return graph
-
     def later(self, work: Work) -> None:
         """Do it in its turn."""
-        (self.pending if self.captured is None else self.captured).append(work)
+        self.pending.append(work)
 
     def synchronize(self, stream: int) -> None:
         work, self.pending = self.pending, []
@@ -200,15 +198,31 @@ class FakePool:
         block.fill(0xFF)
 
 
-@dataclass
 class FakeGraph:
-    work: Sequence[Work]
-    device: FakeDriver
+    """Its nodes run in an order that is as unlike their own as what they wait for allows."""
+
+    def __init__(self, device: FakeDriver, nodes: Sequence[Any], waits: Sequence[Sequence[int]]):
+        self.device, self.nodes = device, nodes
+        self.work = [self._made(node) for node in nodes]
+        self.order: list[int] = []
+        while len(self.order) < len(nodes):
+            done = set(self.order)
+            self.order.append(next(k for k in reversed(range(len(nodes)))
+                                   if k not in done and done.issuperset(waits[k])))
+
+    def _made(self, node: Any) -> Work:
+        if isinstance(node, CopyNode):
+            return self.device.copied(node.target, node.source, node.size)
+        return self.device.launched(node.function, node.programs, node.threads, node.parameters)
+
+    def update(self, number: int) -> None:
+        self.device.log.append(f"update {number}")
+        self.work[number] = self._made(self.nodes[number])
 
     def launch(self, stream: int) -> None:
         self.device.log.append("replay")
-        for step in self.work:
-            self.device.later(step)
+        for number in self.order:
+            self.device.later(self.work[number])
 
     def close(self) -> None:
         self.device.log.append("close")

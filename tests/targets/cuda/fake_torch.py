@@ -44,6 +44,12 @@ class FakeTensor:
     def contiguous(self) -> FakeTensor:
         return self
 
+    def clone(self) -> FakeTensor:
+        """A copy in memory of its own, in the order of the stream."""
+        copy = FakeTensor(self.fake, self.shape, self.dtype)
+        self.fake.copy(copy.address, self.address, self.nbytes, STREAM)
+        return copy
+
     def numpy(self) -> Array:
         """The contents, when all work is done."""
         self.fake.synchronize(STREAM)
@@ -63,8 +69,8 @@ class FakeTorch:
         self.cuda = SimpleNamespace(
             is_available=lambda: True, OutOfMemoryError=OutOfMemoryError,
             caching_allocator_alloc=self._allocate,
-            caching_allocator_delete=lambda address: self.pool.free(address, STREAM),
-            current_stream=lambda: SimpleNamespace(cuda_stream=STREAM))
+            caching_allocator_delete=lambda address: self.pool.free(address, STREAM))
+        self._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: STREAM)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         patch.setitem(sys.modules, "torch", self)

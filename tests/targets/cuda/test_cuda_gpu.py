@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_samples(sample: Sample) -> None:
     interpret_kernel(kernel, buffers, sample.sizes)
     expected = [a for b, a in zip(kernel.buffers, buffers, strict=True) if b in stored]
     model = TARGET.load(as_model(kernel), WeightStore(), TargetOptions())
-    for _ in range(2):  # launched one by one, then as a graph
+    for _ in range(2):  # a new graph, and one that is there
         for a, b in zip(model.run(inputs), expected, strict=True):
             a, b = a.astype(np.float64), b.astype(np.float64)
             np.testing.assert_allclose(a, b, rtol=0, atol=4 * sample.tolerance * np.abs(b).max())
@@ -47,6 +48,27 @@ def test_tensors_on_the_device_go_in_and_come_out() -> None:
         torch.cuda.synchronize()
         assert y.is_cuda
         torch.testing.assert_close(y, torch.softmax(x, 1))
+
+
+def test_tensors_that_lie_anywhere_on_any_stream() -> None:
+    """Other tensors each time, some that kernels cannot read in place, from several threads."""
+    torch = pytest.importorskip("torch")
+    model = TARGET.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore(), TargetOptions())
+    whole = torch.randn(4001, 1000, device="cuda")
+    torch.cuda.synchronize()
+
+    def check(start: int) -> None:
+        for n in (7, 7, 500):
+            for x in (whole[start: start + n], whole[start: start + 2 * n: 2]):
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    [y] = model.run([x])
+                    torch.testing.assert_close(y, torch.softmax(x, 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(check, start) for start in range(8)]:
+            done.result()
+    x = whole[:7].cpu().numpy()
+    np.testing.assert_allclose(model.run([x])[0], torch.softmax(whole[:7], 1).cpu(), rtol=1e-5)
 
 
 # ---------------------------------------------------------------------- control flow, late sizes

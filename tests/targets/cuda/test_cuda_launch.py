@@ -18,9 +18,10 @@ from targets.cuda.compile import CompileOptions
 from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import MACHINES, machine_of
-from targets.cuda.plan import Copy, KernelCall, Launch, plan_host
+from targets.cuda.plan import ARENA, CONSTANTS, Copy, KernelCall, Launch, plan_host
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
+from tests.targets.cuda.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
@@ -77,7 +78,7 @@ def expected(x: Array) -> list[Array]:
 
 
 @needs_triton
-def test_the_first_run_launches_and_later_ones_replay(
+def test_every_run_replays_a_graph(
     fake: tuple[FakeDriver, CudaExecutable],
 ) -> None:
     device, executable = fake
@@ -86,9 +87,47 @@ def test_the_first_run_launches_and_later_ones_replay(
         x = RANDOM.standard_normal((5, 80)).astype(np.float32)
         for found, wanted in zip(executable.run([x]), expected(x), strict=True):
             np.testing.assert_array_equal(found, wanted)
-        assert device.log.count("replay") == run
+        assert device.log.count("replay") == run + 1
+    assert not [line for line in device.log if line.startswith("update")]
     assert executable.replay(4) == 0.25
-    assert device.log.count("replay") == 6
+    assert device.log.count("replay") == 7
+
+
+@needs_triton
+def test_tensors_are_used_where_they_are(
+    fake: tuple[FakeDriver, CudaExecutable], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other tensors change nodes, the same ones do not. What kernels cannot read is copied."""
+    device, executable = fake
+    torch = FakeTorch(device)
+    torch.install(monkeypatch)
+    for shift in (0, 0, 4):
+        x = RANDOM.standard_normal((5, 80)).astype(np.float32)
+        given = torch.tensor(x, shift)
+        before = set(device.memory)
+        outputs = executable.run([given])
+        for found, wanted in zip(outputs, expected(x), strict=True):
+            np.testing.assert_array_equal(found.numpy(), wanted)
+        new = set(device.memory) - before - {o.address for o in outputs}
+        assert len(new) == (len(before) == 2) + (shift > 0)  # an arena; a copy
+    assert [line for line in device.log if line[:6] == "update"] == 2 * [
+        "update 0", "update 3", "update 2"]
+    with pytest.raises(CudaError, match="run it on arrays of the host before"):
+        executable.replay(1)
+
+
+@needs_triton
+def test_tensors_and_arrays(
+    fake: tuple[FakeDriver, CudaExecutable], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device, executable = fake
+    x = RANDOM.standard_normal((5, 80)).astype(np.float32)
+    torch = FakeTorch(device)
+    torch.install(monkeypatch)
+    for on_device in (True, False, True, False):
+        y = executable.run([torch.tensor(x) if on_device else x])[0]
+        np.testing.assert_array_equal(y.numpy() if on_device else y, expected(x)[0])
+    assert executable.replay(4) == 0.25
 
 
 @needs_triton
@@ -100,7 +139,7 @@ def test_each_set_of_sizes_has_its_graph_and_few_are_kept(
         x = RANDOM.standard_normal((n, 80)).astype(np.float32)
         np.testing.assert_array_equal(executable.run([x])[0], expected(x)[0])
     assert device.log.count("close") == 4  # 20 sets, 16 of them kept
-    assert len(device.memory) == 1 + 16
+    assert len(device.memory) == 1 + 16 * 4  # constants; an arena, an input, two outputs
 
 
 @needs_triton
@@ -162,12 +201,13 @@ def test_buffers_lie_apart_and_aligned() -> None:
     assert plan.constants.size == 1024
     [first, second, *copies] = plan.steps
     assert isinstance(first, Launch) and isinstance(second, Launch)
-    assert all(isinstance(c, Copy) for c in copies)
+    assert [[p.memory for p in c.places] for c in copies if isinstance(c, Copy)] == [
+        [ARENA, 1], [0, 2]]
+    assert (first.buffers[0].memory, first.buffers[1].memory) == (0, CONSTANTS)
     for batch in (1, 3, 64):
         sizes = {"batch": batch}
         used = [(int(p.offset.evaluate(sizes)), 320 * batch) for p in (
-            first.buffers[0], first.buffers[2], second.buffers[2], plan.outputs[0].place,
-            plan.outputs[1].place)]
+            first.buffers[2], second.buffers[2])]
         used.sort()
         ends = [start + size for start, size in used]
         assert all(a <= b for a, (b, _) in zip(ends, used[1:], strict=False))

@@ -1,0 +1,139 @@
+"""CUDA graphs through the driver: launches and copies as nodes, replayed with one call.
+
+A node's addresses can be changed between replays; replays that are under way keep theirs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_ulonglong, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from targets.cuda.driver import call, library, primary_context
+
+_DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
+
+
+class _LaunchParameters(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS, in its second version; the first one ends before `kernel`."""
+
+    _fields_ = [("function", c_void_p), ("grid", c_uint * 3), ("block", c_uint * 3),
+                ("shared", c_uint), ("parameters", c_void_p), ("extra", c_void_p),
+                ("kernel", c_void_p), ("context", c_void_p)]
+
+
+class _End(ctypes.Structure):
+    """The source or the target of a CUDA_MEMCPY3D."""
+
+    _fields_ = [("x", c_size_t), ("y", c_size_t), ("z", c_size_t), ("level", c_size_t),
+                ("kind", c_int), ("host", c_void_p), ("device", c_uint64), ("array", c_void_p),
+                ("reserved", c_void_p), ("pitch", c_size_t), ("height", c_size_t)]
+
+
+class _CopyParameters(ctypes.Structure):
+    """CUDA_MEMCPY3D."""
+
+    _fields_ = [("source", _End), ("target", _End), ("width", c_size_t), ("height", c_size_t),
+                ("depth", c_size_t)]
+
+
+class Launch(Protocol):
+    """A launch. `parameters`: the addresses of its parameters, which are read when it is set."""
+
+    @property
+    def function(self) -> Any: ...
+    @property
+    def programs(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def shared(self) -> int: ...
+    @property
+    def parameters(self) -> Any: ...
+
+
+@dataclass
+class CopyNode:
+    """A copy of so many bytes, at least one."""
+
+    source: int
+    target: int
+    size: int
+
+    def point(self, place: int, address: int) -> None:
+        """Let it copy from (0) or to (1) another address."""
+        if place:
+            self.target = address
+        else:
+            self.source = address
+
+
+Node = Launch | CopyNode
+
+
+class Graph:
+    """Work on the device: nodes, and for each the earlier ones that it waits for."""
+
+    def __init__(self, nodes: Sequence[Node], waits: Sequence[Sequence[int]]) -> None:
+        self._graph, self._executable = c_void_p(), c_void_p()
+        self._nodes = list(nodes)
+        call("cuGraphCreate", byref(self._graph), c_uint(0))
+        self._handles: list[c_void_p] = []
+        for node, earlier in zip(nodes, waits, strict=True):
+            handle = c_void_p()
+            before = (c_void_p * len(earlier))(*(self._handles[k].value for k in earlier))
+            _add(node, handle, self._graph, before)
+            self._handles.append(handle)
+        call("cuGraphInstantiateWithFlags", byref(self._executable), self._graph, c_ulonglong(0))
+
+    def update(self, number: int) -> None:
+        """Let later replays of a node have the parameters that it has now."""
+        _set(self._nodes[number], self._handles[number], self._executable)
+
+    def launch(self, stream: int) -> None:
+        call("cuGraphLaunch", self._executable, stream)
+
+    def close(self) -> None:
+        """Replays must be done."""
+        call("cuGraphExecDestroy", self._executable)
+        call("cuGraphDestroy", self._graph)
+
+
+def _add(node: Node, handle: c_void_p, graph: c_void_p, before: ctypes.Array[c_void_p]) -> None:
+    """Add a node behind others; `handle` becomes its own."""
+    place = byref(handle), graph, before, c_size_t(len(before))
+    if isinstance(node, CopyNode):
+        call("cuGraphAddMemcpyNode", *place, byref(_copy_parameters(node)), primary_context())
+    else:
+        call(_versioned("cuGraphAddKernelNode"), *place, byref(_launch_parameters(node)))
+
+
+def _set(node: Node, handle: c_void_p, executable: c_void_p) -> None:
+    """Give the node of an executable graph new parameters."""
+    if isinstance(node, CopyNode):
+        call("cuGraphExecMemcpyNodeSetParams", executable, handle,
+             byref(_copy_parameters(node)), primary_context())
+    else:
+        call(_versioned("cuGraphExecKernelNodeSetParams"), executable, handle,
+             byref(_launch_parameters(node)))
+
+
+def _launch_parameters(node: Launch) -> _LaunchParameters:
+    return _LaunchParameters(node.function, (node.programs, 1, 1), (node.threads, 1, 1),
+                             node.shared, ctypes.cast(node.parameters, c_void_p))
+
+
+def _copy_parameters(node: CopyNode) -> _CopyParameters:
+    source, target = (_End(kind=_DEVICE_MEMORY, device=address, pitch=node.size, height=1)
+                      for address in (node.source, node.target))
+    return _CopyParameters(source, target, node.size, 1, 1)
+
+
+@cache
+def _versioned(function: str) -> str:
+    """The function's second version, which is all that new drivers may have."""
+    second = f"{function}_v2"
+    return second if hasattr(library(), second) else function

@@ -1,0 +1,54 @@
+"""Which steps of a graph wait for which."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from targets.cuda.order import Access, waits_of
+
+
+def read(start: int, end: int, memory: int = 0) -> Access:
+    return Access(memory, start, end, False)
+
+
+def write(start: int, end: int, memory: int = 0) -> Access:
+    return Access(memory, start, end, True)
+
+
+def test_what_shares_no_bytes_does_not_wait() -> None:
+    assert waits_of([[write(0, 4)], [write(4, 8)], [write(0, 4, 1)], [read(8, 9), write(9, 10)]]
+                    ) == [[], [], [], []]
+    assert waits_of([[read(0, 4)], [read(2, 6)]]) == [[], []]
+    assert waits_of([[write(0, 0)], [write(0, 0)], []]) == [[], [], []]
+
+
+def test_three_products_of_one_input_and_what_takes_them_all() -> None:
+    products = [[read(0, 4), write(4 * k, 4 * k + 4)] for k in (1, 2, 3)]
+    assert waits_of([[write(0, 4)], *products, [read(4, 16), write(16, 20)]]) == [
+        [], [0], [0], [0], [1, 2, 3]]
+
+
+def test_a_step_waits_for_no_other_that_these_wait_for() -> None:
+    assert waits_of([[write(0, 4)], [read(0, 4), write(4, 8)], [read(0, 8)]]) == [[], [0], [1]]
+
+
+def test_memory_that_is_used_again_waits_for_its_readers() -> None:
+    steps = [[write(0, 4)], [read(0, 2)], [read(2, 4)], [write(0, 3)], [read(3, 4)]]
+    assert waits_of(steps) == [[], [0], [0], [1, 2], [0]]
+
+
+def test_every_conflict_is_in_order() -> None:
+    """Of random steps, each comes behind all earlier ones that it conflicts with."""
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        steps = [[Access(int(m), int(s), int(s + n), bool(w)) for m, s, n, w in zip(
+            random.integers(0, 2, 3), random.integers(0, 20, 3), random.integers(0, 6, 3),
+            random.integers(0, 2, 3), strict=True)] for _ in range(30)]
+        waits = waits_of(steps)
+        behind: list[set[int]] = []
+        for number, found in enumerate(waits):
+            behind.append({*found, *(k for n in found for k in behind[n])})
+            needed = {k for k in range(number) for a in steps[number] for b in steps[k]
+                      if a.memory == b.memory and a.conflicts(b)}
+            assert needed <= behind[number]
+            assert all(k not in behind[n] for k in found for n in found)
