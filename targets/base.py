@@ -73,6 +73,10 @@ class Target(ABC):
         """The options with what this target takes where the user leaves something open."""
         return options
 
+    def begin(self, options: TargetOptions) -> None:
+        """Start what takes long to start, beside the passes: `load` will follow."""
+        del options
+
     def claims(self, op_name: str) -> bool:
         """Whether the target provides its own nest for a composite graph op."""
         del op_name

@@ -6,7 +6,8 @@
     convolutions.py  ... that read by windows      windows.py    ... of each channel by itself
     attention.py  ... that are joined online
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
-    driver.py     the CUDA driver, through ctypes  memory.py     memory on the device
+    worker.py     the process that runs Triton     driver.py     CUDA's driver, through ctypes
+    memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
     plan.py       straight functions as data       graphs.py     ... as CUDA graphs
     order.py      which steps wait for which       cuda_graph.py nodes, through the driver
@@ -47,6 +48,7 @@ from targets.cuda.interpreter import InterpretedExecutable
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of, nvidia_machine
 from targets.cuda.plan import host_notes
+from targets.cuda.worker import foresee
 from targets.interface import Timer
 
 
@@ -61,6 +63,11 @@ class CudaTarget(Target):
     def narrow_factors(self, options: TargetOptions) -> Attribute | None:
         """Tensor cores multiply halves of both kinds. What tf32 rounds, the instructions do."""
         return {"bf16": bf16, "fp16": f16, "fast": bf16}.get(options.precision)
+
+    def begin(self, options: TargetOptions) -> None:
+        """Triton is imported, in a process of its own, while passes run."""
+        if not options.interpret and find_spec("triton") is not None:
+            foresee()
 
     def byte_factors(self) -> tuple[Attribute, Attribute]:
         """`tl.dot` multiplies signed bytes."""

@@ -11,11 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dialects.host import host_function
 from dialects.weights import WeightStore
-from targets.cuda.compile import Binary, CompileOptions, Workers, compile_kernels, resources
+from targets.cuda.compile import Binary, CompileOptions, compile_kernels, resources
 from targets.cuda.errors import CudaError
 from targets.cuda.kernels import job_of, variant_of
 from targets.cuda.machine import machine_of
 from targets.cuda.plan import Launch, is_straight, plan_host
+from targets.cuda.worker import Worker
 
 
 class Builder:
@@ -23,7 +24,7 @@ class Builder:
 
     def __init__(self, options: CompileOptions) -> None:
         self.options, self.machine = options, machine_of(options.arch)
-        self.workers = Workers(1)
+        self.worker = Worker()
 
     def __call__(
         self, module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int]
@@ -38,7 +39,9 @@ class Builder:
         launches = [s for s in plan_host(module).steps if isinstance(s, Launch)]
         exact = not self.options.fp_fusion
         jobs = [job_of(variant_of(s, s.size_values(sizes)), exact) for s in launches]
-        binaries = compile_kernels(jobs, self.options, self.workers)
+        if self.worker.is_lost:
+            self.worker = Worker()
+        binaries = compile_kernels(jobs, self.options, self.worker)
         for binary in binaries:
             self._check(binary)
         return [why for binary in binaries for why in _objections(binary)]

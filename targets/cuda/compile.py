@@ -14,23 +14,20 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Self
 
 from targets.cuda.emit import KernelSource
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import is_nvidia, machine_of
+from targets.cuda.worker import Request, Worker, worker
 
-_WORKER = Path(__file__).parent / "workers" / "compile_kernels.py"
 _FORMAT = 1  # part of every key: raise it when the files' meaning changes
 
 
@@ -107,9 +104,9 @@ class Binary:
 
 
 def compile_kernels(
-    jobs: Sequence[Job], options: CompileOptions, workers: Workers | None = None
+    jobs: Sequence[Job], options: CompileOptions, compiler: Worker | None = None
 ) -> list[Binary]:
-    """Compile all, each distinct one once. `workers`: those that stay; else some for this call.
+    """Compile all, each distinct one once. `compiler`: one that stays; else one for this call.
 
     Raises CudaError when Triton or its back end is missing, or names the kernel that it refuses.
     """
@@ -118,23 +115,22 @@ def compile_kernels(
     keys = [_key(job, options, triton) for job in jobs]
     distinct = dict(zip(keys, jobs, strict=True))
     if options.cache is not None:
-        return _compile_in(options.cache, keys, distinct, options, workers)
+        return _compile_in(options.cache, keys, distinct, options, compiler)
     with tempfile.TemporaryDirectory(prefix="strata-cuda-") as folder:
-        return _compile_in(Path(folder), keys, distinct, options, workers)
+        return _compile_in(Path(folder), keys, distinct, options, compiler)
 
 
 def _compile_in(
     folder: Path, keys: Sequence[str], jobs: dict[str, Job], options: CompileOptions,
-    workers: Workers | None,
+    compiler: Worker | None,
 ) -> list[Binary]:
     folder.mkdir(parents=True, exist_ok=True)
     missing = {k: j for k, j in jobs.items() if not (folder / f"{k}.json").exists()}
-    if missing and workers is not None:
-        workers.compile(folder, missing, options)
+    if missing and compiler is not None:
+        _run_jobs(folder, missing, options, compiler)
     elif missing:
-        count = min(len(missing), options.processes or len(os.sched_getaffinity(0)))
-        with Workers(count) as own:
-            own.compile(folder, missing, options)
+        with closing(worker()) as own:
+            _run_jobs(folder, missing, options, own)
     found = {key: _read(folder / key, options.toolchain) for key in jobs}
     return [found[key] for key in keys]
 
@@ -173,60 +169,26 @@ def check_toolchain(toolchain: Toolchain) -> None:
 
 
 # ---------------------------------------------------------------------- processes
-class Workers:
-    """Processes that run Triton. Each starts when it is first needed, and when it was lost."""
-
-    def __init__(self, count: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="strata-triton-")
-        self._idle: SimpleQueue[subprocess.Popen[str] | None] = SimpleQueue()
-        self._count = count
-        for _ in range(count):
-            self._idle.put(None)
-
-    def compile(self, folder: Path, jobs: dict[str, Job], options: CompileOptions) -> None:
-        """Compile jobs to files of their names. Raises CudaError for those that cannot be."""
-        with ThreadPoolExecutor(self._count) as pool:
-            done = [pool.submit(self._compile, folder / key, job, options)
-                    for key, job in jobs.items()]
-            errors = [e for f in done if (e := f.result()) is not None]
-        if errors:
-            raise CudaError("\n".join(errors))
-
-    def _compile(self, results: Path, job: Job, options: CompileOptions) -> str | None:
-        """Let an idle worker compile one kernel; the text of its error, if any."""
-        scratch, worker = Path(self._folder.name), self._idle.get()
-        try:
-            if worker is None or worker.poll() is not None:
-                worker = _start_worker(scratch)
-            request = _request(scratch, results, job, options)
-            reply = _ask(worker, request) or _last_words(scratch, worker)
-        finally:
-            self._idle.put(worker)
-        return f"Triton cannot compile kernel @{job.source.name}: {reply}" if reply else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the processes: they stop when their input does."""
-        for worker in [self._idle.get() for _ in range(self._count)]:
-            if worker is not None:
-                worker.communicate()
-        self._folder.cleanup()
+def _run_jobs(
+    folder: Path, jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker
+) -> None:
+    """Compile kernels into a folder. Raises CudaError naming those that Triton refuses."""
+    ordered = sorted(jobs.items(), key=lambda item: _effort(item[1]), reverse=True)
+    requests = [_request(compiler.folder, folder / key, job, options) for key, job in ordered]
+    errors = compiler.compile(requests, options.processes or len(os.sched_getaffinity(0)))
+    refused = [f"Triton cannot compile kernel @{job.source.name}: {error}"
+               for (_, job), error in zip(ordered, errors, strict=True) if error]
+    if refused:
+        raise CudaError("\n".join(refused))
 
 
-def _start_worker(scratch: Path) -> subprocess.Popen[str]:
-    """What Triton prints goes to a file: an unread pipe would stop the process when it is full."""
-    environment = dict(os.environ) | {"TRITON_CACHE_DIR": str(scratch)}
-    environment.pop("TRITON_INTERPRET", None)
-    with (scratch / "log.txt").open("a") as log:
-        return subprocess.Popen(
-            [sys.executable, "-P", str(_WORKER)], env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+def _effort(job: Job) -> tuple[int, int]:
+    """What tells how long a kernel compiles: those that take longest are begun first."""
+    return job.source.text.count("tl.dot("), len(job.source.text)
 
 
-def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) -> dict[str, Any]:
-    """What a worker is asked for."""
+def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) -> Request:
+    """A kernel as the worker wants it, its source in a file."""
     source = scratch / f"{results.name}.py"
     source.write_text(job.source.text)
     return {
@@ -234,28 +196,6 @@ def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) ->
         "divisible": job.divisible, "warps": job.source.warps, "stages": job.source.stages,
         "gpu": options.gpu, "levels": (options.toolchain.assembly, options.toolchain.code),
         "fp_fusion": options.fp_fusion, "results": str(results)}
-
-
-def _last_words(scratch: Path, worker: subprocess.Popen[str]) -> str:
-    """Why a worker ended, empty while it runs."""
-    if worker.poll() is None:
-        return ""
-    return f"its process ended with status {worker.returncode}\n" + (
-        scratch / "log.txt").read_text()[-2000:]
-
-
-def _ask(worker: subprocess.Popen[str], request: dict[str, Any]) -> str:
-    """The error of a job; empty when it is done or the worker ended."""
-    assert worker.stdin is not None and worker.stdout is not None
-    try:
-        print(json.dumps(request), file=worker.stdin, flush=True)
-        line = worker.stdout.readline()
-    except BrokenPipeError:
-        line = ""
-    if not line:
-        worker.wait()
-        return ""
-    return json.loads(line).get("error", "")
 
 
 # ---------------------------------------------------------------------- results

@@ -1,9 +1,10 @@
-"""Compile Triton kernels to assembly and code, one job per line of JSON on stdin.
+"""Compile Triton kernels to assembly and code, each in a fork of this process.
 
-A job names the file with the kernel's source, its signature and options, the GPU, what its back end
-calls the results, and a path without suffix for these, which appear together: `.json` last, by
-renaming. The reply is one line of
-JSON, `{}` or `{"error": text}`.
+Triton is imported once, before there is work. A request is one line of JSON on stdin: the jobs, and
+how many `processes` may work at a time. A job names the file with the kernel's source, its
+signature and options, the GPU, what its back end calls the results, and a path without suffix for
+these, which appear together: `.json` last, by renaming. Each job has a reply, one line of JSON: its
+number as `job`, and the `error`, empty when all is well.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import selectors
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,16 +57,58 @@ def _write(path: Path, content: bytes) -> None:
     partial.replace(path)
 
 
+def compile_all(jobs: Sequence[dict[str, Any]], processes: int) -> Iterator[tuple[int, str]]:
+    """The number of each job and its error, as they come to an end."""
+    waiting, running = list(range(len(jobs)))[::-1], 0
+    with selectors.DefaultSelector() as selector:
+        while waiting or running:
+            while waiting and running < processes:
+                number = waiting.pop()
+                process, end = _fork(jobs[number])
+                selector.register(end, selectors.EVENT_READ, (number, process, bytearray()))
+                running += 1
+            for key, _ in selector.select():
+                number, process, text = key.data
+                part = os.read(key.fd, 1 << 16)
+                text += part
+                if not part:
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+                    running -= 1
+                    failure = _failure(process)
+                    yield number, text.decode() or failure
+
+
+def _fork(job: dict[str, Any]) -> tuple[int, int]:
+    """A process that compiles one kernel, and the end of a pipe with its error."""
+    end, other = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(other)
+        return process, end
+    try:
+        compile_job(job)
+    except Exception as error:
+        with os.fdopen(other, "w") as file:
+            file.write(f"{type(error).__name__}: {error}")
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _failure(process: int) -> str:
+    """Why a process ended that told nothing; empty when it ended well."""
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return f"its process ended with status {code}" if code else ""
+
+
 def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Triton prints is no reply
     for line in sys.stdin:
-        try:
-            compile_job(json.loads(line))
-            reply: dict[str, str] = {}
-        except Exception as error:
-            reply = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(reply), file=replies, flush=True)
+        request = json.loads(line)
+        for number, error in compile_all(request["jobs"], request["processes"]):
+            print(json.dumps({"job": number, "error": error}), file=replies, flush=True)
 
 
 if __name__ == "__main__":

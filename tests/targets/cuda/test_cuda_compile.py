@@ -20,6 +20,7 @@ from targets.cuda.compile import (
 )
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
+from targets.cuda.worker import worker
 from tests.targets.cuda import samples
 from tests.targets.cuda.samples import SAMPLES, Sample, kernel_of, parse
 from tests.targets.cuda.scalar_kernels import float_kernel, integer_kernel
@@ -91,6 +92,28 @@ def test_what_triton_refuses_is_an_error_that_names_the_kernel() -> None:
                          (("x", "*fp32"),), 1, 1), (0,))
     with pytest.raises(CudaError, match=r"kernel @bad[\s\S]*no_such"):
         compile_kernels([bad], CompileOptions())
+
+
+def test_a_process_that_ends_is_an_error_that_says_how() -> None:
+    """Others that are compiled at the same time are not lost."""
+    good = job(samples.SWAP)
+    ends = Job(type(good.source)("ends", (), "import os\nos._exit(7)\n", (("x", "*fp32"),), 1, 1),
+               (0,))
+    with pytest.raises(CudaError, match="kernel @ends: its process ended with status 7") as error:
+        compile_kernels([ends, good], CompileOptions(processes=1))
+    assert "fibonacci" not in str(error.value)
+
+
+def test_a_worker_that_was_foreseen_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; when it has ended, what it had to do is an error."""
+    TARGET.begin(TargetOptions())
+    TARGET.begin(TargetOptions())
+    first = worker()
+    assert worker() is not first
+    first.close()
+    monkeypatch.setattr("targets.cuda.worker._PROGRAM", Path("absent.py"))
+    with pytest.raises(CudaError, match=r"ended with status 2\n.*absent\.py"):
+        compile_kernels([job(samples.SWAP)], CompileOptions())
 
 
 def test_ptx_level_and_unknown_architecture() -> None:
