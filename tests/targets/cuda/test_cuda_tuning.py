@@ -13,15 +13,15 @@ from dialects.weights import WeightStore
 from targets.base import TargetOptions
 from targets.cuda import TARGET, ahead
 from targets.cuda.ahead import Builder
-from targets.cuda.compile import CompileOptions, Resources, Workers, compile_kernels
+from targets.cuda.compile import CompileOptions, Resources
 from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of
 from targets.cuda.stopwatch import FIRST, MOST_COPIES, Stopwatch
+from targets.cuda.worker import Worker
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.samples import as_model, kernel_of, parse
-from tests.targets.cuda.test_cuda_compile import job
 from tests.targets.cuda.test_cuda_launch import expected, model
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
@@ -90,7 +90,7 @@ def test_what_is_compiled_ahead_is_found_in_the_cache(
     assert len(list(tmp_path.rglob("*.cubin"))) == 1  # both launches are of one kernel and variant
     device = FakeDriver.of(module)
     device.install(monkeypatch)
-    monkeypatch.setattr(Workers, "compile", None)  # nothing is left to be compiled
+    monkeypatch.setattr(Worker, "compile", None)  # nothing is left to be compiled
     executable = CudaExecutable(module, weights, CompileOptions(cache=tmp_path / "cuda"))
     assert executable.run([X])[0].shape == (5, 80)
 
@@ -125,17 +125,14 @@ def test_what_decides_while_it_runs_is_not_compiled_ahead() -> None:
 
 @needs_triton
 def test_a_lost_worker_starts_again(tmp_path: Path) -> None:
-    options = CompileOptions(cache=tmp_path)
-    with Workers(1) as workers:
-        compile_kernels([job(samples.SWAP)], options, workers)
-        process = workers._idle.get()
-        assert process is not None
-        process.kill()
-        process.communicate()
-        workers._idle.put(process)
-        [binary] = compile_kernels([job(samples.TRANSPOSE)], options, workers)
-    assert binary.entry == "transpose"
-    assert process.poll() is not None
+    builder = Builder(CompileOptions(cache=tmp_path))
+    first, second = (as_model(kernel_of(text)) for text in (samples.SWAP, samples.TRANSPOSE))
+    builder(first, WeightStore(), {})
+    lost = builder.worker
+    lost._process.kill()
+    lost._process.communicate()
+    assert builder(second, WeightStore(), {"m": 64, "n": 64}) == []
+    assert builder.worker is not lost
 
 
 # ---------------------------------------------------------------------- the key of what was found
