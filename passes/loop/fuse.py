@@ -15,9 +15,9 @@ compute the same. Seven rules, applied until none fits:
 
 A producer is inlined when it is elementwise and is not computed more often than before: the
 consumer reads each of its elements once. Copies are free to repeat, and so are conversions to a
-wider type where the consumer is elementwise, too. What rounds the sums of a contraction stays with
-it where the consumer belongs to another kernel. Everything is composition of index expressions; no
-rule knows an operator.
+wider type, unless a contraction would repeat them for each product. What rounds the sums of a
+contraction stays with it where the consumer belongs to another kernel. Everything is composition of
+index expressions; no rule knows an operator.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if read.pad is not None and not _pad_commutes(read, producer):
         return False
-    if is_free(producer) or (nest.is_elementwise and is_widening(producer)):
+    if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
         return True
     return _only_reader(nest, producer) and reads_once(nest, read) and (
         not _ends_other_sums(nest, producer))

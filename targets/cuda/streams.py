@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dialects.expr import product
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from passes.loop.runs import common_rows, contiguous_axes, memory_order
-from targets.cuda.tiles import finish, power
+from targets.base import TargetOptions
+from targets.cuda.machine import machine_of
+from targets.cuda.tiles import finish, floor_power, power
 
 ELEMENTS = 1024
 """Elements of one program of an elementwise kernel."""
 MAX_WHOLE = 8192
 """The longest axis that one program holds whole."""
+HELD = 32
+"""Elements of held rows in each thread: enough words on their way, and no registers spill."""
+MAX_HEIGHT, OPEN_HEIGHT = 16, 4
+"""The most rows that one program computes, and how many where their number is not known."""
+PROGRAMS = 8
+"""Programs per multiprocessor that short rows are to be divided into."""
+WARP = 32
 STEP = 1024
 """Elements of a longer axis that one trip of a reduction takes."""
 
@@ -34,7 +44,7 @@ def walked_alike(kernel: KernelOp) -> list[list[str]]:
             for kinds, names in alike.items() if len(names) > 1 and True in kinds]
 
 
-def reduction(kernel: KernelOp) -> Schedule:
+def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """Rows in parallel. An axis along memory is held whole, or walked in long steps."""
     extents = kernel.axes
     rows = common_rows(kernel)
@@ -45,12 +55,24 @@ def reduction(kernel: KernelOp) -> Schedule:
     placed = _inner_levels(kernel, inner)
     tiles = [x for x in placed if x.tile > 1]
     width = max((x.tile for x in tiles), default=1)
-    fits = all(x.kind == "whole" for x in tiles)
-    height = max(1, min(ELEMENTS // width, 16)) if fits else 1
+    whole = all(x.kind == "whole" for x in tiles)
+    height = _height(kernel, rows, width, options) if whole else 1
+    warps = max(4, min(16, width * height // (HELD * WARP))) if whole else 8
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
-    return finish(kernel, [*levels, *placed], tails="mask",
-                   warps=4 if fits and width <= 2048 else 8)
+    return finish(kernel, [*levels, *placed], tails="mask", warps=warps)
+
+
+def _height(
+    kernel: KernelOp, rows: Sequence[str], width: int, options: TargetOptions
+) -> int:
+    """How many short rows a program of 4 warps computes: as many as leave every multiprocessor
+    programs enough."""
+    count = product(kernel.axes[a] for a in rows).constant
+    room = MAX_HEIGHT if count is not None else OPEN_HEIGHT
+    if count is not None:
+        room = min(room, count // (PROGRAMS * machine_of(options.features).multiprocessors))
+    return floor_power(min(room, 4 * WARP * HELD // width))
 
 
 def _sums_along_memory(kernel: KernelOp, inner: Sequence[str]) -> bool:

@@ -18,6 +18,11 @@ def power(size: Expr, most: int, least: int = 1) -> int:
     return most if value is None else max(least, min(most, 1 << max(0, value - 1).bit_length()))
 
 
+def floor_power(number: int) -> int:
+    """The largest power of two that is not larger; at least 1."""
+    return 1 << max(0, number.bit_length() - 1)
+
+
 def finish(
     kernel: KernelOp, levels: Sequence[Level], **options: int | str
 ) -> Schedule:

@@ -129,9 +129,10 @@ def _expression(
         _check_interpreted(op, context)
         return CASTS[op.name](operand.value.atom, op.operands[0].type, result), shape
     row, element = row or _row_of(op, context), op.operands[-1].type
-    if row.helper is not None:
+    text = render(row, _operand_texts(row, operands, element), element, result)
+    if row.helper is not None and row.helper in text:
         context.helpers.add(helper_of(row.helper, str(element)))
-    return render(row, _operand_texts(row, operands, element), element, result), shape
+    return text, shape
 
 
 def _row_of(op: Operation, context: Context) -> Row:

@@ -1,6 +1,8 @@
 """Triton source of functions that Triton's language lacks, for f32 and f64.
 
-libdevice has most of them, but Triton's interpreter has no libdevice. In the texts `{d}` is f32 or
+libdevice has most of them, but Triton's interpreter has no libdevice. Triton's own exp of f32 is
+2^(x*log2(e)), whose rounded exponent costs up to 80 units in the last place; `exp_f32` knows
+the rest of that product. In the texts `{d}` is f32 or
 f64, `{polynomial}` a polynomial in s, and `{width}` the bits of the type.
 Errors are a few units in the last place; each text says how it avoids cancellation.
 """
@@ -190,6 +192,14 @@ def pow_{d}(x, y):
 }
 
 UNTYPED: dict[str, str] = {
+    "exp_f32": '''
+def exp_f32(x):
+    # x*log2(e) == h + r; 2^(h + r) == 2^h * (1 + r*log(2)) for small r
+    h = x * 1.4426950408889634
+    r = tl.fma(x, 1.92596298909109e-08, tl.fma(x, 1.4426950216293335, -h))
+    y = tl.exp2(h)
+    return tl.where(tl.abs(x) < 87.0, tl.fma(y, r * 0.6931471805599453, y), y)
+''',
     "floordiv": '''
 def floordiv(a, b):
     q = a // b

@@ -87,7 +87,7 @@ ROWS: dict[str, Row] = {
     "arith.maxnumf": _extremum("maximum", "NONE"),
     "arith.minnumf": _extremum("minimum", "NONE"),
     "math.absf": Row("tl.abs({0})"),
-    "math.exp": _function("exp"),
+    "math.exp": Row("exp_f32({0})", f64="tl.exp({0})", helper="exp_f32", narrow="widen"),
     "math.exp2": _function("exp2"),
     "math.expm1": _helper("expm1"),
     "math.log": _function("log"),
