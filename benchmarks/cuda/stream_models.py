@@ -94,7 +94,8 @@ ROWS = (
         "a = Constant <value = int64[3] {0, 2, 3}> () y = ReduceMean <keepdims = 0> (x, a)",
         lambda torch, x: x.mean((0, 2, 3))),
     _softmax(262144, 128), _softmax(131072, 197), _softmax(65536, 1000),
-    _softmax(4096, 16384), _softmax(1024, 50257), _softmax(64, 1 << 20), _layer_norm(65536, 768), _layer_norm(64, 1 << 20),
+    _softmax(4096, 16384), _softmax(1024, 50257), _softmax(64, 1 << 20),
+    _layer_norm(65536, 768), _layer_norm(64, 1 << 20),
     Row("embedding layer norm", "int64[64, 512] i, float16[50257, 768] t, float16[512, 768] p, "
         "float16[768] s, float16[768] b", "float16[64, 512, 768] y",
         "g = Gather (t, i) h = Add (g, p) y = LayerNormalization <axis = -1> (h, s, b)",
