@@ -16,10 +16,12 @@ ELEMENTS = 1024
 """Elements of one program of an elementwise kernel."""
 MAX_WHOLE = 8192
 """The longest axis that one program holds whole."""
-HELD = 32
-"""Elements of held rows in each thread: enough words on their way, and no registers spill."""
+HELD, LEAST_HELD = 32, 4
+"""Elements of held rows in each thread, where there are many rows: enough words on their way, and
+no registers spill. And what a thread has at least, where rows are short."""
 MAX_HEIGHT, OPEN_HEIGHT = 16, 4
-"""The most rows that one program computes, and how many where their number is not known."""
+"""The most rows that one program computes, but very short ones, and how many where their number is
+not known."""
 PROGRAMS = 8
 """Programs per multiprocessor that short rows are to be divided into."""
 WARP = 32
@@ -69,10 +71,11 @@ def _height(
     """How many short rows a program of 4 warps computes: as many as leave every multiprocessor
     programs enough."""
     count = product(kernel.axes[a] for a in rows).constant
-    room = MAX_HEIGHT if count is not None else OPEN_HEIGHT
-    if count is not None:
-        room = min(room, count // (PROGRAMS * machine_of(options.features).multiprocessors))
-    return floor_power(min(room, 4 * WARP * HELD // width))
+    most, least = (4 * WARP * elements // width for elements in (HELD, LEAST_HELD))
+    if count is None:
+        return floor_power(min(OPEN_HEIGHT, most))
+    wanted = count // (PROGRAMS * machine_of(options.features).multiprocessors)
+    return floor_power(min(max(min(wanted, MAX_HEIGHT), least), most))
 
 
 def _sums_along_memory(kernel: KernelOp, inner: Sequence[str]) -> bool:

@@ -67,12 +67,14 @@ def test_cpu_schedules(model: tuple[str, str, str], wanted: str) -> None:
 @pytest.mark.parametrize(("model", "wanted"), [
     (MATMUL, "<grid i0 tile 64, grid i1 tile 64, loop i2 tile 32 | dot = 1, tails = mask, "
              "warps = 4, stages = 3, precision = f32>"),
-    (SOFTMAX, "<grid i0 tile 1, whole i1 tile 1024 | tails = mask, warps = 4>"),
+    (SOFTMAX, "<grid i0 tile 4, whole i1 tile 1024 | tails = mask, warps = 4>"),
+    (ROWS, "<grid i0 tile 2, whole i1 tile 1024 | tails = mask, warps = 4>"),
+    (SHORT_ROWS, "<grid i0 tile 32, whole i1 tile 16 | tails = mask, warps = 4>"),
     (COLUMNS, "<grid i0 tile 64, loop i1 tile 16 | tails = mask, warps = 4>"),
     (EXP, "<grid i0 tile 1024 | tails = mask, warps = 4>"),
     (SCALAR, "< | tails = mask, warps = 4>"),
     (EMPTY, "<grid i0 tile 1 | tails = mask, warps = 4>"),
-], ids=["matmul", "softmax", "columns", "exp", "scalar", "empty"])
+], ids=["matmul", "softmax", "rows", "short rows", "columns", "exp", "scalar", "empty"])
 def test_cuda_schedules(model: tuple[str, str, str], wanted: str) -> None:
     assert scheduled(model, "cuda", "sm_90") == [wanted]
 
