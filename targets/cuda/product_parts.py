@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dialects.loop import NestOp
+from passes.loop.pack_operands import constant_behind
 from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.product_tiles import Product, seconds, tiles
@@ -77,8 +78,8 @@ def _parts_of_columns(nest: NestOp, roles: Roles, product: Product, machine: Mac
     Where sums run along the memory of the matrix, programs of a few columns each are enough.
     """
     along = matrix_direction(nest, roles)
-    if along is None or along[1] in roles.reduce:
-        return 1
+    if along is None or along[1] in roles.reduce or constant_behind(nest.inputs[along[0]]):
+        return 1  # constants are packed along what is summed (`products.panels`)
     programs = -(-product.rows * product.columns * product.width // COLUMNS)
     wanted = -(-PROGRAMS * machine.multiprocessors // programs)
     return max((n for n in _divisors(product) if n <= wanted), default=1)

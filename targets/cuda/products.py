@@ -19,9 +19,9 @@ from passes.loop_to_block.compute import product_operands
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
 from targets.cuda.product_tiles import ASSUMED, Product, ProductTile, tiles
-from targets.cuda.roles import Roles, roles_of, stored_by, symbols_of
+from targets.cuda.roles import Roles, memory_axis, roles_of, stored_by, symbols_of
 from targets.cuda.tiles import finish, power, width_of
-from targets.cuda.vector_products import vector_products
+from targets.cuda.vector_products import matrix_direction, vector_products
 
 MIN_DOT = 16
 """The least size of each dim of a `tl.dot`."""
@@ -74,25 +74,30 @@ def _summed_order(nest: NestOp, roles: Roles) -> Sequence[str]:
 
 
 def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] | None:
-    """Constant bytes with columns are packed so that each column is contiguous.
-
-    Tensor cores take both factors of bytes along the summed axis.
-    """
+    """Constants are packed so that each column is contiguous, where a product wants it so."""
     nest = next(n for n in kernel.nests if is_contraction(n))
     roles = roles_of(nest, stored_by(kernel, nest))
-    if not (_is_matrix_product(nest, roles) and _multiplies_bytes(nest)):
+    if not _wants_columns(kernel, nest, roles):
         return None
     [column], [summed] = roles.columns, roles.reduce
     return {k: Panel(column, 1, (summed,)) for k in constants
-            if column in symbols_of(nest.input_maps[k]) and not _runs_along(nest, k, summed)}
+            if column in symbols_of(nest.input_maps[k])
+            and memory_axis(nest, k) != summed}
 
 
-def _runs_along(nest: NestOp, position: int, axis: str) -> bool:
-    """Whether an input is walked by an axis in the order of its memory."""
-    type_ = nest.inputs[position].type
-    assert isinstance(type_, TensorType)
-    pairs = zip(nest.input_maps[position], type_.shape, strict=True)
-    return [e.as_symbol for e, size in pairs if size.constant != 1][-1:] == [axis]
+def _wants_columns(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
+    """Whether tensor cores take both factors along the summed axis, as they do bytes; or memory
+    bounds the product, and programs of a few columns read long pieces of them.
+    """
+    if not is_plain(nest) or len(roles.columns) != 1 or len(roles.reduce) != 1:
+        return _is_matrix_product(nest, roles) and _multiplies_bytes(nest)
+    if not roles.rows:
+        return matrix_direction(nest, roles) is not None
+    if not _is_matrix_product(nest, roles):
+        return False
+    rows = kernel.axes[roles.rows[0]].constant
+    bytes_ = max(map(width_of, nest.inputs)) == 1
+    return bytes_ or (rows is not None and rows <= MIN_DOT)
 
 
 def _is_matrix_product(nest: NestOp, roles: Roles) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
-from passes.loop.runs import result_order
+from dialects.types import TensorType
+from passes.loop.runs import result_order, running_axis
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,12 @@ def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
 def symbols_of(map_: Sequence[Expr]) -> set[str]:
     """The names that an index map uses."""
     return set[str]().union(*(e.symbols for e in map_))
+
+
+def memory_axis(nest: NestOp, position: int) -> str | None:
+    """The only axis with step 1 along an input's memory; dims of one element do not count."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    pairs = zip(nest.input_maps[position], type_.shape, strict=True)
+    found = running_axis([e for e, size in pairs if size.constant != 1], nest.axes)
+    return found[0] if len(found) == 1 else None

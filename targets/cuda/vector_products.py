@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
-from passes.loop.runs import running_axis
-from targets.cuda.roles import Roles
+from targets.cuda.roles import Roles, memory_axis
 from targets.cuda.tiles import finish, power, width_of
 
 BYTES = 8192
@@ -44,8 +43,8 @@ def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
     found = [k for k, m in enumerate(nest.input_maps) if any(axes[0] in e.symbols for e in m)]
     if len(nest.inputs) != 2 or len(found) != 1 or any(p is not None for p in nest.pad_values):
         return None
-    along = running_axis(nest.input_maps[found[0]], nest.axes)
-    return (found[0], along[0]) if along in ([*axes], [*roles.reduce]) else None
+    along = memory_axis(nest, found[0])
+    return (found[0], along) if along in (*axes, *roles.reduce) else None
 
 
 def _schedule(

@@ -15,9 +15,11 @@ from xdsl.parser import Parser
 
 from dialects.block import KernelOp
 from dialects.context import make_context
+from dialects.func import FuncOp
+from dialects.graph import ConstantOp, MatmulOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
-from dialects.types import Array
+from dialects.types import Array, BufferType, f16, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext
 from passes.loop.outline import is_contraction
@@ -183,6 +185,27 @@ def test_the_parts_of_a_sum_are_added_by_the_kernel_of_what_follows() -> None:
     parts, total = [emit_kernel(k).text for k in sources(product(16, 512, 4096))]
     assert "tl.dot" in parts and ".to(tl.float16)" not in parts
     assert "tl.sum" in total and "tl.load(c" in total
+
+
+@pytest.mark.parametrize("m", [1, 16])
+def test_constants_that_few_rows_read_lie_column_by_column(m: int) -> None:
+    weights, store = arrays(m, 96, 4096, "f16")[1], WeightStore()
+    func = FuncOp.of("main", ["a"], [tensor(f16, (m, 4096))])
+    constant = ConstantOp.of_array(weights, store, "weight")
+    product_ = MatmulOp.of(func.body.block.args[0], constant.results[0])
+    func.body.block.add_ops([constant, product_])
+    func.finish(["y"], product_.results)
+    module = ModuleOp([func])
+    for _ in lower(module, StrataContext.with_dialects(store, TARGET, OPTIONS)):
+        pass
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    packed = kernels[0].buffers[1].type
+    assert isinstance(packed, BufferType)
+    assert packed.shape[-3].constant == 96 and packed.shape[-1].constant == 1
+    a = arrays(m, 96, 4096, "f16")[0]
+    [found] = interpret_host(module, [a], store)
+    np.testing.assert_allclose(found.astype(float), a.astype(float) @ weights.astype(float),
+                               rtol=1e-2, atol=0.3)
 
 
 FLOAT8 = """strata.func @main(%a: f8E4M3FN[1024, 256], %b: f8E4M3FN[1024, 256])
