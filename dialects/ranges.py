@@ -138,7 +138,8 @@ def _in_steps(
 ) -> tuple[int, Expr, Expr] | None:
     """(step, count, place) with expr == step*count + place, 0 <= place < step, in steps of which
     a constant divisor is a multiple; None if it has no such places."""
-    size = divisor.constant or 0
+    if (size := divisor.constant) is None:
+        return None
     for step in sorted({gcd(factor, size) for _, factor in expr.terms} - {1}, reverse=True):
         place = Expr(tuple((m, c) for m, c in expr.terms if c % step))
         low, high = lower_bound(place, extents), upper_bound(place, extents)
