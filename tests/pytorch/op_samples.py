@@ -233,6 +233,8 @@ sample(["index_put.default", "_unsafe_index_put.default"],
        (X, list(PAIR), floats(3, 4)), (X, [None, PAIR[1]], floats(2, 3, 4)),
        (X, [PAIR[0]], floats(4), True), (X, [B], torch.tensor(9.0)), (X, [bools(2)], floats(1)))
 sample(["index_copy.default", "index_add.default"], (X, 1, torch.tensor([2, 0]), floats(2, 2, 4)))
+sample(["index_copy.default", "index_add.default"], (X, 1, torch.tensor([2]), floats(2, 1, 4)))
+sample("index_copy.default", (X, -1, torch.tensor(3), floats(2, 3, 1)))
 
 # ---------------------------------------------------------------------- products
 sample("mm.default", (floats(2, 3), floats(3, 4)), (floats(2, 3).half(), floats(3, 4).half()))

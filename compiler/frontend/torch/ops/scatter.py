@@ -11,7 +11,7 @@ from compiler.frontend.torch.ops.elementwise import operand
 from compiler.frontend.torch.ops.gather import index_vectors
 from compiler.frontend.values import Value
 from dialects import types as t
-from dialects.graph.logic import WhereOp
+from dialects.graph.logic import EqualOp, WhereOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import SliceOp
 
@@ -106,8 +106,17 @@ def _under_mask(
 
 @aten_op("aten.index_copy.default", "aten.index_add.default")
 def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> Value:
+    if x.rank and indices.type.count.constant == 1 and "add" not in n.op:
+        return _replaced(n, x, n.axis(axis, x.rank), indices, source)
     picks: list[Value | None] = [None] * n.axis(axis, x.rank)
     return index_put(n, x, [*picks, indices], source, "add" in n.op)
+
+
+def _replaced(n: Node, x: Value, axis: int, index: Value, source: Value) -> Value:
+    """x with one slice replaced: a choice at every element, which fuses, and moves no axis."""
+    here = n(EqualOp, n.range(x.shape[axis], index.element), n.reshape(index, [1]))
+    mask = n.reshape(here, [x.shape[axis], *[1] * (x.rank - axis - 1)])
+    return n(WhereOp, mask, n.cast(source, x.element), x)
 
 
 @aten_op("aten.masked_scatter.default")
