@@ -80,18 +80,22 @@ class Graph:
     def __init__(self, nodes: Sequence[Node], waits: Sequence[Sequence[int]]) -> None:
         self._graph, self._executable = c_void_p(), c_void_p()
         self._nodes = list(nodes)
+        self._packed = [_packed(node) for node in nodes]
         call("cuGraphCreate", byref(self._graph), c_uint(0))
         self._handles: list[c_void_p] = []
-        for node, earlier in zip(nodes, waits, strict=True):
+        for packed, earlier in zip(self._packed, waits, strict=True):
             handle = c_void_p()
             before = (c_void_p * len(earlier))(*(self._handles[k].value for k in earlier))
-            _add(node, handle, self._graph, before)
+            _add(packed, handle, self._graph, before)
             self._handles.append(handle)
         call("cuGraphInstantiateWithFlags", byref(self._executable), self._graph, c_ulonglong(0))
 
     def update(self, number: int) -> None:
         """Let later replays of a node have the parameters that it has now."""
-        _set(self._nodes[number], self._handles[number], self._executable)
+        node, packed = self._nodes[number], self._packed[number]
+        if isinstance(node, CopyNode):
+            packed = self._packed[number] = _packed(node)
+        _set(packed, self._handles[number], self._executable)
 
     def launch(self, stream: int) -> None:
         call("cuGraphLaunch", self._executable, stream)
@@ -102,34 +106,37 @@ class Graph:
         call("cuGraphDestroy", self._graph)
 
 
-def _add(node: Node, handle: c_void_p, graph: c_void_p, before: ctypes.Array[c_void_p]) -> None:
-    """Add a node behind others; `handle` becomes its own."""
-    place = byref(handle), graph, before, c_size_t(len(before))
+def _packed(node: Node) -> _LaunchParameters | _CopyParameters:
+    """A node as the driver wants it. That of a launch stays true when its parameters change."""
     if isinstance(node, CopyNode):
-        call("cuGraphAddMemcpyNode", *place, byref(_copy_parameters(node)), primary_context())
-    else:
-        call(_versioned("cuGraphAddKernelNode"), *place, byref(_launch_parameters(node)))
-
-
-def _set(node: Node, handle: c_void_p, executable: c_void_p) -> None:
-    """Give the node of an executable graph new parameters."""
-    if isinstance(node, CopyNode):
-        call("cuGraphExecMemcpyNodeSetParams", executable, handle,
-             byref(_copy_parameters(node)), primary_context())
-    else:
-        call(_versioned("cuGraphExecKernelNodeSetParams"), executable, handle,
-             byref(_launch_parameters(node)))
-
-
-def _launch_parameters(node: Launch) -> _LaunchParameters:
+        source, target = (_End(kind=_DEVICE_MEMORY, device=address, pitch=node.size, height=1)
+                          for address in (node.source, node.target))
+        return _CopyParameters(source, target, node.size, 1, 1)
     return _LaunchParameters(node.function, (node.programs, 1, 1), (node.threads, 1, 1),
                              node.shared, ctypes.cast(node.parameters, c_void_p))
 
 
-def _copy_parameters(node: CopyNode) -> _CopyParameters:
-    source, target = (_End(kind=_DEVICE_MEMORY, device=address, pitch=node.size, height=1)
-                      for address in (node.source, node.target))
-    return _CopyParameters(source, target, node.size, 1, 1)
+def _add(
+    packed: _LaunchParameters | _CopyParameters, handle: c_void_p, graph: c_void_p,
+    before: ctypes.Array[c_void_p],
+) -> None:
+    """Add a node behind others; `handle` becomes its own."""
+    place = byref(handle), graph, before, c_size_t(len(before)), byref(packed)
+    if isinstance(packed, _CopyParameters):
+        call("cuGraphAddMemcpyNode", *place, primary_context())
+    else:
+        call(_versioned("cuGraphAddKernelNode"), *place)
+
+
+def _set(
+    packed: _LaunchParameters | _CopyParameters, handle: c_void_p, executable: c_void_p
+) -> None:
+    """Give the node of an executable graph new parameters."""
+    if isinstance(packed, _CopyParameters):
+        call("cuGraphExecMemcpyNodeSetParams", executable, handle, byref(packed),
+             primary_context())
+    else:
+        call(_versioned("cuGraphExecKernelNodeSetParams"), executable, handle, byref(packed))
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from itertools import cycle, islice
 from math import prod
 from typing import Any, TypeVar
@@ -26,10 +26,10 @@ from targets.cuda.kernels import Kernels, PackedLaunch, variant_of
 from targets.cuda.memory import (
     Memory,
     fetch,
-    is_on_device,
     new_tensor,
     readable,
     send,
+    tensor_kind,
     upload_constants,
 )
 from targets.cuda.order import Access, waits_of
@@ -48,6 +48,14 @@ class Result:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+
+    def tensor(self) -> Any:
+        """A new one on the device. Raises DeviceMemoryError when that is full."""
+        return new_tensor(self.shape, self._kind)
+
+    @cached_property
+    def _kind(self) -> Any:
+        return tensor_kind(self.dtype)
 
     @property
     def bytes(self) -> int:
@@ -112,10 +120,11 @@ class GraphRunner:
     def run(self, sizes: Mapping[str, int], values: Sequence[Any], stream: int) -> list[Any]:
         """The outputs, on the device if an input is there."""
         ready = self._prepare(sizes)
-        inputs = [readable(v) if is_on_device(v) else self._sent(k, v, ready, stream)
-                  for k, v in enumerate(values)]
-        if any(map(is_on_device, values)):
-            outputs = [self._made(partial(new_tensor, r.shape, r.dtype)) for r in ready.results]
+        arrays = [isinstance(v, np.ndarray) for v in values]
+        inputs = [self._sent(k, v, ready, stream) if is_array else readable(v)
+                  for k, (v, is_array) in enumerate(zip(values, arrays, strict=True))]
+        if not all(arrays):
+            outputs = [self._made(r.tensor) for r in ready.results]
             self._launch(ready, [_address(v) for v in (*inputs, *outputs)], stream)
             return outputs
         staged = [self._staged(len(values) + k, r.bytes, ready)

@@ -66,8 +66,9 @@ class CudaExecutable(Executable):
         Tensors on the device are used where they are, and nothing waits for the device.
         """
         values = [_as_value(v) for v in inputs]
-        kinds = tuple([(v.shape, v.dtype, is_on_device(v) and v.device) for v in values])
-        on_device = any([device for _, _, device in kinds])
+        kinds = tuple([(v.shape, v.dtype, None if isinstance(v, np.ndarray) else v.device)
+                       for v in values])
+        on_device = any([device is not None for _, _, device in kinds])
         sizes = self._sizes(kinds, values)
         with self._lock:
             driver.use_device()

@@ -229,15 +229,19 @@ def fetch(
         array: Array = np.empty(shape, dtype)
         driver.download(array.ctypes.data, source, array.nbytes, stream)
         return array
-    tensor = new_tensor(shape, dtype)
+    tensor = new_tensor(shape, tensor_kind(dtype))
     driver.copy(tensor.data_ptr(), source, tensor.nbytes, stream)
     return tensor
 
 
-def new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def tensor_kind(dtype: np.dtype[Any]) -> Any:
+    """torch's name for an element type."""
+    return getattr(sys.modules["torch"], dtype.name)
+
+
+def new_tensor(shape: tuple[int, ...], kind: Any) -> Any:
     """A tensor on the device, of any contents. Raises DeviceMemoryError when it is full."""
-    torch = sys.modules["torch"]
-    return _torch_empty(torch, shape, getattr(torch, dtype.name))
+    return _torch_empty(sys.modules["torch"], shape, kind)
 
 
 def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:
