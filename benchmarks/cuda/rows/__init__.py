@@ -8,7 +8,8 @@ A group's rows are measured one after another in a process by `row.py`; `suite.p
 gathers what they print. A row may tell figures of several groups: a model's call, compile time and
 memory are measured at once. Files that are no group hold what groups share: kernels.py (a single
 kernel and its peers), timing.py (device and host time), programs.py (ours, and the peers'
-programs), networks.py (whole models), and table.py, which writes the page.
+programs), xla.py (kernels for jax), networks.py (whole models), and table.py, which writes the
+page.
 """
 
 from __future__ import annotations

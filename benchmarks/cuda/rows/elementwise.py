@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from rows import Goal, Measure, Setting
+from rows import Goal, Measure, Setting, xla
 from rows.kernels import Kernel, Spec, Tensor, against_copy
 
 TITLE = "bf16 elementwise chains: share of a copy's bandwidth"
@@ -16,8 +16,8 @@ ELEMENTS = 64 << 20
 
 def rows(setting: Setting) -> dict[str, Measure]:
     fused = Kernel(lambda x, r, b: functional.gelu(x + b) + r, (Spec(SHAPE), Spec(SHAPE)),
-                   (Spec(SHAPE[1:]),))
-    chain = Kernel(gelu_chain, (Spec((ELEMENTS // 4096, 4096)),))
+                   (Spec(SHAPE[1:]),), xla=xla.bias_gelu)
+    chain = Kernel(gelu_chain, (Spec((ELEMENTS // 4096, 4096)),), xla=xla.gelu_chain)
     cases = {"bias + GELU + residual 8192x4096": (fused, Goal(0.80, 0.88)),
              "GELU chain 64M": (chain, Goal(0.70, 0.85))}
     return {name: against_copy(*case, "elementwise") for name, case in cases.items()}

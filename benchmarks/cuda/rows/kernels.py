@@ -7,6 +7,7 @@ ways to the same result (`rivals`), such as a library's fused kernel.
 from __future__ import annotations
 
 import gc
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from rows import Figures, Goal, Measure, Reached, Setting, milliseconds
+from rows import Figures, Goal, Measure, Reached, Setting, milliseconds, xla
 from rows.programs import EAGER, OURS, Compiled, allowed, inductor, off, ours, told
 from rows.timing import Call, device_times
 
@@ -24,6 +25,7 @@ SMALL = 32
 COPIED = 1 << 30
 """Bytes of the copy whose bandwidth is the ceiling: far more than caches hold."""
 COPY = "copy"
+XLA = "jax"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Spec:
 class Kernel:
     """What is computed: a function of run-time inputs, then constants, which are known.
 
-    `compiled`: whether `torch.compile` takes part. `exact`: the type of the reference.
+    `compiled`: whether `torch.compile` takes part. `exact`: the type of the reference. `xla`: the
+    same for jax.
     """
 
     function: Callable[..., Tensor]
@@ -54,6 +57,7 @@ class Kernel:
     rivals: Mapping[str, Callable[..., Tensor]] = field(default_factory=dict[str, Any])
     compiled: bool = True
     exact: torch.dtype = torch.float64
+    xla: xla.Function | None = None
 
 
 class Applied(torch.nn.Module):
@@ -77,6 +81,8 @@ class Contest:
     kernel: Kernel
     setting: Setting
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    known: dict[str, float] = field(default_factory=dict[str, float])
+    """Times of those that events do not see."""
     errors: dict[str, float] = field(default_factory=dict[str, float])
     notes: list[str] = field(default_factory=list[str])
 
@@ -95,6 +101,7 @@ class Contest:
             call = Applied(function, self.constants)
             self._add(name, exact, lambda c=call: Compiled(c, 0.0))
         self.bytes = sum(t.nbytes for t in (*made, self.result))
+        self._enter_xla(made, exact)
 
     def _enter_eager(self, exact: Tensor) -> None:
         self.calls[EAGER] = lambda: self.module(*self.inputs)
@@ -115,6 +122,19 @@ class Contest:
         result = result[0] if isinstance(result, list) else result
         self.calls[name] = lambda: made(*self.inputs)
         self.errors[name] = off(result, exact)
+
+    def _enter_xla(self, made: Sequence[Tensor], exact: Tensor) -> None:
+        if self.kernel.xla is None or importlib.util.find_spec("jax") is None:
+            return
+        try:
+            self.known[XLA], result = xla.milliseconds_of(self.kernel.xla, made, self.setting)
+            self.errors[XLA] = off(result, exact)
+        except Exception as error:
+            self.notes.append(f"{XLA}: {told(error)}")
+
+    def times(self, **more: Call) -> dict[str, float]:
+        """Everyone's milliseconds on the device."""
+        return {**device_times({**self.calls, **more}, self.setting), **self.known}
 
     def check(self) -> None:
         """Raises ValueError when our result is wrong."""
@@ -141,7 +161,7 @@ def against_peers(kernel: Kernel, goal: Goal, name: str) -> Measure:
 
     def measure(setting: Setting) -> Mapping[str, Reached]:
         contest = _contest(kernel, setting)
-        times = device_times(contest.calls, setting)
+        times = contest.times()
         mine = times.pop(OURS)
         figures = Figures(milliseconds(mine), {n: milliseconds(t) for n, t in times.items()},
                           min(times.values()) / mine, contest.remarks())
@@ -156,7 +176,7 @@ def against_copy(kernel: Kernel, goal: Goal, name: str) -> Measure:
     def measure(setting: Setting) -> Mapping[str, Reached]:
         contest = _contest(kernel, setting)
         copied = _copy(setting)
-        times = device_times({**contest.calls, COPY: copied.call}, setting)
+        times = contest.times(**{COPY: copied.call})
         rate = copied.bytes / times.pop(COPY)
         shares = {n: contest.bytes / t / rate for n, t in times.items()}
         texts = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}

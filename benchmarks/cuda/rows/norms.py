@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from rows import Goal, Measure, Setting
+from rows import Goal, Measure, Setting, xla
 from rows.kernels import Kernel, Spec, Tensor, against_copy
 
 TITLE = "bf16 normalizations of rows: share of a copy's bandwidth"
@@ -17,9 +17,9 @@ X, GAIN, SHIFT = Spec(SHAPE), Spec(SHAPE[1:]), Spec(SHAPE[1:], scale=0.1)
 
 def rows(setting: Setting) -> dict[str, Measure]:
     kernels = {
-        "softmax 8192x4096": Kernel(lambda x: torch.softmax(x, -1), (X,)),
-        "layer norm 8192x4096": Kernel(layer_norm, (X,), (GAIN, SHIFT)),
-        "RMS norm 8192x4096": Kernel(rms_norm, (X,), (GAIN,)),
+        "softmax 8192x4096": Kernel(lambda x: torch.softmax(x, -1), (X,), xla=xla.softmax),
+        "layer norm 8192x4096": Kernel(layer_norm, (X,), (GAIN, SHIFT), xla=xla.layer_norm),
+        "RMS norm 8192x4096": Kernel(rms_norm, (X,), (GAIN,), xla=xla.rms_norm),
     }
     return {name: against_copy(kernel, GOAL, "norms") for name, kernel in kernels.items()}
 
