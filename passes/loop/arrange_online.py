@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
@@ -26,6 +27,9 @@ from passes.loop.nests import (
     clone_body,
     drop_unused,
     elementwise_on,
+    has_calls,
+    inline_producer,
+    plain_axes,
     reads_of,
     replace_nest,
     result_types,
@@ -38,13 +42,69 @@ from passes.loop.outline import is_contraction
 def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
     """Rewrite the nests of a kernel in place."""
     for nest in kernel.nests:
+        if is_widening(nest) or (nest.is_elementwise and not nest.inputs):
+            inline_everywhere(nest)
+    for nest in kernel.nests:
         drop_roundings(nest)
+        select_masks(nest)
     for nest in [n for n in kernel.nests if is_contraction(n)]:
         delay_division(nest, rows)
     for nest in [n for n in kernel.nests if is_contraction(n) and running_maximum(n)]:
         narrow_factor(nest)
     for nest in [n for n in kernel.nests if n.is_elementwise]:
         use_base_two(nest)
+
+
+# ---------------------------------------------------------------------- what is read
+def is_widening(nest: NestOp) -> bool:
+    """Whether a nest moves elements, and widens floats at most."""
+    if not nest.is_elementwise or len(nest.inputs) != 1 or len(nest.results) != 1:
+        return False
+    value, [pad] = nest.yielded[0], nest.pad_values
+    if isinstance(value.owner, arith.ExtFOp):
+        value = value.owner.input
+    return (value is nest.body.block.args[0] and pad is None
+            and plain_axes(nest.output_maps[0]) is not None
+            and not has_calls(nest.input_maps[0]))
+
+
+def inline_everywhere(nest: NestOp) -> None:
+    """Let all readers compute the elements of a nest themselves."""
+    value = nest.results[0]
+    while (use := next(iter(value.uses), None)) is not None:
+        reader = use.operation
+        assert isinstance(reader, NestOp)
+        replace_nest(reader, inline_producer(reader, use.index, nest, 0))
+    nest.detach()
+    nest.erase()
+
+
+# ---------------------------------------------------------------------- masks
+ABSORBS = -1e30
+"""As low a number plus a score is that number."""
+
+
+def select_masks(nest: NestOp) -> None:
+    """x + select(c, 0, -inf) becomes select(c, x, -inf)."""
+    for op in [op for op in nest.body.block.ops if isinstance(op, arith.AddfOp)]:
+        for x, mask in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            choice = _unconverted(mask).owner
+            if isinstance(choice, arith.SelectOp) and is_zero(choice.lhs) and (
+                    low := _low_constant(choice.rhs, op.result.type)) is not None:
+                block = nest.body.block
+                selected = arith.SelectOp(choice.cond, x, low.result)
+                block.insert_ops_before([low, selected], op)
+                op.result.replace_all_uses_with(selected.result)
+                break
+    drop_unused(nest)
+
+
+def _low_constant(value: SSAValue, element: Attribute) -> arith.ConstantOp | None:
+    constant = value.owner
+    if not isinstance(constant, arith.ConstantOp) or not isinstance(constant.value, FloatAttr):
+        return None
+    number = constant.value.value.data
+    return arith.ConstantOp(FloatAttr(number, element)) if number <= ABSORBS else None  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------- roundings

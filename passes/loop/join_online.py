@@ -19,17 +19,19 @@ contraction: they get the type of what they are multiplied by.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from dialects.loop import CallOp, KernelOp, NestOp
+from dialects.weights import WeightStore
 from passes.base import StrataContext, StrataPass
-from passes.loop.arrange_online import arrange_online
+from passes.loop.arrange_online import arrange_online, is_widening
 from passes.loop.join_rows import Chain, Program, calls_in
 from passes.loop.online import running_maximum
+from passes.loop.triangles import Triangle, triangle_nest, triangle_of
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class LoopJoinOnline(StrataPass):
         if chain is None:
             return
         assert context.target is not None
+        chain.find_triangles(context.weights)
         kernel = chain.kernel(exact=context.exact)
         fault = misfit(kernel)
         if fault is None and not context.target.joins_online(kernel, context.options):
@@ -65,10 +68,20 @@ class LoopJoinOnline(StrataPass):
 
 @dataclass
 class OnlineChain(Chain):
-    """Two contractions, and what is between them along the axis that the last one sums over."""
+    """Two contractions, and what is between them along the axis that the last one sums over; what
+    they read is read before it is widened."""
 
     kind: ClassVar[str] = "online"
     sums_while_walking: ClassVar[bool] = True
+
+    triangles: dict[SSAValue, Triangle] = field(default_factory=dict[SSAValue, Triangle])
+    """Constants that are computed instead of read."""
+
+    def grow(self) -> None:
+        super().grow()
+        for call in self.program.producers(self.calls):
+            if call not in self.calls and self._is_widening(call):
+                self.admit(call, {})
 
     def accepts(self, call: CallOp) -> bool:
         closed = sum(map(self.program.has_contraction, self.calls)) > 1
@@ -80,6 +93,27 @@ class OnlineChain(Chain):
         summed = {self.names[self.last, a.name] for nest in self.kernel_of(self.last).nests
                   for a in nest.reduce_axes}
         return summed <= set(self.shared_axes(call, self.kernel_of(call)).values())
+
+    def _is_widening(self, call: CallOp) -> bool:
+        if not self.program.may_join(call) or any(
+                use.operation not in self.calls for r in call.results for use in r.uses):
+            return False
+        return all(map(is_widening, self.kernel_of(call).nests))
+
+    def find_triangles(self, weights: WeightStore) -> None:
+        found = {v: triangle_of(v, weights) for v in super().inputs()}
+        self.triangles = {v: x for v, x in found.items() if x is not None}
+
+    def inputs(self) -> list[SSAValue]:
+        return [v for v in super().inputs() if v not in self.triangles]
+
+    def constants(self, block: Block) -> dict[SSAValue, SSAValue]:
+        made: dict[SSAValue, SSAValue] = {}
+        for value, triangle in self.triangles.items():
+            nest = triangle_nest(value, triangle, (self.fresh(), self.fresh()))
+            block.add_op(nest)
+            made[value] = nest.results[0]
+        return made
 
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
         del exact
@@ -93,6 +127,9 @@ def misfit(kernel: KernelOp) -> str | None:
         return "no sum follows a running maximum"
     for nest in kernel.nests:
         if not walked & {a.name for a in nest.axes}:
+            if any(isinstance(v.owner, NestOp) and v.owner.combiner_names == ["max"]
+                   for v in nest.inputs):
+                return "the maximum itself is needed"
             continue
         running = running_maximum(nest)
         wanted = _finished(nest, walked) - ({running.maximum} if running else set())

@@ -36,10 +36,11 @@ from dialects.syntax import set_location
 from dialects.types import TensorType, byte_width
 from passes.base import StrataContext, StrataPass
 from passes.loop.delay_divisions import delay_divisions
-from passes.loop.nests import Read, reads_of, rename_axes, replace_nest
+from passes.loop.nests import Read, reads_of, rename_axes
 from passes.loop.outline import is_contraction
 from passes.loop.private import block_axis, private_values
 from passes.loop.runs import common_rows
+from passes.loop.separate_walks import separate_walks
 from passes.rewriting import erase, functions
 
 BLOCK_ROWS = 32
@@ -253,10 +254,10 @@ class Chain:
     def admit(self, call: CallOp, shared: Mapping[str, str]) -> None:
         """A call with names for its kernel's axes: those it shares, and new ones."""
         for axis in self.kernel_of(call).axes:
-            self.names[call, axis] = shared.get(axis) or self._fresh()
+            self.names[call, axis] = shared.get(axis) or self.fresh()
         self.calls.insert(0, call)
 
-    def _fresh(self) -> str:
+    def fresh(self) -> str:
         self.count += 1
         return f"i{self.count - 1}"
 
@@ -310,6 +311,7 @@ class Chain:
         values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
         for old, new in values.items():
             new.name_hint = old.name_hint
+        values |= self.constants(block)
         for call in self.calls:
             values |= self._inline(call, block, values)
         block.add_op(YieldOp.of(*(values[r] for r in self.last.results)))
@@ -321,7 +323,12 @@ class Chain:
         """Let its nests walk together what they can walk together."""
         if not exact:
             delay_divisions(kernel, self.rows)
-        _separate_walks(kernel, self.rows)
+        separate_walks(kernel, self.rows)
+
+    def constants(self, block: Block) -> dict[SSAValue, SSAValue]:
+        """What the kernel computes instead of reading it, at its beginning."""
+        del block
+        return {}
 
     def inputs(self) -> list[SSAValue]:
         """What the chain reads of others."""
@@ -363,36 +370,3 @@ class Chain:
         for old_call in reversed(self.calls):
             erase(old_call)
             erase(self.kernel_of(old_call))
-
-
-# ---------------------------------------------------------------------- order inside a kernel
-def _separate_walks(kernel: KernelOp, rows: set[str]) -> None:
-    """Give an axis another name wherever it must be walked once more."""
-    current = {name: name for name in kernel.axes}
-    names = iter(f"i{n}" for n in range(len(current), 1 << 16))
-    for nest in kernel.nests:
-        walked: dict[str, str] = {}
-        for axis in nest.axes:
-            if axis.name in rows:
-                continue
-            if axis.reduce and is_contraction(nest):
-                walked[axis.name] = next(names)
-                continue
-            if _needs_reduction(nest, current[axis.name]):
-                current[axis.name] = next(names)
-            walked[axis.name] = current[axis.name]
-        replace_nest(nest, rename_axes(nest, walked))
-
-
-def _needs_reduction(nest: NestOp, axis: str) -> bool:
-    """Whether a nest reads, directly or not, what is reduced over an axis."""
-    todo, seen = list(nest.inputs), set[SSAValue]()
-    while todo:
-        value = todo.pop()
-        if value in seen or not isinstance(value.owner, NestOp):
-            continue
-        seen.add(value)
-        if any(a.name == axis for a in value.owner.reduce_axes):
-            return True
-        todo += value.owner.inputs
-    return False

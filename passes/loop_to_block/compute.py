@@ -15,6 +15,9 @@ from dialects.loop import IndexOp, NestOp
 from dialects.types import TileType
 from passes.loop_to_block.state import Tile
 
+Decided = Mapping[Operation, SSAValue]
+"""Selections of a body of which it is known what they give."""
+
 _FLOAT_COMBINE: dict[str, type[Operation]] = {
     "add": arith.AddfOp, "mul": arith.MulfOp, "max": arith.MaximumfOp, "min": arith.MinimumfOp,
 }
@@ -61,25 +64,38 @@ def map_tiles(
 
 def append_body(
     nest: NestOp, block: Block, arguments: Sequence[SSAValue],
-    indices: Mapping[Operation, SSAValue],
+    indices: Mapping[Operation, SSAValue], decided: Decided | None = None,
 ) -> list[SSAValue]:
     """Copy a nest's scalar operations; `indices` holds the values of its `loop.index`es."""
+    decided = decided or {}
     mapping: dict[SSAValue, SSAValue] = dict(
         zip(nest.body.block.args, arguments, strict=False))  # masks and accumulators follow
-    for op in nest.body.block.ops:
-        if op is nest.body.block.last_op:
-            break
+    for op in needed_ops(nest, decided):
         if isinstance(op, IndexOp):
             mapping[op.result] = indices[op]
-            continue
-        copy = op.clone(mapping)
-        copy.location = op.location
-        block.add_op(copy)
+        elif op in decided:
+            mapping[op.results[0]] = mapping.get(decided[op], decided[op])
+        else:
+            copy = op.clone(mapping)
+            copy.location = op.location
+            block.add_op(copy)
     return [mapping.get(v, v) for v in nest.yielded]
 
 
-def index_ops(nest: NestOp) -> list[IndexOp]:
-    return [op for op in nest.body.block.ops if isinstance(op, IndexOp)]
+def needed_ops(nest: NestOp, decided: Decided) -> list[Operation]:
+    """The operations of a body, but for its yield; without what only undecided values need."""
+    ops = [op for op in nest.body.block.ops if op is not nest.body.block.last_op]
+    if decided.keys().isdisjoint(ops):
+        return ops
+    needed = set(nest.yielded)
+    for op in reversed(ops):
+        if not needed.isdisjoint(op.results):
+            needed.update([decided[op]] if op in decided else op.operands)
+    return [op for op in ops if not needed.isdisjoint(op.results)]
+
+
+def index_ops(nest: NestOp, decided: Decided) -> list[IndexOp]:
+    return [op for op in needed_ops(nest, decided) if isinstance(op, IndexOp)]
 
 
 def select_identity(

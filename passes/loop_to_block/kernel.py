@@ -29,9 +29,11 @@ from dialects.ranges import upper_bound
 from dialects.schedule import Level, Schedule
 from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
+from passes.loop.limits import Limit, limit_of
 from passes.loop.reuse import kept_values
 from passes.loop_to_block.dots import load_factors
 from passes.loop_to_block.matrices import lies_in_matrices
+from passes.loop_to_block.online import reach
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.tiles import Scope, Tiles
@@ -200,8 +202,12 @@ class _Lowering:
         before = self.states[axis]
         summed = [n for n in run if axis in _reduces_over(n)]
         whole = any(not self.schedule.lanes or axis not in self.tiles.folded(n) for n in summed)
-        for lower, upper, tile, masked in self.segments(level, before, whole, bool(summed)):
-            self.segment(depth, level, run, (lower, upper, tile, masked))
+        limit = self._limit(axis, summed)
+        if limit is not None:
+            self._walk_up_to(limit, depth, level, run)
+        else:
+            for bounds in self.segments(level, before, whole, bool(summed)):
+                self.segment(depth, level, run, bounds)
         self.states[axis] = before
         self.tiles.scopes.pop()
         for nest in fresh:
@@ -210,6 +216,26 @@ class _Lowering:
         for nest in in_matrices:
             if nest.results[0] in self.tiles.outputs:
                 self.generate(depth + 1, [nest])
+
+    def _limit(self, axis: str, summed: Sequence[NestOp]) -> Limit | None:
+        """How far the current rows reach, if all that walks the axis is online."""
+        online = any(n in self.tiles.online for n in summed)
+        limit = limit_of(self.kernel, axis) if online else None
+        placed = {a for a, s in self.states.items() if s.origin is not None}
+        if limit is None or not limit.bound.symbols & self.states.keys() <= placed:
+            return None
+        return limit
+
+    def _walk_up_to(self, limit: Limit, depth: int, level: Level, run: Sequence[NestOp]) -> None:
+        """First what all rows of the tile reach, then what the last one does."""
+        state = self.states[limit.axis]
+        sure, end = reach(self.tiles, limit, state, level.tile)
+        if sure != state.lower:
+            self.tiles.decided = limit.chosen
+            self.segment(depth, level, run, (state.lower, sure, level.tile, False))
+            self.tiles.decided = {}
+        masked = bool(((state.upper - state.lower) % level.tile).terms)
+        self.segment(depth, level, run, (sure, end, level.tile, masked))
 
     def hoist(self, nests: Sequence[NestOp], axis: str) -> None:
         """Compute what the loop over `axis` would compute again and again."""

@@ -4,8 +4,8 @@
                           l, y *= exp(m - n)
                           p = exp(x - n);  l += reduce add p;  y += dot p, v;  m = n
 
-As long as all of a row is -inf, so is its maximum: then 0 is subtracted instead, for exp(-inf) to
-be 0 and not exp(-inf + inf). A row that stays so ends with sums of 0.
+The maximum starts at the lowest finite number, so that exp(x - n) is 0 and no NaN while all of a
+row is -inf. A row that stays so ends with sums of 0.
 """
 
 from __future__ import annotations
@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from dialects.expr import Expr, maximum, minimum
 from dialects.loop import NestOp
-from dialects.types import TileType
-from passes.loop_to_block.compute import map_tiles, scalar_constant
-from passes.loop_to_block.state import Tile
+from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.types import TileType, dtype_of
+from passes.loop.limits import Limit, extremes
+from passes.loop.nests import Read, reads_of
+from passes.loop.online import argument_read, elementwise_maker
+from passes.loop_to_block.compute import identity, map_tiles
+from passes.loop_to_block.state import AxisState, Tile
 
 if TYPE_CHECKING:
     from passes.loop_to_block.tiles import Tiles
@@ -37,7 +43,7 @@ def follow(tiles: Tiles, nest: NestOp, before: Tile) -> None:
         return
     tiles.source = nest
     now = tiles.open[nest]
-    tiles.scopes[-1].results[result] = _map(tiles, [now], now, _zero_for_nothing)
+    tiles.scopes[-1].results[result] = now
     factors: dict[Function, Tile] = {}
     for follower in followers:
         function = tiles.online[follower].function
@@ -62,25 +68,12 @@ def _map(
     return Tile(op.results[0], like.axes)
 
 
-def _zero_for_nothing(block: Block, arguments: Sequence[SSAValue]) -> Operation:
-    """m, or 0 where m is -inf."""
-    [m] = arguments
-    lowest, zero = (scalar_constant(v, m.type) for v in (-np.inf, 0.0))
-    nothing = arith.CmpfOp(m, lowest.results[0], "oeq")
-    block.add_ops([lowest, zero, nothing])
-    return arith.SelectOp(nothing.result, zero.results[0], m)
-
-
 def _change(function: Function) -> Callable[[Block, Sequence[SSAValue]], Operation]:
-    """exp(m - n), which is 1 where both are -inf, too."""
+    """exp(m - n)."""
     def body(block: Block, arguments: Sequence[SSAValue]) -> Operation:
-        before, now = arguments
-        one = scalar_constant(1.0, now.type)
-        same = arith.CmpfOp(before, now, "oeq")
-        difference = arith.SubfOp(before, now)
-        factor = function(difference.result)
-        block.add_ops([one, same, difference, factor])
-        return arith.SelectOp(same.result, one.results[0], factor.result)
+        difference = arith.SubfOp(arguments[0], arguments[1])
+        block.add_op(difference)
+        return function(difference.result)
 
     return body
 
@@ -89,3 +82,65 @@ def _scaled(block: Block, arguments: Sequence[SSAValue]) -> Operation:
     del block
     total, factor = arguments
     return arith.MulfOp(total, factor)
+
+
+def start(tiles: Tiles, nest: NestOp, element: Attribute) -> float | bool:
+    """What an accumulator starts with."""
+    if tiles.is_followed(nest):
+        return -float(np.finfo(dtype_of(element)).max)
+    return identity(nest.combiner_names[0], element)
+
+
+def row_maximum(tiles: Tiles, nest: NestOp) -> Tile | None:
+    """The maximum of x*c over a tile for a constant c > 0: that of x, times c. None: no such one.
+    """
+    if not tiles.is_followed(nest) or any(tiles.states[a.name].masked for a in nest.reduce_axes):
+        return None
+    found = _scaled_input(tiles, nest)
+    if found is None:
+        return None
+    read, factor = found
+    total = tiles.reduce_dims(nest, tiles.read(nest, read, []))
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Operation:
+        constant = factor.clone()
+        block.add_op(constant)
+        return arith.MulfOp(arguments[0], constant.result)
+
+    return _map(tiles, [total], total, body)
+
+
+def _scaled_input(tiles: Tiles, nest: NestOp) -> tuple[Read, arith.ConstantOp] | None:
+    """(x, c) where a nest combines what another one makes as x*c, for c > 0."""
+    made = elementwise_maker(reads_of(nest)[0]) if len(nest.inputs) == 1 else None
+    if made is None or nest.yielded[0] is not nest.body.block.args[0]:
+        return None
+    maker, value = made
+    while isinstance(value.owner, Operation) and value.owner in tiles.decided:
+        value = tiles.decided[value.owner]
+    product = value.owner
+    if not isinstance(product, arith.MulfOp) or not isinstance(product.lhs.owner, Block):
+        return None
+    factor = product.rhs.owner
+    if not isinstance(factor, arith.ConstantOp) or not isinstance(factor.value, FloatAttr):
+        return None
+    positive = 0 < factor.value.value.data < np.inf
+    return (argument_read(maker, product.lhs), factor) if positive else None
+
+
+def reach(tiles: Tiles, limit: Limit, state: AxisState, step: int) -> tuple[Expr, Expr]:
+    """How far all of the current rows reach, rounded down to whole steps, and how far any does."""
+    rows = [(a, s.origin, s.tile) for a, s in tiles.states.items()
+            if s.origin is not None and a in limit.bound.symbols]
+    first, last = extremes(limit.bound, rows) or (state.lower, state.upper)
+    sure = state.lower + (_smaller(tiles, first, state.upper) - state.lower) // step * step
+    sure = tiles.symbols.simplify(sure, tiles.symbols.extents)
+    low = lower_bound(sure - state.lower, tiles.symbols.extents)
+    if low is None or not is_nonnegative(low):
+        sure = maximum(sure, state.lower)
+    return sure, _smaller(tiles, last, state.upper)
+
+
+def _smaller(tiles: Tiles, bound: Expr, upper: Expr) -> Expr:
+    high = upper_bound(bound, tiles.symbols.extents)
+    return bound if high is not None and is_at_most(high, upper) else minimum(bound, upper)

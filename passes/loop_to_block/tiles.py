@@ -28,6 +28,7 @@ from passes.loop.nests import Read, gathered_inputs, reads_of
 from passes.loop.online import running_maximum
 from passes.loop_to_block.access import leaves, load, store
 from passes.loop_to_block.compute import (
+    Decided,
     append_body,
     combine,
     identity,
@@ -39,7 +40,7 @@ from passes.loop_to_block.compute import (
 )
 from passes.loop_to_block.dots import add_dot
 from passes.loop_to_block.matrices import Sums, keep_sums, lies_in_matrices, sum_here
-from passes.loop_to_block.online import follow
+from passes.loop_to_block.online import follow, row_maximum, start
 from passes.loop_to_block.private import Kept
 from passes.loop_to_block.scatters import add_scatter
 from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile, tiled
@@ -85,6 +86,8 @@ class Tiles:
         found = {n: running_maximum(n) for n in kernel.nests} if asked else {}
         self.online = {nest: running for nest, running in found.items() if running is not None}
         """Sums that follow a running maximum."""
+        self.decided: Decided = dict[Operation, SSAValue]()
+        """Selections that are decided where we are."""
 
     def add(self, op: Operation) -> Operation:
         set_location(op, self.source)
@@ -107,17 +110,20 @@ class Tiles:
         result = nest.results[0].type
         assert isinstance(result, TensorType)
         type_ = self.layout_of(nest).tile_type(result.element, dims, sizes)
-        neutral = identity(nest.combiner_names[0], type_.element)
+        neutral = start(self, nest, type_.element)
         self.open[nest] = Tile(self.add(FullOp.of(neutral, type_)).results[0], tuple(dims))
 
     def folded(self, nest: NestOp) -> set[str]:
         """Reduce axes whose tiles are combined at once: on lanes, what is unrolled beside them."""
         summed = {a.name for a in nest.reduce_axes}
-        if nest in self.online or any(
-                r.maximum is nest.results[0] for r in self.online.values()):
+        if nest in self.online or self.is_followed(nest):
             return summed
         kept = {None, self.layout.lanes, self.layout.group, *self.schedule.matrix}
         return set() if self.lanes is None else summed - kept
+
+    def is_followed(self, nest: NestOp) -> bool:
+        """Whether sums are online on a maximum."""
+        return any(r.maximum is nest.results[0] for r in self.online.values())
 
     def finish(self, nest: NestOp) -> None:
         """Combine what is left in the dims of reduce axes, and publish the result."""
@@ -126,9 +132,9 @@ class Tiles:
         if lies_in_matrices(nest, self.schedule):
             keep_sums(self, nest.results[0], tile)
             return
-        self.publish(nest, nest.results[0], self._reduce_dims(nest, tile))
+        self.publish(nest, nest.results[0], self.reduce_dims(nest, tile))
 
-    def _reduce_dims(self, nest: NestOp, tile: Tile) -> Tile:
+    def reduce_dims(self, nest: NestOp, tile: Tile) -> Tile:
         for axis in [a.name for a in nest.reduce_axes if a.name in tile.axes]:
             tile = self._reduce_dim(nest, tile, axis)
         return tile
@@ -181,7 +187,7 @@ class Tiles:
 
         def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
             return append_body(nest, block, arguments, dict(
-                zip(indices, arguments[len(nest.inputs):], strict=True)))
+                zip(indices, arguments[len(nest.inputs):], strict=True)), self.decided)
 
         op = self.add(map_tiles(inputs, dims, types, build))
         for result, value in zip(nest.results, op.results, strict=True):
@@ -196,7 +202,7 @@ class Tiles:
             tiles.append(self.read(nest, read, tiles))
         self.source = nest
         indices: list[Operation] = []
-        for op in index_ops(nest):
+        for op in index_ops(nest, self.decided):
             tiles.append(self.index_tile(op.expr.data, dims))
             indices.append(op)
         return tiles, indices
@@ -270,9 +276,7 @@ class Tiles:
         if not set(dims) > set(tile.axes):
             self.open[nest] = self._combined(nest, list(tile.axes), tile)
             return
-        part = self._combined(nest, dims, None)
-        for axis in [a for a in dims if a not in tile.axes]:
-            part = self._reduce_dim(nest, part, axis)
+        part = row_maximum(self, nest) or self.reduce_dims(nest, self._combined(nest, dims, None))
         self.open[nest] = self._added(nest, part, tile)
 
     def _added(self, nest: NestOp, part: Tile, total: Tile) -> Tile:
@@ -296,7 +300,7 @@ class Tiles:
             self.finish(nest)
             return
         self.publish(nest, nest.results[0],
-                     self._reduce_dims(nest, self._combined(nest, dims, None)))
+                     self.reduce_dims(nest, self._combined(nest, dims, None)))
 
     def _combined(self, nest: NestOp, dims: list[str], into: Tile | None) -> Tile:
         """The body's values on a tile, masked ones neutral, combined into `into` if given."""
@@ -310,7 +314,7 @@ class Tiles:
         def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
             own = len(nest.inputs)
             value = append_body(nest, block, arguments, dict(
-                zip(indices, arguments[own:own + len(indices)], strict=True)))[0]
+                zip(indices, arguments[own:own + len(indices)], strict=True)), self.decided)[0]
             for valid in arguments[own + len(indices):len(arguments) - bool(into)]:
                 value = select_identity(block, valid, value, kind)
             if into is None:
