@@ -43,8 +43,7 @@ class Triangle:
         if count == array.shape[1]:  # the diagonal ends at the last column of a row further up
             rows = (array[:, -1] == first).nonzero()[0]
             offset = array.shape[1] - 1 - int(rows[0]) if rows.size else 0
-        places: Array = np.greater_equal.outer(
-            np.arange(array.shape[0]) + offset, np.arange(array.shape[1]))
+        places = np.tri(*array.shape, offset, np.bool_)
         found = Triangle(offset, first.item(), last.item())
         return found if not places.all() and np.array_equal(
             array, np.where(places, first, last)) else None

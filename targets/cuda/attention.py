@@ -6,6 +6,9 @@ each step a tile of scores by `tl.dot`, its powers, and their product with the v
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from dialects.expr import product
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, bf16, f16
@@ -15,8 +18,9 @@ from passes.loop.private import block_axis
 from passes.loop.runs import common_rows
 from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions
+from targets.cuda.machine import Machine, machine_of
 from targets.cuda.products import MIN_DOT
-from targets.cuda.tiles import finish, power
+from targets.cuda.tiles import finish, power, width_of
 
 MAX_WIDTH = 256
 """The most columns of a factor that a program holds."""
@@ -59,17 +63,49 @@ def _held(kernel: KernelOp) -> list[str]:
     return [a for a in kernel.axes if a not in rows and a != _walked(kernel)]
 
 
+@dataclass(frozen=True)
+class Tiles:
+    """Rows of a program, columns of a step, and how many warps and steps in flight."""
+
+    rows: int
+    step: int
+    warps: int
+    stages: int
+
+    def shared(self, held: int, width: int) -> int:
+        """The bytes that the factors of the rows and of the steps in flight take."""
+        return held * width * (self.rows + 2 * self.step * self.stages)
+
+
+_NARROW = (Tiles(64, 64, 4, 3), Tiles(64, 32, 4, 2))
+"""For factors of one line of the cache: several programs share a multiprocessor."""
+_WIDE = (Tiles(128, 128, 8, 3), Tiles(128, 64, 8, 3), Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2),
+         Tiles(64, 32, 4, 2))
+"""For wider ones: the most that fits, so that they are loaded less often."""
+_LINE = 128
+
+
 def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """Blocks of rows; the axes of the factors whole; the columns in steps."""
     extents, row, walked = kernel.axes, block_axis(kernel), _walked(kernel)
     assert row is not None
     held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
-    wide = max(held.values()) > 64
-    height = power(extents[row], 128, MIN_DOT)
-    step = power(extents[walked], 64, MIN_DOT)
+    width = max(width_of(v) for n in _products(kernel) for v in n.inputs)
+    tiles = _tiles(kernel, row, max(held.values()), width, machine_of(options.features))
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
-              Level("grid", row, height),
+              Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
               *(Level("whole", a, size) for a, size in held.items()),
-              Level("loop", walked, step)]
-    return finish(kernel, levels, online=1, dot=1, tails="peel", warps=8 if wide else 4,
-                  stages=3, precision=options.precision)
+              Level("loop", walked, power(extents[walked], tiles.step, MIN_DOT))]
+    return finish(kernel, levels, online=1, dot=1, tails="peel", warps=tiles.warps,
+                  stages=tiles.stages, precision=options.precision)
+
+
+def _tiles(kernel: KernelOp, row: str, held: int, width: int, machine: Machine) -> Tiles:
+    """The first tiles that fit and leave no multiprocessor idle, else those of the fewest rows."""
+    choices = _NARROW if held * width <= _LINE else _WIDE
+    fitting = [t for t in choices if t.shared(held, width) <= machine.shared] or [choices[-1]]
+    others = product(kernel.axes[a] for a in common_rows(kernel) if a != row)
+    programs = [(others * kernel.axes[row].ceildiv(t.rows)).constant for t in fitting]
+    return next((t for t, n in zip(fitting, programs, strict=True)
+                 if n is None or n >= machine.multiprocessors),
+                min(fitting, key=lambda t: t.rows))
