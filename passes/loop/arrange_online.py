@@ -177,7 +177,10 @@ def _delay(nest: NestOp, number: int, maker: NestOp, division: arith.DivfOp) -> 
         reads[number] = Read(dividend.inputs[0], reads[number].map)
     total = with_reads(nest, reads)
     replace_nest(nest, total)
-    divide_result(total, divisor)
+    quotient = divide_result(total, divisor)
+    readers = [use.operation for use in quotient.results[0].uses]
+    if len(readers) == 1 and isinstance(readers[0], NestOp) and readers[0].is_elementwise:
+        inline_everywhere(quotient)
     if not dividend.results[0].uses:
         dividend.detach()
         dividend.erase()

@@ -84,7 +84,7 @@ def _delay(nest: NestOp, position: int, dividend: Read, divisor: Read) -> None:
     maker.erase()
 
 
-def divide_result(total: NestOp, divisor: Read) -> None:
+def divide_result(total: NestOp, divisor: Read) -> NestOp:
     """Put the quotient behind a nest, for all that reads the nest."""
     value, stored = total.results[0], total.output_maps[0]
     quotient = NestOp.of(
@@ -96,6 +96,7 @@ def divide_result(total: NestOp, divisor: Read) -> None:
     block = total.parent_block()
     assert block is not None
     block.insert_op_after(quotient, total)
+    return quotient
 
 
 def _division(values: Sequence[SSAValue]) -> Region:

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, math
 from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.loop import NestOp
+from dialects.loop import NestOp, scalar_type
 from dialects.scalar import operations_behind
+from dialects.types import f32, f64
 from passes.loop.nests import Read, reads_of
 from passes.loop.private import is_elsewhere
-
-_CONVERSIONS = (arith.ExtFOp, arith.TruncFOp)
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,8 @@ def running_maximum(nest: NestOp) -> Running | None:
     if not nest.is_reduction or nest.combiner_names != ["add"]:
         return None
     found = exponential(nest, nest.yielded[0])
-    if found is None or found.maximum.type.element != nest.results[0].type.element:  # type: ignore[attr-defined]
+    if found is None or scalar_type(nest.results[0]) != scalar_type(found.maximum) or (
+            scalar_type(found.maximum) not in (f32, f64)):
         return None
     maker = found.maximum.owner
     assert isinstance(maker, NestOp)

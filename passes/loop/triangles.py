@@ -43,10 +43,10 @@ class Triangle:
         if count == array.shape[1]:  # the diagonal ends at the last column of a row further up
             rows = (array[:, -1] == first).nonzero()[0]
             offset = array.shape[1] - 1 - int(rows[0]) if rows.size else 0
-        places = np.tri(*array.shape, offset, np.bool_)
+        places = np.tri(array.shape[0], array.shape[1], offset, dtype=np.bool_)
         found = Triangle(offset, first.item(), last.item())
         return found if not places.all() and np.array_equal(
-            array, np.where(places, first, last)) else None
+            array, np.where(places, array[-1:, :1], array[:1, -1:])) else None
 
 
 def triangle_of(value: SSAValue, weights: WeightStore) -> Triangle | None:

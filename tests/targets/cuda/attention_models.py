@@ -1,0 +1,144 @@
+"""Attention at the graph level, unfused, with what it is in f64.
+
+Used by the tests here, which need no GPU, and wherever there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr, Size
+from dialects.func import FuncOp
+from dialects.graph import (
+    AddOp,
+    ConstantOp,
+    MatmulOp,
+    MulOp,
+    SoftmaxOp,
+    TransposeOp,
+    WhereOp,
+)
+from dialects.graph.base import GraphOp
+from dialects.types import Array, TensorType, element_of, tensor
+from dialects.weights import WeightStore
+from passes.base import StrataContext
+from targets.base import TargetOptions
+from targets.cuda import TARGET
+from tests.lowering import lower
+
+DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+SCALE = 0.3
+
+@dataclass(frozen=True)
+class Model:
+    """softmax(q @ k^T * SCALE + mask) @ v, of b x s x d, b x t x d and b x t x e.
+
+    `mask`: "add" numbers of s x t, "keep" truth values, "row" numbers of t, "causal" a constant
+    triangle of truth values and "lower" one of numbers; the rows in `nothing` are masked entirely.
+    `open_sizes`: b, s and t are known to a run only.
+    """
+
+    b: int
+    s: int
+    t: int
+    d: int
+    e: int
+    mask: str = ""
+    element: str = "f16"
+    offset: int = 0
+    nothing: tuple[int, ...] = ()
+    spread: float = 1.0
+    open_sizes: bool = False
+
+    @property
+    def name(self) -> str:
+        return "-".join(map(str, (self.b, self.s, self.t, self.d, self.e, self.mask or "plain",
+                                  self.element, "open" if self.open_sizes else "fixed")))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the mask is part of the model."""
+        return self.mask in ("causal", "lower")
+
+    def arrays(self) -> list[Array]:
+        """q, k, v and the mask, if there is one."""
+        rng = np.random.default_rng(self.s + self.t)
+        shapes = (self.s, self.d), (self.t, self.d), (self.t, self.e)
+        found = [rng.standard_normal((self.b, *shape)) for shape in shapes]
+        found[0] *= self.spread
+        return [x.astype(DTYPES[self.element]) for x in found] + self._masks(rng)
+
+    def _masks(self, rng: np.random.Generator) -> list[Array]:
+        shape = (self.t,) if self.mask == "row" else (self.s, self.t)
+        if self.is_constant:
+            keep = np.tri(self.s, self.t, self.offset, dtype=np.bool_)
+        else:
+            keep = rng.random(shape) < 0.7
+            if self.mask != "row":
+                keep[1:2, :self.t // 2] = False  # whole tiles, and then something
+            keep[list(self.nothing)] = False
+        if self.mask in ("keep", "causal"):
+            return [keep]
+        numbers = np.zeros(shape) if self.is_constant else rng.standard_normal(shape)
+        return [np.where(keep, numbers, -np.inf).astype(DTYPES[self.element])] if self.mask else []
+
+    @property
+    def inputs(self) -> list[Array]:
+        return self.arrays()[:3 if self.is_constant else None]
+
+    def expected(self) -> Array:
+        q, k, v, *masks = (a if a.dtype == np.bool_ else a.astype(np.float64)
+                           for a in self.arrays())
+        x = q @ k.swapaxes(1, 2) * SCALE
+        for mask in masks:
+            x = np.where(mask, x, -np.inf) if mask.dtype == np.bool_ else x + mask
+        with np.errstate(invalid="ignore"):
+            powers = np.exp(x - x.max(2, keepdims=True))
+            return powers / powers.sum(2, keepdims=True) @ v
+
+    # ------------------------------------------------------------------ as a module
+    def module(self) -> tuple[ModuleOp, WeightStore]:
+        """The model at the graph level."""
+        store, arrays = WeightStore(), self.arrays()
+        types = [self._type(a, k) for k, a in enumerate(self.inputs)]
+        func = FuncOp.of("main", ["q", "k", "v", "m"][:len(types)], types)
+        values: list[SSAValue] = list(func.body.block.args)
+
+        def add(op: GraphOp) -> SSAValue:
+            func.body.block.add_op(op)
+            return op.results[0]
+
+        values += [add(ConstantOp.of_array(a, store, "mask")) for a in arrays[len(types):]]
+        q, k, v, *masks = values
+        element = types[0].element
+        scores = add(MatmulOp.of(q, add(TransposeOp.of(k, perm=[0, 2, 1]))))
+        scores = add(MulOp.of(scores, add(ConstantOp.scalar(SCALE, element))))
+        for mask, array in zip(masks, arrays[3:], strict=True):
+            none = add(ConstantOp.scalar(-np.inf, element))
+            scores = add(WhereOp.of(mask, scores, none) if array.dtype == np.bool_
+                         else AddOp.of(scores, mask))
+        y = add(MatmulOp.of(add(SoftmaxOp.of(scores, axis=2)), v))
+        func.finish(["y"], [y])
+        return ModuleOp([func]), store
+
+    def _type(self, array: Array, number: int) -> TensorType:
+        shape: list[Size] = list(array.shape)
+        if self.open_sizes and number < 3:
+            shape[:2] = Expr.symbol("b"), Expr.symbol("s" if number == 0 else "t")
+        elif self.open_sizes:
+            shape[:] = [Expr.symbol("s"), Expr.symbol("t")][-array.ndim:]
+        return tensor(element_of(array.dtype), shape)
+
+    def lowered(self, options: TargetOptions) -> tuple[ModuleOp, WeightStore]:
+        """The model at block level, for the CUDA target."""
+        module, store = self.module()
+        context = StrataContext.with_dialects(store, TARGET, options)
+        context.exact = options.exact
+        for _ in lower(module, context):
+            pass
+        return module, store
