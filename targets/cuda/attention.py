@@ -22,6 +22,7 @@ from targets.cuda.machine import Machine, machine_of
 from targets.cuda.products import MIN_DOT
 from targets.cuda.tiles import finish, power, width_of
 
+MAX_REGISTERS = 255
 MAX_WIDTH = 256
 """The most columns of a factor that a program holds."""
 
@@ -65,23 +66,26 @@ def _held(kernel: KernelOp) -> list[str]:
 
 @dataclass(frozen=True)
 class Tiles:
-    """Rows of a program, columns of a step, and how many warps and steps in flight."""
+    """Rows of a program, columns of a step, how many warps and steps in flight, and registers of
+    a thread, where a limit lets another program share the multiprocessor."""
 
     rows: int
     step: int
     warps: int
     stages: int
+    registers: int = 0
 
-    def shared(self, held: int, width: int) -> int:
-        """The bytes that the factors of the rows and of the steps in flight take."""
-        return held * width * (self.rows + 2 * self.step * self.stages)
+    def fits(self, held: int, width: int, machine: Machine) -> bool:
+        """Whether factors of so many columns fit into shared memory, and sums into registers."""
+        shared = held * width * (self.rows + 2 * self.step * self.stages)
+        sums = self.rows * (held + self.step) // (32 * self.warps)
+        return shared <= machine.shared and sums <= (self.registers or MAX_REGISTERS) * 3 // 4
 
 
 _NARROW = (Tiles(64, 64, 4, 3), Tiles(64, 32, 4, 2))
 """For factors of one line of the cache: several programs share a multiprocessor."""
-_WIDE = (Tiles(128, 128, 8, 3), Tiles(128, 64, 8, 3), Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2),
-         Tiles(64, 32, 4, 2))
-"""For wider ones: the most that fits, so that they are loaded less often."""
+_WIDE = (Tiles(128, 64, 8, 2, 128), Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2), Tiles(64, 32, 4, 2))
+"""For wider ones: more rows, so that factors are loaded less often."""
 _LINE = 128
 
 
@@ -96,14 +100,15 @@ def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
               Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
               *(Level("whole", a, size) for a, size in held.items()),
               Level("loop", walked, power(extents[walked], tiles.step, MIN_DOT))]
-    return finish(kernel, levels, online=1, dot=1, tails="peel", warps=tiles.warps,
-                  stages=tiles.stages, precision=options.precision)
+    limit = {"registers": tiles.registers} if tiles.registers else {}
+    return finish(kernel, levels, online=1, dot=1, tails="peel", pointers=1, warps=tiles.warps,
+                  stages=tiles.stages, precision=options.precision, **limit)
 
 
 def _tiles(kernel: KernelOp, row: str, held: int, width: int, machine: Machine) -> Tiles:
     """The first tiles that fit and leave no multiprocessor idle, else those of the fewest rows."""
     choices = _NARROW if held * width <= _LINE else _WIDE
-    fitting = [t for t in choices if t.shared(held, width) <= machine.shared] or [choices[-1]]
+    fitting = [t for t in choices if t.fits(held, width, machine)] or [choices[-1]]
     others = product(kernel.axes[a] for a in common_rows(kernel) if a != row)
     programs = [(others * kernel.axes[row].ceildiv(t.rows)).constant for t in fitting]
     return next((t for t, n in zip(fitting, programs, strict=True)

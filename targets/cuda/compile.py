@@ -140,7 +140,7 @@ def _key(job: Job, options: CompileOptions, triton: str) -> str:
     code = re.sub(r"^# .*\n", "", source.text, flags=re.MULTILINE)
     code = re.sub(rf"^def {re.escape(source.name)}\(", "def kernel(", code, flags=re.MULTILINE)
     facts = [_FORMAT, triton, code, source.signature, job.divisible, source.warps, source.stages,
-             options.arch, options.fp_fusion]
+             source.registers, options.arch, options.fp_fusion]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
@@ -194,7 +194,8 @@ def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) ->
     return {
         "source": str(source), "name": job.source.name, "signature": job.source.signature,
         "divisible": job.divisible, "warps": job.source.warps, "stages": job.source.stages,
-        "gpu": options.gpu, "levels": (options.toolchain.assembly, options.toolchain.code),
+        "registers": job.source.registers, "gpu": options.gpu,
+        "levels": (options.toolchain.assembly, options.toolchain.code),
         "fp_fusion": options.fp_fusion, "results": str(results)}
 
 

@@ -54,6 +54,10 @@ class Context:
     """How many products of narrow floats are summed in fewer bits than f32 has; 0: all."""
     native: frozenset[SSAValue] = frozenset()
     """Buffers of narrow floats that are loaded as such, since only products read them."""
+    moving_pointers: bool = False
+    """Whether loads in loops are addressed from pointers that move with the loops' counters."""
+    loops: int = 0
+    """How many loops are around what is emitted."""
 
     def bind(self, result: SSAValue, value: Value, hint: str = "v") -> None:
         """Assign the value to a variable named after the SSA value."""

@@ -55,6 +55,8 @@ class KernelSource:
     signature: tuple[tuple[str, str], ...]
     warps: int
     stages: int
+    registers: int = 0
+    """The most that a thread may use; 0: no limit."""
 
     @property
     def text(self) -> str:
@@ -73,6 +75,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.stages = schedule_option(kernel, "stages", 1)
     context.promote = schedule_option(kernel, "promote", 0)
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
+    context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
     try:
         signature = _bind_parameters(context)
@@ -82,7 +85,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     return KernelSource(
         name, tuple(helper_texts(context.helpers, context.options.interpreted)),
         _code(name, signature, context), signature, schedule_option(kernel, "warps", 4),
-        max(context.stages, 1))
+        max(context.stages, 1), schedule_option(kernel, "registers", 0))
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:
@@ -178,7 +181,9 @@ def _emit_for(op: ForOp, context: Context) -> None:
     context.writer.line(f"for {counter} in {loop}:")
     with context.writer.indented():
         before = len(context.writer.lines)
+        context.loops += 1
         emit_block(op.body.block, context)
+        context.loops -= 1
         _assign(carried, [context.values[v].text for v in op.yielded], context)
         if len(context.writer.lines) == before:
             context.writer.line("pass")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from dialects import types as t
 from dialects.block import IndexOp, LoadOp, StoreOp, ValidOp
+from dialects.expr import Expr
 from dialects.types import BufferType
 from targets.cuda.emit.context import Context, buffer_type, tile_type
 from targets.cuda.emit.index import inside_conditions
@@ -33,10 +34,10 @@ def emit_load(op: LoadOp, context: Context) -> None:
     buffer, tile = buffer_type(op.buffer), tile_type(op.result)
     check_tile(tile.shape, "block.load")
     where = context.indices(op.exprs, tile.shape, op.indices, op.index_dims)
-    offset = context.offset(buffer, where)
+    start, offset = _offsets(op, context, where)
     mask = _mask(context, buffer, where, op.checked_dims)
     shape = broadcast([offset.shape, mask.shape])
-    arguments = [_address(context.values[op.buffer].text, offset, shape)]
+    arguments = [_address(start, offset, shape)]
     truth = buffer.element == t.i1  # truth values are bytes in memory
     if mask.text:
         native = op.buffer in context.native
@@ -45,6 +46,34 @@ def emit_load(op: LoadOp, context: Context) -> None:
     text = f"tl.load({', '.join(arguments)})"
     loaded = Value(f"{text} != 0" if truth else text, shape)
     context.bind(op.result, Value(widen(loaded, tile.shape), tile.shape), "x")
+
+
+def _offsets(op: LoadOp, context: Context, where: Sequence[Value]) -> tuple[str, Value]:
+    """A pointer, and the positions of a tile from there.
+
+    With moving pointers, a pointer in a loop takes up its counter, and so the positions of a thread
+    stay what they are.
+    """
+    buffer, shape = buffer_type(op.buffer), tile_type(op.result).shape
+    name = context.values[op.buffer].text
+    parts = [_split(e, op) for e in op.exprs] if context.moving_pointers and context.loops else []
+    if not parts or not all(any(e.terms for e in part) for part in zip(*parts, strict=True)):
+        return name, context.offset(buffer, where)
+    start, offset = (
+        context.offset(buffer, context.indices(exprs, shape, op.indices, op.index_dims))
+        for exprs in zip(*parts, strict=True))
+    return f"({_address(name, start, ())})", offset
+
+
+def _split(expr: Expr, op: LoadOp) -> tuple[Expr, Expr]:
+    """The terms of an index that are equal for all of a tile, and the others."""
+    gathered = {f"%{k}" for k, dims in enumerate(op.index_dims.data) if dims.data}
+    moving = Expr.of(0)
+    for monomial, factor in expr.terms:
+        term = Expr(((monomial, factor),))
+        if not any(s in gathered or (s.startswith("t") and s[1:].isdigit()) for s in term.symbols):
+            moving = moving + term
+    return moving, expr - moving
 
 
 def emit_store(op: StoreOp, context: Context) -> None:

@@ -29,7 +29,7 @@ def compile_job(job: dict[str, Any]) -> None:
         fn=_load(job["source"], job["name"]), signature=dict(job["signature"]), constexprs={},
         attrs={(k,): [["tt.divisibility", 16]] for k in job["divisible"]})
     options = {"num_warps": job["warps"], "num_stages": job["stages"],
-               "enable_fp_fusion": job["fp_fusion"]}
+               "enable_fp_fusion": job["fp_fusion"], "maxnreg": job["registers"] or None}
     compiled = cast(Any, triton).compile(source, target=GPUTarget(*job["gpu"]), options=options)
     facts: dict[str, Any] = {"entry": job["name"], "shared": compiled.metadata.shared,
              "warps": compiled.metadata.num_warps}
