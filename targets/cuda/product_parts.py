@@ -24,9 +24,9 @@ GAIN = 0.85
 """Parts must take so much less time."""
 LEAST = 256
 """The least bytes of a row of a factor that one part sums over."""
-PROGRAMS = 8
+PROGRAMS = 4
 """Of a vector and a matrix: how many programs for each multiprocessor keep its loads coming."""
-ADDING = 2.5e-6
+ADDING = 4.0e-6
 """Seconds that another kernel takes however little it does."""
 
 
@@ -81,5 +81,7 @@ def _parts_of_columns(nest: NestOp, roles: Roles, product: Product, machine: Mac
     if along is None or along[1] in roles.reduce or constant_behind(nest.inputs[along[0]]):
         return 1  # constants are packed along what is summed (`products.panels`)
     programs = -(-product.rows * product.columns * product.width // COLUMNS)
+    if 2 * programs >= machine.multiprocessors:
+        return 1
     wanted = -(-PROGRAMS * machine.multiprocessors // programs)
     return max((n for n in _divisors(product) if n <= wanted), default=1)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log
 
 from targets.cuda.machine import Machine
 
@@ -28,14 +29,21 @@ SIZES = (16, 32, 64, 128, 256)
 """Rows and columns of tiles."""
 STAGES = (3, 4, 5, 6, 8)
 """How many steps of loads are under way, the one that is multiplied among them."""
+USUAL = 4
+"""Of stages that make no difference: they bridge common delays, and leave room for programs."""
 MOST = 128 * 256
 """The most sums of a tile: two groups of four warps hold so many in registers."""
 ASSUMED = 1024
 """How long an axis is taken to be while its extent is not known."""
 LATENCY = 0.85e-6
 """Seconds until data of the device's memory are there."""
-STEP = 0.06e-6
-"""Seconds that a step of the sum takes at least: it waits, multiplies and asks for more."""
+STEP = 0.02e-6
+"""Seconds of a step of the sum beside its products and loads: it waits, and asks for more."""
+SHORT = 0.06e-6
+"""Seconds that 256 bytes of the sum take longer where tiles have fewer rows than instructions of
+whole groups of warps: every warp then loads its operands into registers."""
+ALIKE = 0.03
+"""Times that differ by less than such a part are alike; then larger tiles are better."""
 START = 2.0e-6
 """Seconds before the first step and behind the last: addresses, the epilogue, stores."""
 HALF = 56
@@ -56,6 +64,8 @@ class Product:
     width: int
     stored: int
     open: bool = False
+    twice: bool = False
+    """Whether sums are held twice, to be added to others after some steps."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +87,12 @@ def tiles(product: Product, machine: Machine) -> list[ProductTile]:
     """The tiles that fit product and machine, those first that take the least time."""
     fitting = [t for t in _tiles(product) if t.shared(product.width) <= machine.shared]
     return sorted(fitting, key=lambda t: (
-        round(seconds(product, t, machine), 8), t.rows, -t.columns, t.stages, t.depth))
+        round(log(seconds(product, t, machine)) / ALIKE), -t.rows * t.columns, -t.columns,
+        abs(t.stages - USUAL), -t.depth, t.warps))
 
 
 def _tiles(product: Product) -> Iterator[ProductTile]:
-    most = MOST if not product.open else MOST // 2
+    most = MOST // 2 if product.open or product.twice else MOST
     for rows in _sides(product.rows):
         for columns in _sides(product.columns):
             if rows * columns <= most:
@@ -94,15 +105,13 @@ def _sides(extent: int) -> list[int]:
 
 
 def _steps(product: Product, rows: int, columns: int) -> Iterator[ProductTile]:
-    """Depths, warps and stages that suit a tile."""
-    line = LINE // product.width
-    for depth in (line, 2 * line):
-        if depth > line and (rows * columns > 64 * 64 or product.depth < 2 * depth):
-            continue
-        depth = _dividing(product, min(depth, max(_power(product.depth), LEAST // product.width)))
+    """Depths, warps and stages that suit a tile: a smaller one takes more of the sum in a step."""
+    line, most = LINE // product.width, max(_power(product.depth), LEAST // product.width)
+    lines = 1 if rows * columns > 64 * 128 else 2 if rows * columns > 32 * 32 else 4
+    for depth in dict.fromkeys(min(line * n, most) for n in (1, 2, 4) if n <= lines):
         for warps in _warps(rows, columns):
-            for stages in STAGES:
-                yield ProductTile(rows, columns, depth, warps, stages)
+            for stages in [s for s in STAGES if s <= USUAL or s <= product.depth // depth]:
+                yield ProductTile(rows, columns, _dividing(product, depth), warps, stages)
 
 
 def _dividing(product: Product, depth: int) -> int:
@@ -136,7 +145,9 @@ def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
     multiplied = 2 * tile.rows * tile.columns * tile.depth
     busy = max(multiplied / (_rate(tile, machine, width) * 1e12),
                loaded / (machine.cache_rate * 1e9))
-    step = max(busy, STEP, LATENCY / max(tile.stages - 1, 1))
+    short = machine.has_wgmma and tile.rows < 64
+    step = max(busy, LATENCY / (tile.stages - 1)) + STEP + (
+        SHORT * tile.depth * width / 256 if short else 0)
     turns = -(-each // resident)
     computed = max(each * steps * busy, turns * (steps * step + LATENCY))
     moved = _moved(product) / (machine.bandwidth * 1e9)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from xdsl.dialects import arith
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
-from dialects.types import TensorType, byte_width, i8, i32, is_float
+from dialects.types import TensorType, byte_width, i8, i32, is_float, is_narrow_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.nests import has_calls
 from passes.loop.outline import is_contraction
@@ -31,6 +32,8 @@ DEPTH = 128
 """The bytes of such a row that one step loads: a line of the cache."""
 STRIP = 16
 """How many tiles of rows programs walk before they take the next columns."""
+PROMOTE = 128
+"""Products of narrow floats that may be summed in fewer bits than f32 has."""
 VARIED = 3
 """Of how many tiles candidates have other strips."""
 
@@ -148,10 +151,22 @@ def _tiled(
     The first ones also in other strips, of which the model knows nothing.
     """
     product = product_of(nest, roles, stored_by(kernel, nest))
+    exact = _in_full(nest, options)
+    product = replace(product, twice=exact)
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
         in_strips = product.rows > tile.rows and product.columns > tile.columns
         for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
-            yield _in_tiles(kernel, roles, tile, strip, options)
+            yield _in_tiles(kernel, roles, tile, strip, options, exact)
+
+
+def _in_full(nest: NestOp, options: TargetOptions) -> bool:
+    """Whether sums of products of narrow floats must have all bits of f32.
+
+    The instructions keep fewer; a second sum takes what they have summed in one step.
+    """
+    narrow = any(is_narrow_float(v.type.element) for v in nest.inputs
+                 if isinstance(v.type, TensorType))
+    return narrow and options.precision == "f32"
 
 
 def product_of(nest: NestOp, roles: Roles, stored: NestOp) -> Product:
@@ -169,12 +184,14 @@ def product_of(nest: NestOp, roles: Roles, stored: NestOp) -> Product:
 
 
 def _in_tiles(
-    kernel: KernelOp, roles: Roles, tile: ProductTile, strip: int, options: TargetOptions
+    kernel: KernelOp, roles: Roles, tile: ProductTile, strip: int, options: TargetOptions,
+    exact: bool = False,
 ) -> Schedule:
     (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
     levels = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile.rows),
               Level("grid", n, tile.columns), Level("loop", k, tile.depth)]
     order = {"strip": strip} if strip > 1 else {}
+    order |= {"promote": min(tile.depth, PROMOTE)} if exact else {}
     return finish(kernel, levels, dot=1, tails="mask", warps=tile.warps, stages=tile.stages,
                   precision=options.precision, **order)
 

@@ -16,8 +16,10 @@ from targets.cuda.tiles import finish, power, width_of
 
 BYTES = 8192
 """What a program of four warps reads of the matrix at a time: four words for each lane."""
-COLUMNS = 128
-"""The bytes of neighbouring columns that a program has: a line of the cache."""
+COLUMNS = 64
+"""The bytes of neighbouring columns that a program has: what the memory gives at once."""
+WIDE = 16
+"""Warps where few programs have all of the sums: their loads keep the memory busy."""
 
 
 def vector_products(kernel: KernelOp, nest: NestOp, roles: Roles) -> Iterator[Schedule]:
@@ -27,9 +29,10 @@ def vector_products(kernel: KernelOp, nest: NestOp, roles: Roles) -> Iterator[Sc
         return
     matrix, axis = along
     elements = BYTES // width_of(nest.inputs[matrix])
-    for factor in (1, 2, 4):
-        for warps in (4, 8):
-            yield _schedule(kernel, nest, roles, axis, elements * warps // 4 // factor, warps)
+    alone = axis not in roles.reduce and not roles.batch
+    for warps in (WIDE, 8, 4) if alone else (4, 8, 2):
+        for factor in (2, 1, 4) if alone else (1, 2, 4):
+            yield _schedule(kernel, nest, roles, axis, elements * warps * factor // 4, warps)
 
 
 def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:

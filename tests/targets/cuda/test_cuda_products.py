@@ -100,7 +100,7 @@ def test_tiles_fit_the_machine(sizes: tuple[int, int, int, int], arch: str) -> N
         assert min(tile.rows, tile.columns, tile.depth) >= 16
         assert tile.rows * tile.columns <= 256 * 32 * tile.warps
     times = [seconds(product_, t, machine) for t in found]
-    assert times[0] <= min(times) * 1.01
+    assert times[0] <= min(times) * 1.05
 
 
 def test_large_products_have_large_tiles_and_small_ones_many_programs() -> None:
@@ -208,11 +208,11 @@ def test_constants_that_few_rows_read_lie_column_by_column(m: int) -> None:
                                rtol=1e-2, atol=0.3)
 
 
-FLOAT8 = """strata.func @main(%a: f8E4M3FN[1024, 256], %b: f8E4M3FN[1024, 256])
+FLOAT8 = """strata.func @main(%a: f8E4M3FN[1024, 2048], %b: f8E4M3FN[1024, 2048])
     -> (bf16[1024, 1024]) inputs ["a", "b"] outputs ["y"] {
-  %p = graph.cast %a {to = bf16} : bf16[1024, 256]
-  %q = graph.cast %b {to = bf16} : bf16[1024, 256]
-  %t = graph.transpose %q {perm = [1, 0]} : bf16[256, 1024]
+  %p = graph.cast %a {to = bf16} : bf16[1024, 2048]
+  %q = graph.cast %b {to = bf16} : bf16[1024, 2048]
+  %t = graph.transpose %q {perm = [1, 0]} : bf16[2048, 1024]
   %y = graph.matmul %p, %t : bf16[1024, 1024]
   strata.return %y
 }"""
