@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, product
 from math import ceil, log2, prod
+from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
@@ -33,6 +35,8 @@ SUMS = 128
 MOST_ELEMENTS = 64
 """Elements of a tile that a thread has, without products."""
 IDEAL_ELEMENTS = 16
+MOST = 200
+"""Schedules of a product, at most."""
 REPEATED = 0.08
 """How much less promising each further schedule of the same tile of sums is: guesses err."""
 OPEN_SIZE = 1024
@@ -68,7 +72,7 @@ class Space:
         return [w for w in (WARPS if self.is_product else STREAM_WARPS)
                 if w * self.machine.warp <= 1024]
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Bytes of a factor's element."""
         nest = next(n for n in self.kernel.nests if is_contraction(n))
@@ -144,59 +148,99 @@ def _with_tiles(schedule: Schedule, tiles: Mapping[str, int]) -> Schedule:
 
 
 # ---------------------------------------------------------------------- products
+class Point(NamedTuple):
+    """The tile of a product, and how a program works on it."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of rows by columns. `beside`: programs, or steps of one, that other axes make."""
+
+    space: Space
+    levels: tuple[Level, Level, Level]
+    beside: tuple[int, int]
+
+    @staticmethod
+    def of(space: Space) -> Product | None:
+        """None where tiles have other directions than rows, columns and depth."""
+        tiled = [x for x in space.around.levels if x.tile >= MIN_DOT]
+        if [x.kind for x in tiled] != ["grid", "grid", "loop"]:
+            return None
+        rows, columns, depth = tiled
+        others = [[ceil(space.size(x.axis) / x.tile) for x in space.around.levels
+                   if x.kind == kind and x not in tiled] for kind in ("grid", "loop")]
+        return Product(space, (rows, columns, depth), (prod(others[0]), prod(others[1])))
+
+    def points(self) -> Iterator[Point]:
+        """All that fit the machine."""
+        space = self.space
+        sizes = [[t for t in tiles if space.least(x) <= t <= space.most(x, tiles[-1])]
+                 for x, tiles in zip(self.levels, (TILES, TILES, DEPTHS), strict=True)]
+        for point in product(*sizes, space.warps, STAGES):
+            point = Point(*point)
+            if (point.rows * point.columns <= SUMS * point.warps * space.machine.warp
+                    and self.shared(point) <= space.machine.shared):
+                yield point
+
+    def shared(self, point: Point) -> int:
+        """Bytes of shared memory."""
+        return point.stages * (point.rows + point.columns) * point.depth * self.space.width
+
+    def schedule(self, point: Point) -> Schedule:
+        tiles = {x.axis: t for x, t in zip(self.levels, point[:3], strict=True)}
+        return _with_options(_with_tiles(self.space.around, tiles),
+                             warps=point.warps, stages=point.stages)
+
+    # ------------------------------------------------------------------ a guess
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Of the axes of rows, columns and depth."""
+        return [self.space.size(x.axis) for x in self.levels]
+
+    def cost(self, point: Point) -> float:
+        """Cycles, for programs that share a multiprocessor and run in rounds."""
+        space, machine = self.space, self.space.machine
+        counts = [ceil(size / t) for size, t in zip(self.sizes, point[:3], strict=True)]
+        programs, steps = counts[0] * counts[1] * self.beside[0], counts[2] * self.beside[1]
+        moved = (point.rows + point.columns) * point.depth * space.width / NEAR_BYTES
+        multiplied = point.rows * point.columns * point.depth / self._rate(point) + STEP
+        together = min(self._resident(point), ceil(programs / machine.multiprocessors))
+        rounds = ceil(programs / (machine.multiprocessors * together))
+        parts = together * multiplied, together * moved, LATENCY / max(1, point.stages - 1)
+        return rounds * (steps * (max(parts) if point.stages > 1 else sum(parts)) + START)
+
+    def _rate(self, point: Point) -> float:
+        """Multiply-adds of a multiprocessor per cycle: more, the larger the tile is."""
+        full = NARROW_RATE if self.space.width <= 2 else WIDE_RATE
+        in_groups = point.warps % 4 == 0 and point.rows >= 64
+        reuse = point.rows / (point.rows + 32) * point.columns / (point.columns + 32)
+        return full * reuse * (1.0 if in_groups or not self.space.machine.has_wgmma else 0.6)
+
+    def _resident(self, point: Point) -> int:
+        """How many programs a multiprocessor holds at a time."""
+        machine, threads = self.space.machine, point.warps * self.space.machine.warp
+        registers = point.rows * point.columns + 64 * threads
+        return max(1, min(machine.shared // self.shared(point), machine.registers // registers,
+                          machine.threads // threads))
+
+
 def _products(space: Space) -> Iterator[Schedule]:
-    """All tiles of rows, columns and depth, warps and stages of one product, by a guess."""
-    tiled = [x for x in space.around.levels if x.tile >= MIN_DOT]
-    grid, loops = ([x for x in tiled if x.kind == k] for k in ("grid", "loop"))
-    if len(grid) != 2 or len(loops) != 1 or len(tiled) != 3:
+    """Tiles, warps and stages of one product, ordered by the guess."""
+    found = Product.of(space)
+    if found is None:
         return
-    ranges = [[t for t in sizes if space.least(x) <= t <= space.most(x, sizes[-1])]
-              for x, sizes in zip((*grid, *loops), (TILES, TILES, DEPTHS), strict=True)]
-    found: list[tuple[float, Schedule]] = []
-    alike: defaultdict[tuple[int, int], list[tuple[float, Schedule]]] = defaultdict(list)
-    for rows, columns, depth, warps, stages in product(*ranges, space.warps, STAGES):
-        tiles = dict(zip((x.axis for x in (*grid, *loops)), (rows, columns, depth), strict=True))
-        schedule = _with_options(_with_tiles(space.around, tiles), warps=warps, stages=stages)
-        if space.fits(schedule):
-            cost = _product_cost(space, schedule, (rows, columns, depth))
-            alike[rows, columns].append((cost, schedule))
-    for group in alike.values():
-        ranked = enumerate(sorted(group, key=lambda pair: pair[0]))
-        found += [(cost * (1 + REPEATED * rank), s) for rank, (cost, s) in ranked]
-    yield from (s for _, s in sorted(found, key=lambda pair: pair[0]))
-
-
-def _product_cost(space: Space, schedule: Schedule, tile: tuple[int, int, int]) -> float:
-    """Cycles, for programs that share a multiprocessor and run in rounds."""
-    rows, columns, depth = tile
-    machine, warps = space.machine, _number(schedule, "warps", 4)
-    stages, width = _number(schedule, "stages", 1), space.width
-    together = _resident(space, schedule, rows * columns)
-    programs = prod(ceil(space.size(x.axis) / x.tile)
-                    for x in schedule.levels if x.kind == "grid")
-    steps = prod(ceil(space.size(x.axis) / x.tile) for x in schedule.levels if x.kind == "loop")
-    rate = (NARROW_RATE if width <= 2 else WIDE_RATE) * (rows / (rows + 32)) * (
-        columns / (columns + 32)) * (1.0 if _whole_groups(machine, warps, rows) else 0.6)
-    compute = steps * (depth * rows * columns / rate + STEP)
-    memory = steps * depth * (rows + columns) * width / NEAR_BYTES
-    waiting = steps * LATENCY / max(1, stages - 1)
-    together = min(together, ceil(programs / machine.multiprocessors))
-    rounds = ceil(programs / (machine.multiprocessors * together))
-    parts = together * compute, together * memory, waiting
-    return rounds * ((max(parts) if stages > 1 else sum(parts)) + START)
-
-
-def _whole_groups(machine: Machine, warps: int, rows: int) -> bool:
-    """Whether products run at the full rate of the machine's tensor cores."""
-    return not machine.has_wgmma or (warps % 4 == 0 and rows >= 64)
-
-
-def _resident(space: Space, schedule: Schedule, sums: int) -> int:
-    """How many programs a multiprocessor holds at a time."""
-    machine, threads = space.machine, _number(schedule, "warps", 4) * space.machine.warp
-    registers = sums + 64 * threads
-    return max(1, min(machine.shared // max(1, space.shared(schedule)),
-                      machine.registers // registers, machine.threads // threads))
+    alike: defaultdict[tuple[int, int], list[tuple[float, Point]]] = defaultdict(list)
+    for point in found.points():
+        alike[point.rows, point.columns].append((found.cost(point), point))
+    ranked = [(cost * (1 + REPEATED * rank), point) for group in alike.values()
+              for rank, (cost, point) in enumerate(sorted(group))]
+    yield from (found.schedule(point) for _, point in sorted(ranked)[:MOST])
 
 
 # ---------------------------------------------------------------------- streams
