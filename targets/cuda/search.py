@@ -273,7 +273,7 @@ def _stream_cost(space: Space, schedule: Schedule) -> float:
 
 # ---------------------------------------------------------------------- steps
 def _steps(space: Space) -> Iterator[Schedule]:
-    """One thing changed: warps, stages, the tile of one axis, the order in the grid."""
+    """One thing changed: warps, stages, strips of programs, the tile of one axis, the order."""
     around = space.around
     warps = _number(around, "warps", 4)
     yield from (_with_options(around, warps=w) for w in (2 * warps, warps // 2))
@@ -281,6 +281,9 @@ def _steps(space: Space) -> Iterator[Schedule]:
         stages = _number(around, "stages", 1)
         yield from (_with_options(around, stages=s) for s in (stages + 1, stages - 1)
                     if STAGES[0] <= s <= STAGES[-1])
+    strip = _number(around, "strip", 0)
+    if strip:
+        yield from (_with_options(around, strip=s) for s in (2 * strip, max(1, strip // 2)))
     for level in around.levels:
         if level.kind != "whole":
             yield from (_with_tiles(around, {level.axis: t})
