@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -166,3 +167,21 @@ def test_half_precision_and_integers() -> None:
     with torch.no_grad():
         torch.testing.assert_close(compiled(model)(ids, scale), model(ids, scale), rtol=3e-2,
                                    atol=3e-2)
+
+
+# ---------------------------------------------------------------------- modes
+def test_a_mode_is_the_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STRATA_CACHE", str(tmp_path))
+    modes: list[str] = []
+    monkeypatch.setattr("compiler.modes.prepare_for", lambda mode, *_: modes.append(mode))
+    model, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    fast = torch.compile(model, backend=strata, mode="max-autotune")
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
+    assert modes == ["max-autotune"]
+
+
+def test_a_mode_that_there_is_not() -> None:
+    wrong = torch.compile(Net().eval(), backend=strata, mode="fastest")
+    with torch.no_grad(), pytest.raises(Exception, match="no mode 'fastest'; there are: default"):
+        wrong(torch.randn(2, 3, 8, 8))
