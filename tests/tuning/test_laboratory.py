@@ -1,0 +1,102 @@
+"""Tasks that share the process that measures, and what becomes of them when it is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from compiler.options import CompileOptions
+from compiler.tuning.laboratory import Machinery, TaskLaboratory
+from compiler.tuning.processes import Worker, WorkerError, Workers
+from compiler.tuning.search import Prepared
+from compiler.tuning.tasks import Task
+from compiler.tuning.tuner import TuneOptions, Tuner, in_lanes
+from compiler.tuning.worker import Compiled, Job, Timed
+from dialects.schedule import Schedule
+
+MODEL = """builtin.module {
+  strata.func @main(%x: f32[4, 12], %w: f32[12, 5]) -> (f32[4, 5], f32[4, 12])
+      inputs ["x", "w"] outputs ["p", "y"] {
+    %p = graph.matmul %x, %w : f32[4, 5]
+    %y = graph.softmax %x {axis = 1} : f32[4, 12]
+    strata.return %p, %y
+  }
+}
+"""
+
+
+@dataclass
+class StubProcess:
+    """Compiles all, and times until it is asked for what ends it. `log`: what it was asked for."""
+
+    starts: int = 0
+    is_running: bool = False
+    fatal: str = ""
+    log: list[str] = field(default_factory=list[str])
+
+    def ask(self, name: str, arguments: Sequence[Any], seconds: float) -> Any:
+        if not self.is_running:
+            self.starts, self.is_running = self.starts + 1, True
+        first = arguments[0]
+        kernel = first.name if isinstance(first, Job) else first
+        self.log.append(f"{name} {kernel}")
+        if name == "measure" and self.fatal in Path(first.path).read_text():
+            raise WorkerError("the device is lost")
+        return {"start": 0.5, "measure": Timed([0.2], [0.4]), "end": None}[name]
+
+    def stop(self) -> None:
+        self.is_running = False
+
+
+class StubCompilers:
+    def ask_all(self, name: str, jobs: Sequence[Job], *_: float) -> list[Compiled]:
+        return [Compiled(job.path, "<>", "spills" if "warps = 99" in Path(job.path).read_text()
+                         else "") for job in jobs]
+
+
+def machinery(folder: Path) -> tuple[Machinery, StubProcess, list[Task]]:
+    path = folder / "model.mlir"
+    path.write_text(MODEL)
+    tuner = Tuner(str(path), CompileOptions(), TuneOptions(output=path))
+    tasks = tuner._tasks(tuner._kernels_of_model())
+    process, measurers = StubProcess(fatal="fatal = 1"), Workers(1, str(folder))
+    measurers.all = [cast(Worker, process)]
+    shared = Machinery(folder, CompileOptions(), cast(Workers, StubCompilers()), measurers, 0)
+    return shared, process, tasks
+
+
+def schedule(**options: int) -> Schedule:
+    return Schedule((), tuple(options.items()))
+
+
+def test_tasks_begin_again_when_the_process_that_measures_was_lost(tmp_path: Path) -> None:
+    shared, process, (a, b) = machinery(tmp_path)
+    with TaskLaboratory(shared, a) as first, TaskLaboratory(shared, b) as second:
+        assert first.start() == second.start() or first.seconds == second.seconds == 0.5
+        [good], [bad] = first.prepare([schedule(good=1)], 9.0), second.prepare(
+            [schedule(fatal=1)], 9.0)
+        assert first.measure(good, 1.0, 3, 9.0) == 0.5
+        assert second.measure(bad, 1.0, 3, 9.0) is None
+        assert process.log[-1] == f"start {b.name}" and process.starts == 2
+        assert first.measure(good, 1.0, 3, 9.0) == 0.5
+        assert process.log[-2:] == [f"start {a.name}", f"measure {a.name}"]
+    assert process.log[-2:] == [f"end {b.name}", f"end {a.name}"]
+    assert len(shared.faults) == 1 and "the device is lost" in shared.faults[0]
+
+
+def test_what_is_hopeless_is_no_fault(tmp_path: Path) -> None:
+    shared, _, (a, _) = machinery(tmp_path)
+    with TaskLaboratory(shared, a) as laboratory:
+        wanted = schedule(warps=4)
+        found = laboratory.prepare([schedule(warps=99), wanted], 9.0)
+        assert [p.schedule for p in found] == [wanted] and isinstance(found[0], Prepared)
+    assert not shared.faults
+
+
+def test_lanes_begin_in_order(tmp_path: Path) -> None:
+    _, _, tasks = machinery(tmp_path)
+    begun: list[str] = []
+    in_lanes(1, lambda task: begun.append(task.name), tasks)
+    assert begun == [t.name for t in tasks]
