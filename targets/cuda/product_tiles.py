@@ -106,7 +106,7 @@ def _sides(extent: int) -> list[int]:
 
 def _steps(product: Product, rows: int, columns: int) -> Iterator[ProductTile]:
     """Depths, warps and stages that suit a tile: a smaller one takes more of the sum in a step."""
-    line, most = LINE // product.width, max(_power(product.depth), LEAST // product.width)
+    line, most = LINE // product.width, max(_power(product.depth), _least(product))
     lines = 1 if rows * columns > 64 * 128 else 2 if rows * columns > 32 * 32 else 4
     for depth in dict.fromkeys(min(line * n, most) for n in (1, 2, 4) if n <= lines):
         for warps in _warps(rows, columns):
@@ -117,7 +117,12 @@ def _steps(product: Product, rows: int, columns: int) -> Iterator[ProductTile]:
 def _dividing(product: Product, depth: int) -> int:
     """The depth, or half of it where the last step then needs no masks."""
     half = depth // 2
-    return half if product.depth % depth == half and half * product.width >= LEAST else depth
+    return half if product.depth % depth == half >= _least(product) else depth
+
+
+def _least(product: Product) -> int:
+    """The least depth: of short factors, instructions take more at a time."""
+    return max(LEAST // product.width, SIZES[0])
 
 
 def _warps(rows: int, columns: int) -> tuple[int, ...]:

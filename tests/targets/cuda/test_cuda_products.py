@@ -89,14 +89,18 @@ def test_what_is_no_product_has_no_candidates() -> None:
 
 
 @pytest.mark.parametrize("sizes", [
-    (1, 1, 1, 1), (1, 4096, 4096, 4096), (12, 128, 128, 64), (1, 16, 4096, 4096), (3, 17, 31, 7)])
+    (1, 1, 1, 1), (1, 4096, 4096, 4096), (12, 128, 128, 64), (1, 16, 4096, 4096), (3, 17, 31, 7),
+    (1, 64, 64, 24), (1, 64, 64, 8)])
 @pytest.mark.parametrize("arch", MACHINES)
-def test_tiles_fit_the_machine(sizes: tuple[int, int, int, int], arch: str) -> None:
-    machine, product_ = MACHINES[arch], Product(*sizes, 2, 2)
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_tiles_fit_the_machine(
+    sizes: tuple[int, int, int, int], arch: str, width: int
+) -> None:
+    machine, product_ = MACHINES[arch], Product(*sizes, width, 2)
     found = tiles(product_, machine)
     assert found and len({*found}) == len(found)
     for tile in found:
-        assert tile.shared(2) <= machine.shared
+        assert tile.shared(width) <= machine.shared and tile.depth * width >= 32
         assert min(tile.rows, tile.columns, tile.depth) >= 16
         assert tile.rows * tile.columns <= 256 * 32 * tile.warps
     times = [seconds(product_, t, machine) for t in found]
@@ -129,6 +133,13 @@ SHAPES = [(1, 1, 1), (1, 300, 2048), (300, 1, 2048), (1, 64, 0), (0, 8, 8), (2, 
 def test_tiles_compute_the_product(m: int, n: int, k: int, element: str) -> None:
     """Tile operations as they are defined, against float64; parts of sums are among them."""
     check(product(m, n, k, element), m, n, k, element, TargetOptions(features="sm_90"))
+
+
+@pytest.mark.parametrize("k", [8, 24, 40])
+def test_short_sums_of_rounded_factors(k: int) -> None:
+    """What tl.dot takes at least, whatever the sum's length."""
+    [kernel] = sources(product(64, 64, k, "f32"), TargetOptions(features="sm_90", precision="tf32"))
+    assert "tl.dot" in emit_kernel(kernel).text
 
 
 @pytest.mark.parametrize("m", [1, 5, 70])
