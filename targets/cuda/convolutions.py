@@ -12,10 +12,8 @@ instructions take 32-bit factors along the summed axis only, each channel by its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
-from math import inf, prod
+from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -28,18 +26,17 @@ from passes.loop.nests import carry, replace_nest, result_types
 from passes.loop.pack_operands import Border, Packing, Panel
 from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions
-from targets.cuda.machine import Machine, machine_of
-from targets.cuda.products import DEPTH, MIN_DOT, Roles, schedule_product
-from targets.cuda.tiles import finish, power, width_of
+from targets.cuda.convolution_tiles import Shape, Tile, fastest, parts_of
+from targets.cuda.machine import machine_of
+from targets.cuda.products import Roles, schedule_product
+from targets.cuda.tiles import finish, width_of
 
 OPEN = 16
 """What an open size is taken to be."""
-WARPGROUP_ROWS = 64
-"""Rows that a group of 4 warps multiplies at once, where there are such products."""
-OTHER_REGISTERS = 64
-"""What a thread needs beside its sums."""
 FEW, WORD = 8, 4
 """Fewer channels than this become whole words of so many."""
+LEAST = 64
+"""The least channels of a part of a sum."""
 
 
 # ---------------------------------------------------------------------- which kernels
@@ -166,41 +163,8 @@ def _is_plain(roles: Roles) -> bool:
     return all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
 
 
-# ---------------------------------------------------------------------- tiles
-@dataclass(frozen=True)
-class Shape:
-    """What a convolution multiplies: batches of rows by columns, summed over `depth`.
-
-    `channels`: the run of the summed axis inside one position of the window. `width`: the bytes
-    of a factor's element.
-    """
-
-    batch: int
-    rows: int
-    columns: int
-    depth: int
-    channels: int
-    width: int
-    narrow: bool
-    """Whether tensor cores multiply the factors."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """What one program computes, with how many warps, and how many steps ahead it loads."""
-
-    rows: int
-    columns: int
-    depth: int
-    warps: int
-    stages: int
-
-
 def schedule_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
-    """Tiles of rows by columns, the summed axis in steps; where axes stayed apart, a product's.
-
-    The last step is apart if it is a part of one, so that no other has masks.
-    """
+    """Tiles of rows by columns, the summed axis in steps; where axes stayed apart, a product's."""
     roles = convolution_roles(nest)
     if roles is None or not _is_plain(roles):
         return schedule_product(kernel, nest, options)
@@ -210,14 +174,14 @@ def schedule_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions)
 def _schedule(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> Schedule:
-    shape = _shape(kernel, nest, roles, options)
-    best = min(_tiles(shape), key=lambda t: _cycles(shape, t, machine_of(options.features)))
-    return _schedule_of(kernel, roles, best, options)
+    tile, _ = fastest(_shape(nest, roles, options), machine_of(options.features))
+    return tiled_product(kernel, roles, tile, options)
 
 
-def _schedule_of(
+def tiled_product(
     kernel: KernelOp, roles: Roles, tile: Tile, options: TargetOptions
 ) -> Schedule:
+    """The schedule of a tile; the last step is apart, so that no other has masks."""
     [rows], [columns], [summed] = roles.rows, roles.columns, roles.reduce
     levels = [*(Level("grid", b) for b in roles.batch), Level("grid", rows, tile.rows),
               Level("grid", columns, tile.columns), Level("loop", summed, tile.depth)]
@@ -225,73 +189,43 @@ def _schedule_of(
                   precision=options.precision)
 
 
-def _shape(kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions) -> Shape:
+def _shape(nest: NestOp, roles: Roles, options: TargetOptions) -> Shape:
     width = max(map(width_of, nest.inputs))
-    sizes = {name: int(extent.evaluate(dict.fromkeys(extent.symbols, OPEN)))
-             for name, extent in kernel.axes.items()}
-    [rows], [columns], [summed] = roles.rows, roles.columns, roles.reduce
-    return Shape(prod(sizes[a] for a in roles.batch), sizes[rows], sizes[columns], sizes[summed],
-                 _channels(kernel, nest, roles), width,
+    sizes = {a.name: int(a.extent.evaluate(dict.fromkeys(a.extent.symbols, OPEN)))
+             for a in nest.axes}
+    batch, rows, columns, depth = (prod(sizes[a] for a in axes) for axes in (
+        roles.batch, roles.rows, roles.columns, roles.reduce))
+    return Shape(batch, rows, columns, depth, _channels(nest, roles, sizes), width,
                  narrow=width <= 2 or options.precision == "tf32")
 
 
-def _channels(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
-    """How far the summed axis runs along the data's memory."""
-    data, [summed] = data_of(nest), roles.reduce
-    depth = kernel.axes[summed].constant
+def _channels(nest: NestOp, roles: Roles, sizes: Mapping[str, int]) -> int:
+    """How far the summed axes run through the channels of one place of the window."""
+    data = data_of(nest)
     assert data is not None
-    last = nest.input_maps[data][-1].substitute(dict.fromkeys(roles.batch, 0))
-    if depth is None or last.symbols != frozenset([summed]):
+    map_ = nest.input_maps[data]
+    if len(roles.reduce) != 1:
+        return prod(sizes[a] for a in _channel_axes(map_, roles))
+    summed = roles.reduce[0]
+    last = map_[-1].substitute(dict.fromkeys(roles.batch, 0))
+    if last.symbols != frozenset([summed]):
         return 1
-    positions = np.arange(depth)
+    positions = np.arange(sizes[summed])
     beyond = np.flatnonzero(last.evaluate({summed: positions}) != positions)
-    return int(beyond[0]) if len(beyond) else depth
+    return int(beyond[0]) if len(beyond) else sizes[summed]
 
 
-def _tiles(shape: Shape) -> Iterator[Tile]:
-    """Tiles of which a step stays in one place of the window, if it can, and that registers hold.
+# ---------------------------------------------------------------------- sums in parts
+def convolution_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+    """The channels, and into how many parts to cut them, where few programs would take long.
 
-    Of equally good ones the first is preferred.
+    None: one sum is as fast, or the nest is such a part.
     """
-    line = DEPTH // shape.width
-    longest = 2 * line if shape.narrow else line  # steps of FMA units are long as they are
-    depths = [d for d in (line, 2 * line, line // 2, MIN_DOT)
-              if shape.channels % d == 0 and d <= longest]
-    sizes = [64, 128, 256, 32, 16]
-    most = power(Expr.of(shape.rows), 256, MIN_DOT), power(Expr.of(shape.columns), 256, MIN_DOT)
-    for rows, columns in product(sizes, sizes):
-        warps = 8 if rows == 256 or rows * columns > 128 * 128 else 4
-        if rows <= most[0] and columns <= most[1] and rows * columns <= 128 * 256:
-            for depth, stages in product(depths or [line // 2], (3, 4) if shape.narrow else (2,)):
-                yield Tile(rows, columns, depth, warps, stages)
-
-
-def _cycles(shape: Shape, tile: Tile, machine: Machine) -> float:
-    """About how long the machine takes.
-
-    A program alone waits in each step for its data, products and others of its warps, one behind
-    the other; programs together hide that, but share what multiplies and what brings data.
-    """
-    together = _together(shape, tile, machine)
-    if not together:
-        return inf
-    programs = shape.batch * -(-shape.rows // tile.rows) * -(-shape.columns // tile.columns)
-    steps = -(-shape.depth // tile.depth)
-    products = tile.rows * tile.columns * tile.depth
-    rate = machine.multiply_adds(shape.narrow)
-    arrive = tile.rows * tile.depth * shape.width / machine.near_bytes
-    whole = not machine.has_wgmma or tile.rows >= WARPGROUP_ROWS
-    alone = products / (rate if whole else rate / 6) + arrive + machine.step
-    shared = products / (rate if whole else rate / 2) + arrive + machine.step / 4
-    rounds, rest = divmod(-(-programs // machine.multiprocessors), together)
-    counts = [*[together] * rounds, *([rest] if rest else [])]
-    return sum(steps * max(n * shared, alone) + machine.start for n in counts)
-
-
-def _together(shape: Shape, tile: Tile, machine: Machine) -> int:
-    """How many programs a multiprocessor holds; 0 if it cannot hold one."""
-    shared = (tile.rows + tile.columns) * tile.depth * shape.width * tile.stages
-    threads = 32 * tile.warps
-    registers = tile.rows * tile.columns // threads + OTHER_REGISTERS
-    fits = min(machine.shared // shared, machine.registers // (registers * threads))
-    return fits if registers < 256 else 0
+    roles, data = convolution_roles(nest), data_of(nest)
+    if roles is None or data is None or any(a.extent.constant is None for a in nest.axes):
+        return None
+    channels = _channel_axes(nest.input_maps[data], roles)
+    if len(channels) != 1 or roles.batch:
+        return None
+    count = parts_of(_shape(nest, roles, options), machine_of(options.features), LEAST)
+    return (channels.pop(), count) if count > 1 else None

@@ -23,7 +23,8 @@ class Machine:
     `tensor_rate`: TFLOP/s of products of halves with sums in f32, on the whole device.
     `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2 cache, for one
     multiprocessor.
-    `products`: multiply-adds of 16-bit factors that its tensor cores do per cycle. `near_bytes`:
+    `products`: multiply-adds of 16-bit factors that its tensor cores do per cycle, and `fma_units`
+    of single precision. `near_bytes`:
     how many bytes per cycle reach it from the cache of level 2. `step`, `start`: about how many
     cycles a program waits in each step of a product, and before and behind all of them.
     """
@@ -39,13 +40,10 @@ class Machine:
     bandwidth: float = 900
     cache_rate: float = 60
     products: int = 512
+    fma_units: int = 128
     near_bytes: int = 64
     step: int = 170
     start: int = 2000
-
-    def multiply_adds(self, narrow: bool) -> int:
-        """How many it does per cycle, of narrow factors or in single precision."""
-        return self.products if narrow else 128
 
     @property
     def has_wgmma(self) -> bool:

@@ -6,8 +6,9 @@ two, the rest is masked. Sizes come from the kernel's own axes; tuning replaces 
 measured ones.
 
     products.py  contractions                convolutions.py  ... that read by windows
-    windows.py   windows of each channel     attention.py     products whose sums are online
-    sums.py      of a few parts              streams.py       other reductions, elementwise kernels
+    windows.py   windows of each channel     fma_products.py  products in single precision
+    attention.py  products whose sums are online             sums.py  of a few parts
+    streams.py   other reductions, elementwise kernels
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from targets.cuda.convolutions import (
     prepare_convolution,
     schedule_convolution,
 )
+from targets.cuda.fma_products import schedule_fma_product
 from targets.cuda.products import panels, prepare_product, schedule_product
 from targets.cuda.streams import elementwise, reduction, walked_alike
 from targets.cuda.sums import sum_of_parts
@@ -59,6 +61,8 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return schedule_windows(kernel, windowed, options)
     if nest is not None and is_convolution(nest):
         return schedule_convolution(kernel, nest, options)
+    if nest is not None and (schedule := schedule_fma_product(kernel, nest, options)) is not None:
+        return schedule
     if nest is not None:
         return schedule_product(kernel, nest, options)
     if any(n.is_reduction for n in kernel.nests):

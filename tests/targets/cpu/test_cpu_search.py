@@ -82,7 +82,7 @@ def job(task: Task, schedule: Schedule | None, folder: Path, features: str) -> J
     path.write_text(task.text(schedule))
     task.weights.save(folder / "weights.npz")
     options = CompileOptions(features=features, cache="off", threads=1, tuned="off")
-    return Job(str(path), task.name, replace(options, weights=folder / "weights.npz"))
+    return Job(str(path), task.name, replace(options, weights=folder / "weights.npz"), task.sizes)
 
 
 def rules_schedule(task: Task, features: str) -> Schedule:

@@ -1,0 +1,61 @@
+"""Schedule rules of the CUDA target for matrix products in single precision, on FMA units.
+
+Few rows and long sums are common there (a convolution of one place, of one image): tiles are as
+small as it takes to have programs for every multiprocessor.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from dialects.loop import KernelOp, NestOp
+from dialects.schedule import Schedule
+from dialects.types import TensorType, f32
+from passes.loop_to_block.compute import is_dot
+from targets.base import TargetOptions
+from targets.cuda.convolution_tiles import Shape, fastest, parts_of
+from targets.cuda.convolutions import OPEN, tiled_product
+from targets.cuda.machine import machine_of
+from targets.cuda.products import Roles, roles_of
+
+LEAST = 128
+"""The least elements of a part of a sum."""
+
+
+def schedule_fma_product(
+    kernel: KernelOp, nest: NestOp, options: TargetOptions
+) -> Schedule | None:
+    """The schedule of a kernel that contracts, its axes fused; None if it is no such product."""
+    roles = roles_of(nest)
+    single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
+    if not single or not _on_fma_units(nest, options):
+        return None
+    tile, _ = fastest(_shape(nest, roles), machine_of(options.features))
+    return tiled_product(kernel, roles, tile, options)
+
+
+def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+    """The summed axis, and into how many parts to cut it, where few programs would take long."""
+    roles = roles_of(nest)
+    open_ = any(a.extent.constant is None for a in nest.axes)
+    if open_ or roles.batch or len(roles.reduce) != 1 or not (roles.rows and roles.columns):
+        return None
+    if not _on_fma_units(nest, options):
+        return None
+    count = parts_of(_shape(nest, roles), machine_of(options.features), LEAST)
+    return (roles.reduce[0], count) if count > 1 else None
+
+
+def _on_fma_units(nest: NestOp, options: TargetOptions) -> bool:
+    """Whether a nest sums products of f32 that nobody allows to be rounded."""
+    types = [v.type for v in (*nest.inputs, *nest.results)]
+    exact = all(isinstance(t, TensorType) and t.element == f32 for t in types)
+    return exact and is_dot(nest) and options.precision != "tf32"
+
+
+def _shape(nest: NestOp, roles: Roles) -> Shape:
+    sizes = {a.name: int(a.extent.evaluate(dict.fromkeys(a.extent.symbols, OPEN)))
+             for a in nest.axes}
+    batch, rows, columns, depth = (prod(sizes[a] for a in axes) for axes in (
+        roles.batch, roles.rows, roles.columns, roles.reduce))
+    return Shape(batch, rows, columns, depth, depth, width=4, narrow=False)
