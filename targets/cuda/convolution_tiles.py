@@ -101,7 +101,7 @@ def _warps(shape: Shape, rows: int, columns: int) -> tuple[int, ...]:
     """Numbers of warps; of FMA units fewer for small tiles, so that each has work at hand."""
     if rows == 256 or rows * columns > 128 * 128:
         return (8,)
-    found = (4, 2) if not shape.narrow and rows * columns <= SMALL else (4,)
+    found = (4, 2, 1) if not shape.narrow and rows * columns <= SMALL else (4,)
     return tuple(w for w in found if shape.narrow or rows * columns >= 32 * w * FMA_SUMS)
 
 

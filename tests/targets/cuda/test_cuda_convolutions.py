@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from math import inf
 
 import numpy as np
 import pytest
@@ -13,12 +14,20 @@ from xdsl.ir import Attribute, Operation
 from dialects import types as t
 from dialects.block import DotOp, KernelOp, LoadOp
 from dialects.host.interpret import interpret_host
+from dialects.loop import NestOp
 from dialects.types import Array
+from passes.base import StrataContext
+from passes.loop.outline import is_contraction
 from targets.base import TargetOptions
+from targets.cuda import TARGET
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.convolution_tiles import Shape, fastest
+from targets.cuda.convolutions import convolution_parts
 from targets.cuda.emit import emit_kernel
 from targets.cuda.emit.context import tile_type
 from targets.cuda.interpreter import Interpreter
+from targets.cuda.machine import machine_of
+from tests.lowering import lower
 from tests.targets.cuda.float_convolutions import CASES, Case
 
 each_case = pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
@@ -81,6 +90,47 @@ def test_a_step_has_one_place_in_the_window() -> None:
     assert [op.checked_dims for op in loads if op.checked_dims] == [(0, 1)]
     [loop] = [line for line in emit_kernel(kernel).text.splitlines() if " // 192)" in line]
     assert re.search(r"\(i\d+ // 192\)", loop), loop
+
+
+H200 = machine_of("sm_90")
+
+
+@pytest.mark.parametrize(("rows", "channels", "tile"), [
+    (32 * 56 * 56, 64, (128, 64)), (32 * 14 * 14, 256, (128, 128)), (7 * 7, 512, (64, 16))])
+def test_tiles_follow_the_sizes(rows: int, channels: int, tile: tuple[int, int]) -> None:
+    """Measured best on an H200: large ones where programs are enough, small ones elsewhere."""
+    best, _ = fastest(Shape(1, rows, channels, 9 * channels, channels, 2, True), H200)
+    assert (best.rows, best.columns) == tile
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+@pytest.mark.parametrize("rows", [1, 16, 100, 5000])
+@pytest.mark.parametrize("channels", [1, 3, 16, 100, 512])
+def test_there_is_always_a_tile(rows: int, channels: int, narrow: bool) -> None:
+    shape = Shape(1, rows, channels, 9 * channels, channels, 2 if narrow else 4, narrow)
+    tile, cycles = fastest(shape, H200)
+    assert min(tile.rows, tile.columns, tile.depth) >= 16 and cycles < inf
+
+
+def test_sums_in_parts() -> None:
+    """Where a few programs would sum for long; never parts of parts."""
+    long = Case("late", (1, 512, 7, 7), (512, 512, 3, 3), attributes={"pads": [1] * 4})
+    short = Case("early", (32, 64, 56, 56), (64, 64, 3, 3), attributes={"pads": [1] * 4})
+    options = TargetOptions(features="sm_90")
+    found = convolution_parts(contraction(long), options)
+    assert found is not None and 512 % found[1] == 0 and 512 // found[1] >= 64
+    assert convolution_parts(contraction(short), options) is None
+
+
+def contraction(case: Case) -> NestOp:
+    """The convolution of a case, before kernels are made."""
+    module, store = case.module()
+    context = StrataContext.with_dialects(store, TARGET, TargetOptions(features="sm_90"))
+    for step in lower(module, context):
+        if step == "loop-split-reductions":
+            break
+    [nest] = [op for op in module.walk() if isinstance(op, NestOp) and is_contraction(op)]
+    return nest
 
 
 @needs_triton
