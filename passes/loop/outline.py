@@ -36,7 +36,8 @@ MIN_ROWS = 4
 """Fewer rows than this do not carry a kernel: it would have too little to do in parallel."""
 
 MAX_ALONE = 1 << 14
-"""More elements than this are not computed by the one program of a reduction without rows."""
+"""More elements than this are not computed by the one program of a reduction without rows, nor by
+that of a row whose reductions walk something else."""
 
 MAX_OPERATIONS = 256
 """More operations than this in one kernel would be slow to compile, and win nothing."""
@@ -298,8 +299,15 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str]) -> str | None:
         count = product(a.extent for a in nest.parallel_axes)
         if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
             return "one program would compute it alone"
+        if (_own_elements(nest, names).constant or 0) > MAX_ALONE:
+            return "its rows are long, and nothing else walks them"
         return None if rows <= parallel else "it does not keep the rows"
     return None if parallel == _wide(group.renamed[0].axes) else "it works on another domain"
+
+
+def _own_elements(nest: NestOp, names: dict[str, str]) -> Expr:
+    """How many elements a nest has per point of the axes that it shares."""
+    return product(a.extent for a in nest.parallel_axes if a.name not in names)
 
 
 def _enough(rows: set[str], group: Group) -> bool:

@@ -67,7 +67,7 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return schedule_product(kernel, nest, options)
     if any(n.is_reduction for n in kernel.nests):
         return sum_of_parts(kernel, options) or reduction(kernel, options)
-    return elementwise(kernel)
+    return elementwise(kernel, options)
 
 
 def operand_panels(

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from dialects.expr import product
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
-from passes.loop.runs import common_rows, contiguous_axes, memory_order
+from dialects.types import TensorType, byte_width
+from passes.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
-from targets.cuda.tiles import finish, floor_power, power
+from targets.cuda.tiles import even_power, finish, floor_power, power
 
 ELEMENTS = 1024
 """Elements of one program of an elementwise kernel."""
-MAX_WHOLE = 8192
+SIDE = 256
+"""Bytes of a side of its tile, where memory runs in two directions."""
+MAX_WHOLE = 16384
 """The longest axis that one program holds whole."""
 HELD, LEAST_HELD = 32, 4
 """Elements of held rows in each thread, where there are many rows: enough words on their way, and
 no registers spill. And what a thread has at least, where rows are short."""
+HELD_APART = 16
+"""The same where rows begin between words of memory, and are read element by element."""
+STEP, STEP_APART, STEP_ONCE = 8192, 4096, 1024
+"""Elements of a longer row that one trip of a reduction takes, in words, one by one, and where the
+row is walked only once."""
 MAX_HEIGHT, OPEN_HEIGHT = 16, 4
 """The most rows that one program computes, but very short ones, and how many where their number is
 not known."""
 PROGRAMS = 8
 """Programs per multiprocessor that short rows are to be divided into."""
 WARP = 32
-STEP = 1024
-"""Elements of a longer axis that one trip of a reduction takes."""
+WORD = 16
+"""The bytes that a thread reads at once."""
 
 
 def walked_alike(kernel: KernelOp) -> list[list[str]]:
@@ -54,24 +63,42 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     along = contiguous_axes(kernel)
     if rows and not _sums_along_memory(kernel, inner) and (not along or along[0] in rows):
         return _strided_reduction(kernel, rows, inner, along)
+    apart = _begins_apart(kernel)
     placed = _inner_levels(kernel, inner)
     tiles = [x for x in placed if x.tile > 1]
     width = max((x.tile for x in tiles), default=1)
-    whole = all(x.kind == "whole" for x in tiles)
-    height = _height(kernel, rows, width, options) if whole else 1
-    warps = max(4, min(16, width * height // (HELD * WARP))) if whole else 8
+    if not all(x.kind == "whole" for x in tiles):
+        return finish(kernel, [*(Level("grid", a) for a in rows), *placed], tails="mask",
+                      warps=16 if width == STEP_APART else 8)
+    least = 2 if apart else 4
+    height = _height(kernel, rows, width, least * WARP, options)
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
+    held = HELD_APART if apart else HELD
+    warps = max(least, min(16, width * height // (held * WARP)))
     return finish(kernel, [*levels, *placed], tails="mask", warps=warps)
 
 
+def _begins_apart(kernel: KernelOp) -> bool:
+    """Whether rows of an input do not begin at words of memory: of a size that is known."""
+    sizes = [(type_.shape[-1].constant, byte_width(type_.element)) for type_ in _types(kernel)
+             if type_.rank > 1]
+    return any(size is not None and size > 1 and size * width % WORD for size, width in sizes)
+
+
+def _types(kernel: KernelOp) -> list[TensorType]:
+    values = [*kernel.body.block.args, *kernel.yielded]
+    return [v.type for v in values if isinstance(v.type, TensorType)]
+
+
 def _height(
-    kernel: KernelOp, rows: Sequence[str], width: int, options: TargetOptions
+    kernel: KernelOp, rows: Sequence[str], width: int, threads: int, options: TargetOptions
 ) -> int:
-    """How many short rows a program of 4 warps computes: as many as leave every multiprocessor
-    programs enough."""
+    """How many short rows a program of so many threads computes: as many as leave every
+    multiprocessor programs enough."""
     count = product(kernel.axes[a] for a in rows).constant
-    most, least = (4 * WARP * elements // width for elements in (HELD, LEAST_HELD))
+    held = HELD_APART if _begins_apart(kernel) else HELD
+    most, least = (threads * elements // width for elements in (held, LEAST_HELD))
     if count is None:
         return floor_power(min(OPEN_HEIGHT, most))
     wanted = count // (PROGRAMS * machine_of(options.features).multiprocessors)
@@ -95,8 +122,15 @@ def _inner_levels(kernel: KernelOp, inner: Sequence[str]) -> list[Level]:
         elif size is not None and size <= MAX_WHOLE:
             levels[name] = Level("whole", name, power(kernel.axes[name], MAX_WHOLE))
         else:
-            levels[name] = Level("loop", name, STEP)
+            levels[name] = Level("loop", name, _step(kernel, name))
     return [levels[name] for name in inner]
+
+
+def _step(kernel: KernelOp, axis: str) -> int:
+    """How many elements of a long row one trip takes."""
+    if sum(_has(n, axis) for n in kernel.nests) == 1:
+        return STEP_ONCE
+    return STEP_APART if _begins_apart(kernel) else STEP
 
 
 def _has(nest: NestOp, name: str) -> bool:
@@ -116,24 +150,43 @@ def _strided_reduction(
     return finish(kernel, levels, tails="mask", warps=4)
 
 
-def elementwise(kernel: KernelOp) -> Schedule:
+def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """Tiles along memory; of two directions, when inputs and results run along different axes.
 
     A scatter's other axes are loops inside.
     """
     extents = kernel.axes
     rows = common_rows(kernel)
-    along = [a for a in contiguous_axes(kernel) if a in rows][:2] or rows[-1:]
+    along = [a for a in contiguous_axes(kernel) if a in rows]
+    crossing = [a for a in along[1:] if _crosses(kernel, along[0], a)][:1]
+    if crossing:
+        return _two_directions(kernel, rows, [along[0], *crossing], options)
     tiles: dict[str, int] = {}
-    if len(along) == 2:
-        tiles = {a: power(extents[a], 32) for a in along}
-    elif along:
-        tiles = {along[0]: power(extents[along[0]], ELEMENTS)}
-    for name in reversed(rows):
-        room = ELEMENTS
-        for size in tiles.values():
-            room //= size
+    for name in [*(along[:1] or rows[-1:]), *reversed(rows)]:
+        room = ELEMENTS // prod(tiles.values())
         if room > 1 and name not in tiles:
-            tiles[name] = power(extents[name], room)
+            tiles[name] = even_power(extents[name], room)
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
     return finish(kernel, levels, tails="mask", warps=4)
+
+
+def _crosses(kernel: KernelOp, along: str, across: str) -> bool:
+    """Whether what runs along one axis in memory is walked along another one, too."""
+    references = [(m, n.axes) for n in kernel.nests for m in (*n.input_maps, *n.output_maps)]
+    return any(across in running_axis(m, axes) and any(along in e.symbols for e in m)
+               for m, axes in references)
+
+
+def _two_directions(
+    kernel: KernelOp, rows: Sequence[str], along: Sequence[str], options: TargetOptions
+) -> Schedule:
+    """Square tiles, as large as leave each multiprocessor two."""
+    extents = kernel.axes
+    count = product(extents[a] for a in rows).constant
+    programs = 2 * machine_of(options.features).multiprocessors
+    side = max(32, SIDE // max(byte_width(type_.element) for type_ in _types(kernel)))
+    while side > 32 and count is not None and count < programs * side * side:
+        side //= 2
+    tiles = {a: even_power(extents[a], side) for a in along}
+    levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
+    return finish(kernel, levels, tails="mask", warps=8 if prod(tiles.values()) >= 4096 else 4)

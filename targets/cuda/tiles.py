@@ -18,6 +18,16 @@ def power(size: Expr, most: int, least: int = 1) -> int:
     return most if value is None else max(least, min(most, 1 << max(0, value - 1).bit_length()))
 
 
+def even_power(size: Expr, most: int) -> int:
+    """A tile of at most so many elements, some smaller where that reaches less beyond the end."""
+    value = size.constant
+    if value is None or value <= most:
+        return power(size, most)
+    choices = [max(1, most >> k) for k in range(3)]
+    beyond = {tile: -value % tile for tile in choices}
+    return next((tile for tile in choices if 8 * beyond[tile] <= value), choices[-1])
+
+
 def floor_power(number: int) -> int:
     """The largest power of two that is not larger; at least 1."""
     return 1 << max(0, number.bit_length() - 1)

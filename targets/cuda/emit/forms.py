@@ -1,10 +1,11 @@
 """Cheaper forms of operations whose results are soon rounded to f16 or bf16.
 
+    x*(1 + erf(x/sqrt(2)))/2  ->  gelu(x)
     1 + erf(z)   ->  erfc(-z)
     1 + tanh(z)  ->  2*sigmoid(2*z)
     1/(1 + exp(-z))  ->  sigmoid(z)
 
-The first two cancel for negative z, and their other forms do not. A rounding in the midst of a body
+Sums with 1 cancel for negative z, and their other forms do not. A rounding in the midst of a body
 (`extf` of `truncf`) is left out, as the products of sums are: results are nearer to the exact ones.
 """
 
@@ -18,6 +19,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects import types as t
+from dialects.graph.numerics import SQRT_HALF
 from targets.cuda.emit.rounding import is_rounding
 from targets.cuda.emit.scalar import Row
 
@@ -37,6 +39,7 @@ QUICK_ROWS: dict[str, Row] = {
 
 _ERFC = Row("quick_erfc(-{0})", helper="quick_erfc")
 _TANH = Row("2.0 * quick_sigmoid(2.0 * {0})", helper="quick_sigmoid")
+_GELU = _quick("quick_gelu")
 _SIGMOID = _quick("quick_sigmoid")
 _MIRRORED_SIGMOID = Row("quick_sigmoid(-{0})", helper="quick_sigmoid")
 
@@ -77,6 +80,36 @@ def _sum_form(op: Operation) -> Form | None:
     return None
 
 
+def _product_form(op: Operation) -> Form | None:
+    """x * 0.5 * (1 + erf(x * sqrt(0.5))), in any order."""
+    factors, products = _factors(op)
+    half = next((f for f in factors if _is_number(f, 0.5)), None)
+    total = next((m for f in factors if (m := _maker(f, arith.AddfOp)) is not None), None)
+    bend = None if total is None else _one_and(total, math.ErfOp)
+    if len(factors) != 3 or half is None or total is None or bend is None:
+        return None
+    scaled = _maker(bend.operands[0], arith.MulfOp)
+    [x] = [f for f in factors if f is not half and f.owner is not total] or [half]
+    if scaled is None or not any(
+            _is_same(v, x) and _is_number(other, SQRT_HALF) for v, other in _pairs(scaled)):
+        return None
+    return Form(_GELU, x, (*products, total, bend, scaled))
+
+
+def _factors(op: Operation) -> tuple[list[SSAValue], list[Operation]]:
+    """What a chain of products multiplies, and its products but the last."""
+    factors, products = list[SSAValue](), list[Operation]()
+    for operand in op.operands:
+        inner = _maker(operand, arith.MulfOp)
+        if inner is None:
+            factors.append(operand)
+            continue
+        below, more = _factors(inner)
+        factors += below
+        products += [inner, *more]
+    return factors, products
+
+
 def _quotient_form(op: Operation) -> Form | None:
     """1 / (1 + exp(z))."""
     total = _maker(op.operands[1], arith.AddfOp)
@@ -101,7 +134,8 @@ def _widening_form(op: Operation) -> Form | None:
 
 
 _MATCHES: dict[type[Operation], Callable[[Operation], Form | None]] = {
-    arith.AddfOp: _sum_form, arith.DivfOp: _quotient_form, arith.ExtFOp: _widening_form,
+    arith.MulfOp: _product_form, arith.AddfOp: _sum_form, arith.DivfOp: _quotient_form,
+    arith.ExtFOp: _widening_form,
 }
 
 
@@ -122,7 +156,18 @@ def _maker(value: SSAValue, kind: type[Operation]) -> Operation | None:
     return value.owner if isinstance(value.owner, kind) and value.has_one_use() else None
 
 
+def _is_same(a: SSAValue, b: SSAValue) -> bool:
+    """Whether two values are one, or conversions of one."""
+    widened = isinstance(a.owner, arith.ExtFOp) and isinstance(b.owner, arith.ExtFOp)
+    return a is b or (widened and a.owner.operands[0] is b.owner.operands[0])  # type: ignore[union-attr]
+
+
 def _is_one(value: SSAValue) -> bool:
+    return _is_number(value, 1.0)
+
+
+def _is_number(value: SSAValue, number: float) -> bool:
+    """Whether a value is a constant, as f32 holds it."""
     op = value.owner
     return isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) and (
-        op.value.value.data == 1.0)
+        abs(op.value.value.data - number) <= 2.0**-24 * number)

@@ -82,15 +82,15 @@ def sinh_{d}(x):
     a = tl.abs(x)
     t = expm1_{d}(a)
     y = 0.5 * (t + div_{d}(t, t + 1.0))
-    h = tl.exp(0.5 * a)
+    h = {exp}(0.5 * a)
     y = tl.where(a > 40.0, 0.5 * h * h, y)
     return tl.where(x < 0.0, -y, y)
 ''',
     "cosh": '''
 def cosh_{d}(x):
     a = tl.abs(x)
-    e = tl.exp(a)
-    h = tl.exp(0.5 * a)
+    e = {exp}(a)
+    h = {exp}(0.5 * a)
     return tl.where(a > 40.0, 0.5 * h * h, 0.5 * e + div_{d}(0.5, e))
 ''',
     "asinh": '''
@@ -195,10 +195,11 @@ UNTYPED: dict[str, str] = {
     "exp_f32": '''
 def exp_f32(x):
     # x*log2(e) == h + r; 2^(h + r) == 2^h * (1 + r*log(2)) for small r
+    x = tl.maximum(x, -200.0, propagate_nan=tl.PropagateNan.ALL)
     h = x * 1.4426950408889634
     r = tl.fma(x, 1.92596298909109e-08, tl.fma(x, 1.4426950216293335, -h))
     y = tl.exp2(h)
-    return tl.where(tl.abs(x) < 87.0, tl.fma(y, r * 0.6931471805599453, y), y)
+    return tl.where(y < 3.4e38, tl.fma(y, r * 0.6931471805599453, y), y)
 ''',
     "floordiv": '''
 def floordiv(a, b):

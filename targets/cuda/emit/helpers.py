@@ -40,6 +40,8 @@ def _add(helper: Helper, ordered: dict[Helper, None]) -> None:
     name, kind = helper
     for needed in _CALL.findall(TYPED[name].partition(":")[2] if kind else ""):
         _add((needed, kind), ordered)
+    if kind == "f32" and "{exp}" in TYPED[name]:
+        ordered.setdefault(("exp_f32", ""))
     for needed in _QUICK_CALL.findall(COMPOSED.get(name, "").partition(":")[2]):
         _add((needed, ""), ordered)
     ordered.setdefault(helper)
@@ -55,6 +57,7 @@ def _text(name: str, kind: str, interpreted: bool) -> str:
     return TYPED[name].format(
         d=kind, width=32 if single else 64, near=NEAR[kind], large=LARGE[kind],
         whole=float(2 ** (23 if single else 52)), polynomial=_horner(coefficients),
+        exp="exp_f32" if single else "tl.exp",
         quotient="tl.div_rn(x, y)" if single else "x / y",
         root="tl.sqrt_rn(x)" if single else "tl.sqrt(x)")
 

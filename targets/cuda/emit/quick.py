@@ -7,16 +7,25 @@ subnormal numbers. Triton's interpreter has no instructions, and computes them i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _EXPONENT = (-1.62799945, -0.917361431, -0.152006661, 0.0336117535, -0.00511646942,
              0.000467139183, -0.0000190091965)
 """log2(erfc(a)) / a in a: 6e-6 of erfc for a < 3.5, 7e-5 for a < 5; it falls from there on."""
 
 
-def _horner(variable: str) -> str:
-    text = repr(_EXPONENT[-1])
-    for c in reversed(_EXPONENT[:-1]):
-        text = f"{c!r} + {variable} * ({text})"
+def _horner(coefficients: Sequence[float]) -> str:
+    """A polynomial in a."""
+    text = repr(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        text = f"{c!r} + a * ({text})"
     return text
+
+
+_LOG_ERFC = f"a * ({_horner(_EXPONENT)})"
+_LOG_TAIL = _horner([-1.0, *(float(f"{c * 0.5 ** (0.5 * k):.9g}")
+                             for k, c in enumerate(_EXPONENT, 1))])
+"""log2(erfc(a / sqrt(2)) / 2): of the share of a normal distribution beyond a."""
 
 
 _EXP2 = ('tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, '
@@ -54,15 +63,22 @@ def quick_sigmoid(x):
 def quick_erfc(x):
     # erfc(a) == 2^(a*q(a)) for a >= 0, and erfc(-a) == 2 - erfc(a)
     a = tl.abs(x)
-    y = quick_exp2(a * ({_horner("a")}))
+    y = quick_exp2({_LOG_ERFC})
     return tl.where(x < 0.0, 2.0 - y, y)
+''',
+    "quick_gelu": f'''
+def quick_gelu(x):
+    # x times the share of a normal distribution below x
+    a = tl.abs(x)
+    tail = quick_exp2({_LOG_TAIL})
+    return x * tl.where(x < 0.0, tail, 1.0 - tail)
 ''',
     "quick_erf": f'''
 def quick_erf(x):
     # near 0, where 1 - erfc(a) cancels, the first terms of the series
     a = tl.abs(x)
     near = x * (1.1283792 - 0.3761264 * (x * x))
-    y = 1.0 - quick_exp2(a * ({_horner("a")}))
+    y = 1.0 - quick_exp2({_LOG_ERFC})
     return tl.where(a < 0.1, near, tl.where(x < 0.0, -y, y))
 ''',
     "quick_tanh": '''

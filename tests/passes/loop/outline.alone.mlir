@@ -19,4 +19,20 @@ builtin.module {
     %y = graph.sub %x, %m : f32[n]
     strata.return %y
   }
+  // So does the program of a row: it walks a short row once more, but not a long one.
+  // CHECK: strata.func @short_rows
+  // CHECK-NEXT: %y = loop.call @reduce_3(%m, %x) sizes() : f32[64, 100]
+  // CHECK: strata.func @long_rows
+  // CHECK-NEXT: %s = loop.call @reduce_4(%m) sizes() : f32[64, 1]
+  // CHECK-NEXT: %y = loop.call @map_5(%x, %s) sizes() : f32[64, 16385]
+  strata.func @short_rows(%m: f32[64, 16], %x: f32[64, 100]) -> (f32[64, 100]) inputs ["m", "x"] outputs ["y"] {
+    %s = graph.reduce_max %m {axes = [1], keepdims = true} : f32[64, 1]
+    %y = graph.sub %x, %s : f32[64, 100]
+    strata.return %y
+  }
+  strata.func @long_rows(%m: f32[64, 16], %x: f32[64, 16385]) -> (f32[64, 16385]) inputs ["m", "x"] outputs ["y"] {
+    %s = graph.reduce_max %m {axes = [1], keepdims = true} : f32[64, 1]
+    %y = graph.sub %x, %s : f32[64, 16385]
+    strata.return %y
+  }
 }

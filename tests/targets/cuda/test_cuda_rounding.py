@@ -29,6 +29,13 @@ SIGMOID = """%n = arith.negf %x : f32
              %e = math.exp %n : f32
              %s = arith.addf %e, %one : f32
              %r = arith.divf %one, %s : f32"""
+GELU = """%half = arith.constant 0.5 : f32
+          %root = arith.constant 0.70710677 : f32
+          %z = arith.mulf %x, %root : f32
+          %e = math.erf %z : f32
+          %s = arith.addf %e, %one : f32
+          %t = arith.mulf %x, %s : f32
+          %r = arith.mulf %half, %t : f32"""
 FALLING = """%e = math.exp %x : f32
              %s = arith.addf %one, %e : f32
              %r = arith.divf %one, %s : f32"""
@@ -40,6 +47,7 @@ CASES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "tanh": (TANH, np.tanh, "quick_tanh"),
     "1 + erf": (ONE_PLUS_ERF, lambda x: erfc(-x), "quick_erfc"),
     "1 + tanh": (ONE_PLUS_TANH, lambda x: 2 / (1 + np.exp(-2 * x)), "quick_sigmoid"),
+    "gelu": (GELU, lambda x: 0.5 * x * erfc(-x * 0.5**0.5), "quick_gelu"),
     "sigmoid": (SIGMOID, lambda x: 1 / (1 + np.exp(-x)), "quick_sigmoid"),
     "1/(1 + exp)": (FALLING, lambda x: 1 / (1 + np.exp(x)), "quick_sigmoid"),
 }
@@ -158,7 +166,7 @@ def test_forms_round_to_the_nearest_number_or_almost(
         nearest = exact.astype(dtype)
     found = buffers[1]
     np.testing.assert_array_equal(np.isnan(found), np.isnan(nearest))
-    least = 1e-11 if name == "1 + erf" else 2.0**-125
+    least = 1e-11 if name in ("1 + erf", "gelu") else 2.0**-125
     assert largest_error(found, exact, nearest, dtype, least) <= most
 
 
