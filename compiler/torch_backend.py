@@ -1,7 +1,7 @@
 """`torch.compile(model, backend="strata")`: PyTorch captures, Strata compiles.
 
-TorchDynamo hands over graphs; AOTAutograd makes Core ATen of them, without mutations; the PyTorch
-frontend imports that. Operators that it cannot import run eagerly, between compiled parts, and are
+TorchDynamo hands over graphs; AOTAutograd makes Core ATen of them, whose only mutations give
+arguments their new contents at the end; the PyTorch frontend imports what is before. Operators that it cannot import run eagerly, between compiled parts, and are
 named in a warning. Sizes that Dynamo leaves dynamic become named sizes of the compiled code.
 
 For inference: where gradients are recorded, graphs run eagerly, which is said. Parameters and
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,22 +53,35 @@ def strata(
 
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
         del inputs
-        return _boxed(Program(graph, chosen, _state()))
+        return _boxed(Program(graph, chosen, _take_writes(graph)))
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
-        decompositions=decompositions())
+        decompositions=decompositions(), keep_inference_input_mutations=True)
     return compiled(graph_module, example_inputs)
 
 
-def _state() -> frozenset[int]:
-    """The arguments of the graph that AOTAutograd is compiling which calls change, such as caches.
+def _take_writes(graph: Any) -> list[int]:
+    """Let a graph return what it writes into its arguments, such as caches, behind its results.
 
-    Dynamo marks what stays in its place; only what also keeps its contents is a weight.
+    Which arguments these are, by number. They are no weights, wherever Dynamo keeps them.
     """
-    context = torch_module("torch._guards").TracingContext.try_get()
-    known = getattr(context, "fw_metadata", None)
-    return frozenset(getattr(known, "mutated_inp_runtime_indices", ()))
+    nodes = list(graph.graph.nodes)
+    numbers = {n: k for k, n in enumerate(n for n in nodes if n.op == "placeholder")}
+    writes = [n for n in nodes if n.op == "call_function" and n.target == _copy()
+              and n.args[0] in numbers]
+    written, output = [numbers[n.args[0]] for n in writes], nodes[-1]
+    for node in writes:
+        node.replace_all_uses_with(node.args[1])
+    output.args = ((*output.args[0], *(n.args[1] for n in writes)),)
+    for node in writes:
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return written
+
+
+def _copy() -> Any:
+    return torch_module().ops.aten.copy_.default
 
 
 def _boxed(function: Run) -> Run:
@@ -91,11 +105,11 @@ def _train(graph: Any, inputs: Sequence[Any]) -> Run:
 @dataclass
 class Program:
     """A graph of Core ATen. It is compiled when it is called, for the weights of that call, and
-    again after these have changed. `state`: arguments that its calls change."""
+    again after these have changed. `written`: the arguments that its last results go to."""
 
     graph: Any
     options: Mapping[str, Any]
-    state: frozenset[int] = frozenset()
+    written: Sequence[int] = ()
     weights: list[tuple[int, Any, int]] = field(default_factory=list[tuple[int, Any, int]])
     """Which arguments they are, the tensors, and their versions."""
     run: Run | None = None
@@ -103,11 +117,22 @@ class Program:
     def __call__(self, *inputs: Any) -> Any:
         if self.run is None or self._changed(inputs):
             self.weights = [(k, v, v._version) for k, v in enumerate(inputs)
-                            if k not in self.state and is_weight(v)]
+                            if k not in self.written and is_weight(v)]
             names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
             fixed = {names[k]: v for k, v, _ in self.weights}
             self.run = compile_graph(self.graph, fixed, self._options(inputs))
-        return self.run(*inputs)
+        results = self.run(*inputs)
+        return self._write(inputs, results) if self.written else results
+
+    def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
+        """Give arguments their new contents, all of a type at once; what is left are results."""
+        count = len(results) - len(self.written)
+        pairs: defaultdict[Any, list[tuple[Any, Any]]] = defaultdict(list)
+        for number, value in zip(self.written, results[count:], strict=True):
+            pairs[inputs[number].dtype].append((inputs[number], value))
+        for found in pairs.values():
+            torch_module()._foreach_copy_(*map(list, zip(*found, strict=True)))
+        return results[:count]
 
     def _changed(self, inputs: Sequence[Any]) -> bool:
         return not all([inputs[k] is v and v._version == n for k, v, n in self.weights])
