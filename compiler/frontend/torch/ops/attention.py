@@ -25,8 +25,10 @@ def attention(
     n: Node, query: Value, key: Value, value: Value, mask: Value | None, dropout: float,
     causal: bool, scale: float | None, grouped: bool = False,
 ) -> Value:
-    """softmax(query @ key^T * scale + mask) @ value; halves are computed in f32.
+    """softmax(query @ key^T * scale + mask) @ value.
 
+    Of halves, sums, scores and softmax are f32; its weights become halves again, as in PyTorch's
+    fused kernels, so that both products are of halves.
     A row whose mask excludes everything is zero.
     """
     if dropout:
@@ -42,8 +44,8 @@ def attention(
         keep = mask
     elif mask is not None:
         scores = n(AddOp, scores, n.cast(mask, element))
-    weights = _softmax(n, scores, keep)
-    return n(MatmulOp, weights, n.cast(value, element))
+    weights = n.cast(_softmax(n, scores, keep), value.element)
+    return n(MatmulOp, n.cast(weights, element), n.cast(value, element))
 
 
 def _softmax(n: Node, scores: Value, keep: Value | None) -> Value:
