@@ -7,6 +7,7 @@
     %p = nest (i, j) ins(%e, %l) {e / l, rounded}        p = e, rounded to the type of v
     %y = nest (i, d, reduce j) ins(%p, %v) {p * v}       t = the sum of p * v,  y = t / l
 
+Weights of rows that have none may be NaN, and selected to be 0: then it is the quotient that is.
 Each step is left out where it does not apply. Results differ in rounding.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from xdsl.dialects import arith
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
@@ -125,10 +127,27 @@ def delay_division(nest: NestOp, rows: Collection[str]) -> None:
         if made is None or not read.value.has_one_use() or not _is_linear(nest, number):
             continue
         maker, value = made
-        division = _division_behind(maker, value, rows)
+        guard = _nan_guard(value)
+        division = _division_behind(maker, value if guard is None else guard.rhs, rows)
         if division is not None:
-            _delay(nest, number, maker, division)
+            if guard is not None:
+                guard.result.replace_all_uses_with(guard.rhs)
+                drop_unused(maker)
+            _delay(nest, number, maker, division, guarded=guard is not None)
             return
+
+
+def _nan_guard(value: SSAValue) -> arith.SelectOp | None:
+    """The selection behind a value that gives x, but 0 where x is NaN."""
+    op = _unconverted(value).owner
+    if not isinstance(op, arith.SelectOp) or not is_zero(op.lhs):
+        return None
+    compare = op.cond.owner
+    if not isinstance(compare, arith.CmpfOp):
+        return None
+    kind = CMPF_COMPARISON_OPERATIONS[compare.predicate.value.data]
+    same = {_unconverted(v) for v in (compare.lhs, compare.rhs, op.rhs)}
+    return op if kind in ("uno", "une") and len(same) == 1 else None
 
 
 def _is_linear(nest: NestOp, number: int) -> bool:
@@ -164,7 +183,9 @@ def _division_behind(
             return None
 
 
-def _delay(nest: NestOp, number: int, maker: NestOp, division: arith.DivfOp) -> None:
+def _delay(
+    nest: NestOp, number: int, maker: NestOp, division: arith.DivfOp, *, guarded: bool
+) -> None:
     divisor = argument_read(maker, division.rhs)
     place = list(maker.body.block.args).index(division.rhs)  # type: ignore[arg-type]
     division.result.replace_all_uses_with(division.lhs)
@@ -178,12 +199,29 @@ def _delay(nest: NestOp, number: int, maker: NestOp, division: arith.DivfOp) -> 
     total = with_reads(nest, reads)
     replace_nest(nest, total)
     quotient = divide_result(total, divisor)
+    if guarded:
+        _zero_for_nothing(quotient)
     readers = [use.operation for use in quotient.results[0].uses]
     if len(readers) == 1 and isinstance(readers[0], NestOp) and readers[0].is_elementwise:
         inline_everywhere(quotient)
     if not dividend.results[0].uses:
         dividend.detach()
         dividend.erase()
+
+
+def _zero_for_nothing(quotient: NestOp) -> None:
+    """t / l becomes 0 where l is not positive: where there are no weights, and all of them are NaN.
+    """
+    block = quotient.body.block
+    total, divisor = block.args
+    last = block.last_op
+    assert last is not None
+    zero = arith.ConstantOp(FloatAttr(0.0, divisor.type))  # type: ignore[arg-type]
+    some = arith.CmpfOp(divisor, zero.result, "ogt")
+    nothing = arith.ConstantOp(FloatAttr(0.0, total.type))  # type: ignore[arg-type]
+    kept = arith.SelectOp(some.result, last.operands[0], nothing.result)
+    block.insert_ops_before([zero, some, nothing, kept], last)
+    last.operands[0] = kept.result
 
 
 def _without_input(nest: NestOp, number: int) -> NestOp:
