@@ -17,9 +17,7 @@ class Machine:
     """What a kernel can use.
 
     `shared`: bytes of shared memory that one program may have. `registers`: 32-bit registers of a
-    multiprocessor. `threads`: the most threads that a multiprocessor holds at a time. `warp`: how
-    many of them run in step. On AMD GPUs a multiprocessor is a compute unit, shared memory its LDS,
-    and a warp a wavefront.
+    multiprocessor. `threads`: the most threads that a multiprocessor holds at a time.
     `tensor_rate`: TFLOP/s of products of halves with sums in f32, on the whole device.
     `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2 cache, for one
     multiprocessor.
@@ -35,7 +33,6 @@ class Machine:
     threads: int
     registers: int = 65536
     name: str = ""
-    warp: int = 32
     tensor_rate: float = 150
     bandwidth: float = 900
     cache_rate: float = 60
@@ -55,6 +52,11 @@ class Machine:
         """Whether there are instructions that convert f8E4M3FN and f8E5M2."""
         return is_nvidia(self.arch) and int(self.arch.removeprefix("sm_")) >= 89
 
+    @property
+    def warp(self) -> int:
+        """How many threads run in step."""
+        return 32 if is_nvidia(self.arch) else 64
+
 
 def is_nvidia(arch: str) -> bool:
     """Whether an architecture is one of NVIDIA's, by its name."""
@@ -72,9 +74,12 @@ MACHINES = {m.arch: m for m in (
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""
 
 AMD_MACHINES = {m.arch: m for m in (
-    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, "MI300X", warp=64),
+    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, "MI300X", 1307, 5300, 60, products=2048),
 )}
-"""AMD's. Source: AMD Instinct MI300 Instruction Set Architecture, CDNA 3 white paper."""
+"""AMD's. A multiprocessor is a compute unit here, shared memory its LDS, a warp a wavefront.
+
+Source: AMD Instinct MI300 Instruction Set Architecture, CDNA 3 white paper.
+"""
 
 
 @cache
