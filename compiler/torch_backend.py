@@ -1,8 +1,9 @@
 """`torch.compile(model, backend="strata")`: PyTorch captures, Strata compiles.
 
 TorchDynamo hands over graphs; AOTAutograd makes Core ATen of them, whose only mutations give
-arguments their new contents at the end; the PyTorch frontend imports what is before. Operators that it cannot import run eagerly, between compiled parts, and are
-named in a warning. Sizes that Dynamo leaves dynamic become named sizes of the compiled code.
+arguments their new contents at the end; the PyTorch frontend imports what is before. Operators that
+it cannot import run eagerly, between compiled parts, and are named in a warning. Sizes that Dynamo
+leaves dynamic become named sizes of the compiled code.
 
 For inference: where gradients are recorded, graphs run eagerly, which is said. Parameters and
 buffers become constants of the compiled code, which is made anew when one of them has changed.
