@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from stream_models import ROWS, Row
 
 CALLS, TURNS = 10, 9
+LARGE = 1 << 20
+"""Tensors of so many elements count as traffic."""
 LOCK = Path(tempfile.gettempdir()) / "strata-streams.lock"
 Launch = Callable[[], float]
 """Runs a contestant a few times; the milliseconds of one."""
@@ -138,7 +140,7 @@ def run_row(row: Row, with_compile: bool) -> dict[str, Any]:
     exe = loaded(row)
     values = arguments(exe, row)
     [y] = exe(*values)
-    moved = [*values[:1], *(v for v in values[1:] if v.numel() == values[0].numel()), y]
+    moved = [v for v in (*values, y) if v.numel() >= LARGE]
     twin = torch.compile(row.twin) if with_compile else row.twin
     if with_compile:
         twin(torch, *values)
@@ -181,7 +183,7 @@ def main() -> None:
         return
     names = [r.name for r in ROWS if options.only in r.name]
     results: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(10) as pool:
         for text in pool.map(lambda n: _in_process(n, options.compile), names):
             results.append(json.loads(text.strip().splitlines()[-1]))
             print(results[-1].get("fault") or line(results[-1]), flush=True)
