@@ -138,20 +138,20 @@ def run_row(row: Row, with_compile: bool) -> dict[str, Any]:
     import torch
 
     exe = loaded(row)
-    values = arguments(exe, row)
-    [y] = exe(*values)
-    moved = [v for v in (*values, y) if v.numel() >= LARGE]
+    kernels = exe.text("triton").count("# kernel @")
     twin = torch.compile(row.twin) if with_compile else row.twin
     if with_compile:
-        twin(torch, *values)
+        twin(torch, *arguments(exe, row))
     with alone():
-        result = {"name": row.name, "error": error(y, exact_of(row, values)),
-                  "kernels": exe.text("triton").count("# kernel @")}
+        values = arguments(exe, row)
+        [y] = exe(*values)
+        moved = [v for v in (*values, y) if v.numel() >= LARGE]
         entrants = {"copy": captured(copy_of(moved)), "ours": ours(exe),
                     "eager": captured(lambda: row.twin(torch, *values))}
         if with_compile:
             entrants["compile"] = captured(lambda: twin(torch, *values))
-        return result | {"ms": contest(entrants)}
+        return {"name": row.name, "kernels": kernels, "ms": contest(entrants),
+                "error": error(y, exact_of(row, values))}
 
 
 def line(result: dict[str, Any]) -> str:
