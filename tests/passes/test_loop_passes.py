@@ -25,6 +25,14 @@ SHORT_ROWS, FEW_ROWS = ((f"%x: f32[{n}, 16]", f"f32[{n}]",
 LARGE = ("%x: f32[99999, 1000]", "f32[99999, 1000]", "%y = graph.exp %x : f32[99999, 1000]")
 COLUMNS = ("%x: f32[64, n]", "f32[n]",
            "%y = graph.reduce_sum %x {axes = [0], keepdims = false} : f32[n]")
+LONG_ROWS, UNEVEN_ROWS = ((f"%x: bf16[4096, {n}]", f"bf16[4096, {n}]",
+                           f"%y = graph.softmax %x {{axis = 1}} : bf16[4096, {n}]")
+                          for n in (50256, 197))
+TURNED, FEW_TURNED = ((f"%x: bf16[{n}, 4096]", f"bf16[4096, {n}]",
+                       f"%y = graph.transpose %x {{perm = [1, 0]}} : bf16[4096, {n}]")
+                      for n in (8192, 64))
+SCALED = ("%x: f32[500, 3000], %s: f32[500, 1]", "f32[500, 3000]",
+          "%y = graph.mul %x, %s : f32[500, 3000]")
 EXP = ("%x: f32[n, 8]", "f32[n, 8]", "%y = graph.exp %x : f32[n, 8]")
 SCALAR = ("%x: f32[]", "f32[]", "%y = graph.exp %x : f32[]")
 EMPTY = ("%x: f32[3, 0]", "f32[3, 0]", "%y = graph.exp %x : f32[3, 0]")
@@ -70,11 +78,17 @@ def test_cpu_schedules(model: tuple[str, str, str], wanted: str) -> None:
     (SOFTMAX, "<grid i0 tile 4, whole i1 tile 1024 | tails = mask, warps = 4>"),
     (ROWS, "<grid i0 tile 2, whole i1 tile 1024 | tails = mask, warps = 4>"),
     (SHORT_ROWS, "<grid i0 tile 32, whole i1 tile 16 | tails = mask, warps = 4>"),
+    (LONG_ROWS, "<grid i0 tile 1, loop i1 tile 8192 | tails = mask, warps = 8>"),
+    (UNEVEN_ROWS, "<grid i0 tile 2, whole i1 tile 256 | tails = mask, warps = 2>"),
     (COLUMNS, "<grid i0 tile 64, loop i1 tile 16 | tails = mask, warps = 4>"),
+    (TURNED, "<grid i0 tile 128, grid i1 tile 128 | tails = mask, warps = 8>"),
+    (FEW_TURNED, "<grid i0 tile 32, grid i1 tile 32 | tails = mask, warps = 4>"),
+    (SCALED, "<grid i0 tile 1, grid i1 tile 1024 | tails = mask, warps = 4>"),
     (EXP, "<grid i0 tile 1024 | tails = mask, warps = 4>"),
     (SCALAR, "< | tails = mask, warps = 4>"),
     (EMPTY, "<grid i0 tile 1 | tails = mask, warps = 4>"),
-], ids=["matmul", "softmax", "rows", "short rows", "columns", "exp", "scalar", "empty"])
+], ids=["matmul", "softmax", "rows", "short rows", "long rows", "uneven rows", "columns", "turned",
+        "few turned", "scaled", "exp", "scalar", "empty"])
 def test_cuda_schedules(model: tuple[str, str, str], wanted: str) -> None:
     assert scheduled(model, "cuda", "sm_90") == [wanted]
 
