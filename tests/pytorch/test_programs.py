@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, load_model
 from compiler.frontend.torch import in_memory
+from compiler.frontend.torch.decompose import is_plain
 from dialects.syntax import location_name
 from tests.pytorch.programs import Function, check_outputs, export, run
 
@@ -146,6 +148,23 @@ def test_an_input_that_is_written_is_refused() -> None:
 
 
 # ---------------------------------------------------------------------- structure
+@pytest.mark.parametrize(("function", "plain"), [
+    (lambda x: torch.relu(x) @ x.t(), True),
+    (lambda x: x.clone().add_(1), False),
+    (lambda x: torch.diff(x), False)])
+def test_only_what_needs_it_is_decomposed(
+    function: Callable[..., torch.Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that writes nothing, of operators that are imported as they are, is read as it is.
+    """
+    x = torch.randn(3, 4)
+    program = export(function, [x])
+    assert is_plain(program) == plain
+    if plain:
+        monkeypatch.setattr(type(program), "run_decompositions", None)
+    torch.testing.assert_close(run(program, [x])[0], function(x))
+
+
 def test_outputs_in_any_structure() -> None:
     def several(x: torch.Tensor) -> object:
         return {"a": x + 1, "b": (x, None, [x + 1, 3])}

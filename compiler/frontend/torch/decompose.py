@@ -6,6 +6,7 @@ is taken out of it, so that layer_norm, scaled_dot_product_attention and the lik
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
@@ -14,11 +15,16 @@ from compiler.frontend.torch.ops import importers
 
 
 def decompose(program: Any) -> Any:
-    """The program in inference form: decomposed, without mutations and views.
+    """The program in inference form: decomposed, without mutations.
+
+    PyTorch traces it for that, which takes most of the time of an import; a program that is in
+    this form already stays as it is.
 
     Raises StrataError where PyTorch cannot do that, as with a program that is not sound.
     """
     torch = torch_module()
+    if is_plain(program):
+        return program
     table = torch.export.default_decompositions()
     for op in kept_whole(list(table)):
         del table[op]
@@ -28,6 +34,21 @@ def decompose(program: Any) -> Any:
     except Exception as error:
         raise StrataError(f"PyTorch {torch.__version__} cannot decompose the program", [Problem(
             f"{type(error).__name__}: {str(error).strip()}")]) from error
+
+
+def is_plain(program: Any) -> bool:
+    """Whether every operator is imported as it is, and none writes anywhere."""
+    known = importers()
+    if any(spec.kind.name != "USER_OUTPUT" for spec in program.graph_signature.output_specs):
+        return False
+    return all(_is_plain(node, known) for node in program.graph.nodes)
+
+
+def _is_plain(node: Any, known: Collection[str]) -> bool:
+    if node.op != "call_function":
+        return node.op in ("placeholder", "output")
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.is_mutable and str(node.target) in known
 
 
 def decompositions() -> dict[Any, Any]:
