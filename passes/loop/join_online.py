@@ -30,7 +30,7 @@ from dialects.weights import WeightStore
 from passes.base import StrataContext, StrataPass
 from passes.loop.arrange_online import arrange_online, is_widening
 from passes.loop.join_rows import Chain, Program, calls_in
-from passes.loop.online import running_maximum
+from passes.loop.online import running_maximum, waits_for
 from passes.loop.triangles import Triangle, triangle_nest, triangle_of
 
 
@@ -132,25 +132,9 @@ def misfit(kernel: KernelOp) -> str | None:
                 return "the maximum itself is needed"
             continue
         running = running_maximum(nest)
-        wanted = _finished(nest, walked) - ({running.maximum} if running else set())
-        if nest.is_reduction and wanted:
+        if nest.is_reduction and waits_for(nest, walked, running):
             return "a reduction waits for another one"
         if any(v in kernel.yielded for v in nest.results) and not (
                 walked <= {a.name for a in nest.reduce_axes}):
             return "it returns what it makes on the way"
     return None
-
-
-def _finished(nest: NestOp, axes: set[str]) -> set[SSAValue]:
-    """The reductions over some axes that a nest needs, directly or not."""
-    found: set[SSAValue] = set()
-    todo, seen = list(nest.inputs), set[SSAValue]()
-    while todo:
-        value = todo.pop()
-        if value in seen or not isinstance(value.owner, NestOp):
-            continue
-        seen.add(value)
-        if axes & {a.name for a in value.owner.reduce_axes}:
-            found.add(value)
-        todo += value.owner.inputs
-    return found

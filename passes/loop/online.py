@@ -13,6 +13,7 @@ A schedule asks for that (`online = 1`); what a kernel means does not depend on 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
@@ -44,6 +45,24 @@ def running_maximum(nest: NestOp) -> Running | None:
     maker = found.maximum.owner
     assert isinstance(maker, NestOp)
     return found if _summed(maker) == _summed(nest) else None
+
+
+def waits_for(nest: NestOp, axes: Collection[str], running: Running | None) -> set[SSAValue]:
+    """The reductions over some axes that a nest needs finished, directly or not."""
+    found = {v for v in sources_of(nest) if isinstance(v.owner, NestOp)
+             and any(a.name in axes for a in v.owner.reduce_axes)}
+    return found - ({running.maximum} if running else set())
+
+
+def sources_of(nest: NestOp) -> set[SSAValue]:
+    """All that a nest is computed from."""
+    found, todo = set[SSAValue](), list(nest.inputs)
+    while todo:
+        value = todo.pop()
+        if value not in found and isinstance(value.owner, NestOp):
+            todo += value.owner.inputs
+        found.add(value)
+    return found
 
 
 def _summed(nest: NestOp) -> set[str]:
@@ -116,13 +135,6 @@ def _depends(nest: NestOp, value: SSAValue, on: SSAValue) -> bool:
     """Whether a value of a nest's body is computed from a tensor."""
     behind: list[Operation] = list(operations_behind(nest.body.block, [value]))
     read = {value, *(o for op in behind for o in op.operands)}
-    todo = [argument_read(nest, a).value for a in nest.body.block.args if a in read]
-    seen: set[SSAValue] = set()
-    while todo:
-        tensor = todo.pop()
-        if tensor is on:
-            return True
-        if tensor not in seen and isinstance(tensor.owner, NestOp):
-            todo += tensor.owner.inputs
-        seen.add(tensor)
-    return False
+    tensors = [argument_read(nest, a).value for a in nest.body.block.args if a in read]
+    return on in tensors or any(
+        isinstance(v.owner, NestOp) and on in sources_of(v.owner) for v in tensors)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xdsl.ir import SSAValue
+
 from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, is_float
 from passes.loop.nests import Read, reads_of
+from passes.loop.online import running_maximum, sources_of, waits_for
+from passes.loop.reuse import kept_values
 from passes.loop_to_block.access import leaves
 from passes.loop_to_block.compute import is_dot
 from passes.loop_to_block.state import AxisState
@@ -28,6 +32,7 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
             [f"it names unknown axes {', '.join(unknown)}"] if unknown else [])
     return [*_order_faults(schedule), *_whole_faults(kernel, schedule),
             *_private_faults(kernel, schedule),
+            *_online_faults(kernel, schedule),
             *_group_faults(kernel, schedule),
             *_matrix_faults(kernel, schedule),
             *(fault for nest in kernel.nests for fault in _reduction_faults(nest, schedule))]
@@ -82,6 +87,27 @@ def _elsewhere(read: Read) -> Iterator[tuple[str, Expr]]:
     for at, place, size in zip(read.map, stored, read.value.type.shape, strict=True):
         if at != place and size.constant != 1 and place.as_symbol is not None:
             yield place.as_symbol, at
+
+
+def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+    """What is summed up in a step of a loop is gone in the next loop over the same axis."""
+    online = bool(schedule.option("online", 0))
+    kept = set(kept_values(kernel, schedule))
+    for axis in dict.fromkeys(x.axis for x in schedule.levels if x.kind == "loop"):
+        for nest in kernel.nests:
+            walks = axis in {a.name for a in nest.axes}
+            running = running_maximum(nest) if online else None
+            if walks and waits_for(nest, [axis], running) and any(
+                    _is_sum_along(v, axis) for v in sources_of(nest) - kept) and (
+                        nest.is_reduction or nest.results[0] in kernel.yielded):
+                yield (f"axis {axis} is a loop, but a nest over it waits for a finished "
+                       "reduction and needs sums made on the way: hold it whole, or, if the nest "
+                       "sums what a maximum is subtracted from, say online = 1")
+
+
+def _is_sum_along(value: SSAValue, axis: str) -> bool:
+    return isinstance(value.owner, NestOp) and value.owner.is_reduction and (
+        axis in {a.name for a in value.owner.parallel_axes})
 
 
 def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:

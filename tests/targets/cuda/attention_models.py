@@ -17,6 +17,7 @@ from dialects.func import FuncOp
 from dialects.graph import (
     AddOp,
     ConstantOp,
+    IsnanOp,
     MatmulOp,
     MulOp,
     SoftmaxOp,
@@ -39,7 +40,8 @@ class Model:
     """softmax(q @ k^T * SCALE + mask) @ v, of b x s x d, b x t x d and b x t x e.
 
     `mask`: "add" numbers of s x t, "keep" truth values, "row" numbers of t, "causal" a constant
-    triangle of truth values and "lower" one of numbers; the rows in `nothing` are masked entirely.
+    triangle of truth values and "lower" one of numbers; the rows in `nothing` are masked entirely,
+    and NaN, or 0 if the weights are `guarded`.
     `open_sizes`: b, s and t are known to a run only.
     """
 
@@ -53,6 +55,7 @@ class Model:
     offset: int = 0
     nothing: tuple[int, ...] = ()
     spread: float = 1.0
+    guarded: bool = False
     open_sizes: bool = False
 
     @property
@@ -99,7 +102,8 @@ class Model:
             x = np.where(mask, x, -np.inf) if mask.dtype == np.bool_ else x + mask
         with np.errstate(invalid="ignore"):
             powers = np.exp(x - x.max(2, keepdims=True))
-            return powers / powers.sum(2, keepdims=True) @ v
+            weights = powers / powers.sum(2, keepdims=True)
+            return np.where(np.isnan(weights) & self.guarded, 0, weights) @ v
 
     # ------------------------------------------------------------------ as a module
     def module(self) -> tuple[ModuleOp, WeightStore]:
@@ -122,7 +126,11 @@ class Model:
             none = add(ConstantOp.scalar(-np.inf, element))
             scores = add(WhereOp.of(mask, scores, none) if array.dtype == np.bool_
                          else AddOp.of(scores, mask))
-        y = add(MatmulOp.of(add(SoftmaxOp.of(scores, axis=2)), v))
+        weights = add(SoftmaxOp.of(scores, axis=2))
+        if self.guarded:
+            zero = add(ConstantOp.scalar(0.0, element))
+            weights = add(WhereOp.of(add(IsnanOp.of(weights)), zero, weights))
+        y = add(MatmulOp.of(weights, v))
         func.finish(["y"], [y])
         return ModuleOp([func]), store
 

@@ -12,11 +12,16 @@ from xdsl.ir import Operation
 
 from dialects.block import ForOp, KernelOp
 from dialects.host.interpret import interpret_host
+from dialects.loop import KernelOp as LoopKernelOp
+from dialects.schedule import ScheduleAttr, parse_schedule
 from dialects.types import Array
+from passes.base import PassError, StrataContext
 from targets.base import TargetOptions
+from targets.cuda import TARGET
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
 from targets.cuda.emit import emit_kernel
 from targets.cuda.interpreter import Interpreter
+from tests.lowering import STEPS, lower
 from tests.targets.cuda.attention_models import Model
 
 MODELS = [
@@ -25,6 +30,7 @@ MODELS = [
     Model(2, 37, 131, 40, 24, "add", nothing=(3, 5)),
     Model(3, 33, 129, 20, 64, "row", open_sizes=True),
     Model(1, 70, 70, 16, 16, "add", open_sizes=True, nothing=(69,)),
+    Model(1, 40, 70, 16, 16, "add", nothing=(7, 39), guarded=True),
     Model(2, 33, 64, 16, 16, "add", "f32"),
     Model(1, 64, 128, 64, 64, "", "bf16"),
     Model(2, 140, 140, 32, 32, "causal"),
@@ -109,3 +115,17 @@ def test_instructions(arch: str, instruction: str) -> None:
     assert "cp.async.cg.shared.global" in binary.ptx, "keys and values are loaded ahead"
     needed = resources(binary)
     assert needed is None or needed.local == 0
+
+
+def test_a_schedule_must_be_online_or_hold_all_columns() -> None:
+    module, store = Model(1, 64, 200, 16, 16).module()
+    context = StrataContext.with_dialects(store, TARGET, TargetOptions("sm_90"))
+    for _ in lower(module, context, STEPS[:STEPS.index("loop-schedule") + 1]):
+        pass
+    [kernel] = [op for op in module.body.block.ops if isinstance(op, LoopKernelOp)]
+    assert kernel.schedule is not None
+    kernel.schedule = ScheduleAttr(parse_schedule(str(kernel.schedule.data).replace(
+        "online = 1", "online = 0")))
+    with pytest.raises(PassError, match=r"waits for a finished reduction.*say online = 1"):
+        for _ in lower(module, context, STEPS[STEPS.index("loop-schedule") + 1:]):
+            pass
