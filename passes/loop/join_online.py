@@ -31,6 +31,7 @@ from passes.base import StrataContext, StrataPass
 from passes.loop.arrange_online import arrange_online, is_widening
 from passes.loop.join_rows import Chain, Program, calls_in
 from passes.loop.online import running_maximum, waits_for
+from passes.loop.private import private_values
 from passes.loop.triangles import Triangle, triangle_nest, triangle_of
 
 
@@ -68,8 +69,8 @@ class LoopJoinOnline(StrataPass):
 
 @dataclass
 class OnlineChain(Chain):
-    """Two contractions, and what is between them along the axis that the last one sums over; what
-    they read is read before it is widened."""
+    """Two contractions, what is between them along the axis that the last one sums over, and what
+    is computed element by element for the rows; other inputs are read before they are widened."""
 
     kind: ClassVar[str] = "online"
     sums_while_walking: ClassVar[bool] = True
@@ -84,9 +85,12 @@ class OnlineChain(Chain):
                 self.admit(call, {})
 
     def accepts(self, call: CallOp) -> bool:
+        if not self.program.may_join(call):
+            return False
         closed = sum(map(self.program.has_contraction, self.calls)) > 1
-        return not closed and self.program.may_join(call) and self._walks(call) and (
-            super().accepts(call))
+        fits = all(n.is_elementwise for n in self.kernel_of(call).nests) or (
+            not closed and self._walks(call))
+        return fits and super().accepts(call)
 
     def _walks(self, call: CallOp) -> bool:
         """Whether a producer walks what the last call sums over."""
@@ -122,6 +126,8 @@ class OnlineChain(Chain):
 
 def misfit(kernel: KernelOp) -> str | None:
     """Why one walk does not compute a joined kernel, or None."""
+    if private_values(kernel):
+        return "a nest reads elsewhere than another one makes what it reads"
     walked = {a.name for nest in kernel.nests if running_maximum(nest) for a in nest.reduce_axes}
     if not walked:
         return "no sum follows a running maximum"

@@ -31,17 +31,21 @@ builtin.module {
     %y = graph.matmul %p, %v : f16[3, s, 16]
     strata.return %y
   }
-  // CHECK: loop.kernel @online_5({{.*}}%m: f16[s]
+  // What is computed for the rows belongs to the kernel, too.
+  // CHECK: loop.kernel @online_6({{.*}}%m: f16[s]
+  // CHECK-NEXT: loop.nest (i0: 3, i1: s, i4: 16) ins(%q[i0, i1, i4])
   // CHECK: math.exp %
   strata.func @masked(%q: f16[3, s, 16], %k: f16[3, 16, s], %v: f16[3, s, 16], %m: f16[s]) -> (f16[3, s, 16]) inputs ["q", "k", "v", "m"] outputs ["y"] {
-    %x = graph.matmul %q, %k : f16[3, s, s]
+    %c = graph.constant {value = literal[0.5]} : f16[1]
+    %h = graph.mul %q, %c : f16[3, s, 16]
+    %x = graph.matmul %h, %k : f16[3, s, s]
     %a = graph.add %x, %m : f16[3, s, s]
     %p = graph.softmax %a {axis = 2} : f16[3, s, s]
     %y = graph.matmul %p, %v : f16[3, s, 16]
     strata.return %y
   }
   // The weights are a result as well, so they are in memory anyway.
-  // CHECK: loop.kernel @contract_6(
+  // CHECK: loop.kernel @contract_7(
   strata.func @weights(%q: f16[3, s, 16], %k: f16[3, 16, s], %v: f16[3, s, 16]) -> (f16[3, s, 16], f16[3, s, s]) inputs ["q", "k", "v"] outputs ["y", "p"] {
     %x = graph.matmul %q, %k : f16[3, s, s]
     %p = graph.softmax %x {axis = 2} : f16[3, s, s]
