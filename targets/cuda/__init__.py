@@ -47,7 +47,7 @@ from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.errors import CudaError
 from targets.cuda.interpreter import InterpretedExecutable
 from targets.cuda.launch import CudaExecutable
-from targets.cuda.machine import machine_of, nvidia_machine
+from targets.cuda.machine import is_nvidia, machine_of, nvidia_machine
 from targets.cuda.plan import host_notes
 from targets.cuda.worker import foresee
 from targets.interface import Timer
@@ -120,7 +120,7 @@ class CudaTarget(Target):
     ) -> Sequence[Schedule]:
         from targets.cuda.search import candidates
 
-        return candidates(kernel, around, machine_of(options.features))
+        return candidates(kernel, around, options)
 
     def tuning_key(self, options: TargetOptions) -> str | None:
         """None without Triton, on whose version it depends, and for its interpreter."""
@@ -184,14 +184,18 @@ def compile_options(options: TargetOptions) -> CompileOptions:
                           fp_fusion=not options.exact)
 
 
+def _emit_options(options: TargetOptions) -> EmitOptions:
+    """What they mean for source that is printed, or compiled ahead."""
+    return EmitOptions(exact=options.exact, ptx=is_nvidia(machine_of(options.features).arch))
+
+
 def _kernels(module: ModuleOp) -> list[KernelOp]:
     return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
 
 
 def _triton_text(module: ModuleOp, options: TargetOptions) -> str:
     plan = [f"# {line}".rstrip() for op in host_functions(module) for line in str(op).splitlines()]
-    text = module_text([emit_kernel(k, EmitOptions(exact=options.exact))
-                        for k in _kernels(module)])
+    text = module_text([emit_kernel(k, _emit_options(options)) for k in _kernels(module)])
     notes = [f"# {note}" for note in host_notes(module)]
     return "\n".join([text, "", *notes, "# How the kernels are launched:", *plan, ""]
                      ) if plan else text
@@ -199,7 +203,7 @@ def _triton_text(module: ModuleOp, options: TargetOptions) -> str:
 
 def _assembly_text(module: ModuleOp, options: TargetOptions) -> str:
     kernels = _kernels(module)
-    jobs = [Job(emit_kernel(k, EmitOptions(exact=options.exact)), tuple(range(len(k.buffers))))
+    jobs = [Job(emit_kernel(k, _emit_options(options)), tuple(range(len(k.buffers))))
             for k in kernels]
     binaries = compile_kernels(jobs, compile_options(options))
     notes = [f"// {note}" for note in host_notes(module)]

@@ -1,4 +1,4 @@
-"""Schedules that the tuner tries on GPUs: other tiles, warps and stages around a schedule.
+"""Schedules that the tuner tries on GPUs: those that rules choose from, and others around one.
 
 All are legal: tiles are powers of two that do not exceed their axes, `tl.dot` has its least sizes,
 and what a program keeps fits registers and shared memory, by estimate. What they cost is a guess,
@@ -11,15 +11,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from math import ceil, log2, prod
 from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from passes.loop.outline import is_contraction
-from targets.cuda.machine import Machine
+from targets.base import TargetOptions
+from targets.cuda import products
+from targets.cuda.machine import Machine, machine_of
 from targets.cuda.products import MIN_DEPTH, MIN_DOT
+from targets.cuda.rules import schedule_kernel
 from targets.cuda.tiles import power, width_of
 
 VERSION = 1
@@ -36,7 +39,7 @@ MOST_ELEMENTS = 64
 """Elements of a tile that a thread has, without products."""
 IDEAL_ELEMENTS = 16
 MOST = 200
-"""Schedules of a product, at most."""
+"""Schedules of a product, at most, of the rules and of the guess here."""
 REPEATED = 0.08
 """How much less promising each further schedule of the same tile of sums is: guesses err."""
 OPEN_SIZE = 1024
@@ -47,12 +50,22 @@ NEAR_BYTES, LATENCY, STEP, START = 32, 800, 60, 2000
 """Bytes per cycle from the shared cache, cycles until they come, of a step, and of a program."""
 
 
-def candidates(kernel: KernelOp, around: Schedule, machine: Machine) -> Sequence[Schedule]:
+def candidates(
+    kernel: KernelOp, around: Schedule, options: TargetOptions
+) -> Sequence[Schedule]:
     """Schedules besides `around`, each once, the most promising first."""
-    space = Space(kernel, around, machine)
+    space = Space(kernel, around, machine_of(options.features))
+    own = _of_rules(kernel, options)
     whole = list(_products(space) if space.is_product else _streams(space))
-    ordered = [*whole[:FIRST_TILES], *_steps(space), *whole[FIRST_TILES:]]
-    return [s for s in dict.fromkeys(ordered) if s != around and space.fits(s)]
+    others = [*whole[:FIRST_TILES], *_steps(space), *whole[FIRST_TILES:]]
+    ordered = [*own[:FIRST_TILES], *filter(space.fits, others), *own[FIRST_TILES:]]
+    return [s for s in dict.fromkeys(ordered) if s != around]
+
+
+def _of_rules(kernel: KernelOp, options: TargetOptions) -> list[Schedule]:
+    """What the rules of products choose from, where the kernel's schedule is theirs."""
+    found = list(islice(products.candidates(kernel, options), MOST))
+    return found if found and found[0] == schedule_kernel(kernel, options) else []
 
 
 @dataclass(frozen=True)
@@ -90,7 +103,7 @@ class Space:
         return max(level.tile, power(self.kernel.axes[level.axis], limit))
 
     def least(self, level: Level) -> int:
-        """Where `tl.dot` takes part, its least size."""
+        """Its least size where `tl.dot` takes part; what it does not tile stays as it is."""
         if not self.is_product or level.tile < MIN_DOT:
             return 1
         return max(MIN_DOT, MIN_DEPTH // self.width) if level.kind == "loop" else MIN_DOT
@@ -285,7 +298,7 @@ def _steps(space: Space) -> Iterator[Schedule]:
     if strip:
         yield from (_with_options(around, strip=s) for s in (2 * strip, max(1, strip // 2)))
     for level in around.levels:
-        if level.kind != "whole":
+        if level.kind != "whole" and not (space.is_product and level.tile < MIN_DOT):
             yield from (_with_tiles(around, {level.axis: t})
                         for t in (2 * level.tile, level.tile // 2)
                         if space.least(level) <= t <= space.most(level, 1 << 15))

@@ -39,6 +39,10 @@ class HipTarget(CudaTarget):
     def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:
         return fitted(super().schedule(kernel, options), machine_of(options.features))
 
+    def tuning_key(self, options: TargetOptions) -> None:
+        """Nothing can be timed."""
+        del options
+
     def load(
         self, module: ModuleOp, weights: WeightStore, options: TargetOptions
     ) -> Executable:

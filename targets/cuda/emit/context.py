@@ -27,12 +27,19 @@ class EmitOptions:
     `interpreted`: for Triton's interpreter, which multiplies bfloat16 tiles wrongly and is slow on
     reductions with a combiner of one's own. `wide`: buffers of symbolic size may hold more than
     2^31 - 1 elements, so index them in 64 bits. `exact`: every operation rounds as it is defined,
-    also where its result is soon rounded to f16 or bf16.
+    also where its result is soon rounded to f16 or bf16. `ptx`: single instructions of NVIDIA's may
+    stand in the source.
     """
 
     interpreted: bool = False
     wide: bool = False
     exact: bool = False
+    ptx: bool = True
+
+    @property
+    def has_instructions(self) -> bool:
+        """Whether there are instructions at all, and these are NVIDIA's."""
+        return self.ptx and not self.interpreted
 
 
 @dataclass

@@ -28,12 +28,12 @@ def helper_of(name: str, element: str) -> Helper:
     return (name, "f64" if element == "f64" else "f32") if name in TYPED else (name, "")
 
 
-def helper_texts(used: Iterable[Helper], interpreted: bool) -> list[str]:
-    """The definitions, each after those that it calls."""
+def helper_texts(used: Iterable[Helper], instructions: bool) -> list[str]:
+    """The definitions, each after those that it calls. `instructions`: some are NVIDIA's own."""
     ordered: dict[Helper, None] = {}
     for helper in sorted(used):
         _add(helper, ordered)
-    return ["@triton.jit" + _text(name, kind, interpreted) for name, kind in ordered]
+    return ["@triton.jit" + _text(name, kind, instructions) for name, kind in ordered]
 
 
 def _add(helper: Helper, ordered: dict[Helper, None]) -> None:
@@ -47,9 +47,9 @@ def _add(helper: Helper, ordered: dict[Helper, None]) -> None:
     ordered.setdefault(helper)
 
 
-def _text(name: str, kind: str, interpreted: bool) -> str:
+def _text(name: str, kind: str, instructions: bool) -> str:
     if name in QUICK:
-        return QUICK[name][interpreted]
+        return QUICK[name][not instructions]
     if not kind:
         return COMPOSED[name] if name in COMPOSED else UNTYPED[name]
     single = kind == "f32"

@@ -83,7 +83,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     except EmitError as error:
         raise EmitError(f"kernel @{kernel.sym_name.data}: {error}") from None
     return KernelSource(
-        name, tuple(helper_texts(context.helpers, context.options.interpreted)),
+        name, tuple(helper_texts(context.helpers, context.options.has_instructions)),
         _code(name, signature, context), signature, schedule_option(kernel, "warps", 4),
         max(context.stages, 1), schedule_option(kernel, "registers", 0))
 

@@ -48,7 +48,7 @@ def quick_inverse(x):
     return 1.0 / x
 '''),
 }
-"""Single instructions: on a machine, and in the interpreter."""
+"""Single instructions: NVIDIA's, and how else they are computed."""
 
 COMPOSED: dict[str, str] = {
     "quick_exp": '''

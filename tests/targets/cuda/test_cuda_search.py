@@ -19,7 +19,7 @@ from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp
 from dialects.schedule import Schedule, parse_schedule
 from dialects.types import Array
-from targets.base import find_target
+from targets.base import TargetOptions, find_target
 from targets.cuda.machine import machine_of
 from targets.cuda.search import FIRST_TILES, Space, candidates
 
@@ -115,7 +115,7 @@ def test_candidates_compute_the_same(name: str, tmp_path: Path) -> None:
     for task in tasks_of_text(MODELS[name], tmp_path):
         state, _ = lowered(task, None, tmp_path)
         rules, wanted = schedule_of(state, task.name), computed(state, task)
-        found = candidates(task.kernel, rules, machine_of("sm_90"))
+        found = candidates(task.kernel, rules, OPTIONS.target_options())
         assert found and rules not in found and len(set(found)) == len(found)
         for schedule in found[:: max(1, len(found) // SOME)]:
             assert {x.axis for x in schedule.levels} == {x.axis for x in rules.levels}
@@ -134,7 +134,7 @@ def product_kernel(folder: Path, rows: int, columns: int, depth: int) -> KernelO
 def test_large_products_begin_with_large_tiles(tmp_path: Path) -> None:
     kernel = product_kernel(tmp_path, 4096, 4096, 4096)
     around = find_target("cuda").schedule(kernel, OPTIONS.target_options())
-    first = candidates(kernel, around, machine_of("sm_90"))[:FIRST_TILES]
+    first = candidates(kernel, around, OPTIONS.target_options())[:FIRST_TILES]
     tiles = [[x.tile for x in s.levels if x.kind == "grid"] for s in first]
     assert [128, 256] in tiles[:4] and all(prod(t) >= 8192 for t in tiles)
 
@@ -142,7 +142,7 @@ def test_large_products_begin_with_large_tiles(tmp_path: Path) -> None:
 def test_small_products_leave_programs_for_all_multiprocessors(tmp_path: Path) -> None:
     kernel = product_kernel(tmp_path, 256, 256, 4096)
     around = find_target("cuda").schedule(kernel, OPTIONS.target_options())
-    for schedule in candidates(kernel, around, machine_of("sm_90"))[:3]:
+    for schedule in candidates(kernel, around, OPTIONS.target_options())[:3]:
         extents = {a: size.constant or 0 for a, size in kernel.axes.items()}
         assert prod(ceil(extents[x.axis] / x.tile)
                     for x in schedule.levels if x.kind == "grid") >= 16
@@ -154,5 +154,5 @@ def test_what_a_program_keeps_fits_the_machine(tmp_path: Path) -> None:
     for arch in ("sm_86", "sm_90"):
         machine = machine_of(arch)
         space = Space(kernel, around, machine)
-        found = candidates(kernel, around, machine)
+        found = candidates(kernel, around, TargetOptions(features=arch))
         assert found and all(space.shared(s) <= machine.shared for s in found)

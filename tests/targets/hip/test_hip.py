@@ -13,9 +13,9 @@ from dialects.weights import WeightStore
 from targets.base import TargetError, TargetOptions, find_target
 from targets.cuda import compile as cuda_compile
 from targets.cuda.compile import AMD, Binary, CompileOptions, Job, compile_kernels
-from targets.cuda.emit import emit_kernel
+from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
-from targets.cuda.machine import AMD_MACHINES, machine_of
+from targets.cuda.machine import AMD_MACHINES, is_nvidia, machine_of
 from targets.hip.schedules import fitted
 from tests.targets.cuda import samples
 from tests.targets.cuda.samples import SAMPLES, kernel_of, parse
@@ -28,7 +28,8 @@ needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Tri
 
 def compiled(texts: list[str], arch: str) -> list[Binary]:
     kernels = [kernel_of(text) for text in texts]
-    jobs = [Job(emit_kernel(k), tuple(range(len(k.buffers)))) for k in kernels]
+    options = EmitOptions(ptx=is_nvidia(arch))
+    jobs = [Job(emit_kernel(k, options), tuple(range(len(k.buffers)))) for k in kernels]
     return compile_kernels(jobs, CompileOptions(arch))
 
 
@@ -62,11 +63,27 @@ def test_assembly_of_a_module() -> None:
         TARGET.emit(parse(samples.SWAP), "ptx", TargetOptions())
 
 
+def test_source_has_no_instructions_of_other_machines() -> None:
+    module = parse(samples.GELU)
+    on_amd = TARGET.emit(module, "triton", TargetOptions(features="gfx942"))
+    on_nvidia = find_target("cuda").emit(module, "triton", TargetOptions(features="sm_90"))
+    assert "inline_asm" not in on_amd
+    assert on_amd != on_nvidia or "quick" not in on_nvidia
+    with pytest.raises(TargetError):
+        TARGET.check(TargetOptions(features="gfx90a"))
+    assert TARGET.tuning_key(TargetOptions()) is None
+
+
 def test_schedules_have_as_many_threads_and_a_short_pipeline() -> None:
     machine = machine_of("gfx942")
     schedule = parse_schedule("<grid m tile 64 | dot = 1, warps = 8, stages = 4>")
     assert str(fitted(schedule, machine)) == "<grid m tile 64 | dot = 1, warps = 4, stages = 2>"
     assert fitted(parse_schedule("<| warps = 1>"), machine).option("warps", 0) == 1
+
+
+def test_facts_of_machines() -> None:
+    assert [machine_of(arch).warp for arch in ("sm_80", "sm_90", "gfx942")] == [32, 32, 64]
+    assert machine_of("sm_90").tensor_rate == 989 and machine_of("gfx942").tensor_rate == 1307
 
 
 def test_options_name_an_architecture() -> None:
