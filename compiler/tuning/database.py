@@ -76,6 +76,11 @@ class Database:
             return {row[0]: Winner(row[0], Choice(_schedule(row[1]), row[2]), *row[3:])
                     for row in connection.execute(query, (self.machine,))}
 
+    def make(self) -> None:
+        """Let there be a file, though nothing is found. Raises Unreadable."""
+        with self._connection(write=True):
+            pass
+
     def write(self, winner: Winner) -> None:
         """Keep a winner in place of the one before. Raises Unreadable."""
         schedule = winner.choice.schedule

@@ -114,6 +114,7 @@ class Tuner:
     def _known(self) -> Mapping[str, Winner]:
         """What was found before and counts. Raises StrataError for a file that is no database."""
         try:
+            self.database.make()
             found = self.database.read()
         except Unreadable as error:
             raise unreadable(self.database.path, error) from None

@@ -29,6 +29,14 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STRATA_TUNED", raising=False)
 
 
+def test_a_file_of_no_winners(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "none.sqlite"), "machine")
+    assert database.read() == {}
+    database.make()
+    database.make()
+    assert (tmp_path / "none.sqlite").is_file() and database.read() == {}
+
+
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = str(tmp_path / "new folder" / "w.sqlite")
     here, there = Database(path, "machine 1"), Database(path, "machine 2")
