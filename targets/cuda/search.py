@@ -63,9 +63,9 @@ def candidates(
 
 
 def _of_rules(kernel: KernelOp, options: TargetOptions) -> list[Schedule]:
-    """What the rules of products choose from, where the kernel's schedule is theirs."""
+    """What the rules of products choose from besides their choice, where the kernel's is theirs."""
     found = list(islice(products.candidates(kernel, options), MOST))
-    return found if found and found[0] == schedule_kernel(kernel, options) else []
+    return found[1:] if found[:1] == [schedule_kernel(kernel, options)] else []
 
 
 @dataclass(frozen=True)

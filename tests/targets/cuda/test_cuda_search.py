@@ -20,6 +20,7 @@ from dialects.loop import KernelOp
 from dialects.schedule import Schedule, parse_schedule
 from dialects.types import Array
 from targets.base import TargetOptions, find_target
+from targets.cuda import products
 from targets.cuda.machine import machine_of
 from targets.cuda.search import FIRST_TILES, Space, candidates
 
@@ -137,6 +138,17 @@ def test_large_products_begin_with_large_tiles(tmp_path: Path) -> None:
     first = candidates(kernel, around, OPTIONS.target_options())[:FIRST_TILES]
     tiles = [[x.tile for x in s.levels if x.kind == "grid"] for s in first]
     assert [128, 256] in tiles[:4] and all(prod(t) >= 8192 for t in tiles)
+
+
+def test_what_the_rules_choose_from_comes_first(tmp_path: Path) -> None:
+    options = OPTIONS.target_options()
+    kernel = product_kernel(tmp_path, 4096, 4096, 4096)
+    rules, *others = products.candidates(kernel, options)
+    assert candidates(kernel, rules, options)[:FIRST_TILES] == others[:FIRST_TILES]
+    convolution = tasks_of_text(CONVOLUTION, tmp_path)[0].kernel
+    around = find_target("cuda").schedule(convolution, options)
+    others = [*products.candidates(convolution, options)]
+    assert around not in others[:1] and candidates(convolution, around, options)[0] not in others
 
 
 def test_small_products_leave_programs_for_all_multiprocessors(tmp_path: Path) -> None:
