@@ -29,8 +29,8 @@ SIZES = (16, 32, 64, 128, 256)
 """Rows and columns of tiles."""
 STAGES = (3, 4, 5, 6, 8)
 """How many steps of loads are under way, the one that is multiplied among them."""
-USUAL = 4
-"""Of stages that make no difference: they bridge common delays, and leave room for programs."""
+USUAL = 6
+"""Of stages that the model takes for alike: so many bridge what it does not know of."""
 MOST = 128 * 256
 """The most sums of a tile: two groups of four warps hold so many in registers."""
 ASSUMED = 1024
@@ -110,7 +110,7 @@ def _steps(product: Product, rows: int, columns: int) -> Iterator[ProductTile]:
     lines = 1 if rows * columns > 64 * 128 else 2 if rows * columns > 32 * 32 else 4
     for depth in dict.fromkeys(min(line * n, most) for n in (1, 2, 4) if n <= lines):
         for warps in _warps(rows, columns):
-            for stages in [s for s in STAGES if s <= USUAL or s <= product.depth // depth]:
+            for stages in [s for s in STAGES if s <= max(4, product.depth // depth)]:
                 yield ProductTile(rows, columns, _dividing(product, depth), warps, stages)
 
 

@@ -4,19 +4,19 @@
 builtin.module {
   // A vector and a matrix that lies row by row: parts of the sum until there are programs enough.
   // CHECK: strata.func @vector
-  // CHECK-NEXT: %0 = loop.nest (i1: 640, i2: 32, reduce i2_part: 64) ins(%a[0, 64*i2 + i2_part], %b[64*i2 + i2_part, i1]) outs(add f32[32, 1, 640][i2, 0, i1]) {
-  // CHECK: %y = loop.nest (i1: 640, reduce i2: 32) ins(%0[i2, 0, i1]) outs(add f32[1, 640][0, i1]) {
+  // CHECK-NEXT: %0 = loop.nest (i1: 640, i2: 8, reduce i2_part: 256) ins(%a[0, 256*i2 + i2_part], %b[256*i2 + i2_part, i1]) outs(add f32[8, 1, 640][i2, 0, i1]) {
+  // CHECK: %y = loop.nest (i1: 640, reduce i2: 8) ins(%0[i2, 0, i1]) outs(add f32[1, 640][0, i1]) {
   strata.func @vector(%a: f32[1, 2048], %b: f32[2048, 640]) -> (f32[1, 640]) inputs ["a", "b"] outputs ["y"] {
     %y = graph.matmul %a, %b : f32[1, 640]
     strata.return %y
   }
   // Few rows, of halves: the parts are sums in f32, and are rounded once, when they are added.
   // CHECK: strata.func @rows
-  // CHECK-NEXT: %0 = loop.nest (i0: 16, i1: 512, i2: 16, reduce i2_part: 256) {{.*}} outs(add f32[16, 16, 512][i2, i0, i1]) {
-  // CHECK: %6 = loop.nest (i0: 16, i1: 512, reduce i2: 16) ins(%0[i2, i0, i1]) outs(add f32[16, 512][i0, i1]) {
+  // CHECK-NEXT: %0 = loop.nest (i0: 16, i1: 64, i2: {{[0-9]+}}, reduce i2_part: {{[0-9]+}}) {{.*}} outs(add f32[{{[0-9]+}}, 16, 64][i2, i0, i1]) {
+  // CHECK: %6 = loop.nest (i0: 16, i1: 64, reduce i2: {{[0-9]+}}) ins(%0[i2, i0, i1]) outs(add f32[16, 64][i0, i1]) {
   // CHECK: arith.truncf
-  strata.func @rows(%a: f16[16, 4096], %b: f16[4096, 512]) -> (f16[16, 512]) inputs ["a", "b"] outputs ["y"] {
-    %y = graph.matmul %a, %b : f16[16, 512]
+  strata.func @rows(%a: f16[16, 8192], %b: f16[8192, 64]) -> (f16[16, 64]) inputs ["a", "b"] outputs ["y"] {
+    %y = graph.matmul %a, %b : f16[16, 64]
     strata.return %y
   }
   // Programs enough, short sums, a batch, open sizes, a matrix that lies column by column.

@@ -120,7 +120,7 @@ def test_whole_rounds_of_programs() -> None:
     tile = ProductTile(128, 256, 64, 8, 3)
     full = seconds(Product(1, 132 * 128, 256, 4096, 2, 2), tile, H100)
     more = seconds(Product(1, 133 * 128, 256, 4096, 2, 2), tile, H100)
-    assert 1.6 < more / full < 2.2
+    assert 1.4 < more / full < 2.2
 
 
 # ---------------------------------------------------------------------- numbers
@@ -193,7 +193,7 @@ def check(
 
 # ---------------------------------------------------------------------- code
 def test_the_parts_of_a_sum_are_added_by_the_kernel_of_what_follows() -> None:
-    parts, total = [emit_kernel(k).text for k in sources(product(16, 512, 4096))]
+    parts, total = [emit_kernel(k).text for k in sources(product(16, 64, 8192))]
     assert "tl.dot" in parts and ".to(tl.float16)" not in parts
     assert "tl.sum" in total and "tl.load(c" in total
 
