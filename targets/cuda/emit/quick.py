@@ -2,7 +2,7 @@
 
 Errors are relative, and small against half a unit of f16 (2^-12) wherever the result counts.
 They rest on two instructions of the machine, `ex2.approx` and `rcp.approx`: exact to 2^-22, without
-subnormal numbers. Triton's interpreter has no instructions, and computes them in its own way.
+subnormal numbers. Other machines and Triton's interpreter compute them in their own way.
 """
 
 from __future__ import annotations

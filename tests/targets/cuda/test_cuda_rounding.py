@@ -89,6 +89,12 @@ def test_a_result_that_is_stored_in_full_has_none(name: str) -> None:
     assert "quick" not in emit(kernel(CASES[name][0], "f16", stored="f32"))
 
 
+def test_instructions_of_nvidia_stand_only_where_they_may() -> None:
+    text = kernel(EXP, "f16")
+    assert "inline_asm" in emit(text, EmitOptions(ptx=True))
+    assert "inline_asm" not in emit(text, EmitOptions(ptx=False))
+
+
 REDUCTION = """
 block.kernel @rows(%X: bf16[8, 64], %Y: {element}[8, 64]) grid(%p: 8) sizes() {{
   %v = block.load %X[%p, t0] : tile<64xbf16>
