@@ -4,7 +4,8 @@ libdevice has most of them, but Triton's interpreter has no libdevice. Triton's 
 2^(x*log2(e)), whose rounded exponent costs up to 80 units in the last place; `exp_f32` knows
 the rest of that product. In the texts `{d}` is f32 or
 f64, `{polynomial}` a polynomial in s, and `{width}` the bits of the type.
-Errors are a few units in the last place; each text says how it avoids cancellation.
+Errors are a few units in the last place (`benchmarks/cuda/ACCURACY.md`); each text says how it
+avoids cancellation.
 """
 
 from __future__ import annotations
