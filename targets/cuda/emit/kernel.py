@@ -175,7 +175,9 @@ def _emit_for(op: ForOp, context: Context) -> None:
     step = op.step.data.constant or 1
     counter = context.writer.fresh(op.counter.name_hint or "k")
     context.values[op.counter] = Value(counter, (), lower.low, _last(lower, upper, step))
-    bounds = f"{lower.text}, {upper.text}, {step}"
+    ends = [_loop_bound(e.data, value, op, context)
+            for e, value in ((op.lower, lower), (op.upper, upper))]
+    bounds = f"{', '.join(ends)}, {step}"
     staged = context.stages > 1 and not op.is_parallel and _loads(op)
     loop = f"tl.range({bounds}, num_stages={context.stages})" if staged else f"range({bounds})"
     context.writer.line(f"for {counter} in {loop}:")
@@ -189,6 +191,15 @@ def _emit_for(op: ForOp, context: Context) -> None:
             context.writer.line("pass")
     for argument, result in zip(op.body.block.args[1:], op.results, strict=True):
         context.values[result] = context.values[argument]
+
+
+def _loop_bound(expr: Expr, value: Value, op: ForOp, context: Context) -> str:
+    """A bound of a loop; a plain number for the interpreter of Triton 3.6, which takes no other."""
+    programs = [f"%{k}" for k, v in enumerate(op.indices)
+                if v in context.kernel.program_ids and context.values[v].text != "0"]
+    if not context.options.interpreted or expr.symbols.isdisjoint(programs):
+        return value.text
+    return f"({value.text}).handle.data.item()"
 
 
 def _loads(op: ForOp) -> bool:
