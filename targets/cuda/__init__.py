@@ -83,9 +83,9 @@ class CudaTarget(Target):
         return element in (f16, bf16) or self.decodes(element, options)
 
     def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
-        from targets.cuda.product_parts import product_parts
+        from targets.cuda.rules import sum_parts
 
-        return product_parts(nest, options)
+        return sum_parts(nest, options)
 
     def joins_online(self, kernel: LoopKernelOp, options: TargetOptions) -> bool:
         from targets.cuda.attention import joins

@@ -24,11 +24,13 @@ from targets.base import TargetOptions
 from targets.cuda.attention import is_attention, schedule_attention
 from targets.cuda.convolutions import (
     convolution_panels,
+    convolution_parts,
     is_convolution,
     prepare_convolution,
     schedule_convolution,
 )
-from targets.cuda.fma_products import schedule_fma_product
+from targets.cuda.fma_products import fma_parts, schedule_fma_product
+from targets.cuda.product_parts import product_parts
 from targets.cuda.products import panels, prepare_product, schedule_product
 from targets.cuda.streams import elementwise, reduction, walked_alike
 from targets.cuda.sums import sum_of_parts
@@ -79,3 +81,10 @@ def operand_panels(
     if is_convolution(nest):
         return convolution_panels(kernel, nest, options)
     return panels(kernel, constants)
+
+
+def sum_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+    """Into how many parts to cut which summed axis of a contraction; None: none."""
+    if is_convolution(nest):
+        return convolution_parts(nest, options)
+    return fma_parts(nest, options) or product_parts(nest, options)
