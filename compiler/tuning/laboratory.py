@@ -70,11 +70,15 @@ class TaskLaboratory:
         [done] = self.shared.compilers.ask_all("compile", [self.rules_job], PATIENCE, PATIENCE)
         if not isinstance(done, Compiled):
             raise done
-        self.renew()
+        self._begin()
         return Prepared(parse_schedule(done.schedule), done.code)
 
     def renew(self) -> None:
-        """See `search.Laboratory`."""
+        """See `search.Laboratory`. Where code and data lie decides the times of processors only."""
+        if self.shared.lanes == 1:
+            self._begin()
+
+    def _begin(self) -> None:
         with self.shared.turn:
             arguments = (self.rules_job, self.task.indices, self.shared.footprint)
             self.seconds = self.bench.ask("start", arguments, PATIENCE)
@@ -110,13 +114,13 @@ class TaskLaboratory:
         arguments = (self.jobs[candidate.code], best, turns, min(seconds, LONGEST))
         with self.shared.turn:
             if self.begun != self.bench.starts:
-                self.renew()
+                self._begin()
             try:
                 timed: Timed = self.bench.ask("measure", arguments, PATIENCE)
             except WorkerError as error:
                 self._fault(candidate.schedule, error)
                 self.bench.stop()  # a device may be of no use after an error
-                self.renew()
+                self._begin()
                 return None
             return timed.ratio
 

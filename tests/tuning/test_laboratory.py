@@ -86,6 +86,16 @@ def test_tasks_begin_again_when_the_process_that_measures_was_lost(tmp_path: Pat
     assert len(shared.faults) == 1 and "the device is lost" in shared.faults[0]
 
 
+def test_only_what_processors_time_is_loaded_again(tmp_path: Path) -> None:
+    shared, process, (a, _) = machinery(tmp_path)
+    for lanes, starts in ((1, 2), (4, 3)):
+        shared.lanes = lanes
+        with TaskLaboratory(shared, a) as laboratory:
+            laboratory.start()
+            laboratory.renew()
+        assert process.log.count(f"start {a.name}") == starts
+
+
 def test_what_is_hopeless_is_no_fault(tmp_path: Path) -> None:
     shared, _, (a, _) = machinery(tmp_path)
     with TaskLaboratory(shared, a) as laboratory:
