@@ -23,6 +23,7 @@ from dialects.loop import NestOp, scalar_type
 from dialects.scalar import operations_behind
 from dialects.types import f32, f64
 from passes.loop.nests import Read, reads_of
+from passes.loop.outline import is_contraction
 from passes.loop.private import is_elsewhere
 
 
@@ -63,6 +64,35 @@ def sources_of(nest: NestOp) -> set[SSAValue]:
             todo += value.owner.inputs
         found.add(value)
     return found
+
+
+def is_between_products(nest: NestOp) -> bool:
+    """Whether a reduction is of scores that a contraction makes, for weights that one reads."""
+    todo, seen = list(nest.inputs), set[SSAValue]()
+    while todo:
+        value = todo.pop()
+        if value in seen or not isinstance(value.owner, NestOp):
+            continue
+        seen.add(value)
+        if is_contraction(value.owner):
+            return _leads_to_product(nest)
+        if value.owner.is_elementwise or value.owner.combiner_names == ["max"]:
+            todo += value.owner.inputs
+    return False
+
+
+def _leads_to_product(nest: NestOp) -> bool:
+    """Whether elementwise nests make a factor of a contraction from what a nest makes."""
+    todo, seen = [nest], set[NestOp]()
+    while todo:
+        readers = {use.operation for r in todo.pop().results for use in r.uses}
+        for reader in readers:
+            if isinstance(reader, NestOp) and is_contraction(reader):
+                return True
+            if isinstance(reader, NestOp) and reader.is_elementwise and reader not in seen:
+                seen.add(reader)
+                todo.append(reader)
+    return False
 
 
 def _summed(nest: NestOp) -> set[str]:

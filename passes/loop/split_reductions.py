@@ -28,6 +28,7 @@ from dialects.loop import Axis, NestOp, YieldOp, scalar_type
 from dialects.types import bf16, f16, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import carry, reads_of, result_types, substitute_axes
+from passes.loop.online import is_between_products
 from passes.loop.outline import is_contraction
 from passes.loop.runs import memory_order, running_axis
 from passes.rewriting import Rewriter, functions, rewrite
@@ -67,7 +68,7 @@ def _is_candidate(nest: NestOp) -> bool:
     """Whether a nest reduces a known number of rows or columns, or everything to one value."""
     single = nest.is_reduction and len(nest.results) == 1 and not nest.into
     return single and not is_contraction(nest) and _results(nest) is not None and (
-        result_types(nest)[0].element not in (f16, bf16))
+        result_types(nest)[0].element not in (f16, bf16)) and not is_between_products(nest)
 
 
 def _results(nest: NestOp) -> int | None:
