@@ -139,6 +139,8 @@ def misfit(kernel: KernelOp, room: int, apart: int = 0) -> str | None:
     axis = block_axis(kernel)
     if axis is None:
         return "no axis of rows uses an operand again"
+    if any(_moves_windows(kernel, nest) for nest in kernel.nests):
+        return "a product moves a window over what would be kept"
     if (kernel.axes[axis].constant or MIN_ROWS) < MIN_ROWS:
         return "too few rows"
     kept = {v: _axes_of(v) - set(common_rows(kernel)) for v in private_values(kernel)}
@@ -153,6 +155,15 @@ def misfit(kernel: KernelOp, room: int, apart: int = 0) -> str | None:
     if _stream(kernel, axis) > MAX_STREAM * largest:
         return "each block would read too much that all of them read"
     return None
+
+
+def _moves_windows(kernel: KernelOp, nest: NestOp) -> bool:
+    """Whether sums run over places beside those that the result's axes, not its rows, point at."""
+    if not is_contraction(nest):
+        return False
+    summed, rows = {a.name for a in nest.reduce_axes}, {*common_rows(kernel)}
+    places = [e.symbols for m in nest.input_maps for e in m]
+    return any(used & summed and used - summed - rows for used in places)
 
 
 def _axes_of(value: SSAValue) -> set[str]:
