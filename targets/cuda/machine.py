@@ -20,11 +20,10 @@ class Machine:
     multiprocessor. `threads`: the most threads that a multiprocessor holds at a time.
     `tensor_rate`: TFLOP/s of products of halves with sums in f32, on the whole device.
     `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2 cache, for one
-    multiprocessor.
-    `products`: multiply-adds of 16-bit factors that its tensor cores do per cycle, and `fma_units`
-    of single precision. `near_bytes`:
-    how many bytes per cycle reach it from the cache of level 2. `step`, `start`: about how many
-    cycles a program waits in each step of a product, and before and behind all of them.
+    multiprocessor. `products`: multiply-adds of 16-bit factors that its tensor cores do per cycle,
+    and `fma_units` of single precision. `near_bytes`: how many bytes per cycle reach it from the
+    cache of level 2. `step`, `start`: about how many cycles a program waits in each step of a
+    product, and before and behind all of them.
     """
 
     arch: str

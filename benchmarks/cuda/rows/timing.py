@@ -49,21 +49,31 @@ def device_times(calls: Mapping[str, Call], setting: Setting) -> dict[str, float
 
 def wall_times(calls: Mapping[str, Call], setting: Setting) -> dict[str, float]:
     """The median milliseconds from a call to its result on the device."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    with turn(setting):
-        for call in calls.values():
-            _warm(call)
-        until = time.perf_counter() + setting.seconds
-        while _goes_on(taken, until, setting):
-            for name, call in calls.items():
-                call()  # the caches are as its own last call leaves them
-                taken[name].append(_wall(call))
-    return {name: statistics.median(times) for name, times in taken.items()}
+    def measure(call: Call) -> float:
+        call()  # the caches are as its own last call leaves them
+        return _wall(call)
+
+    return _medians(calls, setting, measure)
 
 
 def host_times(calls: Mapping[str, Call], setting: Setting, in_a_turn: int = 50
                ) -> dict[str, float]:
     """The median microseconds after which a call comes back, its work still ahead."""
+    def measure(call: Call) -> float:
+        started = time.perf_counter()
+        for _ in range(in_a_turn):
+            call()
+        seconds = (time.perf_counter() - started) / in_a_turn
+        synchronize()
+        return seconds * 1e6
+
+    return _medians(calls, setting, measure)
+
+
+def _medians(
+    calls: Mapping[str, Call], setting: Setting, measure: Callable[[Call], float]
+) -> dict[str, float]:
+    """What is measured of each call, in turns, as long as the setting says."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     with turn(setting):
         for call in calls.values():
@@ -71,12 +81,8 @@ def host_times(calls: Mapping[str, Call], setting: Setting, in_a_turn: int = 50
         until = time.perf_counter() + setting.seconds
         while _goes_on(taken, until, setting):
             for name, call in calls.items():
-                started = time.perf_counter()
-                for _ in range(in_a_turn):
-                    call()
-                taken[name].append((time.perf_counter() - started) / in_a_turn)
-                synchronize()
-    return {name: statistics.median(times) * 1e6 for name, times in taken.items()}
+                taken[name].append(measure(call))
+    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 def synchronize() -> None:
