@@ -31,8 +31,9 @@ CHUNK_ELEMENTS = 4096
 KEPT_WORK = 8
 """Operations per element from which on a value is kept for a later loop: a store and a load, and
 what they take from the caches."""
-SHORT_ROW = 16
-"""Vectors of a row up to which what ends a reduction counts as much as the reduction."""
+SHORT_ROW, LONG_ROW = 4, 16
+"""Vectors of a row up to which what ends a reduction counts as much as the reduction; and from
+which on rows in far memory are better read one after another, as processors fetch ahead."""
 LEAST_PROGRAMS = 64
 """Programs that there should be before one takes several rows."""
 SCATTER_ELEMENTS = 1024
@@ -162,6 +163,8 @@ def _row_tile(kernel: KernelOp, row: str, lanes: str, machine: Machine) -> int:
     """
     count, length = kernel.axes[row].constant, kernel.axes[lanes].constant
     if count is None or length is None:
+        return 1
+    if _stream(kernel, machine) and (length > LONG_ROW * machine.lanes or length % machine.lanes):
         return 1
     vectors = -(-lane_tile(kernel.axes[lanes], machine) // machine.lanes)
     is_short = length <= SHORT_ROW * machine.lanes
