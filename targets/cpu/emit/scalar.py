@@ -74,7 +74,7 @@ def extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
     value = b.select(b.compare(order, x, y), x, y)
     if is_literal(x.name):  # a constant is not NaN, and NaN in y is kept
         return value
-    return b.select(b.compare("fcmp uno", x, x), x, value)
+    return b.select(b.compare("fcmp ord", x, x), value, x)  # one instruction under a mask
 
 
 def _number_extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
