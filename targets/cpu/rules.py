@@ -33,7 +33,7 @@ KEPT_WORK = 8
 what they take from the caches."""
 SHORT_ROW, LONG_ROW = 4, 16
 """Vectors of a row up to which what ends a reduction counts as much as the reduction; and from
-which on rows in far memory are better read one after another, as processors fetch ahead."""
+which on it matters how many rows are read from far memory side by side."""
 LEAST_PROGRAMS = 64
 """Programs that there should be before one takes several rows."""
 SCATTER_ELEMENTS = 1024
@@ -164,11 +164,11 @@ def _row_tile(kernel: KernelOp, row: str, lanes: str, machine: Machine) -> int:
     count, length = kernel.axes[row].constant, kernel.axes[lanes].constant
     if count is None or length is None:
         return 1
-    if _stream(kernel, machine) and (length > LONG_ROW * machine.lanes or length % machine.lanes):
-        return 1
     vectors = -(-lane_tile(kernel.axes[lanes], machine) // machine.lanes)
     is_short = length <= SHORT_ROW * machine.lanes
     budget = machine.vector_registers // (2 if is_short else 4) // vectors
+    if _stream(kernel, machine) and (length > LONG_ROW * machine.lanes or length % machine.lanes):
+        budget = min(budget, machine.far_rows)
     tile = 1
     while 2 * tile <= budget and count % (2 * tile) == 0 and count >= 2 * tile * LEAST_PROGRAMS:
         tile *= 2
