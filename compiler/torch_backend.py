@@ -117,30 +117,47 @@ class Program:
 
     def __call__(self, *inputs: Any) -> Any:
         if self.run is None or self._changed(inputs):
-            self.weights = [(k, v, v._version) for k, v in enumerate(inputs)
+            self.weights = [(k, v, _version(v)) for k, v in enumerate(inputs)
                             if k not in self.written and is_weight(v)]
             names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
-            fixed = {names[k]: v for k, v, _ in self.weights}
+            fixed = {names[k]: inputs[k] for k, _, _ in self.weights}
             self.run = compile_graph(self.graph, fixed, self._options(inputs))
+            if isinstance(self.run, Part):
+                self.run.write_to(self.written)
         results = self.run(*inputs)
         return self._write(inputs, results) if self.written else results
 
     def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
-        """Give arguments their new contents, all of a type at once; what is left are results."""
+        """Give arguments their new contents, all of a type at once; what is left are results.
+
+        Those that the compiled code has written have them already.
+        """
         count = len(results) - len(self.written)
         pairs: defaultdict[Any, list[tuple[Any, Any]]] = defaultdict(list)
+        done: list[Any] = []
         for number, value in zip(self.written, results[count:], strict=True):
-            pairs[inputs[number].dtype].append((inputs[number], value))
+            given = inputs[number]
+            if value is given:
+                done.append(given)
+            else:
+                pairs[given.dtype].append((given, value))
         for found in pairs.values():
             torch_module()._foreach_copy_(*map(list, zip(*found, strict=True)))
+        torch_module("torch.autograd.graph").increment_version(
+            [v for v in done if not v.is_inference()])
         return results[:count]
 
     def _changed(self, inputs: Sequence[Any]) -> bool:
-        return not all([inputs[k] is v and v._version == n for k, v, n in self.weights])
+        return not all([inputs[k] is v and _version(v) == n for k, v, n in self.weights])
 
     def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
         on_gpu = any(getattr(v, "is_cuda", False) for v in inputs)
         return {"target": "cuda" if on_gpu else "cpu", **self.options}
+
+
+def _version(tensor: Any) -> int:
+    """How often a tensor was written, as far as PyTorch counts it."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def is_weight(value: Any) -> bool:
@@ -260,6 +277,14 @@ class Part:
         result = next(n for n in graph.graph.nodes if n.op == "output").args[0]
         return Part(executable, given, [_meta(v) for v in _outputs(graph)], tensors,
                     not isinstance(result, (list, tuple)), symbols)
+
+    def write_to(self, arguments: Sequence[int]) -> None:
+        """Let the last results be computed right in arguments, as far as the target can."""
+        places = {k: n for n, k in enumerate(self.given)}
+        first = len(self.outputs) - len(arguments)
+        self.executable.loaded.donate({
+            n: places[arguments[k - first]] for n, k in enumerate(self.tensors)
+            if k >= first and arguments[k - first] in places})
 
     def __call__(self, *arguments: Any) -> Any:
         made = self.executable(*(arguments[k] for k in self.given))

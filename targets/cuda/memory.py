@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -229,19 +230,22 @@ def fetch(
         array: Array = np.empty(shape, dtype)
         driver.download(array.ctypes.data, source, array.nbytes, stream)
         return array
-    tensor = new_tensor(shape, tensor_kind(dtype))
+    tensor = tensor_maker(shape, dtype)()
     driver.copy(tensor.data_ptr(), source, tensor.nbytes, stream)
     return tensor
 
 
-def tensor_kind(dtype: np.dtype[Any]) -> Any:
-    """torch's name for an element type."""
-    return getattr(sys.modules["torch"], dtype.name)
+def tensor_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
+    """Makes tensors on the device, of any contents. Raises DeviceMemoryError when it is full."""
+    torch = sys.modules["torch"]
+    return partial(_torch_empty, torch, shape, getattr(torch, dtype.name))
 
 
-def new_tensor(shape: tuple[int, ...], kind: Any) -> Any:
-    """A tensor on the device, of any contents. Raises DeviceMemoryError when it is full."""
-    return _torch_empty(sys.modules["torch"], shape, kind)
+def tensor_of(array: Array, stream: int) -> Any:
+    """A tensor on the device with the contents of an array."""
+    tensor = tensor_maker(array.shape, array.dtype)()
+    send(array, tensor.data_ptr(), stream)
+    return tensor
 
 
 def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:

@@ -27,6 +27,7 @@ from targets.cuda.memory import (
     upload_constants,
 )
 from targets.cuda.plan import ALIGNMENT, ConstantPlan, kernels_of
+from targets.cuda.ready import Call
 from targets.cuda.steps import Buffer, Run, buffer_type
 
 _KNOWN = 64
@@ -50,10 +51,9 @@ class ControlRunner:
         self._constants = _place_constants(self.functions.values(), weights, stream)
         self._own_pool: Pool | None = None
 
-    def run(self, sizes: Mapping[str, int], values: Sequence[Any], stream: int) -> list[Any]:
-        """The outputs, on the device if an input is there. `sizes`: those of the inputs."""
-        main = self._main.op
-        on_device = any(map(is_on_device, values))
+    def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
+        """The outputs, on the device if an input is there."""
+        main, sizes = self._main.op, call.sizes
         with Heap(self._pool(), stream) as heap:
             inputs = [_sent(value, heap, main) for value in values]
             outputs = [_allocated(buffer_type(a), sizes, heap, main)
@@ -62,7 +62,7 @@ class ControlRunner:
             returned = iter(self._main.call(Run(heap, self._kernels), arguments, sizes))
             given = iter(outputs)
             buffers = [next(given if r is None else returned) for r in main.returned_types]
-            return [fetch(b.address, b.shape, type_.dtype, on_device, stream)
+            return [fetch(b.address, b.shape, type_.dtype, call.on_device, stream)
                     for b, type_ in zip(buffers, main.output_types, strict=True)]
 
     def _pool(self) -> Pool:
