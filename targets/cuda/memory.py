@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,7 +54,7 @@ class Memory:
         torch = torch_on_device()
         self._tensor: Any = None
         if torch is not None:
-            self._tensor = _torch_empty(torch, max(size, 1), torch.uint8)
+            self._tensor = tensor_maker((max(size, 1),), np.dtype(np.uint8))()
             self.address: int = self._tensor.data_ptr()
             self._free = None
         else:
@@ -65,13 +66,6 @@ class Memory:
         self._tensor = None
         if self._free is not None:
             self._free()
-
-
-def _torch_empty(torch: Any, shape: int | tuple[int, ...], dtype: Any) -> Any:
-    try:
-        return torch.empty(shape, dtype=dtype, device=DEVICE)
-    except torch.cuda.OutOfMemoryError as error:
-        raise _full(str(error)) from None
 
 
 # ---------------------------------------------------------------------- blocks of a run
@@ -238,7 +232,17 @@ def fetch(
 def tensor_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
     """Makes tensors on the device, of any contents. Raises DeviceMemoryError when it is full."""
     torch = sys.modules["torch"]
-    return partial(_torch_empty, torch, shape, getattr(torch, dtype.name))
+    kind, device = getattr(torch, dtype.name), torch.device(DEVICE)
+    strides = tuple(prod(max(n, 1) for n in shape[k + 1:]) for k in range(len(shape)))
+    make = partial(torch.empty_strided, shape, strides, dtype=kind, device=device)
+
+    def checked() -> Any:
+        try:
+            return make()
+        except torch.cuda.OutOfMemoryError as error:
+            raise _full(str(error)) from None
+
+    return checked
 
 
 def tensor_of(array: Array, stream: int) -> Any:
