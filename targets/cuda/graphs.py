@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.cuda import cuda_graph, driver
+from targets.cuda.constants import ALIGNMENT, ConstantPlan
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.donation import donated, with_donations
 from targets.cuda.errors import CudaError, DeviceMemoryError
@@ -26,12 +27,13 @@ from targets.cuda.memory import (
     fetch,
     is_on_device,
     readable,
+    residents_of,
     send,
     tensor_of,
     upload_constants,
 )
 from targets.cuda.order import Access, waits_of
-from targets.cuda.plan import ALIGNMENT, CONSTANTS, Copy, HostPlan, Launch, Place, plan_host
+from targets.cuda.plan import CONSTANTS, RESIDENT, Copy, HostPlan, Launch, Place, plan_host
 from targets.cuda.ready import Call, Ready, Result
 
 _GRAPHS = 16
@@ -48,11 +50,12 @@ class GraphRunner:
         self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int,
         done: driver.Event,
     ) -> None:
-        self.plan: HostPlan = plan_host(module)
+        self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
         self._kernels, self._stream, self._done = kernels, stream, done
         self._kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels
                                if not k.size_names])
         self._constants = upload_constants(self.plan.constants, weights, stream)
+        self._residents = weights.residents  # which stay as long as their readers
         self._ready: OrderedDict[Sizes, Ready] = OrderedDict()
         self._donated: dict[int, int] = {}
         self._call: Call | None = None
@@ -214,6 +217,8 @@ class GraphRunner:
 def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
     if place.memory >= 0:
         return ready.addresses[place.memory]
+    if place.memory == RESIDENT:
+        return int(place.offset.evaluate(ready.sizes))
     memory = constants if place.memory == CONSTANTS else ready.arena
     return memory.address + int(place.offset.evaluate(ready.sizes))
 
@@ -222,7 +227,7 @@ def _accesses(step: Launch | Copy, sizes: Mapping[str, int]) -> list[Access]:
     """The bytes that a step touches, constants aside."""
     found: list[Access] = []
     for k, place in enumerate(step.places):
-        if place.memory != CONSTANTS:
+        if place.memory not in (CONSTANTS, RESIDENT):
             start = int(place.offset.evaluate(sizes))
             end = start + int(place.size.evaluate(sizes))
             found.append(Access(place.memory, start, end, k in step.written))

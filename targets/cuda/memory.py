@@ -24,8 +24,8 @@ from dialects.syntax import location_name
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.cuda import driver
+from targets.cuda.constants import ALIGNMENT, ConstantPlan, Resident
 from targets.cuda.errors import CudaError, DeviceMemoryError
-from targets.cuda.plan import ALIGNMENT, ConstantPlan
 from targets.host_checks import MOST_BYTES, memory_error
 
 DEVICE = "cuda:0"
@@ -252,11 +252,27 @@ def tensor_of(array: Array, stream: int) -> Any:
     return tensor
 
 
+# ---------------------------------------------------------------------- constants
+def residents_of(weights: WeightStore) -> list[Resident]:
+    """The weights that the caller has on the device as kernels can read them."""
+    return [Resident(v.data_ptr(), v.nbytes, partial(_read, v)) for v in weights.residents
+            if str(v.device) == DEVICE and v.is_contiguous() and not v.data_ptr() % ALIGNMENT]
+
+
+def _read(tensor: Any, size: int) -> Array:
+    """The first bytes of a tensor on the device."""
+    array, stream = np.empty(size, np.uint8), current_stream()
+    driver.download(array.ctypes.data, tensor.data_ptr(), size, stream)
+    driver.synchronize(stream)
+    return array
+
+
 def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:
     """Memory with the constants in their places."""
     memory = Memory(plan.size)
-    for op in plan.operations:
+    for op, offset in plan.operations:
         array = np.ascontiguousarray(op.array(weights))
-        driver.upload(memory.address + plan.offset(op), array.ctypes.data, array.nbytes, stream)
+        driver.upload(memory.address + offset, array.ctypes.data, array.nbytes, stream)
         driver.synchronize(stream)
+    plan.forget()
     return memory

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.host import FuncOp, host_function, host_functions
 from dialects.types import BufferType
 from dialects.weights import WeightStore
+from targets.cuda.constants import ALIGNMENT, ConstantPlan
 from targets.cuda.control import Function
 from targets.cuda.kernels import Kernels
 from targets.cuda.memory import (
@@ -26,7 +27,7 @@ from targets.cuda.memory import (
     torch_on_device,
     upload_constants,
 )
-from targets.cuda.plan import ALIGNMENT, ConstantPlan, kernels_of
+from targets.cuda.plan import kernels_of
 from targets.cuda.ready import Call
 from targets.cuda.steps import Buffer, Run, buffer_type
 
@@ -77,16 +78,16 @@ def _place_constants(
     functions: Collection[Function], weights: WeightStore, stream: int
 ) -> Memory:
     """Memory with the constants of all functions, which are told where theirs lie."""
-    plan = ConstantPlan()
+    plan = ConstantPlan(weights)
     for op in (op for f in functions for op in f.constants.values()):
-        plan.offset(op)
+        plan.place(op)
     memory = upload_constants(plan, weights, stream)
     for function in functions:
         for number, op in function.constants.items():
             shape = op.type.static_shape
             assert shape is not None, "a constant with a place has plain sizes"
             contents = np.array(op.array(weights)) if prod(shape) <= _KNOWN else None
-            function.place(number, Buffer(memory.address + plan.offset(op), shape, contents))
+            function.place(number, Buffer(memory.address + plan.place(op)[1], shape, contents))
     return memory
 
 
