@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr
+from dialects.expr import Expr, product
 from dialects.loop import KernelOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width
+from targets.base import TargetOptions
+from targets.cuda.machine import machine_of
 
 
 def power(size: Expr, most: int, least: int = 1) -> int:
@@ -40,6 +42,14 @@ def finish(
     placed = {x.axis for x in levels}
     rest = [Level("loop", a) for a in kernel.axes if a not in placed]
     return Schedule((*levels, *rest), tuple(options.items()))
+
+
+def streams(kernel: KernelOp, options: TargetOptions) -> dict[str, int]:
+    """The schedule's option `stream`, where the cache cannot hold what the kernel moves."""
+    types = [v.type for v in (*kernel.body.block.args, *kernel.yielded)]
+    moved = sum((product(t.shape).constant or 0) * byte_width(t.element)
+                for t in types if isinstance(t, TensorType))
+    return {"stream": 1} if moved > machine_of(options.features).cache else {}
 
 
 def width_of(value: SSAValue) -> int:
