@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from dialects.expr import product
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width
+from passes.loop.online import running_maximum
 from passes.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
@@ -68,8 +70,9 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     tiles = [x for x in placed if x.tile > 1]
     width = max((x.tile for x in tiles), default=1)
     if not all(x.kind == "whole" for x in tiles):
-        return _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
-                       16 if width == STEP_APART else 8)
+        walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
+                         16 if width == STEP_APART else 8)
+        return _online(kernel, walked, options)
     least = 2 if apart else 4
     height = _height(kernel, rows, width, least * WARP, options)
     levels = [Level("grid", a) for a in rows[:-1]]
@@ -83,6 +86,13 @@ def _masked(
     kernel: KernelOp, levels: Sequence[Level], options: TargetOptions, warps: int
 ) -> Schedule:
     return finish(kernel, levels, tails="mask", warps=warps, **streams(kernel, options))
+
+
+def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Schedule:
+    """The schedule, which finds a maximum and the sums that follow it in one walk."""
+    if options.exact or not any(running_maximum(n) for n in kernel.nests):
+        return walked
+    return replace(walked, options=(*walked.options, ("online", 1)))
 
 
 def _begins_apart(kernel: KernelOp) -> bool:
