@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from dialects.block import KernelOp
 from dialects.context import make_context
+from dialects.host.interpret import interpret_host
 from dialects.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.emit import emit_kernel
-from tests.lowering import lower
+from targets.cuda.interpreter import Interpreter
+from tests.lowering import STEPS, lower
 
 OPTIONS = TargetOptions(features="sm_90")
 
 
-def lowered(text: str, options: TargetOptions = OPTIONS) -> ModuleOp:
+def lowered(
+    text: str, options: TargetOptions = OPTIONS, steps: Sequence[str] = STEPS
+) -> ModuleOp:
     module = Parser(make_context(), text).parse_module()
-    for _ in lower(module, StrataContext.with_dialects(WeightStore(), TARGET, options)):
+    for _ in lower(module, StrataContext.with_dialects(WeightStore(), TARGET, options), steps):
         pass
     return module
 
@@ -90,3 +98,39 @@ strata.func @main(%x: f32[8192, 4096]) -> (f32[4096, 8192]) inputs ["x"] outputs
   strata.return %y
 }"""
     assert "evict" not in sources(copy)
+
+
+def softmax(rows: int, columns: int) -> str:
+    shape = f"f32[{rows}, {columns}]"
+    return f"""
+strata.func @main(%x: {shape}) -> ({shape}) inputs ["x"] outputs ["y"] {{
+  %y = graph.softmax %x {{axis = 1}} : {shape}
+  strata.return %y
+}}"""
+
+
+def test_a_long_row_is_walked_once_for_a_maximum_and_its_sums() -> None:
+    assert sources(softmax(600, 20000)).count("for ") == 2
+    assert sources(softmax(600, 20000), TargetOptions(features="sm_90", exact=True)
+                   ).count("for ") == 3
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Interpreter]:
+    yield Interpreter()
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+def test_softmax_of_long_rows(interpreter: Interpreter) -> None:
+    """Rows that begin with -inf, are nothing else, have an infinity, or a NaN."""
+    x = np.random.default_rng(0).standard_normal((5, 16411)).astype(np.float32)
+    x[0, :15000], x[1], x[2, 7], x[3, 9] = -np.inf, -np.inf, np.inf, np.nan
+    module = lowered(softmax(*x.shape), TargetOptions(features="sm_90", interpret=True),
+                     [s for s in STEPS if s != "loop-split-reductions"])
+    assert "online = 1" in str(module)
+    with np.errstate(all="ignore"):
+        [found] = interpret_host(module, [x], WeightStore(), interpreter.run)
+        powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+        exact = powers / powers.sum(1, keepdims=True)
+    assert np.isnan(exact).any(1)[:5].tolist() == [False, True, True, True, False]
+    np.testing.assert_allclose(found, exact, rtol=2e-6, atol=1e-30)
