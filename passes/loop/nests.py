@@ -160,7 +160,7 @@ def elementwise_on(
     one gives the result."""
     maker = value.owner
     assert isinstance(maker, NestOp) and isinstance(value.type, TensorType)
-    stored = maker.output_maps[list(maker.results).index(value)]  # type: ignore[arg-type]
+    stored = maker.stored_at(value)
     block = Block(arg_types=[scalar_type(value)])
     ops = build(block.args[0])
     block.add_ops([*ops, YieldOp.of(ops[-1].results[0])])
