@@ -11,7 +11,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,12 +24,14 @@ from compiler.signature import DEFAULT_SIZE, signature_of
 from compiler.source import weight_labels
 from compiler.tuning.database import Database, Unreadable, Winner, unreadable
 from compiler.tuning.files import OFF, default_file
-from compiler.tuning.laboratory import Machinery, TaskLaboratory
-from compiler.tuning.processes import WorkerError, Workers
+from compiler.tuning.jobs import plain
+from compiler.tuning.laboratory import Machinery
+from compiler.tuning.processes import Workers
 from compiler.tuning.report import Report, Row
 from compiler.tuning.search import MODES, Mode, Search, Trial
 from compiler.tuning.tasks import Task, tasks_of
-from compiler.tuning.worker import plain
+from compiler.tuning.whole import whole_model
+from compiler.tuning.work import Work, in_lanes, worthwhile
 from dialects.syntax import size_symbol
 from passes.loop.apply_tuned import LoopApplyTuned
 from passes.loop.choices import Choice
@@ -43,13 +44,20 @@ FIRST_LOOK = 0.4
 """The share of the time for timing each kernel with the rules' schedule."""
 LARGEST = 1 << 27
 """Elements of a task's tensors, at most: it must fit memory several times."""
+OPEN = 1 << 29
+"""Elements of all tasks that stay loaded between the first look and the search."""
+MEASURERS = 4
+"""Processes that load and compare while another times, where that disturbs nobody."""
+COMPILATIONS = 2
+"""So often the model is compiled in the end, with code that is there by then, to time it."""
 
 
 @dataclass(frozen=True)
 class TuneOptions:
     """`seconds`: about how long, all in all. `jobs`: processes that compile. `kernels`: patterns of
     names, empty for all. `output`: the file of winners, None for the one in the cache. `sizes`: at
-    which to measure what the model leaves open. `again`: also what was tuned before."""
+    which to measure what the model leaves open. `again`: also what was tuned before. `whole`:
+    whether the model itself is timed in the end, too."""
 
     seconds: float = 120.0
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
@@ -58,6 +66,7 @@ class TuneOptions:
     mode: str = "default"
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     again: bool = False
+    whole: bool = False
 
     @staticmethod
     def of(jobs: int | None, **others: Any) -> TuneOptions:
@@ -72,7 +81,7 @@ class Tuner:
         self, model: str | MemoryModel, options: CompileOptions, wanted: TuneOptions,
         instruments: Sequence[Instrument] = (), clock: Callable[[], float] = time.monotonic,
     ):
-        self.wanted, self.clock = wanted, clock
+        self.model, self.wanted, self.clock = model, wanted, clock
         if wanted.mode not in MODES:
             raise StrataError(f"no mode '{wanted.mode}'; there are: {', '.join(MODES)}")
         self.options = replace(options, tuned=OFF, specialize=None)
@@ -100,16 +109,25 @@ class Tuner:
         started = self.clock()
         mode, known = MODES[self.wanted.mode], self._known()
         state = self._kernels_of_model()
+        ending = COMPILATIONS * (self.clock() - started) if self.wanted.whole else 0.0
+        until = started + max(self.wanted.seconds - ending, self.wanted.seconds / 2)
         tasks = self._tasks(state)
         with tempfile.TemporaryDirectory(prefix="strata-tune-") as folder:
             shared = self._machinery(state, Path(folder))
+            works = [Work.of(task, shared) for task in tasks]
             with shared.compilers, shared.measurers:
-                rows = {t.key: Row(t.name, t.launches) for t in tasks}
-                self._look(shared, tasks, rows, known, started)
-                self._search_all(shared, tasks, rows, mode, started + self.wanted.seconds)
-        ordered = sorted(rows.values(), key=lambda row: -row.total)
-        return Report(self.database.path, ordered, shared.faults, self.notes,
-                      self.clock() - started)
+                self._look(works, known, started)
+                self._search_all(works, mode, until)
+            whole = self._whole(shared.options.cache) if self.wanted.whole else ""
+        rows = sorted((work.row for work in works), key=lambda row: -row.total)
+        return Report(self.database.path, rows, shared.faults, self.notes,
+                      self.clock() - started, whole)
+
+    def _whole(self, code: str) -> str:
+        """The model's own time without and with what was found. `code`: where kernels lie."""
+        self.compilation.tell(f"timing {self.compilation.model}")
+        return whole_model(self.model, replace(self.options, cache=code), self.database.path,
+                           self.wanted.sizes, self.wanted.jobs)
 
     def _known(self) -> Mapping[str, Winner]:
         """What was found before and counts. Raises StrataError for a file that is no database."""
@@ -127,9 +145,14 @@ class Tuner:
         keys = {key for key, _ in weight_labels(state.module)}
         footprint = sum(arrays[key].nbytes for key in keys if key in arrays)
         options = plain(self.options, str(folder / "code"), None)
-        lanes = max(1, self.wanted.jobs // 2) if self.target.measures_apart() else 1
-        return Machinery(folder, options, Workers(self.wanted.jobs, str(folder)),
-                         Workers(1, str(folder)), footprint, lanes)
+        measurers = Workers(min(self.lanes, MEASURERS), str(folder))
+        return Machinery(folder, options, Workers(self.wanted.jobs, str(folder)), measurers,
+                         footprint, self.lanes)
+
+    @property
+    def lanes(self) -> int:
+        """How many kernels are worked on at a time."""
+        return max(1, self.wanted.jobs // 2) if self.target.measures_apart() else 1
 
     # ------------------------------------------------------------------ kernels
     def _kernels_of_model(self) -> State:
@@ -169,80 +192,59 @@ class Tuner:
 
     # ------------------------------------------------------------------ times
     def _look(
-        self, shared: Machinery, tasks: Sequence[Task], rows: Mapping[str, Row],
-        known: Mapping[str, Winner], started: float,
+        self, works: Sequence[Work], known: Mapping[str, Winner], started: float
     ) -> None:
         """Time each kernel as the rules have it; what was tuned before has its figures."""
-        until = started + FIRST_LOOK * self.wanted.seconds
-        fresh: list[Task] = []
-        for task in sorted(tasks, key=lambda t: -t.elements):
-            row = rows[task.key]
-            if task.key in known:
-                _recall(row, task, known[task.key])
-            elif task.elements > LARGEST:
-                row.note = "its tensors are too large"
+        until, opened = started + FIRST_LOOK * self.wanted.seconds, 0
+        fresh: list[Work] = []
+        for work in sorted(works, key=lambda w: -w.task.elements):
+            if work.task.key in known:
+                work.recall(known[work.task.key])
+            elif work.task.elements > LARGEST:
+                work.row.note = "its tensors are too large"
             else:
-                fresh.append(task)
-        in_lanes(shared.lanes, lambda t: self._look_at(shared, t, rows[t.key], until), fresh)
+                fresh.append(work)
+                work.stays = opened + work.task.elements <= OPEN
+                opened += work.task.elements * work.stays
+        in_lanes(self.lanes, lambda w: self._look_at(w, until), fresh)
 
-    def _look_at(self, shared: Machinery, task: Task, row: Row, until: float) -> None:
+    def _look_at(self, work: Work, until: float) -> None:
         if self.clock() > until:
-            row.note = "there was no time"
+            work.row.note = "there was no time"
             return
-        self.compilation.tell(f"timing {task.name}")
-        try:
-            with TaskLaboratory(shared, task) as laboratory:
-                laboratory.start()
-                row.seconds = laboratory.seconds
-        except WorkerError as error:
-            row.note = str(error)
+        self.compilation.tell(f"timing {work.task.name}")
+        with work.told():
+            work.start()
+        if not work.stays:
+            work.laboratory.close()
 
-    def _search_all(
-        self, shared: Machinery, tasks: Sequence[Task], rows: Mapping[str, Row], mode: Mode,
-        until: float,
-    ) -> None:
+    def _search_all(self, works: Sequence[Work], mode: Mode, until: float) -> None:
         """Give each kernel that is worth it its share of the time that is left in all lanes."""
-        left = self._worthwhile(tasks, rows, mode)
+        left = worthwhile(works, mode)
         choosing = threading.Lock()
 
-        def next_one(_: Task) -> None:
+        def next_one(_: Work) -> None:
             with choosing:
-                weights = [rows[t.key].total for t in left]
-                task, seconds = left.pop(0), until - self.clock()
-            share = min(1.0, shared.lanes * weights[0] / (sum(weights) or 1.0))
+                weights = [w.row.total for w in left]
+                work, seconds = left.pop(0), until - self.clock()
+            share = min(1.0, self.lanes * weights[0] / (sum(weights) or 1.0))
             if seconds <= 0:
-                rows[task.key].note = "there was no time"
-            else:
-                self._search(shared, task, rows[task.key], mode, seconds * share)
+                work.row.note = "there was no time"
+                return
+            with work.told():
+                self._search(work, mode, seconds * share)
+            work.laboratory.close()
 
-        in_lanes(shared.lanes, next_one, list(left))
+        in_lanes(self.lanes, next_one, list(left))
 
-    def _worthwhile(
-        self, tasks: Sequence[Task], rows: Mapping[str, Row], mode: Mode
-    ) -> list[Task]:
-        """What is still to be tuned, and takes its part of the model's time; the longest first."""
-        total = sum(row.total for row in rows.values())
-        fresh = [t for t in tasks if not rows[t.key].note]
-        for task in fresh:
-            if rows[task.key].total < mode.least * total:
-                rows[task.key].note = "it takes little time"
-        return sorted((t for t in fresh if not rows[t.key].note),
-                      key=lambda t: -rows[t.key].total)
-
-    def _search(
-        self, shared: Machinery, task: Task, row: Row, mode: Mode, seconds: float
-    ) -> None:
-        self.compilation.tell(f"tuning {task.name}")
-        options = self.compilation.target_options
-        try:
-            with TaskLaboratory(shared, task) as laboratory:
-                rules = laboratory.start()
-                row.seconds = laboratory.seconds
-                search = Search(lambda s: self.target.candidates(task.kernel, s, options),
-                                laboratory, rules, mode, self.clock() + seconds, self.clock)
-                self._keep(task, row, search, search.run())
-        except WorkerError as error:
-            row.note = str(error)
+    def _search(self, work: Work, mode: Mode, seconds: float) -> None:
+        """Raises WorkerError."""
+        self.compilation.tell(f"tuning {work.task.name}")
+        options, kernel = self.compilation.target_options, work.task.kernel
+        rules, until = work.start(), self.clock() + seconds
+        search = Search(lambda s: self.target.candidates(kernel, s, options), work.laboratory,
+                        rules, mode, until, self.clock)
+        self._keep(work.task, work.row, search, search.run())
 
     def _keep(self, task: Task, row: Row, search: Search, found: Trial | None) -> None:
         """Write what was found; that there is nothing better, only after a whole search."""
@@ -259,20 +261,3 @@ class Tuner:
             self.database.write(winner)
         except Unreadable as error:
             raise unreadable(self.database.path, error) from None
-
-
-def in_lanes(lanes: int, work: Callable[[Task], None], tasks: Sequence[Task]) -> None:
-    """Do the work of all tasks, of so many at a time, begun in their order."""
-    pool = ThreadPoolExecutor(lanes)
-    try:
-        list(pool.map(work, tasks))
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _recall(row: Row, task: Task, winner: Winner) -> None:
-    """What was found before."""
-    own = None if winner.choice.schedule is None else task.canonical.own(winner.choice.schedule)
-    row.seconds, row.note = winner.seconds, "from before"
-    if own is not None:
-        row.gain, row.schedule = winner.choice.gain, str(own)

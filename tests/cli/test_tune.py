@@ -11,7 +11,7 @@ from conftest import Run
 
 import compiler
 from compiler.diagnostics import StrataError
-from compiler.tuning import tuner
+from compiler.tuning import work
 from compiler.tuning.laboratory import Machinery
 from compiler.tuning.search import Prepared
 from compiler.tuning.tasks import Task
@@ -27,10 +27,7 @@ class StubLaboratory:
     def __init__(self, shared: Machinery, task: Task):
         self.task = task
 
-    def __enter__(self) -> StubLaboratory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         pass
 
     def start(self) -> Prepared:
@@ -52,7 +49,7 @@ class StubLaboratory:
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuner, "TaskLaboratory", StubLaboratory)
+    monkeypatch.setattr(work, "TaskLaboratory", StubLaboratory)
 
 
 def test_winners_are_kept_and_used(

@@ -11,9 +11,9 @@ from compiler.driver import Compiler, State
 from compiler.options import CompileOptions
 from compiler.signature import signature_of
 from compiler.source import Snapshot, Source
+from compiler.tuning.bench import random_inputs
 from compiler.tuning.tasks import Task
 from compiler.tuning.tuner import TuneOptions, Tuner
-from compiler.tuning.worker import random_inputs
 from dialects.loop import CallOp, KernelOp
 from dialects.schedule import Level, Schedule
 from passes.loop.choices import Choice, key_of

@@ -12,9 +12,10 @@ from compiler.comparison import worst
 from compiler.driver import Compiler
 from compiler.options import CompileOptions
 from compiler.signature import signature_of
+from compiler.tuning.bench import random_inputs
+from compiler.tuning.jobs import Job
 from compiler.tuning.tasks import Task
 from compiler.tuning.tuner import TuneOptions, Tuner
-from compiler.tuning.worker import Job, _loaded, random_inputs
 from dialects.loop import KernelOp
 from dialects.schedule import Schedule, parse_schedule
 from passes.loop.outline import is_contraction
@@ -97,12 +98,12 @@ def test_candidates_compute_the_same(name: str, features: str, tmp_path: Path) -
         rules = rules_schedule(task, features)
         found = candidates(task.kernel, rules, machine_of(features))
         assert rules not in found and len(set(found)) == len(found)
-        executable, signature = _loaded(job(task, None, tmp_path, features))
+        executable, signature = job(task, None, tmp_path, features).load()
         inputs = random_inputs(signature, task.sizes, task.indices)
         wanted = executable.run(inputs)
         for schedule in found[:: max(1, len(found) // SOME)]:
             assert {x.axis for x in schedule.levels} == set(task.kernel.axes), schedule
-            got = _loaded(job(task, schedule, tmp_path, features))[0].run(inputs)
+            got = job(task, schedule, tmp_path, features).load()[0].run(inputs)
             assert worst(got, wanted)[1] is None, f"{task.name} {schedule}"
 
 

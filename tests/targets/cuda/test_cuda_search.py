@@ -12,9 +12,9 @@ from compiler.comparison import worst
 from compiler.driver import Compiler, State
 from compiler.options import CompileOptions
 from compiler.signature import signature_of
+from compiler.tuning.bench import random_inputs
 from compiler.tuning.tasks import Task
 from compiler.tuning.tuner import TuneOptions, Tuner
-from compiler.tuning.worker import random_inputs
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp
 from dialects.schedule import Schedule, parse_schedule
