@@ -43,14 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.session import session
-    from compiler.tuning.tuner import TuneOptions, Tuner
+    from compiler.tuning.options import TuneOptions
+    from compiler.tuning.tuner import Tuner
 
     with session(arguments) as started:
         wanted = TuneOptions.of(
             seconds=arguments.seconds, jobs=arguments.jobs, mode=arguments.mode,
             kernels=names_of(arguments.kernels), output=arguments.output,
             sizes=dict(arguments.dim), again=arguments.again, whole=True)
-        report = Tuner(arguments.model, started.options, wanted, started.instruments).run()
+        report = Tuner([arguments.model], started.options, wanted, started.instruments).run()
         print("\n".join(report.lines()))
     return 0
 

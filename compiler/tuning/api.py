@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from compiler.api import model_of_argument
 from compiler.options import CompileOptions
-from compiler.tuning.tuner import TuneOptions, Tuner
+from compiler.tuning.options import TuneOptions
+from compiler.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
     from compiler.tuning.report import Report
@@ -42,4 +43,4 @@ def tune(
     wanted = TuneOptions.of(
         jobs, seconds=seconds, kernels=tuple(kernels), mode=mode, sizes=dict(sizes or {}),
         output=None if output is None else Path(output), again=again)
-    return Tuner(model_of_argument(model), options, wanted).run()
+    return Tuner([model_of_argument(model)], options, wanted).run()

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """A task's module with a schedule, or with the rules' own, in a file. `name`: of the kernel.
-    `sizes`: those that it is measured at."""
+    """A task's module with a schedule, or with the rules' own, in a file. `task`: its key. `name`:
+    of the kernel. `sizes`: those that it is measured at."""
 
+    task: str
     path: str
     name: str
     options: CompileOptions

@@ -35,14 +35,12 @@ LONGEST = 3.0
 @dataclass
 class Machinery:
     """What all tasks of a model share. `measurers`: processes, one of which may use the device at a
-    time: that for which `turn` is held. `footprint`: the bytes of the model's constants. `lanes`:
-    tasks that are worked on at a time."""
+    time: that for which `turn` is held. `lanes`: tasks that are worked on at a time."""
 
     folder: Path
     options: CompileOptions
     compilers: Workers
     measurers: Workers
-    footprint: int
     lanes: int = 1
     turn: threading.Lock = field(default_factory=threading.Lock)
     faults: list[str] = field(default_factory=list[str])
@@ -63,7 +61,7 @@ class TaskLaboratory:
 
     def __init__(self, shared: Machinery, task: Task):
         self.shared, self.task, self.bench = shared, task, shared.measurer()
-        self.folder = shared.folder / task.name
+        self.folder = shared.folder / task.key
         self.number, self.begun = 0, -1
         self.seconds = 0.0
         self.rules: Prepared | None = None
@@ -88,7 +86,7 @@ class TaskLaboratory:
         self.rules = None
         with self.bench.lock, contextlib.suppress(WorkerError):
             if self._is_there():
-                self._ask("end", self.task.name)
+                self._ask("end", self.task.key)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def renew(self) -> None:
@@ -98,10 +96,10 @@ class TaskLaboratory:
                 self._begin()
 
     def _begin(self) -> None:
-        self._ask("start", self.rules_job, self.task.indices, self.shared.footprint)
+        self._ask("start", self.rules_job, self.task.indices, self.task.footprint)
         with self.shared.turn:
-            self.seconds = self._ask("time_rules", self.task.name)
-        self._ask("check_rules", self.task.name)
+            self.seconds = self._ask("time_rules", self.task.key)
+        self._ask("check_rules", self.task.key)
         self.begun = self.bench.starts
 
     def _is_there(self) -> bool:
@@ -115,9 +113,8 @@ class TaskLaboratory:
         path = self.folder / f"{self.task.name}-{self.number}.mlir"
         self.number += 1
         path.write_text(self.task.text(schedule), encoding="utf-8")
-        weights = self.folder / "weights.npz"
-        return Job(str(path), self.task.name, replace(self.shared.options, weights=weights),
-                   dict(self.task.sizes))
+        options = replace(self.shared.options, weights=self.folder / "weights.npz")
+        return Job(self.task.key, str(path), self.task.name, options, dict(self.task.sizes))
 
     # ------------------------------------------------------------------ candidates
     def prepare(self, schedules: Sequence[Schedule], seconds: float) -> list[Prepared]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHOWN = 30
@@ -35,8 +36,8 @@ class Report:
     faults: list[str]
     notes: list[str]
     seconds: float
-    whole: str = ""
-    """What the model itself takes, as a line."""
+    whole: Sequence[str] = ()
+    """What the models themselves take, a line for each."""
 
     @property
     def before(self) -> float:
@@ -64,7 +65,7 @@ class Report:
                      f"{self.database}; it took {self.seconds:.0f} s")
         lines.append(f"all kernels: {1e3 * self.before:.3f} ms by the rules, "
                      f"{1e3 * self.after:.3f} ms tuned ({self.gain:.3f}x)")
-        return [*lines, self.whole] if self.whole else lines
+        return [*lines, *self.whole]
 
 
 def _line(row: Row) -> str:

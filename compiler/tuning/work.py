@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compiler.tuning.database import Winner
 from compiler.tuning.laboratory import Machinery, TaskLaboratory
@@ -17,16 +18,22 @@ from compiler.tuning.tasks import Task
 
 @dataclass
 class Work:
-    """A task with its row of the report. `stays`: whether it stays loaded until it is searched."""
+    """A task with its row of the report.
+
+    `launches`: of each model. `stays`: whether it stays loaded until it is searched. `share`: of
+    the time that is left for all.
+    """
 
     task: Task
     row: Row
     laboratory: TaskLaboratory
+    launches: dict[int, int] = field(default_factory=dict[int, int])
     stays: bool = False
+    share: float = 0.0
 
     @staticmethod
     def of(task: Task, shared: Machinery) -> Work:
-        return Work(task, Row(task.name, task.launches), TaskLaboratory(shared, task))
+        return Work(task, Row(task.name, 0), TaskLaboratory(shared, task))
 
     def start(self) -> Prepared:
         """Time what the rules choose, unless that is done. Raises WorkerError."""
@@ -51,14 +58,29 @@ class Work:
             self.row.gain, self.row.schedule = winner.choice.gain, str(own)
 
 
+def works_of(tasks: Sequence[Sequence[Task]], shared: Machinery) -> list[Work]:
+    """The tasks of some models; what several of them have is tuned once."""
+    works: dict[str, Work] = {}
+    for model, found in enumerate(tasks):
+        for task in found:
+            work = works.setdefault(task.key, Work.of(task, shared))
+            work.launches[model] = task.launches
+            work.row.launches += task.launches
+    return list(works.values())
+
+
 def worthwhile(works: Sequence[Work], mode: Mode) -> list[Work]:
-    """What is still to be tuned, and takes its part of the model's time; the longest first."""
-    total = sum(work.row.total for work in works)
-    fresh = [work for work in works if not work.row.note]
-    for work in fresh:
-        if work.row.total < mode.least * total:
+    """What is still to be tuned, and takes its part of a model's time; the longest first."""
+    totals: defaultdict[int, float] = defaultdict(float)
+    for work in works:
+        for model, launches in work.launches.items():
+            totals[model] += launches * work.row.seconds
+    for work in works:
+        parts = [n * work.row.seconds / (totals[m] or 1.0) for m, n in work.launches.items()]
+        work.share = sum(parts)
+        if not work.row.note and max(parts) < mode.least:
             work.row.note = "it takes little time"
-    return sorted((w for w in fresh if not w.row.note), key=lambda w: -w.row.total)
+    return sorted((w for w in works if not w.row.note), key=lambda w: -w.share)
 
 
 def in_lanes(lanes: int, work: Callable[[Work], None], works: Sequence[Work]) -> None:

@@ -63,36 +63,36 @@ class Server:
     def __init__(self) -> None:
         self.builders = Builders()
         self.benches: dict[str, Bench] = {}
-        """By the names of kernels."""
+        """By tasks."""
 
     def compile(self, job: Job) -> Compiled:
         return self.builders.compile(job)
 
     def start(self, job: Job, indices: Collection[str], footprint: int) -> None:
         """Load the rules' choice of a task."""
-        self.end(job.name)  # its memory is free before more is asked for
-        self.benches[job.name] = Bench(job, indices, footprint)
+        self.end(job.task)  # its memory is free before more is asked for
+        self.benches[job.task] = Bench(job, indices, footprint)
 
-    def time_rules(self, name: str) -> float:
+    def time_rules(self, task: str) -> float:
         """Run it; the seconds of a call."""
-        return self.benches[name].time_rules()
+        return self.benches[task].time_rules()
 
-    def check_rules(self, name: str) -> None:
-        self.benches[name].check_rules()
+    def check_rules(self, task: str) -> None:
+        self.benches[task].check_rules()
 
     def load(self, job: Job) -> None:
         """Load a candidate."""
-        self.benches[job.name].load(job)
+        self.benches[job.task].load(job)
 
     def measure(self, job: Job, best: float, turns: int, seconds: float) -> Timed:
-        return self.benches[job.name].measure(job, best, turns, seconds)
+        return self.benches[job.task].measure(job, best, turns, seconds)
 
     def check(self, job: Job) -> None:
-        self.benches[job.name].check(job)
+        self.benches[job.task].check(job)
 
-    def end(self, name: str) -> None:
+    def end(self, task: str) -> None:
         """A task is done."""
-        self.benches.pop(name, None)
+        self.benches.pop(task, None)
 
     def answer(self, name: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any, cast
 from compiler.options import CompileOptions
 from compiler.tuning.jobs import Compiled, Job, Timed
 from compiler.tuning.laboratory import Machinery, TaskLaboratory
+from compiler.tuning.options import TuneOptions
 from compiler.tuning.processes import Worker, WorkerError, Workers
 from compiler.tuning.search import Prepared
+from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
-from compiler.tuning.tuner import TuneOptions, Tuner
 from compiler.tuning.work import Work, in_lanes
 from dialects.schedule import Schedule
 
@@ -45,7 +46,7 @@ class StubProcess:
         if not self.is_running:
             self.starts, self.is_running = self.starts + 1, True
         first = arguments[0]
-        kernel = first.name if isinstance(first, Job) else first
+        kernel = first.task if isinstance(first, Job) else first
         self.log.append(f"{name} {kernel}")
         text = Path(first.path).read_text() if isinstance(first, Job) else ""
         if name == "measure" and self.fatal in text:
@@ -67,12 +68,10 @@ class StubCompilers:
 def machinery(folder: Path) -> tuple[Machinery, StubProcess, list[Task]]:
     path = folder / "model.mlir"
     path.write_text(MODEL)
-    tuner = Tuner(str(path), CompileOptions(), TuneOptions(output=path))
-    tasks = tuner._tasks(tuner._kernels_of_model())
+    tasks = Subject(str(path), CompileOptions()).tasks(TuneOptions())
     process, measurers = StubProcess(fatal="fatal = 1"), Workers(1, str(folder))
     measurers.all = [cast(Worker, process)]
-    shared = Machinery(folder, CompileOptions(), cast(Workers, StubCompilers()), measurers,
-                       footprint=0)
+    shared = Machinery(folder, CompileOptions(), cast(Workers, StubCompilers()), measurers)
     return shared, process, tasks
 
 
@@ -81,7 +80,7 @@ def schedule(**options: int) -> Schedule:
 
 
 @contextmanager
-def started(shared: Machinery, task: Task) -> Iterator[TaskLaboratory]:
+def started(shared: Machinery, task: Task) -> Generator[TaskLaboratory]:
     with closing(TaskLaboratory(shared, task)) as laboratory:
         laboratory.start()
         yield laboratory
@@ -100,8 +99,8 @@ def test_tasks_begin_again_when_the_process_that_measures_was_lost(tmp_path: Pat
         assert second.measure(bad, 1.0, 3, 9.0) is None and not process.is_running
         process.log.clear()
         assert first.measure(good, 1.0, 3, 9.0) == 0.5 and process.starts == 2
-        assert process.log == [f"{w} {a.name}" for w in (*BEGUN, "load", "measure", "check")]
-    assert process.log[-1] == f"end {a.name}"  # the other one is of the process before
+        assert process.log == [f"{w} {a.key}" for w in (*BEGUN, "load", "measure", "check")]
+    assert process.log[-1] == f"end {a.key}"  # the other one is of the process before
     assert len(shared.faults) == 1 and "the device is lost" in shared.faults[0]
 
 
@@ -121,7 +120,7 @@ def test_what_is_started_stays_until_it_is_closed(tmp_path: Path) -> None:
     laboratory.close()
     assert not laboratory.folder.exists()
     laboratory.start()
-    assert process.log.count(f"start {a.name}") == 2
+    assert process.log.count(f"start {a.key}") == 2
     laboratory.close()
 
 
@@ -131,7 +130,7 @@ def test_only_what_processors_time_is_loaded_again(tmp_path: Path) -> None:
         shared.lanes = lanes
         with started(shared, a) as laboratory:
             laboratory.renew()
-        assert process.log.count(f"start {a.name}") == starts
+        assert process.log.count(f"start {a.key}") == starts
 
 
 def test_what_is_hopeless_is_no_fault(tmp_path: Path) -> None:
