@@ -1,7 +1,7 @@
 """Times candidates of a task in turns with the rules' choice, and compares what they compute.
 
-Loading and comparing keep the processor busy, running and timing the device: so these are methods
-of their own, and while one process holds the device, others may do the former.
+Loading a candidate, one run of it, and comparing keep the processor busy, timing the device: so
+these are methods of their own, and while one process times, others may do the former.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dialects.types import element_of, is_float
 
 if TYPE_CHECKING:
     from dialects.types import Array
-    from targets.interface import Executable, Timer
+    from targets.interface import Timer
 
 TURN_SECONDS = 5e-4
 """What a turn of a candidate takes at least, of calls in a row."""
@@ -39,28 +39,22 @@ BLOCK = 1_000_003
 
 
 class Contestant:
-    """A loaded module. `first` runs it, and makes what times it."""
+    """A loaded module, which has run once. `timer` is made when it is first asked for."""
 
-    def __init__(self, job: Job):
-        self.job = job
-        self.executable, self.signature = job.load()
-        self.outputs: Sequence[Array] = ()
-        self.timer: Timer | None = None
-        self.checked = False
+    def __init__(self, job: Job, inputs: Sequence[Array] | None, indices: Collection[str] = ()):
+        """Without `inputs` they are made."""
+        self.job, (self.executable, signature) = job, job.load()
+        made = random_inputs(signature, job.sizes, indices) if inputs is None else inputs
+        self.inputs, self.outputs = made, self.executable.run(made)
+        self.checked, self._timer = False, None
 
-    def first(self, inputs: Sequence[Array], footprint: int) -> Timer:
-        if self.timer is None:
-            self.outputs = self.executable.run(inputs)
-            self.timer = _timer(self.executable, self.job, inputs, footprint)
-            self.timer(1)
-        return self.timer
-
-
-def _timer(
-    executable: Executable, job: Job, inputs: Sequence[Array], footprint: int
-) -> Timer:
-    target = Compiler(job.path, job.options).target
-    return target.timer(executable, inputs, footprint, job.options.target_options())
+    def timer(self, footprint: int) -> Timer:
+        if self._timer is None:
+            target = Compiler(self.job.path, self.job.options).target
+            self._timer = target.timer(self.executable, self.inputs, footprint,
+                                       self.job.options.target_options())
+            self._timer(1)
+        return self._timer
 
 
 class Bench:
@@ -68,36 +62,31 @@ class Bench:
     measured against."""
 
     def __init__(self, job: Job, indices: Collection[str], footprint: int):
-        """Load it, and make its inputs."""
-        self.footprint, self.rules = footprint, Contestant(job)
-        self.inputs = random_inputs(self.rules.signature, job.sizes, indices)
+        """Raises Unfit where nothing can be compared with what the rules' choice computes."""
+        self.footprint, self.rules = footprint, Contestant(job, None, indices)
+        self.outputs = [np.array(a) for a in self.rules.outputs]
+        self.rules.outputs = []
+        if any(_has_nan(a) for a in self.outputs):
+            raise Unfit("it computes NaN on random inputs, so that nothing can be compared")
         self.loaded: OrderedDict[str, Contestant] = OrderedDict()
         """By the paths of jobs, the last one last."""
 
     def time_rules(self) -> float:
-        """Run what the rules chose; the seconds of a call."""
-        timer = self.rules.first(self.inputs, self.footprint)
+        """The seconds of a call with the rules' choice."""
+        timer = self.rules.timer(self.footprint)
         first = max(timer(1), 1e-9)
         self.calls = int(np.clip(math.ceil(TURN_SECONDS / first), 1, MOST_IN_A_TURN))
         return statistics.median(timer(self.calls) for _ in range(FEW_TURNS))
 
-    def check_rules(self) -> None:
-        """Raises Unfit where nothing can be compared with what the rules' choice computes."""
-        self.outputs = [np.array(a) for a in self.rules.outputs]
-        self.rules.outputs = ()
-        if any(_has_nan(a) for a in self.outputs):
-            raise Unfit("it computes NaN on random inputs, so that nothing can be compared")
-
     def load(self, job: Job) -> None:
-        """Load a candidate, unless it is."""
+        """Load a candidate, unless it is, and run it."""
         if job.path not in self.loaded:
-            self.loaded[job.path] = Contestant(job)
+            self.loaded[job.path] = Contestant(job, self.rules.inputs)
 
     def measure(self, job: Job, best: float, turns: int, seconds: float) -> Timed:
         """Take turns with a candidate that is loaded. `best`: the ratio so far."""
-        timer = self.loaded[job.path].first(self.inputs, self.footprint)
-        rules = self.rules.first(self.inputs, self.footprint)
-        found = take_turns((timer, rules), self.calls, best, turns, time.monotonic() + seconds)
+        pair = self.loaded[job.path].timer(self.footprint), self.rules.timer(self.footprint)
+        found = take_turns(pair, self.calls, best, turns, time.monotonic() + seconds)
         if found.ratio > PROBABLY_SLOWER * best:
             del self.loaded[job.path]
         while len(self.loaded) > KEPT:
@@ -109,7 +98,7 @@ class Bench:
         candidate = self.loaded[job.path]
         if candidate.checked:
             return
-        outputs, candidate.outputs, candidate.checked = candidate.outputs, (), True
+        outputs, candidate.outputs, candidate.checked = candidate.outputs, [], True
         if any(_has_nan(a) for a in outputs) or worst(outputs, self.outputs)[1] is not None:
             del self.loaded[job.path]
             raise Unfit("it computes something else")

@@ -99,7 +99,6 @@ class TaskLaboratory:
         self._ask("start", self.rules_job, self.task.indices, self.task.footprint)
         with self.shared.turn:
             self.seconds = self._ask("time_rules", self.task.key)
-        self._ask("check_rules", self.task.key)
         self.begun = self.bench.starts
 
     def _is_there(self) -> bool:

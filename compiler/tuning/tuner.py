@@ -6,6 +6,7 @@ interrupted run has lost nothing, and one that is started again goes on with wha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import threading
@@ -19,7 +20,7 @@ from compiler.collection import rare_collections
 from compiler.diagnostics import Problem, StrataError
 from compiler.options import CompileOptions
 from compiler.tuning.database import Database, Unreadable, Winner, unreadable
-from compiler.tuning.files import OFF, default_file
+from compiler.tuning.files import OFF, default_file, shipped_file
 from compiler.tuning.jobs import plain
 from compiler.tuning.laboratory import Machinery
 from compiler.tuning.options import TuneOptions
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
 
 FIRST_LOOK = 0.4
 """The share of the time for timing each kernel with the rules' schedule."""
-LARGEST = 1 << 27
+LARGEST = 1 << 28
 """Elements of a task's tensors, at most: it must fit memory several times."""
 OPEN = 1 << 29
 """Elements of all tasks that stay loaded between the first look and the search."""
-MEASURERS = 4
+MEASURERS = 8
 """Processes that load and compare while another times, where that disturbs nobody."""
 COMPILATIONS = 2
 """So often the model is compiled in the end, with code that is there by then, to time it."""
@@ -107,15 +108,24 @@ class Tuner:
         return lines
 
     def _known(self) -> Mapping[str, Winner]:
-        """What was found before and counts. Raises StrataError for a file that is no database."""
+        """What was found before and counts, behind it what ships with the target where that is used
+        beside the file. Raises StrataError for a file that is no database."""
         try:
             self.database.make()
             found = self.database.read()
         except Unreadable as error:
             raise unreadable(self.database.path, error) from None
+        if self.wanted.output is None:
+            found = self._shipped() | found
         weaker = {"default": (), "max-autotune": ("default",)}[self.wanted.mode]
         return {} if self.wanted.again else {
             k: w for k, w in found.items() if w.mode not in weaker}
+
+    def _shipped(self) -> dict[str, Winner]:
+        path = shipped_file(self.options.target)
+        with contextlib.suppress(Unreadable):
+            return Database(path, self.database.description).read()
+        return {}
 
     def _machinery(self, folder: Path) -> Machinery:
         options = plain(self.options, str(folder / "code"), None)
@@ -126,7 +136,7 @@ class Tuner:
     @property
     def lanes(self) -> int:
         """How many kernels are worked on at a time."""
-        return max(1, self.wanted.jobs // 2) if self.target.measures_apart() else 1
+        return self.wanted.jobs if self.target.measures_apart() else 1
 
     # ------------------------------------------------------------------ times
     def _look(

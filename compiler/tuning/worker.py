@@ -69,19 +69,16 @@ class Server:
         return self.builders.compile(job)
 
     def start(self, job: Job, indices: Collection[str], footprint: int) -> None:
-        """Load the rules' choice of a task."""
+        """Load and run the rules' choice of a task."""
         self.end(job.task)  # its memory is free before more is asked for
         self.benches[job.task] = Bench(job, indices, footprint)
 
     def time_rules(self, task: str) -> float:
-        """Run it; the seconds of a call."""
+        """The seconds of a call with it."""
         return self.benches[task].time_rules()
 
-    def check_rules(self, task: str) -> None:
-        self.benches[task].check_rules()
-
     def load(self, job: Job) -> None:
-        """Load a candidate."""
+        """Load and run a candidate."""
         self.benches[job.task].load(job)
 
     def measure(self, job: Job, best: float, turns: int, seconds: float) -> Timed:

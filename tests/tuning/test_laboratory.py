@@ -86,7 +86,7 @@ def started(shared: Machinery, task: Task) -> Generator[TaskLaboratory]:
         yield laboratory
 
 
-BEGUN = ("start", "time_rules", "check_rules")
+BEGUN = ("start", "time_rules")
 
 
 def test_tasks_begin_again_when_the_process_that_measures_was_lost(tmp_path: Path) -> None:
