@@ -183,8 +183,25 @@ def _schedule(text: str | None) -> Schedule | None:
     return None if text is None else parse_schedule(text)
 
 
-def choices_for(options: CompileOptions, machine: str) -> Choices:
-    """What a compilation uses. Raises StrataError for a file that was named and cannot be read."""
+def choices_for(options: CompileOptions, machine: str, library: str | None = None) -> Choices:
+    """What a compilation uses; with a `library`, the faster one of those without and with it.
+
+    Raises StrataError for a file that was named and cannot be read.
+    """
+    found = _found(options, machine)
+    if library is not None:
+        for kernel, choice in _found(options, with_library(machine, library)).items():
+            if kernel not in found or choice.gain > found[kernel].gain:
+                found[kernel] = choice
+    return found
+
+
+def with_library(machine: str, library: str) -> str:
+    """The machine of winners that may be calls of a library."""
+    return f"{machine} {library}"
+
+
+def _found(options: CompileOptions, machine: str) -> dict[str, Choice]:
     found: dict[str, Choice] = {}
     for path in tuned_files(options):
         found |= _read(path, machine, named=named_file(options) != AUTO)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from compiler.collection import rare_collections
 from compiler.diagnostics import Problem, StrataError
 from compiler.options import CompileOptions
-from compiler.tuning.database import Database, Unreadable, Winner, unreadable
+from compiler.tuning.database import Database, Unreadable, Winner, unreadable, with_library
 from compiler.tuning.files import OFF, default_file, shipped_file
 from compiler.tuning.jobs import plain
 from compiler.tuning.laboratory import Machinery
@@ -75,14 +75,20 @@ class Tuner:
         if path is None:
             raise StrataError("there is no place for what tuning finds: the cache is off",
                               [Problem("no file is named", hint="name one with -o FILE")])
-        return Database(os.path.abspath(path), key)
+        path = os.path.abspath(path)
+        self.plain = Database(path, key)
+        library = self.target.library_key(self.compilation.target_options)
+        if library is None and self.options.library == "auto":
+            raise StrataError(f"target {self.target.name} knows no library here to call")
+        return self.plain if library is None else Database(path, with_library(key, library))
 
     # ------------------------------------------------------------------ all of it
     @rare_collections()
     def run(self) -> Report:
         """Tune. Raises StrataError."""
         started = self.clock()
-        mode, known = MODES[self.wanted.mode], self._known()
+        mode = MODES[self.wanted.mode]
+        known, plain = self._known(self.database), self._known(self.plain)
         tasks = [subject.tasks(self.wanted) for subject in self.subjects]
         ending = COMPILATIONS * (self.clock() - started) if self.wanted.whole else 0.0
         until = started + max(self.wanted.seconds - ending, self.wanted.seconds / 2)
@@ -90,7 +96,8 @@ class Tuner:
             shared = self._machinery(Path(folder))
             works = works_of(tasks, shared)
             with shared.compilers, shared.measurers:
-                self._look(works, known, started)
+                self._recall(works, known, plain)
+                self._look([w for w in works if not w.row.note], started)
                 self._search_all(works, mode, until)
             whole = self._whole(shared.options.cache) if self.wanted.whole else []
         rows = sorted((work.row for work in works), key=lambda row: -row.total)
@@ -107,25 +114,34 @@ class Tuner:
                                      self.database.path, self.wanted.sizes, self.wanted.jobs))
         return lines
 
-    def _known(self) -> Mapping[str, Winner]:
+    def _known(self, database: Database) -> Mapping[str, Winner]:
         """What was found before and counts, behind it what ships with the target where that is used
         beside the file. Raises StrataError for a file that is no database."""
         try:
-            self.database.make()
-            found = self.database.read()
+            database.make()
+            found = database.read()
         except Unreadable as error:
-            raise unreadable(self.database.path, error) from None
+            raise unreadable(database.path, error) from None
         if self.wanted.output is None:
-            found = self._shipped() | found
+            with contextlib.suppress(Unreadable):
+                shipped = Database(shipped_file(self.options.target), database.description)
+                found = shipped.read() | found
         weaker = {"default": (), "max-autotune": ("default",)}[self.wanted.mode]
         return {} if self.wanted.again else {
             k: w for k, w in found.items() if w.mode not in weaker}
 
-    def _shipped(self) -> dict[str, Winner]:
-        path = shipped_file(self.options.target)
-        with contextlib.suppress(Unreadable):
-            return Database(path, self.database.description).read()
-        return {}
+    def _recall(
+        self, works: Sequence[Work], known: Mapping[str, Winner], plain: Mapping[str, Winner]
+    ) -> None:
+        """Give kernels that were tuned before their figures. `plain`: of what no library was tried
+        for, which holds for kernels that none has."""
+        options = self.compilation.target_options
+        for work in works:
+            winner = known.get(work.task.key)
+            if winner is None and not self.target.in_library(work.task.kernel, options):
+                winner = plain.get(work.task.key)
+            if winner is not None:
+                work.recall(winner)
 
     def _machinery(self, folder: Path) -> Machinery:
         options = plain(self.options, str(folder / "code"), None)
@@ -139,16 +155,12 @@ class Tuner:
         return self.wanted.jobs if self.target.measures_apart() else 1
 
     # ------------------------------------------------------------------ times
-    def _look(
-        self, works: Sequence[Work], known: Mapping[str, Winner], started: float
-    ) -> None:
-        """Time each kernel as the rules have it; what was tuned before has its figures."""
+    def _look(self, works: Sequence[Work], started: float) -> None:
+        """Time each kernel as the rules have it."""
         until, opened = started + FIRST_LOOK * self.wanted.seconds, 0
         fresh: list[Work] = []
         for work in sorted(works, key=lambda w: -w.task.elements):
-            if work.task.key in known:
-                work.recall(known[work.task.key])
-            elif work.task.elements > LARGEST:
+            if work.task.elements > LARGEST:
                 work.row.note = "its tensors are too large"
             else:
                 fresh.append(work)

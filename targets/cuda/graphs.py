@@ -23,6 +23,7 @@ from targets.cuda import cuda_graph, driver
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.errors import CudaError, DeviceMemoryError
 from targets.cuda.kernels import Kernels, PackedLaunch, variant_of
+from targets.cuda.library import LibraryLaunch
 from targets.cuda.memory import (
     Memory,
     fetch,
@@ -38,6 +39,7 @@ from targets.cuda.plan import CONSTANTS, Copy, HostPlan, Launch, Place, plan_hos
 _GRAPHS = 16
 """How many sets of sizes stay ready."""
 
+Step = PackedLaunch | LibraryLaunch | CopyNode
 Sizes = tuple[tuple[str, int], ...]
 Made = TypeVar("Made")
 
@@ -75,8 +77,7 @@ class Ready:
     results: Sequence[Result]
     addresses: list[int] = field(default_factory=list[int])
     graph: cuda_graph.Graph | None = None
-    steps: list[PackedLaunch | CopyNode] = field(
-        default_factory=list["PackedLaunch | CopyNode"])
+    steps: list[Step] = field(default_factory=list["Step"])
     users: defaultdict[int, list[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict[int, "list[tuple[int, int]]"](list))
     staging: dict[int, Memory] = field(default_factory=dict[int, Memory])
@@ -240,7 +241,7 @@ class GraphRunner:
 
     def _pack(
         self, step: Launch | Copy, ready: Ready, constants: Memory
-    ) -> PackedLaunch | CopyNode | None:
+    ) -> Step | None:
         """A step with its addresses; None when it does nothing."""
         addresses = [_address_in(place, ready, constants) for place in step.places]
         if isinstance(step, Launch):

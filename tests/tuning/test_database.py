@@ -13,7 +13,7 @@ from compiler.circumstances import options_text
 from compiler.diagnostics import StrataError
 from compiler.options import CompileOptions
 from compiler.tuning import files
-from compiler.tuning.database import Database, Unreadable, Winner, choices_for
+from compiler.tuning.database import Database, Unreadable, Winner, choices_for, with_library
 from compiler.tuning.files import NAME, tuned_files
 from dialects.schedule import Level, Schedule
 from passes.loop.choices import Choice
@@ -110,6 +110,21 @@ def test_what_ships_with_a_target_is_used_behind_the_own(
     assert {k: c.gain for k, c in found.items()} == {"both": 1.7, "theirs": 1.2}
     assert choices_for(replace(options, cache="off"), "m").keys() == {"both", "theirs"}
     assert len(texts) == 3  # compiled models depend on both
+
+
+def test_the_faster_one_of_those_without_and_with_a_library(tmp_path: Path) -> None:
+    options = CompileOptions(cache=str(tmp_path))
+    plain = Database(str(tmp_path / NAME), "m")
+    library = Database(str(tmp_path / NAME), with_library("m", "blas 1"))
+    for database, gains in ((plain, {"a": 1.5, "b": 1.2}), (library, {"a": 1.3, "b": 1.3, "c": 2})):
+        for kernel, gain in gains.items():
+            database.write(winner(kernel, gain))
+
+    def gains_of(*machine: str) -> dict[str, float]:
+        return {k: c.gain for k, c in choices_for(options, *machine).items()}
+
+    assert gains_of("m") == gains_of("m", "blas 2") == {"a": 1.5, "b": 1.2}
+    assert gains_of("m", "blas 1") == {"a": 1.5, "b": 1.3, "c": 2}
 
 
 def damaged(path: Path) -> None:
