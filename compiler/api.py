@@ -145,7 +145,7 @@ def compile(
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
     interpret: bool = False, specialize: Specialize | None = None,
-    tuned: str | Path | None = "auto", mode: str = "default",
+    tuned: str | Path | None = "auto", mode: str = "default", library: str = "never",
 ) -> Executable:
     """Compile a model for a target.
 
@@ -159,6 +159,7 @@ def compile(
     called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
     `tuned`: which schedules that `tune` has found are used: "auto", "off" (also None), or a file.
     `mode`: "default", "reduce-overhead" (the same), or "max-autotune", which tunes the model first.
+    `library`: "auto" or "never", as on the command line.
 
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
@@ -171,7 +172,7 @@ def compile(
         weights=_path(weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
         exact=exact, interpret=interpret, specialize=specialize,
-        tuned="off" if tuned is None else str(tuned))
+        tuned="off" if tuned is None else str(tuned), library=library)
     source = model_of_argument(model)
     if mode != "default":
         from compiler.modes import prepare_for

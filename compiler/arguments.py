@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler.options import PRECISIONS, CompileOptions, Specialize
+from compiler.options import LIBRARIES, PRECISIONS, CompileOptions, Specialize
 
 TEXT_LEVELS = ("graph", "loop", "host", "block")
 
@@ -34,6 +34,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=PRECISIONS, default="f32",
                         help="the least precision of products (default f32); "
                              "`run`, `bench` and `verify` tell the error")
+    parser.add_argument("--library", choices=LIBRARIES, default="never",
+                        help="auto: `tune` tries calls of a library for products, which are made "
+                             "where they were faster; never (default)")
     parser.add_argument("--exact", action="store_true",
                         help="compute quantized models as they are defined, in floats, instead of "
                              "in integers with results up to one quantization step off")
@@ -103,7 +106,7 @@ def options_from(
         threads=given.get("threads") or threads, features=given.get("features"),
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
         cache=given.get("cache", "default"), interpret=given.get("interpret", False),
-        tuned=given.get("tuned", "auto"),
+        tuned=given.get("tuned", "auto"), library=given.get("library", "never"),
         specialize=Specialize() if given.get("specialize") else None)
 
 

@@ -32,11 +32,12 @@ def prepare_for(mode: str, model: str | MemoryModel, options: CompileOptions) ->
     if mode != AUTOTUNE:
         return
     from compiler.tuning.files import AUTO, OFF, named_file
-    from compiler.tuning.tuner import TuneOptions, Tuner
+    from compiler.tuning.options import TuneOptions
+    from compiler.tuning.tuner import Tuner
 
     named = named_file(options)
     if named == OFF:
         raise StrataError(f"mode '{AUTOTUNE}' tunes a model whose tuned schedules are not used",
                           [Problem("tuned schedules are off", hint="compile without tuned='off'")])
     output = None if named == AUTO else Path(named)
-    Tuner(model, options, TuneOptions(mode=AUTOTUNE, output=output)).run()
+    Tuner([model], options, TuneOptions(mode=AUTOTUNE, output=output)).run()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Sizes = tuple["int | str", ...]
 """The sizes of an input; a size may be a name."""
+LIBRARIES = ("auto", "never")
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fast")
 DEBUG_VARIABLE = "STRATA_DEBUG"
 TUNED_VARIABLE = "STRATA_TUNED"
@@ -54,7 +55,8 @@ class CompileOptions:
     `specialize`: when to compile again for sizes that are met often; None is never.
     `exact`: compute quantized models as they are defined, in floats, each operation rounded.
     `cache`: a folder, "off", or "default". `tuned`: which schedules that `tune` has found are used:
-    "auto", "off", or a file. `debug`: verify between all passes, show tracebacks.
+    "auto", "off", or a file. `library`: whether kernels may be calls of a library where tuning has
+    found these faster: "auto" or "never". `debug`: verify between all passes, show tracebacks.
     """
 
     target: str = "cpu"
@@ -75,6 +77,7 @@ class CompileOptions:
     specialize: Specialize | None = None
     cache: str = "default"
     tuned: str = "auto"
+    library: str = "never"
     interpret: bool = False
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
 
@@ -83,7 +86,8 @@ class CompileOptions:
 
         return TargetOptions(features=self.features, threads=self.threads,
                              cache=cache_folder(self.cache), precision=self.precision,
-                             exact=self.exact, interpret=self.interpret)
+                             exact=self.exact, interpret=self.interpret,
+                             library=self.library == "auto")
 
 
 def cache_folder(choice: str) -> Path | None:

@@ -51,6 +51,8 @@ class TargetOptions:
     """Round products before they are added, as the definitions of operators do."""
     interpret: bool = False
     """CUDA: run kernels in Triton's interpreter instead of on a device."""
+    library: bool = False
+    """Whether kernels may be calls of a library, where these were measured to be faster."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,17 @@ class Target(ABC):
         """
         del options
         return None
+
+    def library_key(self, options: TargetOptions) -> str | None:
+        """What else the speed of kernels depends on where `options.library` says that they may be
+        calls of a library; None where there is none."""
+        del options
+        return None
+
+    def in_library(self, kernel: KernelOp, options: TargetOptions) -> bool:
+        """Whether some of its candidates are calls of a library."""
+        del kernel, options
+        return False
 
     def builder(self, options: TargetOptions) -> Build:
         """What compiles modules in processes that run none; the code is found by `load` then."""

@@ -43,18 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.session import session
-    from compiler.tuning.report import whole_model
-    from compiler.tuning.tuner import TuneOptions, Tuner
+    from compiler.tuning.options import TuneOptions
+    from compiler.tuning.tuner import Tuner
 
     with session(arguments) as started:
         wanted = TuneOptions.of(
             seconds=arguments.seconds, jobs=arguments.jobs, mode=arguments.mode,
             kernels=names_of(arguments.kernels), output=arguments.output,
-            sizes=dict(arguments.dim), again=arguments.again)
-        report = Tuner(arguments.model, started.options, wanted, started.instruments).run()
+            sizes=dict(arguments.dim), again=arguments.again, whole=True)
+        report = Tuner([arguments.model], started.options, wanted, started.instruments).run()
         print("\n".join(report.lines()))
-        started.progress.tell(f"timing {arguments.model}")
-        print(whole_model(arguments.model, started.options, report.database, wanted.sizes))
     return 0
 
 

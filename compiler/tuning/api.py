@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from compiler.api import model_of_argument
 from compiler.options import CompileOptions
-from compiler.tuning.tuner import TuneOptions, Tuner
+from compiler.tuning.options import TuneOptions
+from compiler.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
     from compiler.tuning.report import Report
@@ -23,6 +24,7 @@ def tune(
     dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None,
     plugins: Sequence[str | Path] = (), features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
+    library: str = "never",
 ) -> Report:
     """Find faster schedules for a model's kernels by timing candidates, and keep them.
 
@@ -38,8 +40,9 @@ def tune(
         target=target, shapes={name: tuple(given) for name, given in (shapes or {}).items()},
         dims=dict(dims or {}), constants=dict(constants or {}),
         plugins=tuple(map(Path, plugins)), features=features,
-        cache="off" if cache is None else str(cache), precision=precision, exact=exact)
+        cache="off" if cache is None else str(cache), precision=precision, exact=exact,
+        library=library)
     wanted = TuneOptions.of(
         jobs, seconds=seconds, kernels=tuple(kernels), mode=mode, sizes=dict(sizes or {}),
         output=None if output is None else Path(output), again=again)
-    return Tuner(model_of_argument(model), options, wanted).run()
+    return Tuner([model_of_argument(model)], options, wanted).run()

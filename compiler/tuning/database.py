@@ -3,6 +3,9 @@
 Any number of processes may read and write at once: SQLite's write-ahead log has readers see whole
 transactions, and each winner is one. A file that is damaged, or is none of ours, is an error to
 those who write or name it, and to others as good as none.
+
+A file that ships with a target is `sealed`: it is one file, read where nothing can be written, and
+never written again.
 """
 
 from __future__ import annotations
@@ -31,10 +34,14 @@ if TYPE_CHECKING:
 _APPLICATION = 0x53747261
 """Says in a file's header whose it is: `Stra`."""
 _FORMAT = 1
+_WRITE_FORMAT, _SEALED = 18, 1
+"""The byte of a file's header that says whether it has a write-ahead log, and what it is without.
+"""
 _PATIENCE = 10.0
 """Seconds to wait while others write."""
+_WITH_LOG = "PRAGMA journal_mode = WAL"
 _NEW = (
-    "PRAGMA journal_mode = WAL", f"PRAGMA application_id = {_APPLICATION}",
+    _WITH_LOG, f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_FORMAT}",
     "CREATE TABLE machines (machine TEXT PRIMARY KEY, description TEXT NOT NULL)",
     "CREATE TABLE winners (machine TEXT NOT NULL, kernel TEXT NOT NULL,"
@@ -91,6 +98,25 @@ class Database:
                                (self.machine, self.description))
             connection.execute("INSERT OR REPLACE INTO winners VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
+    def seal(self, path: str) -> None:
+        """Write all winners, of all machines, to a sealed file. Raises Unreadable."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with self._connection(write=False) as connection:
+            connection.execute("VACUUM INTO ?", (path,))
+        with contextlib.closing(_connect(path, "rw")) as copy:
+            copy.execute("PRAGMA journal_mode = DELETE")
+
+    def begin_with(self, path: str) -> None:
+        """Make a file with what another one has, sealed or not, where there is one. Raises
+        Unreadable."""
+        if not os.path.exists(path):
+            return self.make()
+        Database(path, self.description).seal(self.path)
+        with contextlib.closing(_connect(self.path, "rw")) as connection:
+            connection.execute(_WITH_LOG)
+        return None
+
     @contextlib.contextmanager
     def _connection(self, write: bool) -> Generator[sqlite3.Connection]:
         """A connection for some statements. What goes wrong in them is Unreadable, too."""
@@ -109,14 +135,21 @@ class Database:
         """Raises sqlite3.Error and OSError."""
         if write and not os.path.exists(self.path):
             _create(self.path)
-        folder_is_ours = os.access(os.path.dirname(self.path), os.W_OK)
-        connection = _connect(self.path, "rw" if write or folder_is_ours else "ro&immutable=1")
+        fixed = _is_sealed(self.path) or not os.access(os.path.dirname(self.path), os.W_OK)
+        if write and fixed:
+            raise sqlite3.OperationalError("it is sealed, or in a folder that cannot be written")
+        connection = _connect(self.path, "ro&immutable=1" if fixed else "rw")
         try:
             _check(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def _is_sealed(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(_WRITE_FORMAT + 1)[_WRITE_FORMAT:] == bytes([_SEALED])
 
 
 def _check(connection: sqlite3.Connection) -> None:
@@ -150,8 +183,25 @@ def _schedule(text: str | None) -> Schedule | None:
     return None if text is None else parse_schedule(text)
 
 
-def choices_for(options: CompileOptions, machine: str) -> Choices:
-    """What a compilation uses. Raises StrataError for a file that was named and cannot be read."""
+def choices_for(options: CompileOptions, machine: str, library: str | None = None) -> Choices:
+    """What a compilation uses; with a `library`, the faster one of those without and with it.
+
+    Raises StrataError for a file that was named and cannot be read.
+    """
+    found = _found(options, machine)
+    if library is not None:
+        for kernel, choice in _found(options, with_library(machine, library)).items():
+            if kernel not in found or choice.gain > found[kernel].gain:
+                found[kernel] = choice
+    return found
+
+
+def with_library(machine: str, library: str) -> str:
+    """The machine of winners that may be calls of a library."""
+    return f"{machine} {library}"
+
+
+def _found(options: CompileOptions, machine: str) -> dict[str, Choice]:
     found: dict[str, Choice] = {}
     for path in tuned_files(options):
         found |= _read(path, machine, named=named_file(options) != AUTO)

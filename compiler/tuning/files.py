@@ -1,8 +1,8 @@
 """Which files of winners a compilation uses, and what it depends on then.
 
-`auto`: what $STRATA_TUNED says, else the one that may ship with a target and then the one in the
-cache, which `tune` writes. `off`: none. Anything else is a file. Nothing here opens a database:
-this is asked at each start.
+`auto`: what $STRATA_TUNED says, else the one that ships with a target, if there is one, and then
+the one in the cache, which `tune` writes. `off`: none. Anything else is a file. Nothing here opens
+a database: this is asked at each start.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ def default_file(cache: str) -> str | None:
     return None if root is None else os.path.join(root, NAME)
 
 
+def shipped_file(target: str) -> str:
+    """Where the file that ships with a target is, if there is one."""
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return os.path.join(ours, "targets", target, NAME)
+
+
 def named_file(options: CompileOptions) -> str:
     """The file that the options or the environment name, `off` or `auto` too."""
     if options.tuned != AUTO:
@@ -40,8 +46,7 @@ def tuned_files(options: CompileOptions) -> list[str]:
         return []
     if chosen != AUTO:
         return [os.path.abspath(chosen)]
-    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    found = [os.path.join(ours, "targets", options.target, NAME), default_file(options.cache)]
+    found = [shipped_file(options.target), default_file(options.cache)]
     return [path for path in found if path is not None and os.path.isfile(path)]
 
 

@@ -1,9 +1,9 @@
-"""Compiles the candidates of a task in several processes, and times them in one, against the rules.
+"""Compiles the candidates of a task in several processes, and times them against the rules.
 
 While something is timed nothing is compiled, unless the target's timer does not mind: then several
-tasks are worked on at a time, and their candidates are compiled while those of others are timed. A
-candidate that computes something else, or that its process does not survive, is out, and is told in
-`faults`.
+tasks are worked on at a time. Their candidates are compiled while those of others are timed, and
+one process loads or compares while another has the device (`turn`). A candidate that computes
+something else, or that its process does not survive, is out, and is told in `faults`.
 """
 
 from __future__ import annotations
@@ -11,92 +11,116 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from compiler.options import CompileOptions
-from compiler.tuning.processes import TooLate, WorkerError, Workers
+from compiler.tuning.jobs import Compiled, Job, Timed
+from compiler.tuning.processes import TooLate, Worker, WorkerError, Workers
 from compiler.tuning.search import Prepared
 from compiler.tuning.tasks import Task, write_task
-from compiler.tuning.worker import Compiled, Job, Timed
 from dialects.schedule import Schedule, parse_schedule
 
 PATIENCE = 60.0
 """Seconds for what must be done for any candidate: to load it, or to start with a task."""
+SLACK = 10.0
+"""Seconds that compiling may take behind the end of a task's time."""
 LONGEST = 3.0
 """Seconds of measuring one candidate, at most."""
 
 
 @dataclass
 class Machinery:
-    """What all tasks of a model share. `measurers`: one process, for which `turn` is held.
-    `footprint`: the bytes of the model's constants. `lanes`: tasks that are worked on at a time."""
+    """What all tasks of a model share. `measurers`: processes, one of which may use the device at a
+    time: that for which `turn` is held. `lanes`: tasks that are worked on at a time."""
 
     folder: Path
     options: CompileOptions
     compilers: Workers
     measurers: Workers
-    footprint: int
     lanes: int = 1
-    turn: threading.RLock = field(default_factory=threading.RLock)
+    turn: threading.Lock = field(default_factory=threading.Lock)
     faults: list[str] = field(default_factory=list[str])
+    _used: Iterator[Worker] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._used = cycle(self.measurers.all)
+
+    def measurer(self) -> Worker:
+        """The one for the next task."""
+        return next(self._used)
 
 
 class TaskLaboratory:
-    """For one task: use it in a `with` statement, and `start` it. `seconds`: of the rules' own."""
+    """For one task: `start` it, and `close` it in the end. `seconds`: of the rules' own.
+
+    The process that measures may have tasks of other lanes, too: whoever asks holds its lock."""
 
     def __init__(self, shared: Machinery, task: Task):
-        self.shared, self.task = shared, task
-        self.bench = shared.measurers.all[0]
-        self.folder = shared.folder / task.name
+        self.shared, self.task, self.bench = shared, task, shared.measurer()
+        self.folder = shared.folder / task.key
         self.number, self.begun = 0, -1
         self.seconds = 0.0
+        self.rules: Prepared | None = None
         self.jobs: dict[str, Job] = {}
 
-    def __enter__(self) -> TaskLaboratory:
-        write_task(self.task, self.folder)
-        self.rules_job = self._job(None)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self.shared.turn, contextlib.suppress(WorkerError):
-            if self.begun == self.bench.starts and self.bench.is_running:
-                self.bench.ask("end", (self.task.name,), PATIENCE)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     def start(self) -> Prepared:
-        """Compile and time what the rules choose. Raises WorkerError."""
-        [done] = self.shared.compilers.ask_all("compile", [self.rules_job], PATIENCE, PATIENCE)
-        if not isinstance(done, Compiled):
-            raise done
-        self._begin()
-        return Prepared(parse_schedule(done.schedule), done.code)
+        """What the rules choose, compiled and timed, unless it is. Raises WorkerError."""
+        if self.rules is None:
+            write_task(self.task, self.folder)
+            self.rules_job = self._job(None)
+            ask = self.shared.compilers.ask_all
+            [done] = ask("compile", [self.rules_job], PATIENCE, PATIENCE)
+            if not isinstance(done, Compiled):
+                raise done
+            with self.bench.lock:
+                self._begin()
+            self.rules = Prepared(parse_schedule(done.schedule), done.code)
+        return self.rules
+
+    def close(self) -> None:
+        """Give memory and files back. It can be started again."""
+        self.rules = None
+        with self.bench.lock, contextlib.suppress(WorkerError):
+            if self._is_there():
+                self._ask("end", self.task.key)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def renew(self) -> None:
         """See `search.Laboratory`. Where code and data lie decides the times of processors only."""
         if self.shared.lanes == 1:
-            self._begin()
+            with self.bench.lock:
+                self._begin()
 
     def _begin(self) -> None:
+        self._ask("start", self.rules_job, self.task.indices, self.task.footprint)
         with self.shared.turn:
-            arguments = (self.rules_job, self.task.indices, self.shared.footprint)
-            self.seconds = self.bench.ask("start", arguments, PATIENCE)
-            self.begun = self.bench.starts
+            self.seconds = self._ask("time_rules", self.task.key)
+        self.begun = self.bench.starts
+
+    def _is_there(self) -> bool:
+        """Whether the process is still the one that has begun with the task."""
+        return self.bench.is_running and self.begun == self.bench.starts
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        return self.bench.ask(name, arguments, PATIENCE)
 
     def _job(self, schedule: Schedule | None) -> Job:
         path = self.folder / f"{self.task.name}-{self.number}.mlir"
         self.number += 1
         path.write_text(self.task.text(schedule), encoding="utf-8")
-        weights = self.folder / "weights.npz"
-        return Job(str(path), self.task.name, replace(self.shared.options, weights=weights),
-                   dict(self.task.sizes))
+        options = replace(self.shared.options, weights=self.folder / "weights.npz")
+        return Job(self.task.key, str(path), self.task.name, options, dict(self.task.sizes))
 
     # ------------------------------------------------------------------ candidates
     def prepare(self, schedules: Sequence[Schedule], seconds: float) -> list[Prepared]:
         """Compile candidates; those that were, and are worth timing."""
         jobs = [self._job(s) for s in schedules]
-        results = self.shared.compilers.ask_all("compile", jobs, seconds, PATIENCE)
+        patience = min(PATIENCE, max(0.0, seconds) + SLACK)
+        results = self.shared.compilers.ask_all("compile", jobs, seconds, patience)
         found: list[Prepared] = []
         for schedule, job, result in zip(schedules, jobs, results, strict=True):
             if isinstance(result, Compiled):
@@ -111,18 +135,27 @@ class TaskLaboratory:
         self, candidate: Prepared, best: float, turns: int, seconds: float
     ) -> float | None:
         """See `search.Laboratory`."""
-        arguments = (self.jobs[candidate.code], best, turns, min(seconds, LONGEST))
-        with self.shared.turn:
-            if self.begun != self.bench.starts:
+        with self.bench.lock:
+            if not self._is_there():
                 self._begin()
             try:
-                timed: Timed = self.bench.ask("measure", arguments, PATIENCE)
+                return self._ratio(self.jobs[candidate.code], best, turns, min(seconds, LONGEST))
             except WorkerError as error:
                 self._fault(candidate.schedule, error)
-                self.bench.stop()  # a device may be of no use after an error
-                self._begin()
                 return None
-            return timed.ratio
+
+    def _ratio(self, job: Job, best: float, turns: int, seconds: float) -> float:
+        """Raises WorkerError."""
+        self._ask("load", job)
+        try:
+            with self.shared.turn:
+                timed: Timed = self._ask("measure", job, best, turns, seconds)
+        except WorkerError:
+            self.bench.stop()  # a device may be of no use after an error
+            raise
+        if timed.ratio < best:  # what is slower is out anyway, and comparing takes long
+            self._ask("check", job)
+        return timed.ratio
 
     def _fault(self, schedule: Schedule, error: WorkerError) -> None:
         self.shared.faults.append(f"@{self.task.name} with {schedule}: {error}")

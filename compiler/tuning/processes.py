@@ -11,6 +11,7 @@ import queue
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,8 @@ class Worker:
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self.lock = threading.Lock()
+        """For those who share it, and do not take it from `Workers`."""
 
     @property
     def is_running(self) -> bool:

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-from compiler.tuning.files import OFF
-
-if TYPE_CHECKING:
-    from compiler.api import Executable
-    from compiler.contest import Run
-    from compiler.frontend import MemoryModel
-    from compiler.options import CompileOptions
-    from dialects.types import Array
-    from targets.base import Target
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 SHOWN = 30
 """Rows of a report where there are many."""
-CONTEST_SECONDS = 10.0
-"""About how long the whole model is timed."""
-TURNS = 15
-"""How often, where the target times it."""
 
 
 @dataclass
@@ -52,6 +36,8 @@ class Report:
     faults: list[str]
     notes: list[str]
     seconds: float
+    whole: Sequence[str] = ()
+    """What the models themselves take, a line for each."""
 
     @property
     def before(self) -> float:
@@ -79,57 +65,10 @@ class Report:
                      f"{self.database}; it took {self.seconds:.0f} s")
         lines.append(f"all kernels: {1e3 * self.before:.3f} ms by the rules, "
                      f"{1e3 * self.after:.3f} ms tuned ({self.gain:.3f}x)")
-        return lines
+        return [*lines, *self.whole]
 
 
 def _line(row: Row) -> str:
     note = row.note or f"{row.tried} others tried"
     what = f"{row.schedule}  ({note})" if row.schedule else f"the rules' schedule ({note})"
     return f"{1e3 * row.total:10.3f} ms x{row.launches:<3} {row.gain:6.2f}x  {row.name}  {what}"
-
-
-def whole_model(
-    model: str | MemoryModel, options: CompileOptions, database: str, sizes: Mapping[str, int]
-) -> str:
-    """The model's own time with the rules' schedules and with the tuned ones, as a line."""
-    from compiler.api import compile_with
-    from compiler.contest import rounds_within, take_turns
-    from compiler.plugins import load_plugins
-    from dialects.syntax import size_symbol
-
-    plain = replace(options, threads=1, cache="off", specialize=None, dump_dir=None)
-    ways = [compile_with(model, replace(plain, tuned=tuned)) for tuned in (OFF, database)]
-    target = load_plugins(options.plugins).find_target(options.target)
-    known = {size_symbol(name): size for name, size in sizes.items()}
-    inputs = list(ways[0].signature.random(0, known).values())
-    runs: dict[str, Run] = {
-        name: lambda exe=exe: exe.run(inputs)
-        for name, exe in zip(("rules", "tuned"), ways, strict=True)}
-    if target.measures_apart():
-        return _apart(target, ways, inputs, plain)
-    try:
-        times = take_turns(runs, rounds_within(runs, CONTEST_SECONDS), 1)
-    except ValueError as error:
-        return f"the whole model was not timed: {error}"
-    rules, tuned = times["rules"].cpu_ms, times["tuned"].cpu_ms
-    return (f"whole model, one thread: {rules:.3f} ms by the rules, {tuned:.3f} ms tuned "
-            f"({rules / tuned:.3f}x)")
-
-
-def _apart(
-    target: Target, ways: Sequence[Executable], inputs: Sequence[Array], options: CompileOptions
-) -> str:
-    """The same by the target's own timer, turn by turn."""
-    from targets.interface import TargetError
-
-    settled = target.settled(options.target_options())
-    for way in ways:
-        way.run(inputs)
-    try:
-        timers = [target.timer(way.loaded, inputs, 0, settled) for way in ways]
-    except TargetError as error:
-        return f"the whole model was not timed: {error}"
-    turns = [[timer(1) for timer in timers] for _ in range(TURNS)]
-    rules, tuned = (1e3 * statistics.median(times) for times in zip(*turns, strict=True))
-    return (f"whole model: {rules:.4f} ms by the rules, {tuned:.4f} ms tuned "
-            f"({rules / tuned:.3f}x)")

@@ -19,6 +19,8 @@ CLEARLY = 0.97
 FINALISTS = 2
 AGAIN = 3
 """How often a finalist is measured again, each time with all in other places of memory."""
+RESERVE = 0.3
+"""The share of the time that is kept for that, at most."""
 AT_ONCE = 4
 """Candidates of a task that are compiled before the first of them is timed."""
 
@@ -87,6 +89,12 @@ class Search:
     until: float
     clock: Callable[[], float]
     trials: list[Trial] = field(default_factory=list[Trial])
+    begun: float = field(init=False)
+    measuring: float = 0.0
+    """Seconds that measuring has taken so far."""
+
+    def __post_init__(self) -> None:
+        self.begun = self.clock()
 
     def run(self) -> Trial | None:
         """The winner; None where the rules' own choice is the best."""
@@ -122,7 +130,9 @@ class Search:
         self, candidate: Prepared, best: Trial, ready: dict[Schedule, Prepared]
     ) -> Trial:
         """The better one of the best so far and a candidate."""
+        started = self.clock()
         ratio = self.laboratory.measure(candidate, best.ratio, self.mode.turns, self.left())
+        self.measuring += self.clock() - started
         if ratio is None:
             return best
         trial = Trial(candidate.schedule, ratio)
@@ -131,23 +141,34 @@ class Search:
         return min(best, trial, key=lambda t: t.ratio)
 
     def _confirmed(self, ready: dict[Schedule, Prepared]) -> Trial | None:
-        """The best of those that seem clearly faster, and are whenever they are measured again."""
-        seem = sorted((t for t in self.trials if t.ratio < CLEARLY), key=lambda t: t.ratio)
-        found = [self._again(ready[t.schedule], t.ratio) for t in seem[:FINALISTS]]
-        again = [t for t in found if t.ratio < CLEARLY]
-        return min(again, key=lambda t: t.ratio, default=None)
+        """The best of those that seem clearly faster, and are whenever they are measured again.
 
-    def _again(self, candidate: Prepared, ratio: float) -> Trial:
+        The best is measured again whatever the time is; all else only while there is some.
+        """
+        seem = sorted((t for t in self.trials if t.ratio < CLEARLY), key=lambda t: t.ratio)
+        again: list[Trial] = []
+        for trial in seem[:FINALISTS]:
+            if not again or self._remains() > 0:
+                again.append(self._again(ready[trial.schedule]))
+        return min((t for t in again if t.ratio < CLEARLY), key=lambda t: t.ratio, default=None)
+
+    def _again(self, candidate: Prepared) -> Trial:
         """The worst of some measurements; they end with the first that is not clearly faster."""
         worst = 0.0
         for _ in range(AGAIN):
             self.laboratory.renew()
-            found = self.laboratory.measure(candidate, ratio, self.mode.turns, float("inf"))
+            left = max(0.0, self._remains())
+            found = self.laboratory.measure(candidate, 1.0, self.mode.turns, left)
             worst = max(worst, 1.0 if found is None else found)
-            if worst >= CLEARLY:
+            if worst >= CLEARLY or self._remains() <= 0:
                 break
         return Trial(candidate.schedule, worst)
 
     def left(self) -> float:
-        """Seconds that are left."""
+        """Seconds that are left for candidates: what measuring finalists will take is not."""
+        each = self.measuring / max(1, len(self.trials))
+        reserve = min(FINALISTS * AGAIN * each, RESERVE * (self.until - self.begun))
+        return self._remains() - reserve
+
+    def _remains(self) -> float:
         return self.until - self.clock()

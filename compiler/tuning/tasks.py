@@ -35,7 +35,8 @@ from passes.rewriting import functions
 @dataclass
 class Task:
     """A kernel to tune. `launches`: how often the model's text calls it. `indices`: the inputs
-    whose values say where something is read or written."""
+    whose values say where something is read or written. `footprint`: bytes of all constants of the
+    model."""
 
     name: str
     key: str
@@ -44,6 +45,7 @@ class Task:
     weights: WeightStore
     sizes: Mapping[str, int]
     indices: frozenset[str]
+    footprint: int = 0
     launches: int = 1
     elements: int = field(default=0)
     """Of its tensors, all together."""
@@ -64,7 +66,7 @@ class Task:
 
 
 def tasks_of(
-    module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int]
+    module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int], footprint: int = 0
 ) -> tuple[list[Task], list[str]]:
     """The tasks, and the names of kernels whose sizes nobody knows before a run."""
     tasks: dict[str, Task] = {}
@@ -82,6 +84,7 @@ def tasks_of(
                 unknown.append(kernel.sym_name.data)
             else:
                 tasks[key] = _task(call, kernel, key, weights, values)
+                tasks[key].footprint = footprint
     return list(tasks.values()), unknown
 
 

@@ -17,7 +17,8 @@
     steps.py      other functions as steps         control.py    ... that decide, and calls
     runner.py     a model of such functions        interpreter.py  in Triton's interpreter
     search.py     schedules to try                 ahead.py      ... compiled before they are loaded
-    stopwatch.py  ... and timed
+    stopwatch.py  ... and timed                    library_forms.py  kernels that libraries have
+    library.py    ... launched by them             cublas.py     cuBLASLt, through ctypes
 
 Only `workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling needs
 no GPU.
@@ -41,7 +42,7 @@ from dialects.types import Array, bf16, f16, i8
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Packing
 from targets.base import Build, Executable, Target, TargetOptions
-from targets.cuda import driver
+from targets.cuda import cublas, driver
 from targets.cuda.ahead import Builder
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, triton_version
 from targets.cuda.emit import EmitOptions, emit_kernel, module_text
@@ -49,6 +50,7 @@ from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.errors import CudaError
 from targets.cuda.interpreter import InterpretedExecutable
 from targets.cuda.launch import CudaExecutable
+from targets.cuda.library_forms import CUBLAS, library_notes, product_form
 from targets.cuda.machine import is_nvidia, machine_of, nvidia_machine
 from targets.cuda.plan import host_notes
 from targets.cuda.worker import foresee
@@ -134,6 +136,14 @@ class CudaTarget(Target):
         return (f"{self.name} {VERSION} {machine.arch} {machine.name} "
                 f"{machine.multiprocessors} Triton {triton_version()}")
 
+    def library_key(self, options: TargetOptions) -> str | None:
+        version = cublas.version() if options.library and not options.interpret else None
+        return None if version is None else f"{CUBLAS} {version}"
+
+    def in_library(self, kernel: LoopKernelOp, options: TargetOptions) -> bool:
+        return (self.library_key(options) is not None
+                and product_form(kernel, options) is not None)
+
     def builder(self, options: TargetOptions) -> Build:
         return Builder(compile_options(options))
 
@@ -198,7 +208,7 @@ def _kernels(module: ModuleOp) -> list[KernelOp]:
 def _triton_text(module: ModuleOp, options: TargetOptions) -> str:
     plan = [f"# {line}".rstrip() for op in host_functions(module) for line in str(op).splitlines()]
     text = module_text([emit_kernel(k, _emit_options(options)) for k in _kernels(module)])
-    notes = [f"# {note}" for note in host_notes(module)]
+    notes = [f"# {note}" for note in (*host_notes(module), *library_notes(_kernels(module)))]
     return "\n".join([text, "", *notes, "# How the kernels are launched:", *plan, ""]
                      ) if plan else text
 
@@ -208,7 +218,7 @@ def _assembly_text(module: ModuleOp, options: TargetOptions) -> str:
     jobs = [Job(emit_kernel(k, _emit_options(options)), tuple(range(len(k.buffers))))
             for k in kernels]
     binaries = compile_kernels(jobs, compile_options(options))
-    notes = [f"// {note}" for note in host_notes(module)]
+    notes = [f"// {note}" for note in (*host_notes(module), *library_notes(kernels))]
     return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{b.assembly}"
                                 for k, b in zip(kernels, binaries, strict=True))])
 

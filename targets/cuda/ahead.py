@@ -14,6 +14,7 @@ from dialects.weights import WeightStore
 from targets.cuda.compile import Binary, CompileOptions, compile_kernels, resources
 from targets.cuda.errors import CudaError
 from targets.cuda.kernels import job_of, variant_of
+from targets.cuda.library_forms import form_of
 from targets.cuda.machine import machine_of
 from targets.cuda.plan import Launch, is_straight, plan_host
 from targets.cuda.worker import Worker
@@ -38,7 +39,8 @@ class Builder:
             raise CudaError("what a model decides while it runs cannot be compiled ahead")
         launches = [s for s in plan_host(module).steps if isinstance(s, Launch)]
         exact = not self.options.fp_fusion
-        jobs = [job_of(variant_of(s, s.size_values(sizes)), exact) for s in launches]
+        jobs = [job_of(variant_of(s, s.size_values(sizes)), exact) for s in launches
+                if form_of(s.kernel) is None]
         if self.worker.is_lost:
             self.worker = Worker()
         binaries = compile_kernels(jobs, self.options, self.worker)

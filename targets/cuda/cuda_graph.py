@@ -6,7 +6,9 @@ A node's addresses can be changed between replays; replays that are under way ke
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -71,7 +73,16 @@ class CopyNode:
             self.source = address
 
 
-Node = Launch | CopyNode
+class CallNode(ABC):
+    """What a library does."""
+
+    @abstractmethod
+    def captured(self) -> c_void_p:
+        """It as a graph, which the caller destroys."""
+
+
+Node = Launch | CopyNode | CallNode
+Packed = _LaunchParameters | _CopyParameters | CallNode
 
 
 class Graph:
@@ -107,37 +118,54 @@ class Graph:
         call("cuGraphDestroy", self._graph)
 
 
-def _packed(node: Node) -> _LaunchParameters | _CopyParameters:
+def _packed(node: Node) -> Packed:
     """A node as the driver wants it. That of a launch stays true when its parameters change."""
     if isinstance(node, CopyNode):
         source, target = (_End(kind=_DEVICE_MEMORY, device=address, pitch=node.size, height=1)
                           for address in (node.source, node.target))
         return _CopyParameters(source, target, node.size, 1, 1)
+    if isinstance(node, CallNode):
+        return node
     return _LaunchParameters(node.function, (node.programs, 1, 1), (node.threads, 1, 1),
                              node.shared, ctypes.cast(node.parameters, c_void_p))
 
 
 def _add(
-    packed: _LaunchParameters | _CopyParameters, handle: c_void_p, graph: c_void_p,
-    before: ctypes.Array[c_void_p],
+    packed: Packed, handle: c_void_p, graph: c_void_p, before: ctypes.Array[c_void_p],
 ) -> None:
     """Add a node behind others; `handle` becomes its own."""
-    place = byref(handle), graph, before, c_size_t(len(before)), byref(packed)
+    first = byref(handle), graph, before, c_size_t(len(before))
+    if isinstance(packed, CallNode):
+        with _captured(packed) as child:
+            call("cuGraphAddChildGraphNode", *first, child)
+        return
+    place = *first, byref(packed)
     if isinstance(packed, _CopyParameters):
         call("cuGraphAddMemcpyNode", *place, primary_context())
     else:
         call(_versioned("cuGraphAddKernelNode"), *place)
 
 
-def _set(
-    packed: _LaunchParameters | _CopyParameters, handle: c_void_p, executable: c_void_p
-) -> None:
+def _set(packed: Packed, handle: c_void_p, executable: c_void_p) -> None:
     """Give the node of an executable graph new parameters."""
-    if isinstance(packed, _CopyParameters):
+    if isinstance(packed, CallNode):
+        with _captured(packed) as child:
+            call("cuGraphExecChildGraphNodeSetParams", executable, handle, child)
+    elif isinstance(packed, _CopyParameters):
         call("cuGraphExecMemcpyNodeSetParams", executable, handle, byref(packed),
              primary_context())
     else:
         call(_versioned("cuGraphExecKernelNodeSetParams"), executable, handle, byref(packed))
+
+
+@contextmanager
+def _captured(node: CallNode) -> Generator[c_void_p]:
+    """A library's call as a graph, of which others make copies."""
+    graph = node.captured()
+    try:
+        yield graph
+    finally:
+        call("cuGraphDestroy", graph)
 
 
 @cache

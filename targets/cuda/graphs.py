@@ -34,7 +34,7 @@ from targets.cuda.memory import (
 )
 from targets.cuda.order import Access, waits_of
 from targets.cuda.plan import CONSTANTS, RESIDENT, Copy, HostPlan, Launch, Place, plan_host
-from targets.cuda.ready import Call, Ready, Result
+from targets.cuda.ready import Call, Ready, Result, Step
 
 _GRAPHS = 16
 """How many sets of sizes stay ready."""
@@ -204,7 +204,7 @@ class GraphRunner:
 
     def _pack(
         self, step: Launch | Copy, ready: Ready, constants: Memory
-    ) -> PackedLaunch | CopyNode | None:
+    ) -> Step | None:
         """A step with its addresses; None when it does nothing."""
         addresses = [_address_in(place, ready, constants) for place in step.places]
         if isinstance(step, Launch):

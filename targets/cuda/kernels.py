@@ -13,6 +13,8 @@ from dialects.block import KernelOp
 from targets.cuda import driver
 from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
 from targets.cuda.emit import EmitOptions, emit_kernel
+from targets.cuda.library import LibraryLaunch, library_launch
+from targets.cuda.library_forms import form_of
 from targets.cuda.plan import KernelCall
 
 _INT32 = 2**31 - 1
@@ -37,7 +39,10 @@ class Kernels:
         self._loaded: dict[Variant, tuple[Any, Binary]] = {}
 
     def prepare(self, variants: Iterable[Variant]) -> None:
-        """Compile and load what is missing, all at once."""
+        """Compile and load what is missing, all at once; not what libraries have."""
+        self._load(_without_libraries(variants))
+
+    def _load(self, variants: Iterable[Variant]) -> None:
         missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
         jobs = [job_of(v, exact=not self._options.fp_fusion) for v in missing]
         binaries = compile_kernels(jobs, self._options)
@@ -48,7 +53,7 @@ class Kernels:
     def pack(
         self, call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int],
         others: Callable[[], Iterable[Variant]] = tuple,
-    ) -> PackedLaunch | None:
+    ) -> PackedLaunch | LibraryLaunch | None:
         """A launch for sizes of the host, on buffers at addresses; None if it runs no program.
 
         Where the variant is missing, `others` that will be needed are compiled with it. Raises
@@ -58,14 +63,21 @@ class Kernels:
         programs = call.programs(values)
         if programs == 0:
             return None
+        by_library = library_launch(call, values, addresses)
+        if by_library is not None:
+            return by_library
         variant = variant_of(call, values)
         if variant not in self._loaded:
-            self.prepare([variant, *others()])
+            self._load([variant, *_without_libraries(others())])
         function, binary = self._loaded[variant]
         parameters, cells = driver.pack_parameters(
             [*addresses, *values.values()], binary.parameters)
         return PackedLaunch(function, programs, _WARP * binary.warps, binary.shared, parameters,
                             cells)
+
+
+def _without_libraries(variants: Iterable[Variant]) -> list[Variant]:
+    return [v for v in variants if form_of(v[0]) is None]
 
 
 def job_of(variant: Variant, exact: bool) -> Job:

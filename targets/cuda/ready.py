@@ -14,7 +14,10 @@ import numpy as np
 from targets.cuda import cuda_graph
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.kernels import PackedLaunch
+from targets.cuda.library import LibraryLaunch
 from targets.cuda.memory import Memory, tensor_maker
+
+Step = PackedLaunch | LibraryLaunch | CopyNode
 
 
 class Call(NamedTuple):
@@ -59,8 +62,7 @@ class Ready:
     results: Sequence[Result]
     addresses: list[int] = field(default_factory=list[int])
     graph: cuda_graph.Graph | None = None
-    steps: list[PackedLaunch | CopyNode] = field(
-        default_factory=list["PackedLaunch | CopyNode"])
+    steps: list[Step] = field(default_factory=list["Step"])
     users: defaultdict[int, list[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict[int, "list[tuple[int, int]]"](list))
     staging: dict[int, Memory] = field(default_factory=dict[int, Memory])

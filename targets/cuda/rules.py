@@ -30,6 +30,7 @@ from targets.cuda.convolutions import (
     schedule_convolution,
 )
 from targets.cuda.fma_products import fma_parts, schedule_fma_product
+from targets.cuda.library_forms import form_of
 from targets.cuda.product_parts import product_parts
 from targets.cuda.products import panels, prepare_product, schedule_product
 from targets.cuda.streams import elementwise, reduction, walked_alike
@@ -75,7 +76,9 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
 def operand_panels(
     kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
 ) -> Mapping[int, Packing] | None:
-    """Which inputs of a contraction to pack, and how; None: none."""
+    """Which inputs of a contraction to pack, and how; None: none, as for a library."""
+    if form_of(kernel) is not None:
+        return None
     if windowed_nest(kernel) is nest:
         return window_panels(nest)
     if is_convolution(nest):

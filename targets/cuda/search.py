@@ -20,6 +20,7 @@ from dialects.schedule import Level, Schedule
 from passes.loop.outline import is_contraction
 from targets.base import TargetOptions
 from targets.cuda import products
+from targets.cuda.library_forms import called, product_form, without_library
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.products import MIN_DEPTH, MIN_DOT
 from targets.cuda.rules import schedule_kernel
@@ -54,11 +55,13 @@ def candidates(
     kernel: KernelOp, around: Schedule, options: TargetOptions
 ) -> Sequence[Schedule]:
     """Schedules besides `around`, each once, the most promising first."""
+    form = product_form(kernel, options) if options.library else None
+    library, around = [] if form is None else [called(around, form)], without_library(around)
     space = Space(kernel, around, machine_of(options.features))
     own = _of_rules(kernel, options)
     whole = list(_products(space) if space.is_product else _streams(space))
     others = [*whole[:FIRST_TILES], *_steps(space), *whole[FIRST_TILES:]]
-    ordered = [*own[:FIRST_TILES], *filter(space.fits, others), *own[FIRST_TILES:]]
+    ordered = [*library, *own[:FIRST_TILES], *filter(space.fits, others), *own[FIRST_TILES:]]
     return [s for s in dict.fromkeys(ordered) if s != around]
 
 

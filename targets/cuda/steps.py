@@ -21,6 +21,7 @@ from dialects.sizes import AssumeOp
 from dialects.types import Array, BufferType
 from targets.cuda import driver
 from targets.cuda.kernels import Kernels, PackedLaunch, Variant, variant_of
+from targets.cuda.library import LibraryLaunch
 from targets.cuda.memory import Heap
 from targets.cuda.plan import KernelCall
 
@@ -182,8 +183,8 @@ class LaunchStep:
     call: KernelCall
     buffers: tuple[int, ...]
     symbols: tuple[str, ...]
-    packed: dict[tuple[int, ...], PackedLaunch | None] = field(
-        default_factory=dict[tuple[int, ...], "PackedLaunch | None"])
+    packed: dict[tuple[int, ...], PackedLaunch | LibraryLaunch | None] = field(
+        default_factory=dict[tuple[int, ...], "PackedLaunch | LibraryLaunch | None"])
 
     @staticmethod
     def of(call: KernelCall, op: LaunchOp, numbers: Numbers) -> LaunchStep:

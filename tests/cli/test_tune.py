@@ -11,7 +11,7 @@ from conftest import Run
 
 import compiler
 from compiler.diagnostics import StrataError
-from compiler.tuning import tuner
+from compiler.tuning import work
 from compiler.tuning.laboratory import Machinery
 from compiler.tuning.search import Prepared
 from compiler.tuning.tasks import Task
@@ -27,10 +27,7 @@ class StubLaboratory:
     def __init__(self, shared: Machinery, task: Task):
         self.task = task
 
-    def __enter__(self) -> StubLaboratory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         pass
 
     def start(self) -> Prepared:
@@ -52,7 +49,7 @@ class StubLaboratory:
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuner, "TaskLaboratory", StubLaboratory)
+    monkeypatch.setattr(work, "TaskLaboratory", StubLaboratory)
 
 
 def test_winners_are_kept_and_used(
@@ -123,7 +120,22 @@ def test_from_python(small_model: Path, tmp_path: Path, stub: None) -> None:
         compiler.tune(small_model, output=found, mode="fastest")
 
 
+def test_kernels_that_no_library_has_are_not_tuned_for_it(
+    small_model: Path, stub: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(find_target("cpu"))
+    monkeypatch.setattr(kind, "library_key", lambda self, options: "blas 1" if options.library
+                        else None)
+    monkeypatch.setattr(kind, "in_library", lambda self, kernel, options:
+                        kernel.sym_name.data.startswith("contract"))
+    for library, searched in (("never", True), ("auto", False)):
+        report = compiler.tune(small_model, output="found.sqlite", jobs=1, library=library)
+        for row in report.rows:
+            assert bool(row.tried) == (searched or row.name.startswith("contract")), row
+
+
 @pytest.mark.parametrize(("words", "part"), [
+    (("--library", "auto"), "target cpu knows no library here to call"),
     (("--target", "reference"), "target reference cannot be tuned: it offers no schedules"),
     (("--cache", "off"), "name one with -o FILE"),
     (("--kernels", "nothing_*"), "--kernels names no kernel of the model"),

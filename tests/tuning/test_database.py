@@ -12,7 +12,8 @@ import pytest
 from compiler.circumstances import options_text
 from compiler.diagnostics import StrataError
 from compiler.options import CompileOptions
-from compiler.tuning.database import Database, Unreadable, Winner, choices_for
+from compiler.tuning import files
+from compiler.tuning.database import Database, Unreadable, Winner, choices_for, with_library
 from compiler.tuning.files import NAME, tuned_files
 from dialects.schedule import Level, Schedule
 from passes.loop.choices import Choice
@@ -68,6 +69,62 @@ def test_a_file_of_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         assert database.read() == {"k": winner("k")}
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_a_sealed_file_is_one_file_and_stays_as_it_is(tmp_path: Path) -> None:
+    shipped = tmp_path / "package" / NAME
+    shipped.parent.mkdir()
+    for machine in ("m", "another"):
+        Database(str(tmp_path / "w.sqlite"), machine).write(winner("k"))
+    for _ in range(2):
+        Database(str(tmp_path / "w.sqlite"), "m").seal(str(shipped))
+    before = shipped.read_bytes()
+    sealed = Database(str(shipped), "m")
+    assert sealed.read() == {"k": winner("k")} == Database(str(shipped), "another").read()
+    assert Database(str(shipped), "a later space").read() == {}
+    with pytest.raises(Unreadable, match="sealed"):
+        sealed.write(winner("other"))
+    assert list(shipped.parent.iterdir()) == [shipped] and shipped.read_bytes() == before
+    again = Database(str(tmp_path / "again.sqlite"), "m")
+    again.begin_with(str(shipped))
+    again.write(winner("other"))
+    assert again.read().keys() == {"k", "other"}
+    Database(str(tmp_path / "empty.sqlite"), "m").begin_with("/nowhere.sqlite")
+    assert (tmp_path / "empty.sqlite").is_file()
+
+
+def test_what_ships_with_a_target_is_used_behind_the_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, shipped = tmp_path / "cache" / NAME, tmp_path / "shipped.sqlite"
+    monkeypatch.setattr(files, "shipped_file", lambda target: str(shipped))
+    options = CompileOptions(cache=str(own.parent))
+    texts = {options_text(options)}
+    for kernel in ("both", "theirs"):
+        Database(str(tmp_path / "w.sqlite"), "m").write(winner(kernel, 1.2))
+    Database(str(tmp_path / "w.sqlite"), "m").seal(str(shipped))
+    texts.add(options_text(options))
+    Database(str(own), "m").write(winner("both", 1.7))
+    texts.add(options_text(options))
+    found = choices_for(options, "m")
+    assert {k: c.gain for k, c in found.items()} == {"both": 1.7, "theirs": 1.2}
+    assert choices_for(replace(options, cache="off"), "m").keys() == {"both", "theirs"}
+    assert len(texts) == 3  # compiled models depend on both
+
+
+def test_the_faster_one_of_those_without_and_with_a_library(tmp_path: Path) -> None:
+    options = CompileOptions(cache=str(tmp_path))
+    plain = Database(str(tmp_path / NAME), "m")
+    library = Database(str(tmp_path / NAME), with_library("m", "blas 1"))
+    for database, gains in ((plain, {"a": 1.5, "b": 1.2}), (library, {"a": 1.3, "b": 1.3, "c": 2})):
+        for kernel, gain in gains.items():
+            database.write(winner(kernel, gain))
+
+    def gains_of(*machine: str) -> dict[str, float]:
+        return {k: c.gain for k, c in choices_for(options, *machine).items()}
+
+    assert gains_of("m") == gains_of("m", "blas 2") == {"a": 1.5, "b": 1.2}
+    assert gains_of("m", "blas 1") == {"a": 1.5, "b": 1.3, "c": 2}
 
 
 def damaged(path: Path) -> None:

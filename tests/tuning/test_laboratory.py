@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 
 from compiler.options import CompileOptions
+from compiler.tuning.jobs import Compiled, Job, Timed
 from compiler.tuning.laboratory import Machinery, TaskLaboratory
+from compiler.tuning.options import TuneOptions
 from compiler.tuning.processes import Worker, WorkerError, Workers
 from compiler.tuning.search import Prepared
+from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
-from compiler.tuning.tuner import TuneOptions, Tuner, in_lanes
-from compiler.tuning.worker import Compiled, Job, Timed
+from compiler.tuning.work import Work, in_lanes
 from dialects.schedule import Schedule
 
 MODEL = """builtin.module {
@@ -34,17 +38,22 @@ class StubProcess:
     starts: int = 0
     is_running: bool = False
     fatal: str = ""
+    wrong: str = "wrong = 1"
     log: list[str] = field(default_factory=list[str])
+    lock: Any = field(default_factory=Lock)
 
     def ask(self, name: str, arguments: Sequence[Any], seconds: float) -> Any:
         if not self.is_running:
             self.starts, self.is_running = self.starts + 1, True
         first = arguments[0]
-        kernel = first.name if isinstance(first, Job) else first
+        kernel = first.task if isinstance(first, Job) else first
         self.log.append(f"{name} {kernel}")
-        if name == "measure" and self.fatal in Path(first.path).read_text():
+        text = Path(first.path).read_text() if isinstance(first, Job) else ""
+        if name == "measure" and self.fatal in text:
             raise WorkerError("the device is lost")
-        return {"start": 0.5, "measure": Timed([0.2], [0.4]), "end": None}[name]
+        if name == "check" and self.wrong in text:
+            raise WorkerError("it computes something else")
+        return {"time_rules": 0.5, "measure": Timed([0.2], [0.4])}.get(name)
 
     def stop(self) -> None:
         self.is_running = False
@@ -59,11 +68,10 @@ class StubCompilers:
 def machinery(folder: Path) -> tuple[Machinery, StubProcess, list[Task]]:
     path = folder / "model.mlir"
     path.write_text(MODEL)
-    tuner = Tuner(str(path), CompileOptions(), TuneOptions(output=path))
-    tasks = tuner._tasks(tuner._kernels_of_model())
+    tasks = Subject(str(path), CompileOptions()).tasks(TuneOptions())
     process, measurers = StubProcess(fatal="fatal = 1"), Workers(1, str(folder))
     measurers.all = [cast(Worker, process)]
-    shared = Machinery(folder, CompileOptions(), cast(Workers, StubCompilers()), measurers, 0)
+    shared = Machinery(folder, CompileOptions(), cast(Workers, StubCompilers()), measurers)
     return shared, process, tasks
 
 
@@ -71,34 +79,63 @@ def schedule(**options: int) -> Schedule:
     return Schedule((), tuple(options.items()))
 
 
+@contextmanager
+def started(shared: Machinery, task: Task) -> Generator[TaskLaboratory]:
+    with closing(TaskLaboratory(shared, task)) as laboratory:
+        laboratory.start()
+        yield laboratory
+
+
+BEGUN = ("start", "time_rules")
+
+
 def test_tasks_begin_again_when_the_process_that_measures_was_lost(tmp_path: Path) -> None:
     shared, process, (a, b) = machinery(tmp_path)
-    with TaskLaboratory(shared, a) as first, TaskLaboratory(shared, b) as second:
-        assert first.start() == second.start() or first.seconds == second.seconds == 0.5
+    with started(shared, a) as first, started(shared, b) as second:
+        assert first.seconds == second.seconds == 0.5
         [good], [bad] = first.prepare([schedule(good=1)], 9.0), second.prepare(
             [schedule(fatal=1)], 9.0)
         assert first.measure(good, 1.0, 3, 9.0) == 0.5
-        assert second.measure(bad, 1.0, 3, 9.0) is None
-        assert process.log[-1] == f"start {b.name}" and process.starts == 2
-        assert first.measure(good, 1.0, 3, 9.0) == 0.5
-        assert process.log[-2:] == [f"start {a.name}", f"measure {a.name}"]
-    assert process.log[-2:] == [f"end {b.name}", f"end {a.name}"]
+        assert second.measure(bad, 1.0, 3, 9.0) is None and not process.is_running
+        process.log.clear()
+        assert first.measure(good, 1.0, 3, 9.0) == 0.5 and process.starts == 2
+        assert process.log == [f"{w} {a.key}" for w in (*BEGUN, "load", "measure", "check")]
+    assert process.log[-1] == f"end {a.key}"  # the other one is of the process before
     assert len(shared.faults) == 1 and "the device is lost" in shared.faults[0]
+
+
+def test_what_is_wrong_is_out_and_what_is_slower_is_not_compared(tmp_path: Path) -> None:
+    shared, process, (a, _) = machinery(tmp_path)
+    with started(shared, a) as laboratory:
+        [wrong] = laboratory.prepare([schedule(wrong=1)], 9.0)
+        assert laboratory.measure(wrong, 0.4, 3, 9.0) == 0.5 and "check" not in process.log[-1]
+        assert laboratory.measure(wrong, 1.0, 3, 9.0) is None
+        assert process.is_running and "something else" in shared.faults[0]
+
+
+def test_what_is_started_stays_until_it_is_closed(tmp_path: Path) -> None:
+    shared, process, (a, _) = machinery(tmp_path)
+    laboratory = TaskLaboratory(shared, a)
+    assert laboratory.start() is laboratory.start()
+    laboratory.close()
+    assert not laboratory.folder.exists()
+    laboratory.start()
+    assert process.log.count(f"start {a.key}") == 2
+    laboratory.close()
 
 
 def test_only_what_processors_time_is_loaded_again(tmp_path: Path) -> None:
     shared, process, (a, _) = machinery(tmp_path)
     for lanes, starts in ((1, 2), (4, 3)):
         shared.lanes = lanes
-        with TaskLaboratory(shared, a) as laboratory:
-            laboratory.start()
+        with started(shared, a) as laboratory:
             laboratory.renew()
-        assert process.log.count(f"start {a.name}") == starts
+        assert process.log.count(f"start {a.key}") == starts
 
 
 def test_what_is_hopeless_is_no_fault(tmp_path: Path) -> None:
     shared, _, (a, _) = machinery(tmp_path)
-    with TaskLaboratory(shared, a) as laboratory:
+    with started(shared, a) as laboratory:
         wanted = schedule(warps=4)
         found = laboratory.prepare([schedule(warps=99), wanted], 9.0)
         assert [p.schedule for p in found] == [wanted] and isinstance(found[0], Prepared)
@@ -106,7 +143,7 @@ def test_what_is_hopeless_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_lanes_begin_in_order(tmp_path: Path) -> None:
-    _, _, tasks = machinery(tmp_path)
+    shared, _, tasks = machinery(tmp_path)
     begun: list[str] = []
-    in_lanes(1, lambda task: begun.append(task.name), tasks)
+    in_lanes(1, lambda work: begun.append(work.task.name), [Work.of(t, shared) for t in tasks])
     assert begun == [t.name for t in tasks]

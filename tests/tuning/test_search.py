@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from compiler.tuning.search import AGAIN, CLEARLY, MODES, Mode, Prepared, Search
-from compiler.tuning.worker import FEW_TURNS, take_turns
+from compiler.tuning.bench import FEW_TURNS, take_turns
+from compiler.tuning.search import AGAIN, CLEARLY, FINALISTS, MODES, Mode, Prepared, Search
 from dialects.schedule import Level, Schedule
 
 MODE = Mode("test", rounds=4, batch=3, turns=5, least=0.0)
@@ -93,8 +93,18 @@ def test_a_winner_is_measured_again() -> None:
 def test_stops_when_time_is_up() -> None:
     stub = Stub({4 << n: 0.9 ** n for n in range(10)})
     found = search(stub, until=1.0).run()
-    assert found is not None and found.schedule == tiles(16)  # and confirmed, whatever the time
-    assert stub.measured == [16] * (1 + AGAIN)
+    assert found is not None and found.schedule == tiles(16)
+    assert stub.measured == [16] * 2  # the best is measured again whatever the time is
+
+
+@pytest.mark.parametrize("until", [20.0, 40.0])
+def test_finalists_have_their_time(until: float) -> None:
+    stub = Stub({4 << n: 0.9 ** n for n in range(40)})
+    many = search(stub, until)
+    many.mode = replace(MODE, rounds=100)
+    assert many.run() is not None
+    assert stub.now <= until
+    assert stub.measured[-AGAIN * FINALISTS:-AGAIN] == stub.measured[-AGAIN * FINALISTS:][:AGAIN]
 
 
 def test_the_modes_are_ordered() -> None:

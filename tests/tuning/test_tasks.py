@@ -11,9 +11,10 @@ from compiler.driver import Compiler, State
 from compiler.options import CompileOptions
 from compiler.signature import signature_of
 from compiler.source import Snapshot, Source
+from compiler.tuning.bench import random_inputs
+from compiler.tuning.options import TuneOptions
+from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
-from compiler.tuning.tuner import TuneOptions, Tuner
-from compiler.tuning.worker import random_inputs
 from dialects.loop import CallOp, KernelOp
 from dialects.schedule import Level, Schedule
 from passes.loop.choices import Choice, key_of
@@ -46,9 +47,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def kernels_of(model: Path, **sizes: int) -> tuple[State, list[Task]]:
-    tuner = Tuner(str(model), CompileOptions(), TuneOptions(sizes=sizes, output=Path("unused")))
-    state = tuner._kernels_of_model()
-    return state, tuner._tasks(state)
+    subject = Subject(str(model), CompileOptions())
+    return subject.lowered(), subject.tasks(TuneOptions(sizes=sizes))
 
 
 def test_tasks_compile_to_the_kernels_of_the_model(model: Path, tmp_path: Path) -> None:

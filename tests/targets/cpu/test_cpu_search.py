@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,26 +11,22 @@ from compiler.comparison import worst
 from compiler.driver import Compiler
 from compiler.options import CompileOptions
 from compiler.signature import signature_of
+from compiler.tuning.bench import random_inputs
+from compiler.tuning.jobs import Job
 from compiler.tuning.tasks import Task
-from compiler.tuning.tuner import TuneOptions, Tuner
-from compiler.tuning.worker import Job, _loaded, random_inputs
 from dialects.loop import KernelOp
 from dialects.schedule import Schedule, parse_schedule
 from passes.loop.outline import is_contraction
 from targets.base import TargetOptions, find_target
 from targets.cpu.machine import machine_of
 from targets.cpu.search import PROGRAMS, _programs, candidates
+from tests.targets.searches import ANY, attention, tasks_of_text, written
 
 PRODUCT = """
   strata.func @main(%x: f32[37, 19]) -> (f32[37, 70]) inputs ["x"] outputs ["y"] {
     %r = graph.range {start = -9, step = 1, count = 1330, to = f32} : f32[1330]
     %w = graph.reshape %r {shape = [19, 70]} : f32[19, 70]
     %y = graph.matmul %x, %w : f32[37, 70]
-    strata.return %y
-  }"""
-OPEN_PRODUCT = """
-  strata.func @main(%x: f32[n, 19], %w: f32[19, m]) -> (f32[n, m]) inputs ["x", "w"] outputs ["y"] {
-    %y = graph.matmul %x, %w : f32[n, m]
     strata.return %y
   }"""
 CONVOLUTION = """
@@ -42,47 +37,18 @@ CONVOLUTION = """
     %y = graph.relu %c : f32[1, 40, 13, 11]
     strata.return %y
   }"""
-SOFTMAX = """
-  strata.func @main(%x: f32[23, 77]) -> (f32[23, 77]) inputs ["x"] outputs ["y"] {
-    %y = graph.softmax %x {axis = 1} : f32[23, 77]
-    strata.return %y
-  }"""
-CHAIN = """
-  strata.func @main(%x: f32[29, 131], %b: f32[131]) -> (f32[131, 29])
-      inputs ["x", "b"] outputs ["y"] {
-    %s = graph.add %x, %b : f32[29, 131]
-    %e = graph.exp %s : f32[29, 131]
-    %y = graph.transpose %e {perm = [1, 0]} : f32[131, 29]
-    strata.return %y
-  }"""
-ATTENTION = """
-  strata.func @main(%q: f32[2, 35, 8], %k: f32[2, 8, 33], %v: f32[2, 33, 8]) -> (f32[2, 35, 8])
-      inputs ["q", "k", "v"] outputs ["y"] {
-    %s = graph.matmul %q, %k : f32[2, 35, 33]
-    %p = graph.softmax %s {axis = 2} : f32[2, 35, 33]
-    %y = graph.matmul %p, %v : f32[2, 35, 8]
-    strata.return %y
-  }"""
-MODELS = {"product": PRODUCT, "open": OPEN_PRODUCT, "convolution": CONVOLUTION,
-          "softmax": SOFTMAX, "chain": CHAIN, "attention": ATTENTION}
+MODELS = {"product": PRODUCT, "convolution": CONVOLUTION, "attention": attention("f32", 8), **ANY}
 SOME = 12
 """Candidates that are executed, evenly among all."""
 
 
-def tasks_of_text(text: str, folder: Path, features: str) -> list[Task]:
-    path = folder / "model.mlir"
-    path.write_text(f"builtin.module {{{text}\n}}\n")
-    options = CompileOptions(features=features)
-    tuner = Tuner(str(path), options, TuneOptions(sizes={"n": 21, "m": 45}, output=path))
-    return tuner._tasks(tuner._kernels_of_model())
+def options_of(features: str) -> CompileOptions:
+    return CompileOptions(features=features, cache="off", threads=1, tuned="off")
 
 
 def job(task: Task, schedule: Schedule | None, folder: Path, features: str) -> Job:
-    path = folder / f"{task.name}.mlir"
-    path.write_text(task.text(schedule))
-    task.weights.save(folder / "weights.npz")
-    options = CompileOptions(features=features, cache="off", threads=1, tuned="off")
-    return Job(str(path), task.name, replace(options, weights=folder / "weights.npz"), task.sizes)
+    path, options = written(task, schedule, folder, options_of(features))
+    return Job(task.key, path, task.name, options, task.sizes)
 
 
 def rules_schedule(task: Task, features: str) -> Schedule:
@@ -93,23 +59,23 @@ def rules_schedule(task: Task, features: str) -> Schedule:
 @each_machine
 @pytest.mark.parametrize("name", MODELS)
 def test_candidates_compute_the_same(name: str, features: str, tmp_path: Path) -> None:
-    for task in tasks_of_text(MODELS[name], tmp_path, features):
+    for task in tasks_of_text(MODELS[name], tmp_path, options_of(features)):
         rules = rules_schedule(task, features)
         found = candidates(task.kernel, rules, machine_of(features))
         assert rules not in found and len(set(found)) == len(found)
-        executable, signature = _loaded(job(task, None, tmp_path, features))
+        executable, signature = job(task, None, tmp_path, features).load()
         inputs = random_inputs(signature, task.sizes, task.indices)
         wanted = executable.run(inputs)
         for schedule in found[:: max(1, len(found) // SOME)]:
             assert {x.axis for x in schedule.levels} == set(task.kernel.axes), schedule
-            got = _loaded(job(task, schedule, tmp_path, features))[0].run(inputs)
+            got = job(task, schedule, tmp_path, features).load()[0].run(inputs)
             assert worst(got, wanted)[1] is None, f"{task.name} {schedule}"
 
 
 def test_register_tiles_fit(tmp_path: Path) -> None:
     """Sums, a row of the panel and one factor have registers."""
     machine = machine_of("avx2")
-    task = tasks_of_text(PRODUCT, tmp_path, "avx2")[0]
+    task = tasks_of_text(PRODUCT, tmp_path, options_of("avx2"))[0]
     for schedule in candidates(task.kernel, rules_schedule(task, "avx2"), machine):
         tiles = {x.axis: x for x in schedule.levels}
         lanes = next(x for x in tiles.values() if x.lanes)
@@ -126,7 +92,7 @@ def test_programs_are_left_for_threads() -> None:
 
 
 def test_a_panel_follows_from_the_schedule(tmp_path: Path) -> None:
-    task = tasks_of_text(PRODUCT, tmp_path, "avx2")[0]
+    task = tasks_of_text(PRODUCT, tmp_path, options_of("avx2"))[0]
     schedule = parse_schedule("<grid i1 tile 24 lanes, loop i0 tile 3, loop i2 tile 1 unroll 2>")
     made = job(task, schedule, tmp_path, "avx2")
     state = Compiler(made.path, made.options).lower("loop")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,9 +24,10 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
 from dialects.types import Array, BufferType
-from targets.cuda import cuda_graph, driver, kernels
+from targets.cuda import cublas, cuda_graph, driver, kernels, library
 from targets.cuda.compile import Binary, CompileOptions, Job
 from targets.cuda.cuda_graph import CopyNode
+from targets.cuda.library import LibraryLaunch
 
 Work = Callable[[], None]
 
@@ -74,6 +75,12 @@ class FakeDriver:
     def install_compiler(self, patch: pytest.MonkeyPatch) -> None:
         """Replace Triton, too: kernels are emitted, but not compiled."""
         patch.setattr(kernels, "compile_kernels", self.compile)
+
+    def install_cublas(self, patch: pytest.MonkeyPatch) -> None:
+        """Let there be cuBLAS."""
+        patch.setattr(cublas, "version", lambda: 130000)
+        patch.setattr(cublas, "Call", partial(FakeProduct, self))
+        library._made.cache_clear()
 
     def compile(self, jobs: Sequence[Job], options: CompileOptions) -> list[Binary]:
         if jobs:
@@ -211,6 +218,9 @@ class FakeGraph:
                                    if k not in done and done.issuperset(waits[k])))
 
     def _made(self, node: Any) -> Work:
+        if isinstance(node, LibraryLaunch):
+            addresses = [node.addresses[k] for k in node.order]
+            return lambda: cast(FakeProduct, node.product).now(addresses)
         if isinstance(node, CopyNode):
             return self.device.copied(node.target, node.source, node.size)
         return self.device.launched(node.function, node.programs, node.threads, node.parameters)
@@ -226,6 +236,38 @@ class FakeGraph:
 
     def close(self) -> None:
         self.device.log.append("close")
+
+
+@dataclass
+class FakeProduct:
+    """A call of cuBLAS: its matrices lie on the device, by rows."""
+
+    device: FakeDriver
+    product: cublas.Product
+
+    def __call__(self, addresses: Sequence[int], stream: int) -> None:
+        self.device.later(partial(self.now, list(addresses)))
+
+    def now(self, addresses: Sequence[int]) -> None:
+        product = self.product
+        left, right, result = (self._view(address, matrix) for address, matrix in zip(
+            (*addresses[:2], addresses[-1]), (product.left, product.right, product.result),
+            strict=True))
+        left = left.swapaxes(-1, -2) if product.left_transposed else left
+        right = right.swapaxes(-1, -2) if product.right_transposed else right
+        sums = left.astype(np.float64) @ right.astype(np.float64)
+        if product.bias is not None:
+            bias = cublas.Matrix(1, product.result.columns, product.bias)
+            sums = sums + self._view(addresses[2], bias)[0]
+        result[...] = sums
+        self.device.log.append("run cublas")
+
+    def _view(self, address: int, matrix: cublas.Matrix) -> Array:
+        shape = [*[matrix.batch] * (matrix.batch > 1), matrix.rows, matrix.columns]
+        dtype = {"f16": np.float16, "f32": np.float32}[matrix.element]
+        size = prod(shape) * np.dtype(dtype).itemsize
+        raw = (ctypes.c_uint8 * size).from_address(self.device._checked(address, size))
+        return np.frombuffer(raw, dtype).reshape(shape)
 
 
 class FakeEvent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, prod
 from pathlib import Path
 
@@ -12,9 +11,8 @@ from compiler.comparison import worst
 from compiler.driver import Compiler, State
 from compiler.options import CompileOptions
 from compiler.signature import signature_of
+from compiler.tuning.bench import random_inputs
 from compiler.tuning.tasks import Task
-from compiler.tuning.tuner import TuneOptions, Tuner
-from compiler.tuning.worker import random_inputs
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp
 from dialects.schedule import Schedule, parse_schedule
@@ -23,16 +21,12 @@ from targets.base import TargetOptions, find_target
 from targets.cuda import products
 from targets.cuda.machine import machine_of
 from targets.cuda.search import FIRST_TILES, Space, candidates
+from tests.targets.searches import ANY, attention, tasks_of_text, written
 
 PRODUCT = """
   strata.func @main(%x: f16[70, 100], %w: f16[100, 90]) -> (f16[70, 90])
       inputs ["x", "w"] outputs ["y"] {
     %y = graph.matmul %x, %w : f16[70, 90]
-    strata.return %y
-  }"""
-OPEN_PRODUCT = """
-  strata.func @main(%x: f32[n, 19], %w: f32[19, m]) -> (f32[n, m]) inputs ["x", "w"] outputs ["y"] {
-    %y = graph.matmul %x, %w : f32[n, m]
     strata.return %y
   }"""
 VECTOR = """
@@ -50,52 +44,21 @@ CONVOLUTION = """
     %y = graph.relu %c : f16[1, 40, 13, 11]
     strata.return %y
   }"""
-SOFTMAX = """
-  strata.func @main(%x: f32[23, 77]) -> (f32[23, 77]) inputs ["x"] outputs ["y"] {
-    %y = graph.softmax %x {axis = 1} : f32[23, 77]
-    strata.return %y
-  }"""
-CHAIN = """
-  strata.func @main(%x: f32[29, 131], %b: f32[131]) -> (f32[131, 29])
-      inputs ["x", "b"] outputs ["y"] {
-    %s = graph.add %x, %b : f32[29, 131]
-    %e = graph.exp %s : f32[29, 131]
-    %y = graph.transpose %e {perm = [1, 0]} : f32[131, 29]
-    strata.return %y
-  }"""
 COLUMNS = """
   strata.func @main(%x: f32[130, 70]) -> (f32[70]) inputs ["x"] outputs ["y"] {
     %y = graph.reduce_sum %x {axes = [0], keepdims = false} : f32[70]
     strata.return %y
   }"""
-ATTENTION = """
-  strata.func @main(%q: f16[2, 35, 16], %k: f16[2, 16, 33], %v: f16[2, 33, 16]) -> (f16[2, 35, 16])
-      inputs ["q", "k", "v"] outputs ["y"] {
-    %s = graph.matmul %q, %k : f16[2, 35, 33]
-    %p = graph.softmax %s {axis = 2} : f16[2, 35, 33]
-    %y = graph.matmul %p, %v : f16[2, 35, 16]
-    strata.return %y
-  }"""
-MODELS = {"product": PRODUCT, "open": OPEN_PRODUCT, "vector": VECTOR, "convolution": CONVOLUTION,
-          "softmax": SOFTMAX, "chain": CHAIN, "columns": COLUMNS, "attention": ATTENTION}
+MODELS = {"product": PRODUCT, "vector": VECTOR, "convolution": CONVOLUTION, "columns": COLUMNS,
+          "attention": attention("f16", 16), **ANY}
 SOME = 8
 """Candidates that are executed, evenly among all."""
 OPTIONS = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off")
 
 
-def tasks_of_text(text: str, folder: Path) -> list[Task]:
-    path = folder / "model.mlir"
-    path.write_text(f"builtin.module {{{text}\n}}\n")
-    tuner = Tuner(str(path), OPTIONS, TuneOptions(sizes={"n": 21, "m": 45}, output=path))
-    return tuner._tasks(tuner._kernels_of_model())
-
-
 def lowered(task: Task, schedule: Schedule | None, folder: Path) -> tuple[State, str]:
     """The task's module at block level, and its Triton source."""
-    path = folder / f"{task.name}.mlir"
-    path.write_text(task.text(schedule))
-    task.weights.save(folder / "weights.npz")
-    compilation = Compiler(str(path), replace(OPTIONS, weights=folder / "weights.npz"))
+    compilation = Compiler(*written(task, schedule, folder, OPTIONS))
     state = compilation.lower()
     return state, compilation.emit(state, "triton")
 
@@ -113,7 +76,7 @@ def schedule_of(state: State, name: str) -> Schedule:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_candidates_compute_the_same(name: str, tmp_path: Path) -> None:
-    for task in tasks_of_text(MODELS[name], tmp_path):
+    for task in tasks_of_text(MODELS[name], tmp_path, OPTIONS):
         state, _ = lowered(task, None, tmp_path)
         rules, wanted = schedule_of(state, task.name), computed(state, task)
         found = candidates(task.kernel, rules, OPTIONS.target_options())
@@ -129,7 +92,7 @@ def test_candidates_compute_the_same(name: str, tmp_path: Path) -> None:
 def product_kernel(folder: Path, rows: int, columns: int, depth: int) -> KernelOp:
     text = (PRODUCT.replace("70", str(rows)).replace("90", str(columns))
             .replace("100", str(depth)))
-    return tasks_of_text(text, folder)[0].kernel
+    return tasks_of_text(text, folder, OPTIONS)[0].kernel
 
 
 def test_large_products_begin_with_large_tiles(tmp_path: Path) -> None:
@@ -145,7 +108,7 @@ def test_what_the_rules_choose_from_comes_first(tmp_path: Path) -> None:
     kernel = product_kernel(tmp_path, 4096, 4096, 4096)
     rules, *others = products.candidates(kernel, options)
     assert candidates(kernel, rules, options)[:FIRST_TILES] == others[:FIRST_TILES]
-    convolution = tasks_of_text(CONVOLUTION, tmp_path)[0].kernel
+    convolution = tasks_of_text(CONVOLUTION, tmp_path, OPTIONS)[0].kernel
     around = find_target("cuda").schedule(convolution, options)
     others = [*products.candidates(convolution, options)]
     assert around not in others[:1] and candidates(convolution, around, options)[0] not in others

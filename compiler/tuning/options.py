@@ -1,0 +1,36 @@
+"""What a run of the tuner is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """`seconds`: about how long, all in all. `jobs`: processes that compile. `kernels`: patterns of
+    names, empty for all. `output`: the file of winners, None for the one in the cache. `sizes`: at
+    which to measure what the model leaves open. `again`: also what was tuned before. `whole`:
+    whether the models themselves are timed in the end, too."""
+
+    seconds: float = 120.0
+    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    kernels: tuple[str, ...] = ()
+    output: Path | None = None
+    mode: str = "default"
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    again: bool = False
+    whole: bool = False
+
+    @staticmethod
+    def of(jobs: int | None, **others: Any) -> TuneOptions:
+        """With the default number of jobs where none is named."""
+        return TuneOptions(**others) if jobs is None else TuneOptions(jobs=jobs, **others)
+
+    def names(self, kernel: str) -> bool:
+        """Whether a kernel shall be tuned."""
+        return not self.kernels or any(fnmatchcase(kernel, p) for p in self.kernels)

@@ -1,0 +1,70 @@
+"""A model whose kernels are tuned: as it is before any of them has a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from compiler.diagnostics import Problem, StrataError, some_of
+from compiler.driver import Compiler, State
+from compiler.options import CompileOptions
+from compiler.signature import DEFAULT_SIZE, signature_of
+from compiler.source import weight_labels
+from compiler.tuning.options import TuneOptions
+from compiler.tuning.tasks import Task, tasks_of
+from dialects.syntax import size_symbol
+from passes.loop.apply_tuned import LoopApplyTuned
+
+if TYPE_CHECKING:
+    from compiler.frontend import MemoryModel
+    from compiler.instrument import Instrument
+
+
+class Subject:
+    """A model. `notes`: what is to be told of it."""
+
+    def __init__(
+        self, model: str | MemoryModel, options: CompileOptions,
+        instruments: Sequence[Instrument] = (),
+    ):
+        self.model, self.compilation = model, Compiler(model, options, instruments)
+        self.notes: list[str] = []
+
+    def tasks(self, wanted: TuneOptions) -> list[Task]:
+        """The kernels that are wanted. Raises StrataError where there are none."""
+        state = self.lowered()
+        signature = signature_of(state.module)
+        sizes = {size_symbol(name): value for name, value in wanted.sizes.items()}
+        open_sizes = signature.unsized(sizes)
+        if open_sizes:
+            self.notes.append(f"sizes set to {DEFAULT_SIZE} for measuring: "
+                              f"{', '.join(open_sizes)}; --open and --dim "
+                              f"{open_sizes[0]}=N set another")
+        sizes = {s: sizes.get(s, DEFAULT_SIZE) for s in signature.symbols()}
+        tasks, unknown = tasks_of(state.module, state.context.weights, sizes, _footprint(state))
+        if unknown:
+            self.notes.append(f"{len(unknown)} kernels have sizes that only a run knows, and are "
+                              f"left to the rules: {some_of(unknown)}")
+        found = [t for t in tasks if wanted.names(t.name)]
+        if tasks and not found:
+            raise StrataError("--kernels names no kernel of the model", [Problem(
+                f"it has {some_of([t.name for t in tasks], 20)}")])
+        return found
+
+    def lowered(self) -> State:
+        """The module as tasks are cut from it."""
+        state = self.compilation.read()
+        planned = self.compilation.plan(state, None)
+        labels = [step.label for step in planned]
+        if LoopApplyTuned.name not in labels:
+            raise StrataError("kernels are tuned at loop level before they are packed, and the "
+                              "passes that run do not come by there")
+        self.compilation.run(state, planned[:labels.index(LoopApplyTuned.name)])
+        return state
+
+
+def _footprint(state: State) -> int:
+    """Bytes of a model's constants."""
+    arrays = state.context.weights.arrays
+    keys = {key for key, _ in weight_labels(state.module)}
+    return sum(arrays[key].nbytes for key in keys if key in arrays)

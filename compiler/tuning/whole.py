@@ -1,0 +1,74 @@
+"""Times a whole model with the rules' schedules, and with those that were found."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from compiler.contest import rounds_within, take_turns
+from compiler.plugins import load_plugins
+from compiler.tuning.files import OFF
+from dialects.syntax import size_symbol
+from targets.interface import TargetError
+
+if TYPE_CHECKING:
+    from compiler.api import Executable
+    from compiler.contest import Run
+    from compiler.frontend import MemoryModel
+    from compiler.options import CompileOptions
+    from dialects.types import Array
+    from targets.base import Target
+
+CONTEST_SECONDS = 10.0
+"""About how long the whole model is timed."""
+TURNS = 15
+"""How often, where the target times it."""
+
+
+def whole_model(
+    model: str | MemoryModel, options: CompileOptions, database: str, sizes: Mapping[str, int],
+    jobs: int,
+) -> str:
+    """The model's own time with the rules' schedules and with the tuned ones, as a line.
+
+    `jobs`: processes that compile what is not in the cache.
+    """
+    from compiler.api import compile_with
+
+    target = load_plugins(options.plugins).find_target(options.target)
+    threads = jobs if target.measures_apart() else 1
+    plain = replace(options, threads=threads, specialize=None, dump_dir=None)
+    ways = [compile_with(model, replace(plain, tuned=tuned)) for tuned in (OFF, database)]
+    known = {size_symbol(name): size for name, size in sizes.items()}
+    inputs = list(ways[0].signature.random(0, known).values())
+    runs: dict[str, Run] = {
+        name: lambda exe=exe: exe.run(inputs)
+        for name, exe in zip(("rules", "tuned"), ways, strict=True)}
+    if target.measures_apart():
+        return _apart(target, ways, inputs, plain)
+    try:
+        times = take_turns(runs, rounds_within(runs, CONTEST_SECONDS), 1)
+    except ValueError as error:
+        return f"the whole model was not timed: {error}"
+    rules, tuned = times["rules"].cpu_ms, times["tuned"].cpu_ms
+    return (f"whole model, one thread: {rules:.3f} ms by the rules, {tuned:.3f} ms tuned "
+            f"({rules / tuned:.3f}x)")
+
+
+def _apart(
+    target: Target, ways: Sequence[Executable], inputs: Sequence[Array], options: CompileOptions
+) -> str:
+    """The same by the target's own timer, turn by turn."""
+    settled = target.settled(options.target_options())
+    for way in ways:
+        way.run(inputs)
+    try:
+        timers = [target.timer(way.loaded, inputs, 0, settled) for way in ways]
+    except TargetError as error:
+        return f"the whole model was not timed: {error}"
+    turns = [[timer(1) for timer in timers] for _ in range(TURNS)]
+    rules, tuned = (1e3 * statistics.median(times) for times in zip(*turns, strict=True))
+    return (f"whole model: {rules:.4f} ms by the rules, {tuned:.4f} ms tuned "
+            f"({rules / tuned:.3f}x)")

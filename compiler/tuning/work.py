@@ -1,0 +1,92 @@
+"""What is to be done for a kernel, in which order, and several at a time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from compiler.tuning.database import Winner
+from compiler.tuning.laboratory import Machinery, TaskLaboratory
+from compiler.tuning.processes import WorkerError
+from compiler.tuning.report import Row
+from compiler.tuning.search import Mode, Prepared
+from compiler.tuning.tasks import Task
+
+
+@dataclass
+class Work:
+    """A task with its row of the report.
+
+    `launches`: of each model. `stays`: whether it stays loaded until it is searched. `share`: of
+    the time that is left for all.
+    """
+
+    task: Task
+    row: Row
+    laboratory: TaskLaboratory
+    launches: dict[int, int] = field(default_factory=dict[int, int])
+    stays: bool = False
+    share: float = 0.0
+
+    @staticmethod
+    def of(task: Task, shared: Machinery) -> Work:
+        return Work(task, Row(task.name, 0), TaskLaboratory(shared, task))
+
+    def start(self) -> Prepared:
+        """Time what the rules choose, unless that is done. Raises WorkerError."""
+        rules = self.laboratory.start()
+        self.row.seconds = self.laboratory.seconds
+        return rules
+
+    @contextmanager
+    def told(self) -> Generator[None]:
+        """What keeps the task from being tuned is told in its row."""
+        try:
+            yield
+        except WorkerError as error:
+            self.row.note = str(error)
+
+    def recall(self, winner: Winner) -> None:
+        """What was found before."""
+        schedule = winner.choice.schedule
+        own = None if schedule is None else self.task.canonical.own(schedule)
+        self.row.seconds, self.row.note = winner.seconds, "from before"
+        if own is not None:
+            self.row.gain, self.row.schedule = winner.choice.gain, str(own)
+
+
+def works_of(tasks: Sequence[Sequence[Task]], shared: Machinery) -> list[Work]:
+    """The tasks of some models; what several of them have is tuned once."""
+    works: dict[str, Work] = {}
+    for model, found in enumerate(tasks):
+        for task in found:
+            work = works.setdefault(task.key, Work.of(task, shared))
+            work.launches[model] = task.launches
+            work.row.launches += task.launches
+    return list(works.values())
+
+
+def worthwhile(works: Sequence[Work], mode: Mode) -> list[Work]:
+    """What is still to be tuned, and takes its part of a model's time; the longest first."""
+    totals: defaultdict[int, float] = defaultdict(float)
+    for work in works:
+        for model, launches in work.launches.items():
+            totals[model] += launches * work.row.seconds
+    for work in works:
+        parts = [n * work.row.seconds / (totals[m] or 1.0) for m, n in work.launches.items()]
+        work.share = sum(parts)
+        if not work.row.note and max(parts) < mode.least:
+            work.row.note = "it takes little time"
+    return sorted((w for w in works if not w.row.note), key=lambda w: -w.share)
+
+
+def in_lanes(lanes: int, work: Callable[[Work], None], works: Sequence[Work]) -> None:
+    """Do all, so many at a time, begun in their order."""
+    pool = ThreadPoolExecutor(lanes)
+    try:
+        list(pool.map(work, works))
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,227 @@
+"""Products that a library computes: which kernels, as what, and inside our graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler.comparison import error_of
+from compiler.driver import Compiler, State
+from compiler.options import CompileOptions
+from compiler.signature import signature_of
+from compiler.tuning.tasks import Task
+from dialects.schedule import parse_schedule
+from targets.base import find_target
+from targets.cuda import cublas
+from targets.cuda.compile import CompileOptions as CudaOptions
+from targets.cuda.cublas import Matrix, Product
+from targets.cuda.errors import CudaError
+from targets.cuda.launch import CudaExecutable
+from targets.cuda.library import described
+from targets.cuda.library_forms import called, form_of, product_form, without_library
+from targets.cuda.rules import operand_panels
+from tests.targets.cuda.fake_driver import FakeDriver
+from tests.targets.searches import attention, tasks_of_text, written
+
+OPTIONS = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off", library="auto")
+SETTLED = OPTIONS.target_options()
+RULES = find_target("cuda")
+
+
+def product(
+    left: str, right: str, element: str = "f16", body: str = "", results: str = ""
+) -> str:
+    """`left` and `right`: the factors' shapes, rows and columns of a product, `T` if transposed."""
+    shapes, lines, names = [], [], []
+    for name, text in (("a", left), ("b", right)):
+        rows, columns = map(int, text.removesuffix("T").split("x"))
+        lies = (columns, rows) if text.endswith("T") else (rows, columns)
+        shapes.append(f"{element}[{lies[0]}, {lies[1]}]")
+        names.append(f"{name}t" if text.endswith("T") else name)
+        if text.endswith("T"):
+            lines.append(f"%{name}t = graph.transpose %{name} {{perm = [1, 0]}} : "
+                         f"{element}[{rows}, {columns}]")
+    m, n = left.removesuffix("T").split("x")[0], right.removesuffix("T").split("x")[1]
+    result = f"{element}[{m}, {n}]"
+    lines.append(f"%p = graph.matmul %{names[0]}, %{names[1]} : {result}")
+    lines += [line.replace("RESULT", result) for line in body.split("; ") if line]
+    last = results or ("%y" if "%y" in body else "%p")
+    return (f"strata.func @main(%a: {shapes[0]}, %b: {shapes[1]}, %c: {element}[{n}]) -> "
+            f'({result}) inputs ["a", "b", "c"] outputs ["y"] {{\n'
+            + "\n".join((*lines, f"strata.return {last}")) + "\n}")
+
+
+BIAS = "%y = graph.add %p, %c : RESULT"
+BATCHED = """
+  strata.func @main(%a: f16[3, 20, 36], %b: f16[3, 36, 24]) -> (f16[3, 20, 24])
+      inputs ["a", "b"] outputs ["y"] {
+    %y = graph.matmul %a, %b : f16[3, 20, 24]
+    strata.return %y
+  }"""
+FORMS = {
+    "mk.kn.mn": product("20x36", "36x24"), "mk.nk.mn": product("20x36", "36x24T"),
+    "km.kn.mn": product("20x36T", "36x24"), "mk.nk.n.mn": product("20x36", "36x24T", body=BIAS),
+    "mk.kn.n.mn": product("20x36", "36x24", "f32", BIAS), "bmk.bkn.bmn": BATCHED}
+OTHERS = {
+    "relu": product("20x36", "36x24", body="%y = graph.relu %p : RESULT"),
+    "bias and relu": product("20x36", "36x24", body=BIAS.replace("%y", "%s")
+                             + "; %y = graph.relu %s : RESULT"),
+    "doubled": product("20x36", "36x24", body="%y = graph.add %p, %p : RESULT"),
+    "f64": product("20x36", "36x24", "f64"),
+    "attention": attention("f16", 16)}
+
+
+def task_of(text: str, folder: Path) -> Task:
+    return next(t for t in tasks_of_text(text, folder, OPTIONS)
+                if not t.name.startswith(("map", "copy")))
+
+
+def lowered(task: Task, form: str, folder: Path) -> State:
+    """The task at block level, its kernel a call."""
+    rules = RULES.schedule(task.kernel, SETTLED)
+    return Compiler(*written(task, called(rules, form), folder, OPTIONS)).lower()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_products_that_a_library_has(form: str, tmp_path: Path) -> None:
+    task = task_of(FORMS[form], tmp_path)
+    assert product_form(task.kernel, SETTLED) == form
+    assert product_form(task.kernel, replace(SETTLED, exact=True)) is None
+    narrow = product_form(task.kernel, replace(SETTLED, precision="tf32"))
+    assert (narrow is None) == ("f32" in FORMS[form])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_kernels_that_it_has_not(name: str, tmp_path: Path) -> None:
+    assert product_form(task_of(OTHERS[name], tmp_path).kernel, SETTLED) is None
+
+
+def test_a_call_is_the_first_candidate_and_visible(tmp_path: Path) -> None:
+    task = task_of(FORMS["mk.nk.n.mn"], tmp_path)
+    rules = RULES.schedule(task.kernel, SETTLED)
+    call, *others = RULES.candidates(task.kernel, rules, SETTLED)
+    assert call == called(rules, "mk.nk.n.mn") == called(call, "mk.nk.n.mn")
+    assert without_library(call) == rules and parse_schedule(str(call)) == call
+    around = RULES.candidates(task.kernel, call, SETTLED)
+    assert not any("library" in dict(s.options) for s in (*others, *around[1:]))
+    assert call not in RULES.candidates(task.kernel, rules, replace(SETTLED, library=False))
+    compilation = Compiler(*written(task, call, tmp_path, OPTIONS))
+    text = compilation.emit(compilation.lower(), "triton")
+    assert f"# @{task.name}: library cublas mk.nk.n.mn" in text
+
+
+def test_nothing_is_packed_for_a_call(tmp_path: Path) -> None:
+    task = task_of(product("16x64", "64x64"), tmp_path)
+    nest = task.kernel.nests[0]
+    assert operand_panels(task.kernel, nest, [1], SETTLED)
+    state = Compiler(*written(task, called(RULES.schedule(task.kernel, SETTLED), "mk.kn.mn"),
+                              tmp_path, OPTIONS)).lower("loop")
+    kernel = next(op for op in state.module.body.block.ops if op.name == "loop.kernel")
+    assert form_of(kernel) == "mk.kn.mn"  # type: ignore[arg-type]
+    assert operand_panels(kernel, kernel.nests[0], [1], SETTLED) is None  # type: ignore
+
+
+# ---------------------------------------------------------------------- launches
+def values_of(state: State) -> list[Any]:
+    source = np.random.default_rng(0)
+    return [source.normal(size=[int(e.evaluate({})) for e in t.shape]).astype(t.dtype)
+            for t in signature_of(state.module).input_types]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_calls_compute_what_kernels_do(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same as the kernel's own meaning, called by the graph, and again at other addresses."""
+    state = lowered(task_of(FORMS[form], tmp_path), form, tmp_path)
+    device = FakeDriver.of(state.module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    values = values_of(state)
+    weights = state.context.weights
+    own = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path)).run(values)
+    assert "run cublas" not in device.log  # there is none: our kernel stands in
+    device.install_cublas(monkeypatch)
+    device.log.clear()
+    executable = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path))
+    for sign in (1, -1):
+        signed = [sign * v for v in values]
+        found = executable.run(signed)
+        wanted = own if sign == 1 else CudaExecutable(
+            state.module, weights, CudaOptions(cache=tmp_path)).run(signed)
+        assert all(error_of(f, w) < 2e-3 for f, w in zip(found, wanted, strict=True))
+    assert device.log.count("run cublas") == 3 and "compile 1" not in device.log
+
+
+def test_our_kernel_runs_where_the_library_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(product: Product) -> None:
+        raise CudaError(f"none for {product}")
+
+    state = lowered(task_of(FORMS["mk.kn.mn"], tmp_path), "mk.kn.mn", tmp_path)
+    device = FakeDriver.of(state.module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    device.install_cublas(monkeypatch)
+    monkeypatch.setattr(cublas, "Call", refuse)
+    CudaExecutable(state.module, state.context.weights, CudaOptions(cache=tmp_path)).run(
+        values_of(state))
+    assert "compile 1" in device.log and "run cublas" not in device.log
+
+
+@pytest.mark.parametrize(("form", "shapes", "wanted"), [
+    ("kn.mk.mn", [(5, 7), (3, 5), (3, 7)], (3, 5, 5, 7, False, False, [1, 0, 2])),
+    ("km.nk.n.mn", [(5, 3), (7, 5), (7,), (3, 7)], (5, 3, 7, 5, True, True, [0, 1, 2, 3]))])
+def test_what_a_form_describes(
+    form: str, shapes: Sequence[tuple[int, ...]], wanted: tuple[Any, ...]
+) -> None:
+    found, order = described(form, shapes, ["f16"] * len(shapes))
+    left, right = found.left, found.right
+    assert (left.rows, left.columns, right.rows, right.columns, found.left_transposed,
+            found.right_transposed, list(order)) == wanted
+    assert found.result == Matrix(3, 7, "f16") and (found.bias == "f16") == (len(shapes) == 4)
+
+
+def test_what_cublas_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By columns: the factors change places, and so do rows and columns."""
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    def note(function: str, *arguments: Any) -> None:
+        asked.append((function, tuple(getattr(a, "value", a) for a in arguments)))
+        if function == "cublasLtMatmulAlgoGetHeuristic":
+            arguments[-1]._obj.value = 1
+
+    monkeypatch.setattr(cublas, "_call", note)
+    monkeypatch.setattr(cublas, "_handle", lambda: None)
+    call = cublas.Call(Product(Matrix(3, 5, "f16"), Matrix(7, 5, "f16"), Matrix(3, 7, "f32"),
+                               right_transposed=True, bias="f16"))
+    layouts = [a[1:] for f, a in asked if f == "cublasLtMatrixLayoutCreate"]
+    assert layouts == [(2, 5, 7, 5), (2, 5, 3, 5), (0, 7, 3, 7)]
+    call([1 << 40, 2 << 40, 3 << 40, 4 << 40], 9)
+    function, arguments = asked[-1]
+    assert function == "cublasLtMatmul"
+    assert [arguments[k] for k in (3, 5, 8, 10, -1)] == [
+        2 << 40, 1 << 40, 4 << 40, 4 << 40, 9]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", FORMS)
+def test_cublas_computes_what_kernels_do(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if find_spec("triton") is None or cublas.version() is None:
+        pytest.skip("needs Triton and cuBLAS")
+    state = lowered(task_of(FORMS[form], tmp_path), form, tmp_path)
+    values = values_of(state)
+    weights = state.context.weights
+    found = CudaExecutable(state.module, weights, CudaOptions()).run(values)
+    monkeypatch.setattr(cublas, "version", lambda: None)
+    wanted = CudaExecutable(state.module, weights, CudaOptions()).run(values)
+    assert all(error_of(f, w) < 2e-3 for f, w in zip(found, wanted, strict=True))
