@@ -21,7 +21,7 @@ from targets.cuda.constants import ALIGNMENT, ConstantPlan
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.donation import donated, with_donations
 from targets.cuda.errors import CudaError, DeviceMemoryError
-from targets.cuda.kernels import Kernels, PackedLaunch, variant_of
+from targets.cuda.kernels import Kernels, variant_of
 from targets.cuda.memory import (
     Memory,
     fetch,
