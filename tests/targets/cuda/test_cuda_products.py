@@ -240,6 +240,28 @@ def test_floats_of_a_byte_are_multiplied_as_they_are() -> None:
     assert "fp8" not in str(emit_kernel(older).signature)
 
 
+@pytest.mark.parametrize(("rows", "columns"), [("512, 1", "1, 256"), ("1, 1", "1, 1")],
+                         ids=["of each row", "of a tensor"])
+def test_scales_of_floats_of_a_byte_are_in_the_kernel_of_their_product(
+    rows: str, columns: str
+) -> None:
+    [kernel] = sources(f"""
+strata.func @main(%a: f8E4M3FN[512, 384], %b: f8E4M3FN[256, 384], %s: f32[{rows}],
+    %t: f32[{columns}]) -> (bf16[512, 256]) inputs ["a", "b", "s", "t"] outputs ["y"] {{
+  %p = graph.cast %a {{to = f32}} : f32[512, 384]
+  %q = graph.cast %b {{to = f32}} : f32[256, 384]
+  %c = graph.transpose %q {{perm = [1, 0]}} : f32[384, 256]
+  %m = graph.matmul %p, %c : f32[512, 256]
+  %u = graph.mul %m, %s : f32[512, 256]
+  %v = graph.mul %u, %t : f32[512, 256]
+  %y = graph.cast %v {{to = bf16}} : bf16[512, 256]
+  strata.return %y
+}}""")
+    source = emit_kernel(kernel)
+    assert [t for _, t in source.signature] == ["*fp8e4nv", "*fp8e4nv", "*fp32", "*fp32", "*bf16"]
+    assert "tl.dot" in source.text
+
+
 @needs_triton
 def test_large_tiles_fit_registers_and_copy_asynchronously() -> None:
     [kernel] = sources(product(4096, 4096, 4096))
