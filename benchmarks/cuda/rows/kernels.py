@@ -48,7 +48,7 @@ class Kernel:
     """What is computed: a function of run-time inputs, then constants, which are known.
 
     `compiled`: whether `torch.compile` takes part. `exact`: the type of the reference. `xla`: the
-    same for jax.
+    same for jax. `precision`: what ours may round.
     """
 
     function: Callable[..., Tensor]
@@ -58,6 +58,7 @@ class Kernel:
     compiled: bool = True
     exact: torch.dtype = torch.float64
     xla: xla.Function | None = None
+    precision: str = "f32"
 
 
 class Applied(torch.nn.Module):
@@ -94,7 +95,7 @@ class Contest:
         exact = self.kernel.function(*(t.to(self.kernel.exact) for t in made))
         self.module = Applied(self.kernel.function, self.constants)
         self._enter_eager(exact)
-        self._add(OURS, exact, lambda: ours(self.module, self.inputs, self.setting), guard=False)
+        self._add(OURS, exact, self._ours, guard=False)
         for mode in _without_graphs(self.setting.modes) if self.kernel.compiled else ():
             self._add(mode, exact, partial(inductor, self.module, self.inputs, mode))
         for name, function in self.kernel.rivals.items():
@@ -102,6 +103,9 @@ class Contest:
             self._add(name, exact, lambda c=call: Compiled(c, 0.0))
         self.bytes = sum(t.nbytes for t in (*made, self.result))
         self._enter_xla(made, exact)
+
+    def _ours(self) -> Compiled:
+        return ours(self.module, self.inputs, self.setting, precision=self.kernel.precision)
 
     def _enter_eager(self, exact: Tensor) -> None:
         self.calls[EAGER] = lambda: self.module(*self.inputs)

@@ -34,7 +34,7 @@ class Compiled:
 
 def ours(
     module: torch.nn.Module, inputs: Sequence[Tensor], setting: Setting,
-    given: Sequence[Tensor] | None = None,
+    given: Sequence[Tensor] | None = None, precision: str = "f32",
 ) -> Compiled:
     """Our program, as users get it: exported, compiled without a cache, called with tensors.
 
@@ -44,7 +44,7 @@ def ours(
     started = time.perf_counter()
     target = "cuda" if setting.interpret or not setting.smoke else "cpu"
     executable = compiler.compile(program, target=target, cache="off", tuned="off",
-                                  interpret=setting.interpret)
+                                  interpret=setting.interpret, precision=precision)
     executable(*(inputs if given is None else given))
     return Compiled(executable, time.perf_counter() - started)
 
