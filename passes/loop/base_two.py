@@ -6,7 +6,7 @@
 
 Machines have powers of two only. Where x is a product with a constant, as a rule, the factor
 log2(e) costs nothing. What else is added to x may be as large as numbers are, to mask it, so a sum
-is left as it is; a constant in its place keeps to the range of its type.
+is left as it is, but for a constant that is added; a constant keeps to the range of its type.
 """
 
 from __future__ import annotations
@@ -100,6 +100,10 @@ def _scaled(value: SSAValue) -> list[Operation] | None:
             return _product(op.rhs, _number(op.lhs) * FACTOR)
         case arith.DivfOp() as op if _is_constant(op.rhs):
             return _product(op.lhs, FACTOR / _number(op.rhs))
+        case arith.AddfOp() as op if _is_constant(op.rhs):  # a low number, to mask x
+            scaled = _scaled(op.lhs)
+            return scaled and [*scaled, (low := _constant(_number(op.rhs) * FACTOR, value.type)),
+                               arith.AddfOp(scaled[-1].results[0], low.result)]
         case arith.SelectOp() as op:
             return _chosen(op, _scaled(op.lhs), _scaled(op.rhs))
         case Block():
