@@ -75,11 +75,12 @@ def _scale(value: SSAValue) -> bool:
     ops = _scaled(maker.yielded[0])
     if ops is None:
         return False
-    _yield_instead(maker, ops)
+    yield_instead(maker, ops)
     return True
 
 
-def _yield_instead(nest: NestOp, ops: Sequence[Operation]) -> None:
+def yield_instead(nest: NestOp, ops: Sequence[Operation]) -> None:
+    """Let a nest of one result yield what the last of these operations gives."""
     last = nest.body.block.last_op
     assert last is not None
     for op in ops:

@@ -14,19 +14,18 @@ and for NaN where a number absorbs all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
 
-import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dialects.loop import NestOp, YieldOp
 from dialects.scalar import evaluate_body
-from dialects.types import i1, is_float
+from dialects.types import i1
 from passes.loop.limits import LOW, compared_indices
 from passes.loop.nests import drop_unused
+from passes.loop.numbers import constant, float_of
 
 ABSORBS = -1e30
 """As low a number plus a score is that number."""
@@ -93,15 +92,14 @@ def _inverted(op: Operation) -> SSAValue | None:
 
 def _truth(value: SSAValue) -> bool | None:
     """The constant that a truth value is."""
-    constant = value.owner
-    if not isinstance(constant, arith.ConstantOp) or value.type != i1:
+    if not isinstance(value.owner, arith.ConstantOp) or value.type != i1:
         return None
-    assert isinstance(constant.value, IntegerAttr)
-    return constant.value.value.data != 0
+    assert isinstance(value.owner.value, IntegerAttr)
+    return value.owner.value.value.data != 0
 
 
 def _not(value: SSAValue) -> list[Operation]:
-    true = arith.ConstantOp(IntegerAttr(-1, i1))
+    true = constant(True, i1)
     return [true, arith.XOrIOp(value, true.result)]
 
 
@@ -132,7 +130,7 @@ def _choose_number(op: Operation) -> Sequence[Operation] | None:
         return None
     if isinstance(op.input.owner, arith.ConstantOp):
         return None
-    one, zero = (arith.ConstantOp(_attribute(x, op.result.type)) for x in (1, 0))
+    one, zero = (constant(x, op.result.type) for x in (1, 0))
     return [one, zero, arith.SelectOp(op.input, one.result, zero.result)]
 
 
@@ -149,10 +147,10 @@ def _fold(op: Operation) -> Sequence[Operation] | None:
         maker = value.owner
         pair = (maker.lhs.owner, maker.rhs.owner) if isinstance(maker, arith.SelectOp) else (
             maker, maker)
-        for side, constant in zip(sides, pair, strict=True):
-            if not isinstance(constant, arith.ConstantOp):
+        for side, number in zip(sides, pair, strict=True):
+            if not isinstance(number, arith.ConstantOp):
                 return None
-            side.append(constant)
+            side.append(number)
     first, second = (_folded(op, side) for side in sides)
     return [first, second, arith.SelectOp(choices[0].cond, first.result, second.result)]
 
@@ -171,13 +169,7 @@ def _folded(op: Operation, operands: Sequence[arith.ConstantOp]) -> arith.Consta
     result = op.clone(dict(zip(op.operands, (c.result for c in copies), strict=True)))
     block.add_ops([*copies, result, YieldOp.of(result.results[0])])
     [number] = evaluate_body(block, [])
-    return arith.ConstantOp(_attribute(number.item(), op.results[0].type))
-
-
-def _attribute(number: float, type_: Attribute) -> Any:
-    if is_float(type_):
-        return FloatAttr(float(number), cast(Any, type_))
-    return IntegerAttr(-int(number) if type_ == i1 else int(number), cast(Any, type_))
+    return constant(number.item(), op.results[0].type)
 
 
 def _split(op: Operation) -> Sequence[Operation] | None:
@@ -221,24 +213,16 @@ def _added(
             return None
         selected = arith.SelectOp(choice.cond, first[0], second[0])
         return selected.result, [*first[1], *second[1], selected]
-    number = _number(mask)
+    number = float_of(mask)
     if number is None or (number and number > LOW):
         return None
     if not number:
         return x, []
-    low = arith.ConstantOp(_attribute(number, element))
+    low = constant(number, element)
     if number <= ABSORBS:
         return low.result, [low]
     total = arith.AddfOp(x, low.result)
     return total.result, [low, total]
-
-
-def _number(value: SSAValue) -> float | None:
-    """The float that a constant is."""
-    constant = value.owner
-    if not isinstance(constant, arith.ConstantOp) or not isinstance(constant.value, FloatAttr):
-        return None
-    return float(np.float64(constant.value.value.data))
 
 
 def unconverted(value: SSAValue) -> SSAValue:

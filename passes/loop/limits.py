@@ -14,13 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import IndexOp, KernelOp, NestOp
 from dialects.ranges import is_nonnegative, lower_bound
-from passes.loop.online import running_maximum
+from passes.loop.nests import reads_of
+from passes.loop.numbers import float_of
+from passes.loop.online import elementwise_maker, running_maximum
 
 LOW = -6e4
 """A score as low as that has no weight beside one that was computed: halves have no lower ones."""
@@ -46,8 +48,8 @@ def limit_of(kernel: KernelOp, axis: str) -> Limit | None:
         return None
     [finder] = (m.owner for m in maxima)
     assert isinstance(finder, NestOp)
-    scores = finder.inputs[0].owner
-    if not isinstance(scores, NestOp) or finder.yielded[0] is not finder.body.block.args[0]:
+    scores = _choosing(finder)
+    if scores is None or finder.yielded[0] is not finder.body.block.args[0]:
         return None
     decisions = _decisions(scores, axis)
     if not decisions:
@@ -58,6 +60,18 @@ def limit_of(kernel: KernelOp, axis: str) -> Limit | None:
         op: d.kept for nest in kernel.nests for op in nest.body.block.ops
               if isinstance(op, arith.SelectOp) and (d := _decided(op, axis)) and d.bound == bound}
     return Limit(axis, bound, chosen)
+
+
+def _choosing(nest: NestOp) -> NestOp | None:
+    """The nest whose elements a nest reads, maybe multiplied by a positive constant on the way."""
+    made = elementwise_maker(reads_of(nest)[0])
+    if made is None:
+        return None
+    maker, value = made
+    product = value.owner
+    scales = isinstance(product, arith.MulfOp) and len(maker.inputs) == 1 and (
+        product.lhs is maker.body.block.args[0] and (float_of(product.rhs) or 0) > 0)
+    return _choosing(maker) or maker if scales else maker
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,7 @@ def _decisions(scores: NestOp, axis: str) -> list[_Decision]:
     while isinstance(op := value.owner, arith.SelectOp):
         decision = _decided(op, axis)
         value, other = (decision.kept, decision.other) if decision else (
-            (op.lhs, op.rhs) if _constant(op.lhs) is None else (op.rhs, op.lhs))
+            (op.lhs, op.rhs) if float_of(op.lhs) is None else (op.rhs, op.lhs))
         alone = alone and decision is not None and not isinstance(value.owner, arith.SelectOp)
         if not _is_low(other, scores, decision.bound if decision and alone else None):
             break
@@ -84,22 +98,14 @@ def _decisions(scores: NestOp, axis: str) -> list[_Decision]:
 
 def _is_low(value: SSAValue, nest: NestOp, bound: Expr | None) -> bool:
     """Whether a score has no weight: -inf, or low where another one, before a bound, is certain."""
-    number = _constant(value)
+    number = float_of(value)
     if isinstance(value.owner, arith.AddfOp):
-        number = _constant(value.owner.rhs)
+        number = float_of(value.owner.rhs)
     if number is None or bound is None:
         return number == -np.inf
     least = lower_bound(bound - 1, {a.name: a.extent for a in nest.axes})
     scored = len(nest.inputs) == 1 and least is not None and is_nonnegative(least)
     return number == -np.inf or (number <= LOW and scored)
-
-
-def _constant(value: SSAValue) -> float | None:
-    """The float that a constant is."""
-    constant = value.owner
-    if not isinstance(constant, arith.ConstantOp) or not isinstance(constant.value, FloatAttr):
-        return None
-    return float(constant.value.value.data)
 
 
 def _decided(op: arith.SelectOp, axis: str) -> _Decision | None:
