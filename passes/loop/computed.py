@@ -23,7 +23,15 @@ from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, YieldOp
 from dialects.syntax import set_location
 from dialects.types import TensorType, bit_width, is_float, signless
 from dialects.weights import WeightStore
-from passes.loop.nests import gathered_inputs, index_exprs, plain_axes, reads_of
+from passes.loop.nests import (
+    digits_of,
+    gathered_inputs,
+    has_calls,
+    index_exprs,
+    is_copy,
+    plain_axes,
+    reads_of,
+)
 from passes.loop.outline import is_contraction
 
 FEWER = 8
@@ -106,6 +114,19 @@ def _is_plain(nest: NestOp) -> bool:
 def _gathered(nest: NestOp) -> set[int]:
     maps = [*nest.input_maps, *nest.output_maps]
     return gathered_inputs([e for m in maps for e in m] + index_exprs(nest))
+
+
+def is_repetition(nest: NestOp) -> bool:
+    """Whether a nest only copies elements, each to several places of the result: an expansion, or
+    [i] to [4*i + j]."""
+    if not is_copy(nest) or nest.pad_values[0] is not None or has_calls(nest.input_maps[0]):
+        return False
+    digits = [digits_of(e, nest.axes) for e in nest.output_maps[0] if e.symbols]
+    stored = [a for found in digits if found is not None for a, _, _ in found]
+    wide = {a.name for a in nest.axes if a.extent.constant != 1}
+    read = {s for e in nest.input_maps[0] for s in e.symbols}
+    return None not in digits and wide <= {*stored} and len(stored) == len({*stored}) and (
+        bool(wide - read) and plain_axes(nest.input_maps[0]) is not None)
 
 
 def may_be_inlined(kernel: KernelOp, argument: SSAValue) -> bool:

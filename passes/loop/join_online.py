@@ -29,7 +29,14 @@ from dialects.loop import CallOp, KernelOp, NestOp
 from dialects.weights import WeightStore
 from passes.base import StrataContext, StrataPass
 from passes.loop.arrange_online import arrange_online, is_widening
-from passes.loop.computed import Count, count_nest, count_of, is_computed, may_be_inlined
+from passes.loop.computed import (
+    Count,
+    count_nest,
+    count_of,
+    is_computed,
+    is_repetition,
+    may_be_inlined,
+)
 from passes.loop.join_rows import Chain, Program, calls_in
 from passes.loop.online import running_maximum, waits_for
 from passes.loop.private import private_values
@@ -72,7 +79,8 @@ class LoopJoinOnline(StrataPass):
 @dataclass
 class OnlineChain(Chain):
     """Two contractions, what is between them along the axis that the last one sums over, and what
-    is computed element by element for the rows; other inputs are read before they are widened."""
+    is computed element by element for the rows; other inputs are read before they are widened or
+    repeated."""
 
     kind: ClassVar[str] = "online"
     sums_while_walking: ClassVar[bool] = True
@@ -85,9 +93,9 @@ class OnlineChain(Chain):
 
     def grow(self) -> None:
         super().grow()
-        for call in self.program.producers(self.calls):
-            if call not in self.calls and self._is_widening(call):
-                self.admit(call, {})
+        while (found := next((c for c in self.program.producers(self.calls)
+                              if c not in self.calls and self._is_moving(c)), None)) is not None:
+            self.admit(found, {})
 
     def accepts(self, call: CallOp) -> bool:
         if not self.program.may_join(call):
@@ -103,11 +111,12 @@ class OnlineChain(Chain):
                   for a in nest.reduce_axes}
         return summed <= set(self.shared_axes(call, self.kernel_of(call)).values())
 
-    def _is_widening(self, call: CallOp) -> bool:
+    def _is_moving(self, call: CallOp) -> bool:
+        """Whether a call widens elements at most, or repeats them: heads of keys, as a rule."""
         if not self.program.may_join(call) or any(
                 use.operation not in self.calls for r in call.results for use in r.uses):
             return False
-        return all(map(is_widening, self.kernel_of(call).nests))
+        return all(is_widening(n) or is_repetition(n) for n in self.kernel_of(call).nests)
 
     def find_computed(self, weights: WeightStore) -> None:
         """Find what is computed instead of read, before there is a kernel."""
