@@ -15,8 +15,10 @@ go past them, or what is read for the last time leaves them first, as the target
 programs are numbered along strips of so many tiles of the last grid axis but one, column by column,
 so that those that run together share what they read. `online`: 1 where sums of exp(x - m) are
 rescaled while the maximum m of x is being found, instead of waiting for it (see
-`passes.loop.online`). `promote`: after how many products of narrow floats their sum, which may have
-fewer bits until then, is added to one of f32. Other options are for targets (`warps` ...).
+`passes.loop.online`). `branch`: 1 where one loop walks all that rows reach, and selections by
+indices, which decide few tiles, are in branches. `promote`: after how many products of narrow
+floats their sum, which may have fewer bits until then, is added to one of f32. Other options are
+for targets (`warps` ...).
 """
 
 from __future__ import annotations

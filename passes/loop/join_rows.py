@@ -316,7 +316,7 @@ class Chain:
         """The kernel that computes the last call's results."""
         inputs = self.inputs()
         last = self.kernel_of(self.last)
-        sizes = {s: None for c in self.calls for s in self.kernel_of(c).size_names}
+        sizes = {s: None for c in self.parts() for s in self.kernel_of(c).size_names}
         number = last.sym_name.data.rpartition("_")[2]
         kernel = KernelOp.of(f"{self.kind}_{number}", [v.type for v in inputs], list(sizes))
         block = kernel.body.block
@@ -324,7 +324,7 @@ class Chain:
         for old, new in values.items():
             new.name_hint = old.name_hint
         values |= self.constants(block)
-        for call in self.calls:
+        for call in self.parts():
             values |= self._inline(call, block, values)
         block.add_op(YieldOp.of(*(values[r] for r in self.last.results)))
         set_location(kernel, last)
@@ -344,8 +344,12 @@ class Chain:
 
     def inputs(self) -> list[SSAValue]:
         """What the chain reads of others."""
-        own = {r for c in self.calls for r in c.results}
-        return list(dict.fromkeys(v for c in self.calls for v in c.inputs if v not in own))
+        own = {r for c in self.parts() for r in c.results}
+        return list(dict.fromkeys(v for c in self.parts() for v in c.inputs if v not in own))
+
+    def parts(self) -> list[CallOp]:
+        """The calls whose nests the kernel has, in order."""
+        return self.calls
 
     def _inline(
         self, call: CallOp, block: Block, values: Mapping[SSAValue, SSAValue]

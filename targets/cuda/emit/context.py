@@ -65,6 +65,8 @@ class Context:
     """Loads of what caches may give up first; see `streaming.py`."""
     moving_pointers: bool = False
     """Whether loads in loops are addressed from pointers that move with the loops' counters."""
+    branches: bool = False
+    """Whether selections by indices stand in branches, around tiles that they leave as they are."""
     loops: int = 0
     """How many loops are around what is emitted."""
 

@@ -78,6 +78,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
     if schedule_option(kernel, "stream", 0):
         context.streamed = last_loads(kernel)
+    context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
     try:
