@@ -60,6 +60,8 @@ def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
 # ---------------------------------------------------------------------- what is read
 def _is_inlined(nest: NestOp, rows: Collection[str]) -> bool:
     """Whether readers compute what a nest makes: it only widens, or makes a mask for all rows."""
+    if any(not isinstance(use.operation, NestOp) for v in nest.results for use in v.uses):
+        return False
     return is_widening(nest) or (
         nest.is_elementwise and not {*rows} <= {a.name for a in nest.axes})
 
