@@ -66,7 +66,13 @@ class CudaExecutable(Executable):
 
         Tensors on the device are used where they are, and nothing waits for the device.
         """
-        call = self._call_of(inputs)
+        return self._run(self._call_of(inputs), inputs)
+
+    def run_alike(self, inputs: Sequence[Any]) -> list[Any]:
+        return self.run(inputs) if self._last_kind is None else self._run(
+            self._last_kind[1], inputs)
+
+    def _run(self, call: Call, inputs: Sequence[Any]) -> list[Any]:
         if call.is_mixed or not call.on_device:
             inputs = [v if is_on_device(v) else np.asarray(v, order="C") for v in inputs]
         with self._lock:

@@ -126,7 +126,9 @@ def test_tensors_and_arrays(
     torch = FakeTorch(device)
     torch.install(monkeypatch)
     for on_device in (True, False, True, False):
-        y = executable.run([torch.tensor(x) if on_device else x])[0]
+        given = [torch.tensor(x) if on_device else x]
+        executable.run(given)
+        y = executable.run_alike(given)[0]
         np.testing.assert_array_equal(y.numpy() if on_device else y, expected(x)[0])
     assert executable.replay(4) == 0.25
 
