@@ -313,11 +313,14 @@ class Part:
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
-        """The shortest way to run on arguments where they are. PyTorch has checked them."""
+        """The shortest way to run on arguments where they are.
+
+        Whatever has no named sizes is called with one kind of arguments: Dynamo guards that.
+        """
         loaded = self.executable.loaded
-        if loaded.takes_gpu_tensors and self.on_gpu:
-            return loaded.run
-        return lambda values: self.executable(*values)
+        if not (loaded.takes_gpu_tensors and self.on_gpu):
+            return lambda values: self.executable(*values)
+        return loaded.run if self.executable.signature.symbols() else loaded.run_alike
 
     @cached_property
     def is_plain(self) -> bool:

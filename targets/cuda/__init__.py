@@ -12,7 +12,7 @@
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
     plan.py       straight functions as data       graphs.py     ... as CUDA graphs
     constants.py  where constants lie              donation.py   outputs in place of inputs
-    ready.py      what a run of certain sizes needs
+    ready.py      what a run of certain sizes needs  run_order.py  runs follow each other
     order.py      which steps wait for which       cuda_graph.py nodes, through the driver
     steps.py      other functions as steps         control.py    ... that decide, and calls
     runner.py     a model of such functions        interpreter.py  in Triton's interpreter
