@@ -157,34 +157,38 @@ def _without_graphs(modes: Sequence[str]) -> list[str]:
 
 # ---------------------------------------------------------------------- measures
 def against_peers(kernel: Kernel, goal: Goal, name: str) -> Measure:
-    """The fastest peer's time over ours."""
-
-    def measure(setting: Setting) -> Mapping[str, Reached]:
-        contest = _contest(kernel, setting)
-        times = contest.times()
-        mine = times.pop(OURS)
-        figures = Figures(milliseconds(mine), {n: milliseconds(t) for n, t in times.items()},
-                          min(times.values()) / mine, contest.remarks())
-        return {name: Reached(figures, goal)}
-
-    return measure
+    """The fastest peer's time over ours, for a group of this name."""
+    return partial(_beside_peers, kernel, goal, name)
 
 
 def against_copy(kernel: Kernel, goal: Goal, name: str) -> Measure:
     """The share of a copy's bandwidth that inputs and results are moved with."""
+    return partial(_beside_copy, kernel, goal, name)
 
-    def measure(setting: Setting) -> Mapping[str, Reached]:
-        contest = _contest(kernel, setting)
-        copied = _copy(setting)
-        times = contest.times(**{COPY: copied.call})
-        rate = copied.bytes / times.pop(COPY)
-        shares = {n: contest.bytes / t / rate for n, t in times.items()}
-        texts = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}
-        ceiling = f"copy: {rate / 1e6:.0f} GB/s"
-        figures = Figures(texts.pop(OURS), texts, shares[OURS], (ceiling, *contest.remarks()))
-        return {name: Reached(figures, goal)}
 
-    return measure
+def _beside_peers(
+    kernel: Kernel, goal: Goal, name: str, setting: Setting
+) -> Mapping[str, Reached]:
+    contest = _contest(kernel, setting)
+    times = contest.times()
+    mine = times.pop(OURS)
+    figures = Figures(milliseconds(mine), {n: milliseconds(t) for n, t in times.items()},
+                      min(times.values()) / mine, contest.remarks())
+    return {name: Reached(figures, goal)}
+
+
+def _beside_copy(
+    kernel: Kernel, goal: Goal, name: str, setting: Setting
+) -> Mapping[str, Reached]:
+    contest = _contest(kernel, setting)
+    copied = _copy(setting)
+    times = contest.times(**{COPY: copied.call})
+    rate = copied.bytes / times.pop(COPY)
+    shares = {n: contest.bytes / t / rate for n, t in times.items()}
+    texts = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}
+    ceiling = f"copy: {rate / 1e6:.0f} GB/s"
+    figures = Figures(texts.pop(OURS), texts, shares[OURS], (ceiling, *contest.remarks()))
+    return {name: Reached(figures, goal)}
 
 
 def _contest(kernel: Kernel, setting: Setting) -> Contest:
