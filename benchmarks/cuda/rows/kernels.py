@@ -16,7 +16,19 @@ from typing import Any
 import torch
 
 from rows import Figures, Goal, Measure, Reached, Setting, milliseconds, xla
-from rows.programs import EAGER, OURS, Compiled, allowed, inductor, off, ours, told
+from rows.programs import (
+    AUTO,
+    EAGER,
+    OURS,
+    Compiled,
+    allowed,
+    empty_cache,
+    inductor,
+    off,
+    ours,
+    told,
+    with_library,
+)
 from rows.timing import Call, device_times
 
 Tensor = torch.Tensor
@@ -95,12 +107,16 @@ class Contest:
         self.module = Applied(self.kernel.function, self.constants)
         self._enter_eager(exact)
         self._add(OURS, exact, lambda: ours(self.module, self.inputs, self.setting), guard=False)
+        self._add(AUTO, exact, lambda: with_library(self.module, self.inputs, self.setting))
         for mode in _without_graphs(self.setting.modes) if self.kernel.compiled else ():
-            self._add(mode, exact, partial(inductor, self.module, self.inputs, mode))
+            with empty_cache():
+                self._add(mode, exact, partial(inductor, self.module, self.inputs, mode))
+        self.bytes = sum(t.nbytes for t in (*made, self.result))
+        if self.setting.beside:
+            return
         for name, function in self.kernel.rivals.items():
             call = Applied(function, self.constants)
             self._add(name, exact, lambda c=call: Compiled(c, 0.0))
-        self.bytes = sum(t.nbytes for t in (*made, self.result))
         self._enter_xla(made, exact)
 
     def _enter_eager(self, exact: Tensor) -> None:
@@ -108,17 +124,21 @@ class Contest:
         self.result = self.calls[EAGER]()
         self.errors[EAGER] = off(self.result, exact)
 
-    def _add(self, name: str, exact: Tensor, make: Callable[[], Compiled], guard: bool = True
-             ) -> None:
-        """Let someone take part; a peer that cannot is told in a note."""
+    def _add(
+        self, name: str, exact: Tensor, make: Callable[[], Compiled | None], guard: bool = True
+    ) -> None:
+        """Let someone take part, if there is something; a peer that cannot is told in a note."""
         try:
-            made = make().call
-            result = made(*self.inputs)
+            compiled = make()
+            result = compiled and compiled.call(*self.inputs)
         except Exception as error:
             if not guard:
                 raise
             self.notes.append(f"{name}: {told(error)}")
             return
+        if compiled is None:
+            return
+        made = compiled.call
         result = result[0] if isinstance(result, list) else result
         self.calls[name] = lambda: made(*self.inputs)
         self.errors[name] = off(result, exact)
@@ -139,9 +159,10 @@ class Contest:
     def check(self) -> None:
         """Raises ValueError when our result is wrong."""
         limit = allowed(self.errors[EAGER], self.result.dtype)
-        if not self.errors[OURS] <= limit:
-            raise ValueError(f"the result is off by {self.errors[OURS]:.1e}, allowed are "
-                             f"{limit:.1e}; eager PyTorch's by {self.errors[EAGER]:.1e}")
+        mine = max(self.errors[name] for name in (OURS, AUTO) if name in self.errors)
+        if not mine <= limit:
+            raise ValueError(f"the result is off by {mine:.1e}, allowed are {limit:.1e}; eager "
+                             f"PyTorch's by {self.errors[EAGER]:.1e}")
 
     def remarks(self) -> tuple[str, ...]:
         """What else there is to say."""
@@ -171,9 +192,9 @@ def _beside_peers(
 ) -> Mapping[str, Reached]:
     contest = _contest(kernel, setting)
     times = contest.times()
-    mine = times.pop(OURS)
+    mine, auto = times.pop(OURS), _told(times.pop(AUTO, None))
     figures = Figures(milliseconds(mine), {n: milliseconds(t) for n, t in times.items()},
-                      min(times.values()) / mine, contest.remarks())
+                      min(times.values()) / mine, contest.remarks(), auto)
     return {name: Reached(figures, goal)}
 
 
@@ -183,12 +204,18 @@ def _beside_copy(
     contest = _contest(kernel, setting)
     copied = _copy(setting)
     times = contest.times(**{COPY: copied.call})
+    auto = _told(times.pop(AUTO, None))
     rate = copied.bytes / times.pop(COPY)
     shares = {n: contest.bytes / t / rate for n, t in times.items()}
     texts = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}
     ceiling = f"copy: {rate / 1e6:.0f} GB/s"
-    figures = Figures(texts.pop(OURS), texts, shares[OURS], (ceiling, *contest.remarks()))
+    figures = Figures(texts.pop(OURS), texts, shares[OURS], (ceiling, *contest.remarks()),
+                      auto)
     return {name: Reached(figures, goal)}
+
+
+def _told(time: float | None) -> str:
+    return "" if time is None else milliseconds(time)
 
 
 def _contest(kernel: Kernel, setting: Setting) -> Contest:
