@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from compiler.options import CompileOptions
+from compiler.tuning.options import TuneOptions
+from compiler.tuning.subject import Subject
+
 ROOT = Path(__file__).parents[2]
 CUDA = ROOT / "benchmarks" / "cuda"
 WHERE = {"machine": "a device", "versions": "strata 1"}
@@ -141,3 +145,16 @@ def test_more_rows_can_be_measured(tmp_path: Path, rows: str, only: str, more: l
     done = suite(tmp_path, "--rows", rows, "--only", only, *more)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAIL" not in done.stdout and "missing" not in done.stdout
+
+
+@pytest.mark.slow
+def test_kernels_of_rows_can_be_tuned(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, CUDA / "seed.py", "kernels", tmp_path, "moves", "--smoke", "--jobs", "1"],
+        text=True, check=False, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    models = sorted(tmp_path.glob("*/model.mlir"))
+    options = CompileOptions(target="cuda", features="sm_90", cache="off")
+    assert len(models) == 2
+    assert all(Subject(str(model), options).tasks(TuneOptions()) for model in models)

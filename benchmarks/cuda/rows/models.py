@@ -18,21 +18,9 @@ from typing import Any
 import torch
 
 from compiler.torch_backend import strata
-from rows import Figures, Goal, Measure, Reached, Setting, milliseconds
+from rows import Figures, Goal, Measure, Reached, Setting, milliseconds, programs
 from rows.networks import Network, bert, gpt2, gpt2_decode, resnet, vit
-from rows.programs import (
-    AUTO,
-    EAGER,
-    OURS,
-    Compiled,
-    allowed,
-    empty_cache,
-    inductor,
-    off,
-    ours,
-    told,
-    with_library,
-)
+from rows.programs import AUTO, EAGER, OURS, Compiled, empty_cache, inductor, ours, with_library
 from rows.timing import Call, device_times, synchronize, wall_times
 
 TITLE = "fp16 models: the best peer's wall time of a call / ours"
@@ -129,17 +117,17 @@ class Contest:
         except Exception as error:
             if name == OURS:
                 raise
-            self.notes.append(f"{name}: {told(error)}")
+            self.notes.append(f"{name}: {programs.told(error)}")
             return
         result = result[0] if isinstance(result, list) else result
         self.entrants[name] = Entrant(lambda: made.call(*self.given), made.seconds, bytes_,
-                                      off(result.cpu(), self.exact))
+                                      programs.off(result.cpu(), self.exact))
 
     def check(self) -> None:
         """Raises ValueError when our result is wrong."""
         mine = max(e.error for n, e in self.entrants.items() if n in (OURS, AUTO))
         eager = self.entrants[EAGER].error
-        limit = allowed(eager, torch.float16)
+        limit = programs.allowed(eager, torch.float16)
         if not mine <= limit:
             raise ValueError(f"the result is off by {mine:.1e}, allowed are {limit:.1e}; eager "
                              f"PyTorch's by {eager:.1e}")
