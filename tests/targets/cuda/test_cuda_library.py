@@ -114,7 +114,7 @@ def test_a_call_is_the_first_candidate_and_visible(tmp_path: Path) -> None:
     assert call not in RULES.candidates(task.kernel, rules, replace(SETTLED, library=False))
     compilation = Compiler(*written(task, call, tmp_path, OPTIONS))
     text = compilation.emit(compilation.lower(), "triton")
-    assert f"# @{task.name}: library cublas mk.nk.n.mn" in text
+    assert f"# library cublas: @{task.name} mk.nk.n.mn" in text
 
 
 def test_nothing_is_packed_for_a_call(tmp_path: Path) -> None:
@@ -158,6 +158,8 @@ def test_calls_compute_what_kernels_do(
         assert error_of(found.numpy(), own[0]) < 2e-3
     assert device.log.count("run cublas") == 2 and "compile 1" not in device.log
     assert "update 0" in device.log
+    [note] = executable.notes
+    assert note.startswith("library cublas: @") and note.endswith(form)
 
 
 def test_our_kernel_runs_where_the_library_refuses(
