@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, astuple
@@ -31,10 +32,11 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--interpret", action="store_true")
     parser.add_argument("--lock", type=Path)
+    parser.add_argument("--beside", action="store_true")
     options = parser.parse_args()
     os.environ.pop("STRATA_DEBUG", None)
     setting = Setting(options.seconds, options.smoke, options.interpret,
-                      tuple(filter(None, options.modes.split(","))), options.lock)
+                      tuple(filter(None, options.modes.split(","))), options.lock, options.beside)
     measures = group(options.group).rows(setting)
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what others print is no record
@@ -45,13 +47,16 @@ def main() -> int:
 
 
 def measured(name: str, row: str, measure: Measure, setting: Setting) -> Iterator[dict[str, Any]]:
-    """The records of a row."""
+    """The records of a row; the first one tells how long all of it took."""
+    started = time.monotonic()
     try:
         with torch.no_grad():
             found = measure(setting)
+        seconds = time.monotonic() - started
         for part, reached in found.items():
             yield {"group": part, "row": row, **asdict(reached.figures),
-                   "goal": astuple(reached.goal)}
+                   "goal": astuple(reached.goal), "seconds": seconds}
+            seconds = 0.0
     except Missing as error:
         yield {"group": name, "row": row, "missing": str(error)}
     except Exception as error:

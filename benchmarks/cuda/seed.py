@@ -2,6 +2,7 @@
 
     python benchmarks/cuda/seed.py kernels build/seed              write them, at loop level
     python benchmarks/cuda/seed.py tune build/seed --seconds 600   tune them, on this device
+    python benchmarks/cuda/seed.py tune build/seed --library auto  ... beside cuBLAS
     python benchmarks/cuda/seed.py kernels build/seed --smoke      tiny sizes, without a GPU
 
 `tune` adds to targets/cuda/tuned.sqlite what it finds for this device, and goes on with what has
@@ -34,6 +35,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=8, help="processes that write (default 8)")
     parser.add_argument("--seconds", type=float, default=600.0, help="of tuning (default 600)")
     parser.add_argument("--again", action="store_true", help="tune also what was tuned before")
+    parser.add_argument("--library", choices=("auto", "never"), default="never",
+                        help="auto: products also by cuBLAS, for those who permit it")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU")
     parser.add_argument("-o", metavar="FILE", dest="output", type=Path, help="instead of the one "
                         "that ships")
@@ -59,8 +62,8 @@ def _row_process(options: argparse.Namespace, names: Sequence[str]) -> bool:
                *["--smoke"] * options.smoke]
     root = str(HERE.parents[1])
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, text=True,
-                          capture_output=True, check=False)
+    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
     last = (done.stderr.strip().splitlines() or [""])[-1]
     print(": ".join(names), "written" if not done.returncode else f"FAIL {last}", flush=True)
     return not done.returncode
@@ -71,9 +74,12 @@ class Written(BaseException):
 
 
 def row(options: argparse.Namespace) -> int:
-    """Let a row make our program of it, and write its kernels instead."""
+    """Make our program of a row, but write its kernels instead of compiling them."""
     import torch
     from rows import Setting, group
+    from rows.kernels import Applied, Kernel
+    from rows.models import backend
+    from rows.programs import ours
 
     import compiler
 
@@ -85,10 +91,23 @@ def row(options: argparse.Namespace) -> int:
         raise Written
 
     compiler.compile = compile_
-    setting = Setting(smoke=options.smoke, interpret=options.smoke, modes=())
+    setting = Setting(smoke=options.smoke, interpret=options.smoke)
+    measured, *_ = group(name).rows(setting)[row].args
     try:
         with torch.no_grad():
-            group(name).rows(setting)[row](setting)
+            if isinstance(measured, Kernel):
+                constants = [s.make(1 + k, setting) for k, s in enumerate(measured.constants)]
+                inputs = [s.make(0, setting) for s in measured.inputs]
+                ours(Applied(measured.function, constants), inputs, setting)
+            network = measured(options.smoke)
+            half = network.module.eval().half()
+            inputs = [v.half() if v.is_floating_point() else v for v in network.inputs]
+            if not network.stateful:
+                ours(half, inputs, setting)
+            device = "cpu" if options.smoke else "cuda"
+            half = half.to(device)
+            half.prepare()
+            backend(half, [v.to(device) for v in inputs], setting)
     except Written:
         return 0
     return 1
@@ -123,7 +142,8 @@ def tune(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "tuned.sqlite"
         wanted = TuneOptions(seconds=options.seconds, output=work, again=options.again)
-        tuner = Tuner(models, CompileOptions(target=TARGET, cache="off"), wanted)
+        tuner = Tuner(models, CompileOptions(target=TARGET, cache="off", library=options.library),
+                      wanted)
         tuner.database.begin_with(sealed)
         report = tuner.run()
         tuner.database.seal(sealed)

@@ -29,13 +29,15 @@ from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
 
-from rows import MEASURED, Setting, group
-from rows.table import Results, described, report
+from rows import AUTOTUNED, MEASURED, Setting, group
+from rows.table import Results, described, joined, report
 
 from compiler.faults import versions
 
 HERE = Path(__file__).parent
 LAST_WORDS = 300
+SLOW = ("max-autotune",)
+"""Modes that compile for minutes."""
 
 
 def arguments() -> argparse.Namespace:
@@ -52,8 +54,8 @@ def arguments() -> argparse.Namespace:
                         help="seconds behind which no row is begun, and all is ended")
     parser.add_argument("--jobs", metavar="N", type=int, default=1,
                         help="processes that compile at a time (default 1)")
-    parser.add_argument("--modes", metavar="A,B", default="default,reduce-overhead",
-                        help="of torch.compile")
+    parser.add_argument("--modes", metavar="A,B", default="default,reduce-overhead,max-autotune",
+                        help="of torch.compile; slow ones are measured at last, as time allows")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU")
     parser.add_argument("--interpret", action="store_true",
                         help="with --smoke: the CUDA target, in Triton's interpreter")
@@ -80,10 +82,32 @@ def wanted(options: argparse.Namespace) -> dict[str, list[str]]:
     return {name: rows for name, rows in found.items() if rows}
 
 
-def parts(rows: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
-    """What shares a process: the rows of a group, unless it wants them apart."""
+def parts(rows: Mapping[str, Sequence[str]], modes: Sequence[str]) -> Iterator[Part]:
+    """What shares a process: the rows of a group, unless it wants them apart. At last come modes
+    that are slow, beside what was measured."""
+    quick = [mode for mode in modes if mode not in SLOW]
     for name, found in rows.items():
-        yield from ((name, [row]) for row in found) if group(name).APART else [(name, found)]
+        yield from _parts(name, found, quick)
+    for mode in (mode for mode in modes if mode in SLOW):
+        for name in (name for name in AUTOTUNED if name in rows):
+            yield from _parts(name, rows[name], [mode], beside=True)
+
+
+def _parts(
+    name: str, rows: Sequence[str], modes: Sequence[str], beside: bool = False
+) -> Iterator[Part]:
+    for found in [[row] for row in rows] if group(name).APART else [rows]:
+        yield Part(name, found, modes, beside)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a group that share a process. See `Setting`."""
+
+    group: str
+    rows: Sequence[str]
+    modes: Sequence[str]
+    beside: bool
 
 
 @dataclass
@@ -98,21 +122,25 @@ class Run:
     left_out: list[str] = field(default_factory=list[str])
     writing: Any = field(default_factory=Lock)
 
-    def measure(self, name: str, rows: Sequence[str]) -> None:
+    def measure(self, part: Part) -> None:
         """Measure rows of a group, with a new process behind one that has ended its own."""
-        rest = list(rows)
+        rest = list(part.rows)
         while rest:
             if time.monotonic() >= self.until:
-                self.left_out += [f"{name}: {row}" for row in rest]
+                self._leave_out(part, rest)
                 return
-            done = self._process(name, rest)
+            done = self._process(part, rest)
             rest = rest[rest.index(done) + 1:] if done in rest else []
 
-    def _process(self, name: str, rows: Sequence[str]) -> str:
+    def _leave_out(self, part: Part, rows: Sequence[str]) -> None:
+        what = f" ({', '.join(part.modes)})" if part.beside else ""
+        self.left_out += [f"{part.group}: {row}{what}" for row in rows]
+
+    def _process(self, part: Part, rows: Sequence[str]) -> str:
         """Records of a process, as they come; the row at which it ended."""
-        command = [sys.executable, str(HERE / "row.py"), name, *rows,
-                   "--seconds", str(self.options.seconds), "--modes", self.options.modes,
-                   "--lock", str(self.lock)]
+        command = [sys.executable, str(HERE / "row.py"), part.group, *rows,
+                   "--seconds", str(self.options.seconds), "--modes", ",".join(part.modes),
+                   "--lock", str(self.lock), *["--beside"] * part.beside]
         command += ["--smoke"] * self.options.smoke + ["--interpret"] * self.options.interpret
         started: list[str] = []
         with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryDirectory() as folder:
@@ -121,7 +149,7 @@ class Run:
             timer = Timer(max(1.0, self.until - time.monotonic()), process.kill)
             timer.start()
             for record in records(process):
-                self._put(record)
+                self._put(record, part.beside)
                 started.append(record["row"])
             timer.cancel()
             if not process.wait():
@@ -130,16 +158,17 @@ class Run:
             last = (errors.read().strip().splitlines() or ["no message"])[-1][-LAST_WORDS:]
         failed = next(row for row in rows if row not in started)
         if time.monotonic() >= self.until:
-            self.left_out += [f"{name}: {row}" for row in rows if row not in started]
+            self._leave_out(part, [row for row in rows if row not in started])
             return rows[-1]
-        self._put({"group": name, "row": failed,
-                   "fault": f"exit status {process.returncode}: {last}"})
+        self._put({"group": part.group, "row": failed,
+                   "fault": f"exit status {process.returncode}: {last}"}, part.beside)
         return failed
 
-    def _put(self, record: dict[str, Any]) -> None:
+    def _put(self, record: dict[str, Any], beside: bool) -> None:
         about = {"machine": self.machine, "versions": ", ".join(versions())}
         with self.writing:
-            self.results.put({**record, **about})
+            before = self.results.find(record) if beside else None
+            self.results.put({**(joined(before, record) if before else record), **about})
             print(f"{record['group']:13} {record['row']:36} {described(record)}", flush=True)
             for note in record.get("notes", ()):
                 print(f"{'':13} {note}", flush=True)
@@ -172,10 +201,11 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{name:13} {row}" for name in rows for row in rows[name]))
         return 0
+    modes = [mode for mode in options.modes.split(",") if mode]
     with tempfile.NamedTemporaryFile() as lock, ThreadPoolExecutor(options.jobs) as pool:
         run = Run(options, Results.load(options.results), machine_name(options.smoke),
                   Path(lock.name), started + options.budget)
-        for done in [pool.submit(run.measure, *part) for part in parts(rows)]:
+        for done in [pool.submit(run.measure, part) for part in parts(rows, modes)]:
             done.result()
     titles = {name: group(name).TITLE for name in MEASURED}
     options.output.write_text(report(run.results, titles, options.note), encoding="utf-8")

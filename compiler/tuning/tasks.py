@@ -8,7 +8,7 @@ the task says which ones to measure at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -26,7 +26,7 @@ from dialects.types import TensorType, i8, tensor
 from dialects.weights import WeightStore
 from passes.loop.apply_tuned import LoopApplyTuned
 from passes.loop.canonical import Canonical
-from passes.loop.choices import key_of
+from passes.loop.choices import key_of, text_key
 from passes.loop.nests import gathered_inputs
 from passes.loop.pack_operands import constant_behind
 from passes.rewriting import functions
@@ -66,7 +66,8 @@ class Task:
 
 
 def tasks_of(
-    module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int], footprint: int = 0
+    module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int],
+    rules: Callable[[KernelOp], Schedule], footprint: int = 0,
 ) -> tuple[list[Task], list[str]]:
     """The tasks, and the names of kernels whose sizes nobody knows before a run."""
     tasks: dict[str, Task] = {}
@@ -76,15 +77,16 @@ def tasks_of(
         known = sizes if func.sym_name.data == MAIN else dict[str, int]()
         for call in [op for op in func.body.block.ops if isinstance(op, CallOp)]:
             kernel = kernels[call.kernel.data]
-            key, _ = key_of(call, kernel)
+            text, canonical = text_key(call, kernel)
             values = _sizes_of(call, kernel, known)
-            if key in tasks:
-                tasks[key].launches += 1
+            if text in tasks:
+                tasks[text].launches += 1
             elif values is None:
                 unknown.append(kernel.sym_name.data)
             else:
-                tasks[key] = _task(call, kernel, key, weights, values)
-                tasks[key].footprint = footprint
+                key = key_of(text, canonical, rules(kernel))
+                tasks[text] = _task(call, kernel, key, weights, values)
+                tasks[text].footprint = footprint
     return list(tasks.values()), unknown
 
 

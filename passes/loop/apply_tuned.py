@@ -4,7 +4,7 @@
 
 Enters: kernels whose axes are final and whose operands lie as they did. What the target packs
 follows from the schedule, so this stands before packing. A schedule that is there stays. Kernels
-that were not tuned, or whose rules did best, are left to the rules.
+that were not tuned, or whose rules did best, or choose otherwise by now, are left to the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.loop import CallOp, KernelOp
 from dialects.schedule import ScheduleAttr
 from passes.base import StrataContext, StrataPass
-from passes.loop.choices import key_of
+from passes.loop.choices import Choosing
 from passes.rewriting import functions
 
 
@@ -27,23 +27,24 @@ class LoopApplyTuned(StrataPass):
     name = "loop-apply-tuned"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if not context.choices:
+        target = context.target
+        if not context.choices or target is None:
             return
         kernels = {op.sym_name.data: op for op in module.body.block.ops
                    if isinstance(op, KernelOp)}
+        choosing = Choosing(context.choices, lambda k: target.schedule(k, context.options))
         for func in functions(module):
             for call in func.body.block.ops:
                 if isinstance(call, CallOp):
-                    self._apply(context, call, kernels[call.kernel.data])
+                    self._apply(context, call, kernels[call.kernel.data], choosing)
 
-    def _apply(self, context: StrataContext, call: CallOp, kernel: KernelOp) -> None:
+    def _apply(
+        self, context: StrataContext, call: CallOp, kernel: KernelOp, choosing: Choosing
+    ) -> None:
         if kernel.schedule is not None:
             return
-        key, canonical = key_of(call, kernel)
-        choice = context.choices.get(key)
-        if choice is None or choice.schedule is None:
-            return
-        schedule = canonical.own(choice.schedule)
+        canonical, choice = choosing.of(call, kernel)
+        schedule = choice.schedule and canonical.own(choice.schedule)
         if schedule is not None:
             kernel.properties["schedule"] = ScheduleAttr(schedule)
             context.remark(self, kernel, f"@{kernel.sym_name.data} has a tuned schedule, "

@@ -1,19 +1,25 @@
-"""Schedules that were found by measuring (`Choices`), and which kernel each is for: `key_of`.
+"""Schedules that were found by measuring (`Choices`), and which kernel each is for.
 
 A key says what is computed and what a schedule may depend on: shapes, types, maps and bodies, by
 canonical names, and which arguments are constants, for these are packed when the model is compiled.
-It is taken when axes are final and nothing is packed or scheduled yet.
+It is taken when axes are final and nothing is packed or scheduled yet. Behind the point it has what
+the rules choose, which is what the schedule was faster than: where they choose otherwise by now,
+it counts for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from dialects.loop import CallOp, KernelOp
 from dialects.schedule import Schedule
 from passes.loop.canonical import Canonical
 from passes.loop.pack_operands import constant_behind
+
+_RULES_LENGTH = 8
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,35 @@ Choices = Mapping[str, Choice]
 """By key. One mapping is for one target and machine."""
 
 
-def key_of(call: CallOp, kernel: KernelOp) -> tuple[str, Canonical]:
-    """The key of a kernel that is called so, and its names."""
+def text_key(call: CallOp, kernel: KernelOp) -> tuple[str, Canonical]:
+    """The key of a kernel that is called so, up to the point, and its names."""
     canonical = Canonical.of(kernel)
     constants = tuple(constant_behind(v) is not None for v in call.inputs)
     return canonical.digest(constants), canonical
+
+
+def key_of(text: str, canonical: Canonical, rules: Schedule) -> str:
+    """The whole key, for what the rules choose."""
+    found = hashlib.sha256(str(canonical.neutral(rules)).encode()).hexdigest()
+    return f"{text}.{found[:_RULES_LENGTH]}"
+
+
+@dataclass
+class Choosing:
+    """Looks choices up. `rules`: what they choose, which is asked only where a choice may count."""
+
+    choices: Choices
+    rules: Callable[[KernelOp], Schedule]
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """What keys begin with."""
+        return frozenset(key.partition(".")[0] for key in self.choices)
+
+    def of(self, call: CallOp, kernel: KernelOp) -> tuple[Canonical, Choice]:
+        """The choice for a kernel that is called so, the rules' own without any; its names."""
+        text, canonical = text_key(call, kernel)
+        if text not in self.texts:
+            return canonical, Choice(None)
+        key = key_of(text, canonical, self.rules(kernel))
+        return canonical, self.choices.get(key, Choice(None))

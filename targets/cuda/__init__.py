@@ -137,7 +137,9 @@ class CudaTarget(Target):
                 f"{machine.multiprocessors} Triton {triton_version()}")
 
     def library_key(self, options: TargetOptions) -> str | None:
-        version = cublas.version() if options.library and not options.interpret else None
+        wanted = options.library and not options.interpret and is_nvidia(
+            machine_of(options.features).arch)
+        version = cublas.version() if wanted else None
         return None if version is None else f"{CUBLAS} {version}"
 
     def in_library(self, kernel: LoopKernelOp, options: TargetOptions) -> bool:

@@ -25,8 +25,9 @@ from targets.cuda.compile import CompileOptions
 from targets.cuda.errors import CudaError
 from targets.cuda.graphs import GraphRunner
 from targets.cuda.kernels import Kernels
+from targets.cuda.library_forms import library_notes
 from targets.cuda.memory import DEVICE, current_stream, is_on_device
-from targets.cuda.plan import host_notes, is_straight
+from targets.cuda.plan import host_notes, is_straight, kernels_of
 from targets.cuda.ready import Call
 from targets.cuda.run_order import RunOrder
 from targets.cuda.runner import ControlRunner
@@ -49,7 +50,7 @@ class CudaExecutable(Executable):
         self.output_names = self._function.output_names
         self._types = [a.type for a in self._function.input_arguments
                        if isinstance(a.type, BufferType)]
-        self.notes = host_notes(module)
+        self.notes = [*host_notes(module), *library_notes(list(kernels_of(module).values()))]
         self._order = RunOrder()
         self._lock = threading.Lock()
         self._known: dict[tuple[Any, ...], Call] = {}

@@ -18,7 +18,7 @@ from targets.cuda.errors import CudaError
 from targets.cuda.library_forms import form_of
 from targets.cuda.plan import KernelCall
 
-_THREAD_LOCAL = 1  # CUstreamCaptureMode
+_RELAXED = 2  # CUstreamCaptureMode: a library may load its code meanwhile
 
 
 @dataclass
@@ -44,7 +44,7 @@ class LibraryLaunch(CallNode):
     def captured(self) -> c_void_p:
         """See `CallNode`. Raises CudaError."""
         stream, graph = _capturing(), c_void_p()
-        driver.call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_THREAD_LOCAL))
+        driver.call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_RELAXED))
         try:
             self(stream)
         finally:

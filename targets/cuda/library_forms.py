@@ -12,7 +12,7 @@ of our own kernel, which runs where the library is missing or refuses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from xdsl.dialects import arith
@@ -128,9 +128,8 @@ def _unrounded(value: SSAValue) -> SSAValue:
     return value
 
 
-def library_notes(kernels: Sequence[BlockKernelOp]) -> Iterator[str]:
-    """`@contract_2: library cublas mk.kn.mn`, for each kernel that calls one."""
-    for kernel in kernels:
-        form = form_of(kernel)
-        if form is not None:
-            yield f"@{kernel.sym_name.data}: library {CUBLAS} {form}"
+def library_notes(kernels: Sequence[BlockKernelOp]) -> list[str]:
+    """`library cublas: @contract_2 mk.kn.mn, ...`: the kernels that call it; none without such."""
+    forms = {k.sym_name.data: form for k in kernels if (form := form_of(k)) is not None}
+    found = ", ".join(f"@{name} {form}" for name, form in forms.items())
+    return [f"library {CUBLAS}: {found}"] if found else []

@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from compiler.options import CompileOptions
+from compiler.tuning.options import TuneOptions
+from compiler.tuning.subject import Subject
+
 ROOT = Path(__file__).parents[2]
 CUDA = ROOT / "benchmarks" / "cuda"
 WHERE = {"machine": "a device", "versions": "strata 1"}
@@ -41,21 +45,53 @@ def measured(row: str, ratio: float, **more: Any) -> dict[str, Any]:
 
 def test_the_page(table: ModuleType, tmp_path: Path) -> None:
     results = table.Results.load(tmp_path / "build" / "cuda.json")
-    for record in (measured("good", 0.8), measured("better", 0.95, notes=["a | note"]),
+    for record in (measured("good", 0.8, auto="1 ms", seconds=3.0),
+                   measured("better", 0.95, notes=["a | note"], seconds=4.4),
                    measured("worse", 0.5), measured("worse", 0.7),
                    {"group": "norms", "row": "broken", "fault": "it\nbroke", **WHERE},
                    {"group": "norms", "row": "absent", "missing": "no package", **WHERE},
                    measured("a model", 9.0, group="compile", goal=[8.0, 4.0, True])):
         results.put(record)
     lines = table.report(table.Results.load(results.file), TITLES, "Busy.").splitlines()
-    assert "| good | 2 ms | peer 3 ms | 0.80 | 0.8 | 0.9 | met |" in lines
-    assert "| better | 2 ms | peer 3 ms | 0.95 | 0.8 | 0.9 | stretch |" in lines
-    assert "| worse | 2 ms | peer 3 ms | 0.70 | 0.8 | 0.9 | **missed** |" in lines
-    assert "| a model | 2 ms | peer 3 ms | 9.00 | ≤ 8 | ≤ 4 | **missed** |" in lines
+    assert "| good | 2 ms | 1 ms | peer 3 ms | 0.80 | 0.8 | 0.9 | met |" in lines
+    assert "| better | 2 ms |  | peer 3 ms | 0.95 | 0.8 | 0.9 | stretch |" in lines
+    assert "| worse | 2 ms |  | peer 3 ms | 0.70 | 0.8 | 0.9 | **missed** |" in lines
+    assert "| a model | 2 ms |  | peer 3 ms | 9.00 | ≤ 8 | ≤ 4 | **missed** |" in lines
     assert "- better: a \\| note" in lines and "- broken: it broke" in lines
     assert "- norms, compile: on a device; strata 1." in lines and "Busy." in lines
     assert {line.count("|") for line in lines if line.startswith("| ") and "note" not in line
-            } == {8}
+            } == {9}
+    assert "It took 7 s for norms." in lines
+
+
+def test_peers_that_are_measured_later(table: ModuleType) -> None:
+    first = measured("row", 0.9, seconds=3.0)
+    later = measured("row", 0.7, seconds=9.0) | {"peers": {"peer": "5 ms", "slow": "1 ms"}}
+    found = table.joined(first, later)
+    assert found["peers"] == {"peer": "3 ms", "slow": "1 ms"}
+    assert (found["ratio"], found["seconds"]) == (0.7, 12.0)
+    at_most = {"goal": [8.0, 4.0, True]}
+    assert table.joined(first | at_most, later | at_most)["ratio"] == 0.9
+    broken = {"group": "norms", "row": "row", "fault": "it broke", **WHERE}
+    assert table.joined(first, broken) == first and table.joined(broken, later) == later
+
+
+def test_slow_modes_come_last(
+    table: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del table
+    monkeypatch.delitem(sys.modules, "suite", raising=False)
+    suite = importlib.import_module("suite")
+    rows = {"products": ["a", "b"], "norms": ["c"], "models": ["d", "e"]}
+    found = [(p.group, list(p.rows), list(p.modes), p.beside)
+             for p in suite.parts(rows, ["default", "max-autotune"])]
+    quick, slow = ["default"], ["max-autotune"]
+    assert found == [
+        ("products", ["a", "b"], quick, False), ("norms", ["c"], quick, False),
+        ("models", ["d"], quick, False), ("models", ["e"], quick, False),
+        ("products", ["a", "b"], slow, True), ("models", ["d"], slow, True),
+        ("models", ["e"], slow, True)]
+    monkeypatch.delitem(sys.modules, "suite")
 
 
 def test_a_result_that_is_wrong_or_nan(table: ModuleType) -> None:
@@ -109,3 +145,16 @@ def test_more_rows_can_be_measured(tmp_path: Path, rows: str, only: str, more: l
     done = suite(tmp_path, "--rows", rows, "--only", only, *more)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAIL" not in done.stdout and "missing" not in done.stdout
+
+
+@pytest.mark.slow
+def test_kernels_of_rows_can_be_tuned(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, CUDA / "seed.py", "kernels", tmp_path, "moves", "--smoke", "--jobs", "1"],
+        text=True, check=False, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    models = sorted(tmp_path.glob("*/model.mlir"))
+    options = CompileOptions(target="cuda", features="sm_90", cache="off")
+    assert len(models) == 2
+    assert all(Subject(str(model), options).tasks(TuneOptions()) for model in models)

@@ -121,7 +121,7 @@ def test_from_python(small_model: Path, tmp_path: Path, stub: None) -> None:
 
 
 def test_kernels_that_no_library_has_are_not_tuned_for_it(
-    small_model: Path, stub: None, monkeypatch: pytest.MonkeyPatch
+    small_model: Path, tmp_path: Path, stub: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = type(find_target("cpu"))
     monkeypatch.setattr(kind, "library_key", lambda self, options: "blas 1" if options.library
@@ -129,7 +129,8 @@ def test_kernels_that_no_library_has_are_not_tuned_for_it(
     monkeypatch.setattr(kind, "in_library", lambda self, kernel, options:
                         kernel.sym_name.data.startswith("contract"))
     for library, searched in (("never", True), ("auto", False)):
-        report = compiler.tune(small_model, output="found.sqlite", jobs=1, library=library)
+        report = compiler.tune(small_model, output=tmp_path / "found.sqlite", jobs=1,
+                               library=library)
         for row in report.rows:
             assert bool(row.tried) == (searched or row.name.startswith("contract")), row
 

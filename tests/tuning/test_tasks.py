@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +19,9 @@ from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
 from dialects.loop import CallOp, KernelOp
 from dialects.schedule import Level, Schedule
-from passes.loop.choices import Choice, key_of
+from passes.loop.choices import Choice, text_key
 from passes.rewriting import functions
+from targets.base import TargetOptions, find_target
 
 MODEL = """\
 builtin.module {
@@ -88,8 +91,8 @@ def test_launches_are_counted_and_keys_stay(model: Path) -> None:
     calls = [op for f in functions(state.module) for op in f.body.block.ops
              if isinstance(op, CallOp)]
     assert sum(t.launches for t in tasks) == len(calls)
-    again = {key_of(call, call.target())[0] for call in calls}
-    assert {t.key for t in tasks} == again
+    again = {text_key(call, call.target())[0] for call in calls}
+    assert {t.key.partition(".")[0] for t in tasks} == again
     assert [t.key for t in kernels_of(model)[1]] == [t.key for t in tasks]
 
 
@@ -110,3 +113,24 @@ def test_tuned_schedules_reach_the_kernels(model: Path) -> None:
     assert schedule is not None and schedule.data == mine
     assert any("has a tuned schedule, 1.50x" in str(r) for r in state.context.remarks)
     assert task.canonical.own(Schedule((Level("grid", "a0"),))) is None
+
+
+def test_a_choice_counts_while_rules_choose_what_it_has_beaten(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, tasks = kernels_of(model)
+    task = next(t for t in tasks if t.name.startswith("contract"))
+    target = find_target("cpu")
+    mine = target.candidates(task.kernel, target.schedule(task.kernel, TargetOptions()),
+                             TargetOptions())[0]
+    compilation = Compiler(str(model), CompileOptions())
+    compilation.choices = {task.key: Choice(task.canonical.neutral(mine), 1.5)}
+    kind, rules = type(target), type(target).schedule
+
+    def otherwise(self: Any, kernel: KernelOp, options: TargetOptions) -> Schedule:
+        found = rules(self, kernel, options)
+        return replace(found, options=(*found.options, ("stream", 1)))
+
+    monkeypatch.setattr(kind, "schedule", otherwise)
+    state = compilation.lower("loop")
+    assert not any("has a tuned schedule" in str(r) for r in state.context.remarks)

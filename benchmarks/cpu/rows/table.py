@@ -20,10 +20,7 @@ HEADER = ("| row | threads | ours | peers | ratio | bar | stretch | | load |",
 
 def report(results: Results, note: str = "") -> str:
     """The page: where it was measured, a table per group, and notes below each."""
-    parts = ["# CPU speed: what was measured", "",
-             "Made by `python benchmarks/cpu/suite.py`; do not edit. What the rows are, and how "
-             "they are measured: [README.md](../README.md).", "", *results.machines(), ""]
-    parts += [note, ""] if note else []
+    parts = results.opening("CPU", note)
     for name in GROUPS:
         records = results.of_group(name)
         if records:

@@ -31,6 +31,8 @@ __all__ = ["GROUPS", "MEASURED", "Figures", "Goal", "Measure", "Missing", "Reach
 MEASURED = ("norms", "elementwise", "moves", "products", "attention", "convolutions", "models",
             "host")
 """The groups that have rows of their own."""
+AUTOTUNED = ("products", "convolutions", "models")
+"""Those that a slow mode of `torch.compile` makes faster."""
 GROUPS = (*MEASURED, "compile", "memory")
 """All tables of the page."""
 
@@ -39,13 +41,15 @@ GROUPS = (*MEASURED, "compile", "memory")
 class Setting:
     """How rows are measured. `seconds`: about how long a row's calls take in all. `smoke`: tiny
     sizes on the CPU, in Triton's interpreter with `interpret`. `modes`: those of `torch.compile`
-    that take part. `lock`: a file by which processes take turns on the device."""
+    that take part; with `beside`, no other peers do but eager PyTorch, for the rest was measured
+    before. `lock`: a file by which processes take turns on the device."""
 
     seconds: float = 2.0
     smoke: bool = False
     interpret: bool = False
     modes: tuple[str, ...] = ("default", "reduce-overhead")
     lock: Path | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True)

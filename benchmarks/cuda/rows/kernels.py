@@ -16,7 +16,19 @@ from typing import Any
 import torch
 
 from rows import Figures, Goal, Measure, Reached, Setting, milliseconds, xla
-from rows.programs import EAGER, OURS, Compiled, allowed, inductor, off, ours, told
+from rows.programs import (
+    AUTO,
+    EAGER,
+    OURS,
+    Compiled,
+    allowed,
+    empty_cache,
+    inductor,
+    off,
+    ours,
+    told,
+    with_library,
+)
 from rows.timing import Call, device_times
 
 Tensor = torch.Tensor
@@ -96,12 +108,16 @@ class Contest:
         self.module = Applied(self.kernel.function, self.constants)
         self._enter_eager(exact)
         self._add(OURS, exact, self._ours, guard=False)
+        self._add(AUTO, exact, lambda: with_library(self.module, self.inputs, self.setting))
         for mode in _without_graphs(self.setting.modes) if self.kernel.compiled else ():
-            self._add(mode, exact, partial(inductor, self.module, self.inputs, mode))
+            with empty_cache():
+                self._add(mode, exact, partial(inductor, self.module, self.inputs, mode))
+        self.bytes = sum(t.nbytes for t in (*made, self.result))
+        if self.setting.beside:
+            return
         for name, function in self.kernel.rivals.items():
             call = Applied(function, self.constants)
             self._add(name, exact, lambda c=call: Compiled(c, 0.0))
-        self.bytes = sum(t.nbytes for t in (*made, self.result))
         self._enter_xla(made, exact)
 
     def _ours(self) -> Compiled:
@@ -112,17 +128,21 @@ class Contest:
         self.result = self.calls[EAGER]()
         self.errors[EAGER] = off(self.result, exact)
 
-    def _add(self, name: str, exact: Tensor, make: Callable[[], Compiled], guard: bool = True
-             ) -> None:
-        """Let someone take part; a peer that cannot is told in a note."""
+    def _add(
+        self, name: str, exact: Tensor, make: Callable[[], Compiled | None], guard: bool = True
+    ) -> None:
+        """Let someone take part, if there is something; a peer that cannot is told in a note."""
         try:
-            made = make().call
-            result = made(*self.inputs)
+            compiled = make()
+            result = compiled and compiled.call(*self.inputs)
         except Exception as error:
             if not guard:
                 raise
             self.notes.append(f"{name}: {told(error)}")
             return
+        if compiled is None:
+            return
+        made = compiled.call
         result = result[0] if isinstance(result, list) else result
         self.calls[name] = lambda: made(*self.inputs)
         self.errors[name] = off(result, exact)
@@ -141,11 +161,14 @@ class Contest:
         return {**device_times({**self.calls, **more}, self.setting), **self.known}
 
     def check(self) -> None:
-        """Raises ValueError when our result is wrong."""
+        """Raises ValueError when our result is wrong. That of a library is told, and out."""
         limit = allowed(self.errors[EAGER], self.result.dtype)
         if not self.errors[OURS] <= limit:
             raise ValueError(f"the result is off by {self.errors[OURS]:.1e}, allowed are "
                              f"{limit:.1e}; eager PyTorch's by {self.errors[EAGER]:.1e}")
+        if not self.errors.get(AUTO, 0.0) <= limit:
+            del self.calls[AUTO]
+            self.notes.append(f"{AUTO}: WRONG, more than {limit:.1e}")
 
     def remarks(self) -> tuple[str, ...]:
         """What else there is to say."""
@@ -161,34 +184,44 @@ def _without_graphs(modes: Sequence[str]) -> list[str]:
 
 # ---------------------------------------------------------------------- measures
 def against_peers(kernel: Kernel, goal: Goal, name: str) -> Measure:
-    """The fastest peer's time over ours."""
-
-    def measure(setting: Setting) -> Mapping[str, Reached]:
-        contest = _contest(kernel, setting)
-        times = contest.times()
-        mine = times.pop(OURS)
-        figures = Figures(milliseconds(mine), {n: milliseconds(t) for n, t in times.items()},
-                          min(times.values()) / mine, contest.remarks())
-        return {name: Reached(figures, goal)}
-
-    return measure
+    """The fastest peer's time over ours, for a group of this name."""
+    return partial(_beside_peers, kernel, goal, name)
 
 
 def against_copy(kernel: Kernel, goal: Goal, name: str) -> Measure:
     """The share of a copy's bandwidth that inputs and results are moved with."""
+    return partial(_beside_copy, kernel, goal, name)
 
-    def measure(setting: Setting) -> Mapping[str, Reached]:
-        contest = _contest(kernel, setting)
-        copied = _copy(setting)
-        times = contest.times(**{COPY: copied.call})
-        rate = copied.bytes / times.pop(COPY)
-        shares = {n: contest.bytes / t / rate for n, t in times.items()}
-        texts = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}
-        ceiling = f"copy: {rate / 1e6:.0f} GB/s"
-        figures = Figures(texts.pop(OURS), texts, shares[OURS], (ceiling, *contest.remarks()))
-        return {name: Reached(figures, goal)}
 
-    return measure
+def _beside_peers(
+    kernel: Kernel, goal: Goal, name: str, setting: Setting
+) -> Mapping[str, Reached]:
+    contest = _contest(kernel, setting)
+    times = contest.times()
+    mine, auto = times.pop(OURS), _told(times.pop(AUTO, None))
+    figures = Figures(milliseconds(mine), {n: milliseconds(t) for n, t in times.items()},
+                      min(times.values()) / mine, contest.remarks(), auto)
+    return {name: Reached(figures, goal)}
+
+
+def _beside_copy(
+    kernel: Kernel, goal: Goal, name: str, setting: Setting
+) -> Mapping[str, Reached]:
+    contest = _contest(kernel, setting)
+    copied = _copy(setting)
+    times = contest.times(**{COPY: copied.call})
+    auto = _told(times.pop(AUTO, None))
+    rate = copied.bytes / times.pop(COPY)
+    shares = {n: contest.bytes / t / rate for n, t in times.items()}
+    texts = {n: f"{milliseconds(t)} ({shares[n]:.0%})" for n, t in times.items()}
+    ceiling = f"copy: {rate / 1e6:.0f} GB/s"
+    figures = Figures(texts.pop(OURS), texts, shares[OURS], (ceiling, *contest.remarks()),
+                      auto)
+    return {name: Reached(figures, goal)}
+
+
+def _told(time: float | None) -> str:
+    return "" if time is None else milliseconds(time)
 
 
 def _contest(kernel: Kernel, setting: Setting) -> Contest:

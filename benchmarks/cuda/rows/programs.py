@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import compiler
+from compiler.api import lower_to_text, model_of_argument
+from compiler.driver import Compiler
+from compiler.options import CompileOptions
 from rows import Setting
 
 Tensor = torch.Tensor
 OURS = "strata"
 EAGER = "eager"
+AUTO = "auto"
 NOISE = 4.0
 """A result may be so many times as far off as eager PyTorch's in the same types ..."""
 LONGEST_NOTE = 200
@@ -41,27 +45,53 @@ def ours(
     `given`: what it is called with, where the module is exported elsewhere than it runs.
     """
     program = torch.export.export(module, tuple(inputs), strict=False)
+    return _compiled(program, inputs if given is None else given, setting, precision=precision)
+
+
+def with_library(
+    module: torch.nn.Module, inputs: Sequence[Tensor], setting: Setting,
+    given: Sequence[Tensor] | None = None,
+) -> Compiled | None:
+    """Our program whose kernels may be calls of a library; None where none is."""
+    if setting.smoke or setting.beside:
+        return None
+    program = torch.export.export(module, tuple(inputs), strict=False)
+    options = CompileOptions(target="cuda", cache="off", library="auto")
+    text = lower_to_text(Compiler(model_of_argument(program), options), "loop", locations=False)
+    if " library = " not in text:
+        return None
+    return _compiled(program, inputs if given is None else given, setting, "auto")
+
+
+def _compiled(
+    program: Any, inputs: Sequence[Tensor], setting: Setting, library: str = "never",
+    precision: str = "f32",
+) -> Compiled:
     started = time.perf_counter()
     target = "cuda" if setting.interpret or not setting.smoke else "cpu"
-    executable = compiler.compile(program, target=target, cache="off", tuned="off",
+    executable = compiler.compile(program, target=target, cache="off", library=library,
                                   interpret=setting.interpret, precision=precision)
-    executable(*(inputs if given is None else given))
+    executable(*inputs)
     return Compiled(executable, time.perf_counter() - started)
 
 
-def inductor(
-    function: Callable[..., Any], inputs: Sequence[Tensor], mode: str
-) -> Compiled:
-    """`torch.compile` in one of its modes."""
+@contextmanager
+def empty_cache() -> Generator[None]:
+    """`torch.compile` finds no code of before inside, but what it made there."""
     from torch._inductor.utils import fresh_cache
 
-    with tempfile.TemporaryDirectory() as folder, fresh_cache(dir=str(Path(folder))):
-        started = time.perf_counter()
-        compiled = torch.compile(function, dynamic=False, mode=mode)
+    with tempfile.TemporaryDirectory() as folder, fresh_cache(dir=folder):
+        yield
+
+
+def inductor(function: Callable[..., Any], inputs: Sequence[Tensor], mode: str) -> Compiled:
+    """`torch.compile` in one of its modes."""
+    started = time.perf_counter()
+    compiled = torch.compile(function, dynamic=False, mode=mode)
+    compiled(*inputs)
+    seconds = time.perf_counter() - started
+    for _ in range(3):  # some modes record graphs then
         compiled(*inputs)
-        seconds = time.perf_counter() - started
-        for _ in range(3):  # some modes record graphs then
-            compiled(*inputs)
     return Compiled(compiled, seconds)
 
 

@@ -30,12 +30,14 @@ class Goal:
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured: ours and the peers', in words, and the ratio that the goal is about."""
+    """What was measured: ours and the peers', in words, and the ratio that the goal is about.
+    `auto`: ours where kernels may be calls of libraries, if some are."""
 
     ours: str
     peers: Mapping[str, str]
     ratio: float
     notes: tuple[str, ...] = field(default=())
+    auto: str = ""
 
 
 class Missing(Exception):

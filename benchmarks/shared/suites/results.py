@@ -24,10 +24,13 @@ class Results:
     def load(file: Path) -> Results:
         return Results(file, json.loads(file.read_text()) if file.exists() else {})
 
+    def find(self, record: Record) -> dict[str, Any] | None:
+        """What there is of the same row."""
+        return self.records.get(_key(record))
+
     def put(self, record: dict[str, Any]) -> None:
         """Keep it, in place of an older one of the same row."""
-        parts = (record["group"], record["row"], record.get("threads"))
-        self.records["/".join(str(part) for part in parts if part is not None)] = record
+        self.records[_key(record)] = record
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(self.records, indent=1) + "\n")
 
@@ -38,6 +41,14 @@ class Results:
     def faults(self) -> list[dict[str, Any]]:
         return [r for r in self.records.values() if "fault" in r]
 
+    def opening(self, target: str, note: str) -> list[str]:
+        """The first lines of a target's page."""
+        lines = [f"# {target} speed: what was measured", "",
+                 f"Made by `python benchmarks/{target.lower()}/suite.py`; do not edit. What the "
+                 "rows are, and how they are measured: [README.md](../README.md).", "",
+                 *self.machines(), ""]
+        return [*lines, note, ""] if note else lines
+
     def machines(self) -> list[str]:
         """Every machine with its versions, and what was measured there."""
         found: dict[tuple[str, str], list[str]] = {}
@@ -45,6 +56,11 @@ class Results:
             found.setdefault((record["machine"], record["versions"]), []).append(record["group"])
         return [f"- {', '.join(dict.fromkeys(groups))}: on {machine}; {versions}."
                 for (machine, versions), groups in found.items()]
+
+
+def _key(record: Record) -> str:
+    parts = (record["group"], record["row"], record.get("threads"))
+    return "/".join(str(part) for part in parts if part is not None)
 
 
 def notes_of(record: Record) -> list[str]:

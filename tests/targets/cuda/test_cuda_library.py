@@ -27,6 +27,7 @@ from targets.cuda.library import described
 from targets.cuda.library_forms import called, form_of, product_form, without_library
 from targets.cuda.rules import operand_panels
 from tests.targets.cuda.fake_driver import FakeDriver
+from tests.targets.cuda.fake_torch import FakeTorch
 from tests.targets.searches import attention, tasks_of_text, written
 
 OPTIONS = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off", library="auto")
@@ -113,7 +114,7 @@ def test_a_call_is_the_first_candidate_and_visible(tmp_path: Path) -> None:
     assert call not in RULES.candidates(task.kernel, rules, replace(SETTLED, library=False))
     compilation = Compiler(*written(task, call, tmp_path, OPTIONS))
     text = compilation.emit(compilation.lower(), "triton")
-    assert f"# @{task.name}: library cublas mk.nk.n.mn" in text
+    assert f"# library cublas: @{task.name} mk.nk.n.mn" in text
 
 
 def test_nothing_is_packed_for_a_call(tmp_path: Path) -> None:
@@ -150,13 +151,15 @@ def test_calls_compute_what_kernels_do(
     device.install_cublas(monkeypatch)
     device.log.clear()
     executable = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path))
-    for sign in (1, -1):
-        signed = [sign * v for v in values]
-        found = executable.run(signed)
-        wanted = own if sign == 1 else CudaExecutable(
-            state.module, weights, CudaOptions(cache=tmp_path)).run(signed)
-        assert all(error_of(f, w) < 2e-3 for f, w in zip(found, wanted, strict=True))
-    assert device.log.count("run cublas") == 3 and "compile 1" not in device.log
+    torch = FakeTorch(device)
+    torch.install(monkeypatch)
+    for _ in range(2):  # the second time on other tensors, which change the node
+        [found] = executable.run([torch.tensor(v) for v in values])
+        assert error_of(found.numpy(), own[0]) < 2e-3
+    assert device.log.count("run cublas") == 2 and "compile 1" not in device.log
+    assert "update 0" in device.log
+    [note] = executable.notes
+    assert note.startswith("library cublas: @") and note.endswith(form)
 
 
 def test_our_kernel_runs_where_the_library_refuses(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler.tuning.database import Database
+from compiler.tuning.files import shipped_file
 from dialects.weights import WeightStore
 from targets.base import TargetOptions
 from targets.cuda import TARGET, ahead
@@ -144,3 +147,18 @@ def test_winners_are_of_a_device_and_of_a_triton(monkeypatch: pytest.MonkeyPatch
     assert TARGET.tuning_key(TargetOptions(interpret=True)) is None
     monkeypatch.setattr("targets.cuda.find_spec", lambda name: None)
     assert TARGET.tuning_key(TargetOptions()) is None
+
+
+def test_what_ships_is_sealed_and_small() -> None:
+    path = Path(shipped_file("cuda"))
+    with sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True) as connection:
+        machines = [row[0] for row in connection.execute("SELECT description FROM machines")]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    connection.close()
+    assert path.stat().st_size < 1 << 20
+    for machine in machines:
+        winners = Database(str(path), machine).read()
+        assert winners and all(w.choice.gain >= 1.0 for w in winners.values())
+        library = any("library" in dict(w.choice.schedule.options)
+                      for w in winners.values() if w.choice.schedule)
+        assert library == ("cublas" in machine)
