@@ -59,8 +59,8 @@ MACHINES = {m.arch: m for m in (
     Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 70, 19.5),
     Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 50, 36),
     Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 60, 85),
-    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 135, 67),
-    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 160, 80),
+    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 110, 67),
+    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 140, 80),
     Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 60, 105),
 )}
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""
