@@ -39,8 +39,8 @@ def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
     times = {t: seconds(product, t, machine) for t in _tiles(product)
              if programs_at_a_time(product, t, machine)}
     return tuple(sorted(times, key=lambda t: (
-        round(log(times[t]) / ALIKE), -t.sums, -t.columns, abs(t.stages - USUAL), -t.depth,
-        t.warps)))
+        round(log(times[t]) / ALIKE), -t.sums, t.rows + t.columns, -t.columns,
+        abs(t.stages - USUAL), -t.depth, t.warps)))
 
 
 def _tiles(product: Product) -> Iterator[ProductTile]:
