@@ -40,9 +40,10 @@ DEPTH = 128
 """The bytes of such a row that one step loads: a line of the cache."""
 STRIP = 16
 """How many tiles of rows programs walk before they take the next columns."""
-PROMOTE = 512
-"""Products of narrow floats that may be summed in fewer bits than f32 has: their sum's error is a
-sixth of a rounding to bf16 (of 8192 products of normal numbers)."""
+PROMOTE, PROMOTE_EXACT = 512, 128
+"""Products of narrow floats that may be summed in fewer bits than f32 has. Of 8192 products of
+normal numbers, the sum's error is a fifth of a rounding to bf16 then; and 1.3e-4 where all of f32
+is stored."""
 VARIED = 3
 """Of how many tiles candidates have other strips."""
 
@@ -159,23 +160,23 @@ def _tiled(
 
     The first ones also in other strips, of which the model knows nothing.
     """
-    exact = _in_full(nest, options)
-    product = replace(product_of(nest, roles), twice=exact,
+    promote = _promote(kernel, nest, options)
+    product = replace(product_of(nest, roles), twice=promote > 0,
                       beside=bytes_beside(kernel, nest, roles))
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
         in_strips = product.rows > tile.rows and product.columns > tile.columns
         for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
-            yield _in_tiles(kernel, roles, tile, strip, options, exact)
+            yield _in_tiles(kernel, roles, tile, strip, options, promote)
 
 
-def _in_full(nest: NestOp, options: TargetOptions) -> bool:
-    """Whether sums of products of narrow floats must have all bits of f32.
-
-    The instructions keep fewer; a second sum takes what they have summed in one step.
-    """
+def _promote(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> int:
+    """How many products of narrow floats instructions sum, in fewer bits than f32 has, before the
+    sum is added to one of f32; 0 where there are none, or fewer bits are allowed."""
     narrow = any(is_narrow_float(v.type.element) for v in nest.inputs
                  if isinstance(v.type, TensorType))
-    return narrow and options.precision == "f32"
+    if not narrow or options.precision != "f32":
+        return 0
+    return PROMOTE if max(map(width_of, kernel.yielded)) <= 2 else PROMOTE_EXACT
 
 
 def product_of(nest: NestOp, roles: Roles) -> Product:
@@ -195,13 +196,13 @@ def product_of(nest: NestOp, roles: Roles) -> Product:
 
 def _in_tiles(
     kernel: KernelOp, roles: Roles, tile: ProductTile, strip: int, options: TargetOptions,
-    exact: bool = False,
+    promote: int = 0,
 ) -> Schedule:
     (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
     levels = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile.rows),
               Level("grid", n, tile.columns), Level("loop", k, tile.depth)]
     order = {"strip": strip} if strip > 1 else {}
-    order |= {"promote": PROMOTE} if exact else {}
+    order |= {"promote": promote} if promote else {}
     return finish(kernel, levels, dot=1, tails="mask", warps=tile.warps, stages=tile.stages,
                   precision=options.precision, **order)
 
