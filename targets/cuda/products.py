@@ -12,7 +12,7 @@ from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width, i8, i32, is_float, is_narrow_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
-from passes.loop.nests import has_calls
+from passes.loop.nests import gathered_inputs, has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
 from passes.loop.runs import running_axis
@@ -136,7 +136,7 @@ def _candidates(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Itera
     if not _is_matrix_product(nest, roles):
         yield from vector_products(kernel, nest, roles)
         yield _small_contraction(kernel, roles)
-    elif is_plain(nest) and on_tensor_cores(nest, options):
+    elif _reads_matrices(nest) and on_tensor_cores(nest, options):
         yield from _tiled(kernel, nest, roles, options)
     else:
         yield _matrix_product(kernel, nest, roles, options)
@@ -146,6 +146,13 @@ def is_plain(nest: NestOp) -> bool:
     """Whether the factors are read along their dims, and nothing lies around them."""
     plain = not any(map(has_calls, nest.input_maps))
     return plain and all(p is None for p in nest.pad_values)
+
+
+def _reads_matrices(nest: NestOp) -> bool:
+    """Whether nothing is gathered, and nothing lies around the factors. Dims that one axis walks,
+    as in a convolution of one place, are as good as one."""
+    return not any(map(gathered_inputs, nest.input_maps)) and all(
+        p is None for p in nest.pad_values)
 
 
 def on_tensor_cores(nest: NestOp, options: TargetOptions) -> bool:
