@@ -243,7 +243,7 @@ def emit_dot(op: DotOp, context: Context) -> None:
                  for x, v in zip(texts, (op.a, op.b), strict=True)]
     arguments = [*texts, context.values[op.c].text, f'input_precision="{op.precision.data}"',
                  f"out_dtype={dtype_text(c.element)}"]
-    if context.promote and a.element in NATIVE_FLOATS:
+    if 0 < context.promote <= a.shape[1] and a.element in NATIVE_FLOATS:
         arguments.append(f"max_num_imprecise_acc={context.promote}")
     text = f"tl.dot({', '.join(arguments)})"
     context.bind(op.result, Value(text, (a.shape[0], b.shape[1])), "acc")
