@@ -25,11 +25,13 @@ MAX_WHOLE = 16384
 HELD, LEAST_HELD = 32, 4
 """Elements of held rows in each thread, where there are many rows: enough words on their way, and
 no registers spill. And what a thread has at least, where rows are short."""
-HELD_APART = 16
-"""The same where rows begin between words of memory, and are read element by element."""
-STEP, STEP_APART, STEP_ONCE = 8192, 4096, 1024
-"""Elements of a longer row that one trip of a reduction takes, in words, one by one, and where the
-row is walked only once."""
+READ_WORDS = 2
+"""Words of a row in each thread, where little is written: then more threads are worth more."""
+STEP, STEP_APART, STEP_ONCE, STEP_OPEN = 16384, 4096, 1024, 8192
+"""Elements of a longer row that one trip of a reduction takes: in words, one by one, where the row
+is walked only once, and where its length is not known."""
+WALKING_WARPS = {STEP: 32, STEP_APART: 16}
+"""With how many warps; 8 for other steps."""
 MAX_HEIGHT, OPEN_HEIGHT = 16, 4
 """The most rows that one program computes, but very short ones, and how many where their number is
 not known."""
@@ -71,13 +73,15 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     width = max((x.tile for x in tiles), default=1)
     if not all(x.kind == "whole" for x in tiles):
         walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
-                         16 if width == STEP_APART else 8)
-        return _online(kernel, walked, options)
-    least = 2 if apart else 4
+                         WALKING_WARPS.get(width, 8))
+        return _online(kernel, walked, options) if apart else walked
+    least = 1 if apart else 4  # a warp that has a whole row waits for no other
     height = _height(kernel, rows, width, least * WARP, options)
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
-    held = HELD_APART if apart else HELD
+    held = HELD
+    if streams(kernel, options).get("stream") == 2 and not apart:
+        held = READ_WORDS * WORD // max(byte_width(type_.element) for type_ in _types(kernel))
     warps = max(least, min(16, width * height // (held * WARP)))
     return _masked(kernel, [*levels, *placed], options, warps)
 
@@ -85,11 +89,17 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
 def _masked(
     kernel: KernelOp, levels: Sequence[Level], options: TargetOptions, warps: int
 ) -> Schedule:
-    return finish(kernel, levels, tails="mask", warps=warps, **streams(kernel, options))
+    streamed = streams(kernel, options)
+    if _begins_apart(kernel) and streamed.get("stream") == 1:
+        streamed = {}  # neighbouring loads are of parts of one word
+    return finish(kernel, levels, tails="mask", warps=warps, **streamed)
 
 
 def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Schedule:
-    """The schedule, which finds a maximum and the sums that follow it in one walk."""
+    """The schedule, which finds a maximum and the sums that follow it in one walk.
+
+    That saves loads, which count where they are of single elements.
+    """
     if options.exact or not any(running_maximum(n) for n in kernel.nests):
         return walked
     return replace(walked, options=(*walked.options, ("online", 1)))
@@ -113,8 +123,7 @@ def _height(
     """How many short rows a program of so many threads computes: as many as leave every
     multiprocessor programs enough."""
     count = product(kernel.axes[a] for a in rows).constant
-    held = HELD_APART if _begins_apart(kernel) else HELD
-    most, least = (threads * elements // width for elements in (held, LEAST_HELD))
+    most, least = (threads * elements // width for elements in (HELD, LEAST_HELD))
     if count is None:
         return floor_power(min(OPEN_HEIGHT, most))
     wanted = count // (PROGRAMS * machine_of(options.features).multiprocessors)
@@ -146,7 +155,9 @@ def _step(kernel: KernelOp, axis: str) -> int:
     """How many elements of a long row one trip takes."""
     if sum(_has(n, axis) for n in kernel.nests) == 1:
         return STEP_ONCE
-    return STEP_APART if _begins_apart(kernel) else STEP
+    if _begins_apart(kernel):
+        return STEP_APART
+    return STEP_OPEN if kernel.axes[axis].constant is None else STEP
 
 
 def _has(nest: NestOp, name: str) -> bool:
@@ -206,4 +217,4 @@ def _two_directions(
         side //= 2
     tiles = {a: even_power(extents[a], side) for a in along}
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
-    return _masked(kernel, levels, options, 8 if prod(tiles.values()) >= 4096 else 4)
+    return finish(kernel, levels, tails="mask", warps=8 if prod(tiles.values()) >= 4096 else 4)

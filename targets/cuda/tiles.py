@@ -45,16 +45,16 @@ def finish(
 
 
 def streams(kernel: KernelOp, options: TargetOptions) -> dict[str, int]:
-    """The schedule's option `stream`, where the cache cannot hold what the kernel moves.
+    """The schedule's option `stream`, where the shared cache cannot hold what the kernel moves.
 
-    And where it reads more than it writes: results take the place of what has been read anyway, and
-    measured on an H200 a copy is slower by 2% with the option, a sum of rows faster by 9%.
+    2 where it reads more than it writes. Else results take the place of what has been read: on an
+    H200 a copy takes 2% longer with 2, and 2% less with 1; a sum of rows takes 9% less with 2.
     """
     read, written = (sum((product(v.type.shape).constant or 0) * byte_width(v.type.element)
                          for v in values if isinstance(v.type, TensorType))
                      for values in (kernel.body.block.args, kernel.yielded))
     is_large = read + written > machine_of(options.features).cache
-    return {"stream": 1} if is_large and read >= 2 * written else {}
+    return {"stream": 2 if read >= 2 * written else 1} if is_large else {}
 
 
 def width_of(value: SSAValue) -> int:

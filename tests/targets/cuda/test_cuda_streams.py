@@ -91,13 +91,33 @@ def test_the_cache_is_that_of_the_machine() -> None:
     assert "evict" in sources(text, TargetOptions(features="sm_86"))
 
 
-def test_what_results_replace_in_the_cache_needs_no_hint() -> None:
-    copy = """
-strata.func @main(%x: f32[8192, 4096]) -> (f32[4096, 8192]) inputs ["x"] outputs ["y"] {
-  %y = graph.transpose %x {perm = [1, 0]} : f32[4096, 8192]
+def exponentials(columns: int) -> str:
+    shape = f"bf16[16384, {columns}]"
+    return f"""
+strata.func @main(%x: {shape}) -> ({shape}) inputs ["x"] outputs ["y"] {{
+  %y = graph.exp %x : {shape}
   strata.return %y
-}"""
-    assert "evict" not in sources(copy)
+}}"""
+
+
+def test_what_results_replace_in_the_shared_cache_stays_there() -> None:
+    assert sources(exponentials(4096)).count('cache_modifier=".cg"') == 1
+    assert "evict" not in sources(exponentials(4096))
+
+
+@pytest.mark.parametrize("columns", [100, 4095], ids=["small", "of parts of words"])
+def test_where_caches_help_loads_say_nothing(columns: int) -> None:
+    assert ".cg" not in sources(softmax(16384, columns))
+
+
+def test_a_thread_reads_two_words_where_little_is_written() -> None:
+    assert "warps = 16, stream = 2" in sources(squares(8192, 4096))
+    assert "warps = 4, stream = 1" in sources(softmax(8192, 4096))
+
+
+def test_a_warp_has_whole_rows_that_begin_between_words() -> None:
+    assert "grid i0 tile 8, whole i1 tile 128 | tails = mask, warps = 1>" in sources(
+        softmax(65536, 77))
 
 
 def softmax(rows: int, columns: int) -> str:
@@ -109,10 +129,11 @@ strata.func @main(%x: {shape}) -> ({shape}) inputs ["x"] outputs ["y"] {{
 }}"""
 
 
-def test_a_long_row_is_walked_once_for_a_maximum_and_its_sums() -> None:
-    assert sources(softmax(600, 20000)).count("for ") == 2
-    assert sources(softmax(600, 20000), TargetOptions(features="sm_90", exact=True)
+def test_a_long_row_of_parts_of_words_is_walked_once_for_a_maximum_and_its_sums() -> None:
+    assert sources(softmax(600, 20001)).count("for ") == 2
+    assert sources(softmax(600, 20001), TargetOptions(features="sm_90", exact=True)
                    ).count("for ") == 3
+    assert sources(softmax(600, 20000)).count("for ") == 3
 
 
 @pytest.fixture(scope="module")
