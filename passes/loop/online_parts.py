@@ -24,48 +24,26 @@ from xdsl.ir import Block, Region, SSAValue
 from dialects.expr import Expr, product
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
 from dialects.types import dtype_of, tensor
-from passes.loop.nests import (
-    Read,
-    carry,
-    inline_producer,
-    plain_axes,
-    reads_of,
-    result_types,
-)
+from passes.loop.nests import Read, carry, reads_of, result_types
 from passes.loop.online import Running, running_maximum
 from passes.rewriting import Rewriter
 
 
 @dataclass(frozen=True)
 class Powers:
-    """A sum that computes the powers which it sums up, what it is online on, and how many parts
-    that has."""
+    """What a sum of powers is online on, and how many parts that has."""
 
-    nest: NestOp
     running: Running
     count: int
 
 
 def powers_in_parts(nest: NestOp) -> Powers | None:
-    """Where a sum follows the maximum of the maxima of as long parts."""
-    made = _computing(nest)
-    running = running_maximum(made)
-    count = None if running is None or len(made.reduce_axes) != 1 else _parts(
-        running.maximum, made.reduce_axes[0].extent)
-    if running is not None and count is not None:
-        return Powers(made, running, count)
-    if made is not nest:
-        made.erase()
-    return None
-
-
-def _computing(nest: NestOp) -> NestOp:
-    """The nest with the body of the elementwise one whose result alone it reads."""
-    maker = nest.inputs[0].owner if len(nest.inputs) == 1 else None
-    if not isinstance(maker, NestOp) or not maker.is_elementwise or len(maker.results) != 1 or (
-            nest.pad_values[0] is not None or plain_axes(maker.output_maps[0]) is None):
-        return nest
-    return inline_producer(nest, 0, maker, 0)
+    """Where a sum follows the maximum of the maxima of as long parts. It computes the powers."""
+    running = running_maximum(nest)
+    if running is None or len(nest.reduce_axes) != 1:
+        return None
+    count = _parts(running.maximum, nest.reduce_axes[0].extent)
+    return None if count is None else Powers(running, count)
 
 
 def _parts(maximum: SSAValue, length: Expr) -> int | None:
@@ -102,8 +80,6 @@ def sum_parts(at: Rewriter, nest: NestOp, part: str, powers: Powers) -> SSAValue
     second = NestOp.of(
         [a for a in nest.axes if a.name == part or not a.reduce], [r.value for r in terms],
         [r.map for r in terms], [type_], [map_], combiners=["add"], body=_rescaled(terms, running))
-    for unused in {nest, powers.nest}:
-        unused.erase()
     return at.insert(carry(nest, second)).results[0]
 
 

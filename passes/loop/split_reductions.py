@@ -26,9 +26,16 @@ from xdsl.ir import Block, Region, SSAValue
 
 from dialects.expr import Expr, product
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
-from dialects.types import bf16, f16, tensor
+from dialects.types import TensorType, bf16, byte_width, f16, tensor
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import carry, reads_of, result_types, substitute_axes
+from passes.loop.fuse import can_inline
+from passes.loop.nests import (
+    carry,
+    inline_producer,
+    reads_of,
+    result_types,
+    substitute_axes,
+)
 from passes.loop.online import is_between_products
 from passes.loop.online_parts import powers_in_parts, sum_parts
 from passes.loop.outline import is_contraction
@@ -46,6 +53,8 @@ MIN_COLUMN_PART = 32
 MAX_MAXIMUM = 1 << 14
 """The most elements of a part of a maximum. Sums may follow it, so that a program walks its part
 twice, and so many it can hold."""
+SMALL = 1 / 16
+"""What is so much smaller than a tensor is not worth counting beside it."""
 MIN_OPEN_PART = 32
 """The least elements of a part, where how many parts there are is only known at run time."""
 
@@ -64,14 +73,50 @@ class LoopSplitReductions(StrataPass):
         def split(nest: NestOp, at: Rewriter) -> SSAValue | None:
             if not _is_candidate(nest):
                 return None
-            if (powers := powers_in_parts(nest)) is not None:
-                [axis] = powers.nest.reduce_axes
-                return sum_parts(at, divided(powers.nest, axis, powers.count), axis.name, powers)
-            cut = _cut(nest, programs)
-            return None if cut is None else split_nest(at, *cut)
+            made = _computing(nest)
+            result = _split(made, at, programs)
+            if made is not nest:
+                made.erase()
+            return result
 
         for func in functions(module):
             rewrite(func, {NestOp: [split]}, context)
+
+
+def _split(nest: NestOp, at: Rewriter, programs: int) -> SSAValue | None:
+    powers = powers_in_parts(nest)
+    cut = _cut(nest, programs) if powers is None else _cut_into(nest, powers.count)
+    if cut is None:
+        return None
+    parts, outer = cut
+    result = split_nest(at, parts, outer) if powers is None else sum_parts(
+        at, parts, outer[0], powers)
+    if parts is not nest:
+        parts.erase()
+    return result
+
+
+def _computing(nest: NestOp) -> NestOp:
+    """The nest that computes what it reads, where that is elementwise, and made of no more bytes.
+
+    As the parts and what else reads it belong to different kernels, it would cross memory.
+    """
+    maker = nest.inputs[0].owner if len(nest.inputs) == 1 else None
+    if not isinstance(maker, NestOp) or not can_inline(nest, 0, reads_of(nest)[0], maker):
+        return nest
+    if sum(map(_bytes, maker.inputs)) > (1 + SMALL) * _bytes(maker.results[0]):
+        return nest
+    made = inline_producer(nest, 0, maker, 0)
+    if not is_contraction(made):
+        return made
+    made.erase()
+    return nest
+
+
+def _bytes(value: SSAValue) -> int:
+    """Of a tensor; 0 if its size is not known."""
+    assert isinstance(value.type, TensorType)
+    return (product(value.type.shape).constant or 0) * byte_width(value.type.element)
 
 
 def _is_candidate(nest: NestOp) -> bool:
@@ -110,6 +155,12 @@ def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[str]] | None:
 
 def _short_parts(nest: NestOp, total: int) -> int:
     return -(-total // MAX_MAXIMUM) if nest.combiner_names == ["max"] else 1
+
+
+def _cut_into(nest: NestOp, count: int) -> tuple[NestOp, Sequence[str]]:
+    """Cut the only summed axis into so many parts."""
+    [axis] = nest.reduce_axes
+    return divided(nest, axis, count), [axis.name]
 
 
 def _known_cut(

@@ -14,6 +14,7 @@ from passes.loop.online import running_maximum
 from passes.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
+from targets.cuda.roles import symbols_of
 from targets.cuda.tiles import even_power, finish, floor_power, power, streams
 
 ELEMENTS = 1024
@@ -131,9 +132,16 @@ def _height(
 
 
 def _sums_along_memory(kernel: KernelOp, inner: Sequence[str]) -> bool:
-    """Whether a reduction's input ends in a dim that summed axes, fused by division, walk alone."""
-    ends = [m[-1].symbols for n in kernel.nests if n.is_reduction for m in n.input_maps if m]
-    return any(symbols and symbols <= {*inner} for symbols in ends)
+    """Whether a reduction's input ends in a dim that summed axes, fused by division, walk alone.
+
+    Or one of them runs along the memory of the input that is indexed by the most axes.
+    """
+    reductions = [n for n in kernel.nests if n.is_reduction]
+    ends = [m[-1].symbols for n in reductions for m in n.input_maps if m]
+    main = [running_axis(max(n.input_maps, key=lambda m: len(symbols_of(m)), default=()), n.axes)
+            for n in reductions]
+    return any(symbols and symbols <= {*inner} for symbols in ends) or not {*inner}.isdisjoint(
+        name for names in main for name in names)
 
 
 def _inner_levels(kernel: KernelOp, inner: Sequence[str]) -> list[Level]:
