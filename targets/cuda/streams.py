@@ -36,6 +36,8 @@ WALKING_WARPS = {STEP: 32, STEP_APART: 16}
 MAX_HEIGHT, OPEN_HEIGHT = 16, 4
 """The most rows that one program computes, but very short ones, and how many where their number is
 not known."""
+BESIDE, ACROSS, ACROSS_WARPS = 64, 16, 4
+"""Of sums across memory: results side by side, rows that one trip takes, and warps."""
 PROGRAMS = 8
 """Programs per multiprocessor that short rows are to be divided into."""
 WARP = 32
@@ -180,10 +182,10 @@ def _strided_reduction(
     extents = kernel.axes
     column = along[0] if along else rows[-1]
     levels = [Level("grid", a) for a in rows if a != column]
-    levels.append(Level("grid", column, power(extents[column], 64)))
+    levels.append(Level("grid", column, power(extents[column], BESIDE)))
     levels += [Level("loop", a) for a in inner[:-1]]
-    levels += [Level("loop", a, power(extents[a], 16)) for a in inner[-1:]]
-    return _masked(kernel, levels, options, 4)
+    levels += [Level("loop", a, power(extents[a], ACROSS)) for a in inner[-1:]]
+    return _masked(kernel, levels, options, ACROSS_WARPS)
 
 
 def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
