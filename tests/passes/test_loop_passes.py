@@ -81,7 +81,7 @@ def test_cpu_schedules(model: tuple[str, str, str], wanted: str) -> None:
     (SOFTMAX, "<grid i0 tile 4, whole i1 tile 1024 | tails = mask, warps = 4>"),
     (ROWS, "<grid i0 tile 2, whole i1 tile 1024 | tails = mask, warps = 4>"),
     (SHORT_ROWS, "<grid i0 tile 32, whole i1 tile 16 | tails = mask, warps = 4>"),
-    (LONG_ROWS, "<grid i0 tile 1, loop i1 tile 16384 | tails = mask, warps = 32, stream = 1>"),
+    (LONG_ROWS, "<grid i0 tile 1, loop i1 tile 16384 | tails = mask, warps = 32>"),
     (UNEVEN_ROWS, "<grid i0 tile 2, whole i1 tile 256 | tails = mask, warps = 1>"),
     (COLUMNS, "<grid i0 tile 64, loop i1 tile 16 | tails = mask, warps = 4>"),
     (TURNED, "<grid i0 tile 128, grid i1 tile 128 | tails = mask, warps = 8>"),

@@ -91,28 +91,35 @@ def test_the_cache_is_that_of_the_machine() -> None:
     assert "evict" in sources(text, TargetOptions(features="sm_86"))
 
 
-def exponentials(columns: int) -> str:
+def scaled(columns: int) -> str:
+    """Rows, times their sums, times a vector."""
     shape = f"bf16[16384, {columns}]"
     return f"""
-strata.func @main(%x: {shape}) -> ({shape}) inputs ["x"] outputs ["y"] {{
-  %y = graph.exp %x : {shape}
+strata.func @main(%x: {shape}, %v: bf16[{columns}]) -> ({shape}) inputs ["x", "v"] outputs ["y"] {{
+  %s = graph.reduce_sum %x {{axes = [1], keepdims = true}} : bf16[16384, 1]
+  %p = graph.mul %x, %s : {shape}
+  %y = graph.mul %p, %v : {shape}
   strata.return %y
 }}"""
 
 
-def test_what_results_replace_in_the_shared_cache_stays_there() -> None:
-    assert sources(exponentials(4096)).count('cache_modifier=".cg"') == 1
-    assert "evict" not in sources(exponentials(4096))
+@pytest.mark.parametrize(("columns", "stream"), [(4096, 1), (2048, 0), (4095, 0)],
+                         ids=["long", "short", "of parts of words"])
+def test_long_operands_of_all_rows_have_the_near_caches(columns: int, stream: int) -> None:
+    text = sources(scaled(columns))
+    assert "evict" not in text and text.count('cache_modifier=".cg"') == stream
+    assert ("stream = 1" in text) == bool(stream)
 
 
-@pytest.mark.parametrize("columns", [100, 4095], ids=["small", "of parts of words"])
-def test_where_caches_help_loads_say_nothing(columns: int) -> None:
-    assert ".cg" not in sources(softmax(16384, columns))
-
-
-def test_a_thread_reads_two_words_where_little_is_written() -> None:
-    assert "warps = 16, stream = 2" in sources(squares(8192, 4096))
-    assert "warps = 4, stream = 1" in sources(softmax(8192, 4096))
+def test_a_thread_reads_two_words_where_all_there_is_to_do_is_to_sum_up() -> None:
+    text = """
+strata.func @main(%x: f32[8192, 4096]) -> (f32[8192]) inputs ["x"] outputs ["y"] {
+  %y = graph.reduce_sum %x {axes = [1], keepdims = false} : f32[8192]
+  strata.return %y
+}"""
+    assert "warps = 16, stream = 2" in sources(text)
+    assert "warps = 4, stream = 2" in sources(squares(8192, 4096))
+    assert "warps = 4>" in sources(softmax(8192, 4096))
 
 
 def test_a_warp_has_whole_rows_that_begin_between_words() -> None:
