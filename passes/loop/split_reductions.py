@@ -31,10 +31,10 @@ from passes.base import StrataContext, StrataPass
 from passes.loop.fuse import can_inline
 from passes.loop.nests import (
     carry,
+    divided,
     inline_producer,
     reads_of,
     result_types,
-    substitute_axes,
 )
 from passes.loop.online import is_between_products
 from passes.loop.online_parts import powers_in_parts, sum_parts
@@ -84,13 +84,12 @@ class LoopSplitReductions(StrataPass):
 
 
 def _split(nest: NestOp, at: Rewriter, programs: int) -> SSAValue | None:
-    powers = powers_in_parts(nest)
-    cut = _cut(nest, programs) if powers is None else _cut_into(nest, powers.count)
-    if cut is None:
+    if (powers := powers_in_parts(nest)) is not None:
+        parts, result = powers.nest, sum_parts(at, powers)
+    elif (cut := _cut(nest, programs)) is not None:
+        parts, result = cut[0], split_nest(at, *cut)
+    else:
         return None
-    parts, outer = cut
-    result = split_nest(at, parts, outer) if powers is None else sum_parts(
-        at, parts, outer[0], powers)
     if parts is not nest:
         parts.erase()
     return result
@@ -157,12 +156,6 @@ def _short_parts(nest: NestOp, total: int) -> int:
     return -(-total // MAX_MAXIMUM) if nest.combiner_names == ["max"] else 1
 
 
-def _cut_into(nest: NestOp, count: int) -> tuple[NestOp, Sequence[str]]:
-    """Cut the only summed axis into so many parts."""
-    [axis] = nest.reduce_axes
-    return divided(nest, axis, count), [axis.name]
-
-
 def _known_cut(
     nest: NestOp, axes: Sequence[Axis], wanted: int, least: int
 ) -> tuple[NestOp, Sequence[str]] | None:
@@ -193,16 +186,6 @@ def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[str]
     last = max(k for k, a in enumerate(axes) if a.extent.constant is None)
     inner = product(a.extent for a in axes[last + 1:]).constant or 1
     return (nest, [a.name for a in axes[:last + 1]]) if inner >= MIN_OPEN_PART else None
-
-
-def divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
-    """The nest with an axis as `count` parts, which keep its name, and an axis inside them."""
-    inner = f"{axis.name}_part"
-    size = axis.extent // count
-    axes = [new for a in nest.axes for new in (
-        (Axis(a.name, Expr.of(count), True), Axis(inner, size, True)) if a == axis else (a,))]
-    return substitute_axes(nest, axes, {axis.name: Expr.symbol(axis.name) * size
-                                        + Expr.symbol(inner)})
 
 
 # ---------------------------------------------------------------------- two steps

@@ -84,4 +84,25 @@ builtin.module {
     }
     strata.return %y, %d
   }
+  // Maxima that are in another order are none of ours.
+  // CHECK: strata.func @own
+  // CHECK: loop.nest (i0: 3, i2: 256, reduce i2_part: 256) ins(%x[i0, 256*i2 + i2_part], %m[i0]) outs(add f32[256, 3][i2, i0]) {
+  // CHECK-NOT: maximumf
+  strata.func @own(%x: f32[3, 65536]) -> (f32[3]) inputs ["x"] outputs ["l"] {
+    %n = loop.nest (i0: 3, i2: 256, reduce i3: 256) ins(%x[i0, 256*i2 + i3]) outs(max f32[3, 256][i0, i2]) {
+    ^bb0(%a: f32):
+      loop.yield %a
+    }
+    %m = loop.nest (i0: 3, reduce i2: 256) ins(%n[i0, i2]) outs(max f32[3][i0]) {
+    ^bb0(%a: f32):
+      loop.yield %a
+    }
+    %l = loop.nest (i0: 3, reduce i2: 65536) ins(%x[i0, i2], %m[i0]) outs(add f32[3][i0]) {
+    ^bb0(%a: f32, %b: f32):
+      %d = arith.subf %a, %b : f32
+      %f = math.exp %d : f32
+      loop.yield %f
+    }
+    strata.return %l
+  }
 }
