@@ -81,8 +81,8 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.stages = schedule_option(kernel, "stages", 1)
     context.promote = schedule_option(kernel, "promote", 0)
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
-    if schedule_option(kernel, "stream", 0):
-        context.streamed = last_loads(kernel)
+    context.stream = schedule_option(kernel, "stream", 0)
+    context.streamed = last_loads(kernel) if context.stream else frozenset()
     context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
