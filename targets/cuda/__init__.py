@@ -4,7 +4,7 @@
     products.py   ... that contract                streams.py    ... bound by memory
     product_tiles.py  a model of their time        product_parts.py  sums in parts
     convolutions.py  ... that read by windows      windows.py    ... of each channel by itself
-    attention.py  ... that are joined online
+    attention.py  ... that are joined online       attention_parts.py  ... of few rows, in parts
     fma_products.py  ... in single precision       convolution_tiles.py  a model of their time
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     worker.py     the process that runs Triton     driver.py     CUDA's driver, through ctypes
@@ -91,6 +91,11 @@ class CudaTarget(Target):
         from targets.cuda.attention import joins
 
         return joins(kernel, options)
+
+    def online_parts(self, kernel: LoopKernelOp, options: TargetOptions) -> int:
+        from targets.cuda.attention_parts import online_parts
+
+        return online_parts(kernel, options)
 
     def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
         from targets.cuda.rules import prepare_kernel
