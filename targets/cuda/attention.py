@@ -92,8 +92,14 @@ class Tiles:
 
 _NARROW = (Tiles(64, 64, 4, 3), Tiles(64, 32, 4, 2))
 """For factors of one line of the cache: several programs share a multiprocessor."""
+_BARE = (Tiles(128, 128, 8, 3, 128), *_NARROW)
+"""For those, where nothing is read but factors, in whole steps: registers hold scores and sums."""
 _WIDE = (Tiles(128, 64, 8, 2, 128), Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2), Tiles(64, 32, 4, 2))
 """For wider ones: more rows, so that factors are loaded less often."""
+_LIMITED = _WIDE[1:]
+"""For those whose rows reach to a diagonal, and are walked in one loop."""
+_HEADS = 4
+"""So many heads' rows of one length are computed side by side."""
 _LINE = 128
 _STEP = 8192
 """How many elements of a factor a program holds that has one row."""
@@ -111,17 +117,16 @@ def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
     if row is None:
         return _single_rows(kernel)
     held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
-    width = max(width_of(v) for n in _products(kernel) for v in n.inputs)
-    tiles = _tiles(kernel, row, max(held.values()), width, machine_of(options.features))
+    tiles = _tiles(kernel, row, max(held.values()), machine_of(options.features))
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
               Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
               *(Level("whole", a, size) for a, size in held.items()),
               Level("loop", walked, power(extents[walked], tiles.step, MIN_DOT))]
-    limit = {"registers": tiles.registers} if tiles.registers else {}
-    if limit_of(kernel, walked) is not None:
-        limit["branch"] = 1
+    more = {"registers": tiles.registers} if tiles.registers else {}
+    if _is_limited(kernel, tiles.step):
+        more |= {"branch": 1, "strip": _HEADS, "descend": 1}
     return finish(kernel, levels, online=1, dot=1, tails="peel", pointers=1, warps=tiles.warps,
-                  stages=tiles.stages, precision=options.precision, **limit)
+                  stages=tiles.stages, precision=options.precision, **more)
 
 
 def _single_rows(kernel: KernelOp) -> Schedule:
@@ -141,10 +146,29 @@ def program_count(kernel: KernelOp, options: TargetOptions) -> int | None:
                    if x.kind == "grid").constant
 
 
-def _tiles(kernel: KernelOp, row: str, held: int, width: int, machine: Machine) -> Tiles:
+def _is_limited(kernel: KernelOp, step: int) -> bool:
+    """Whether rows reach to a diagonal, in whole steps: one loop walks them then."""
+    return _is_even(kernel, step) and limit_of(kernel, walked_axis(kernel)) is not None
+
+
+def _is_even(kernel: KernelOp, step: int) -> bool:
+    """Whether all steps are whole, so that there is one loop."""
+    length = kernel.axes[walked_axis(kernel)].constant
+    return length is not None and length % step == 0
+
+
+def _tiles(kernel: KernelOp, row: str, held: int, machine: Machine) -> Tiles:
     """The first tiles that fit and leave no multiprocessor idle, else those of the fewest rows."""
-    choices = _NARROW if held * width <= _LINE else _WIDE
-    fitting = [t for t in choices if t.fits(held, width, machine)] or [choices[-1]]
+    width = max(width_of(v) for n in _products(kernel) for v in n.inputs)
+    limited = _is_limited(kernel, _LIMITED[0].step)
+    if held * width > _LINE:
+        choices = _LIMITED if limited else _WIDE
+    else:
+        bare = len(kernel.body.block.args) == 3 and _is_even(kernel, _BARE[0].step)
+        choices = _BARE if bare and not limited else _NARROW
+    most = power(kernel.axes[row], choices[0].rows, choices[-1].rows)
+    fitting = [t for t in choices if t.fits(held, width, machine) and t.rows <= most] or [
+        choices[-1]]
     others = product(kernel.axes[a] for a in common_rows(kernel) if a != row)
     programs = [(others * kernel.axes[row].ceildiv(t.rows)).constant for t in fitting]
     return next((t for t, n in zip(fitting, programs, strict=True)

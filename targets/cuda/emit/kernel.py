@@ -75,6 +75,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.stages = schedule_option(kernel, "stages", 1)
     context.promote = schedule_option(kernel, "promote", 0)
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
+    context.descends = bool(schedule_option(kernel, "descend", 0))
     context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
