@@ -69,6 +69,8 @@ class Context:
     """Whether loads in loops are addressed from pointers that move with the loops' counters."""
     branches: bool = False
     """Whether selections by indices stand in branches, around tiles that they leave as they are."""
+    descends: bool = False
+    """Whether programs take the tiles of the last grid axis from its end."""
     loops: int = 0
     """How many loops are around what is emitted."""
 

@@ -83,6 +83,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
     context.stream = schedule_option(kernel, "stream", 0)
     context.streamed = last_loads(kernel) if context.stream else frozenset()
+    context.descends = bool(schedule_option(kernel, "descend", 0))
     context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
