@@ -29,6 +29,7 @@ from compiler.torch_parts import Part, Run, compile_part, in_parts, name_eager
 
 log = logging.getLogger("strata")
 
+
 def strata(
     graph_module: Any, example_inputs: Sequence[Any], *, mode: str | None = None,
     options: Mapping[str, Any] | None = None,
