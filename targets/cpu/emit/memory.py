@@ -104,10 +104,12 @@ class Memory:
         step = access.lane_step(point) if chunk.width else 0
         if chunk.width == 1 and not point.is_gathered:
             step = 1
-        far = step not in _NEAR or (step not in (0, 1) and not chunk.is_full)
-        if far or (mask and step != 1):
+        if step is None or step not in _NEAR or (step not in (0, 1) and not chunk.is_full):
             text = self._gather(access, point, number, chunk, pad, condition, mask)
-            if far or condition or not mask:
+            return self._from_memory(access, text, chunk.width)
+        if mask and step != 1:
+            text = self._gather(access, point, number, chunk, pad, condition, mask)
+            if condition:
                 return self._from_memory(access, text, chunk.width)
             return self._if_all_inside(access, point, chunk, step, mask, text)
         base = self._origin(access, point, chunk, step)

@@ -8,7 +8,7 @@ common subexpressions are shared while writing; LLVM only has to generate code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -96,7 +96,7 @@ class Writer:
         self.scopes[-1].label = label
 
     @contextmanager
-    def block(self, label: str) -> Iterator[None]:
+    def block(self, label: str) -> Generator[None]:
         """A basic block that not every path takes: what it computes is forgotten behind it."""
         self.start_block(label)
         known, hoisted = dict(self.scopes[-1].known), dict(self._hoisted)
