@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
 from passes.loop.base_two import use_base_two
+from passes.loop.computed import is_repetition
 from passes.loop.conditions import simplify_conditions, unconverted
 from passes.loop.delay_divisions import divide_result
 from passes.loop.nests import (
@@ -44,7 +45,7 @@ from passes.loop.outline import is_contraction
 
 def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
     """Rewrite the nests of a kernel in place."""
-    while (nest := next((n for n in kernel.nests if _is_inlined(n, rows)), None)) is not None:
+    while (nest := next((n for n in kernel.nests[::-1] if _is_inlined(n, rows)), None)):
         inline_everywhere(nest)
     for nest in kernel.nests:
         drop_roundings(nest)
@@ -59,11 +60,15 @@ def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
 
 # ---------------------------------------------------------------------- what is read
 def _is_inlined(nest: NestOp, rows: Collection[str]) -> bool:
-    """Whether readers compute what a nest makes: it only widens, or makes a mask for all rows."""
-    if any(not isinstance(use.operation, NestOp) for v in nest.results for use in v.uses):
+    """Whether readers compute what a nest makes: it only widens or repeats, or makes a mask, which
+    has axes of its own."""
+    readers = [use.operation for r in nest.results for use in r.uses]
+    if not all(isinstance(reader, NestOp) for reader in readers):
         return False
-    return is_widening(nest) or (
-        nest.is_elementwise and not {*rows} <= {a.name for a in nest.axes})
+    if is_widening(nest) or is_repetition(nest):
+        return True
+    return nest.is_elementwise and not {*rows} & {a.name for a in nest.axes} and not any(
+        isinstance(reader, NestOp) and is_contraction(reader) for reader in readers)
 
 
 def is_widening(nest: NestOp) -> bool:
