@@ -1,15 +1,16 @@
-"""The model of products' time on the CUDA target, against times that were measured."""
+"""Tiles of products on the CUDA target, and the model of their time, against measured times."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 
 import pytest
 
-from targets.cuda.machine import MACHINES
+from targets.cuda.machine import AMD_MACHINES, MACHINES, machine_of
 from targets.cuda.product_parts import parts_of
 from targets.cuda.product_tiles import tiles
 from targets.cuda.product_time import Product, ProductTile, seconds
@@ -63,3 +64,44 @@ def test_sums_in_parts_where_they_were_faster(
     """With the kernel that adds them, on an H200: 20% less time, or as much and more."""
     product = Product(1, rows, columns, depth, 2, 4, depth)
     assert (parts_of(product, H200, 128) > 1) == pays
+
+
+# ---------------------------------------------------------------------- tiles
+def plain(batch: int, rows: int, columns: int, depth: int, width: int = 2) -> Product:
+    """Of a matrix product that stores halves."""
+    return Product(batch, rows, columns, depth, width, 2, depth)
+
+
+@pytest.mark.parametrize("sizes", [
+    (1, 1, 1, 1), (1, 4096, 4096, 4096), (12, 128, 128, 64), (1, 16, 4096, 4096), (3, 17, 31, 7),
+    (1, 64, 64, 24), (1, 64, 64, 8)])
+@pytest.mark.parametrize("arch", [*MACHINES, *AMD_MACHINES])
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_tiles_fit_the_machine(
+    sizes: tuple[int, int, int, int], arch: str, width: int
+) -> None:
+    machine, product_ = machine_of(arch), plain(*sizes, width)
+    found = tiles(product_, machine)
+    assert found and len({*found}) == len(found)
+    for tile in found:
+        assert tile.shared(width) <= machine.shared and tile.depth * width >= 32
+        assert min(tile.rows, tile.columns, tile.depth) >= 16
+        assert tile.rows * tile.columns <= 256 * 32 * tile.warps
+    times = [seconds(product_, t, machine) for t in found]
+    assert times[0] <= min(times) * 1.05
+
+
+def test_large_products_have_large_tiles_and_small_ones_many_programs() -> None:
+    large = tiles(plain(1, 4096, 4096, 4096), H200)[0]
+    assert (large.rows, large.columns, large.warps) == (128, 256, 8)
+    small = tiles(plain(1, 128, 768, 768), H200)[0]
+    assert (128 // small.rows) * (768 // small.columns) >= 96
+    assert tiles(replace(plain(1, 1024, 4096, 1024), open=True), H200)[0].rows <= 128
+
+
+def test_whole_rounds_of_programs() -> None:
+    """One program more than there are multiprocessors takes another round."""
+    tile = ProductTile(128, 256, 64, 8, 3)
+    full = seconds(plain(1, 132 * 128, 256, 4096), tile, H200)
+    more = seconds(plain(1, 133 * 128, 256, 4096), tile, H200)
+    assert 1.4 < more / full < 2.2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -31,14 +30,10 @@ from targets.cuda import TARGET
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
 from targets.cuda.emit import emit_kernel
 from targets.cuda.interpreter import Interpreter
-from targets.cuda.machine import MACHINES
-from targets.cuda.product_tiles import tiles
-from targets.cuda.product_time import Product, ProductTile, seconds
 from targets.cuda.products import candidates, schedule_product
 from tests.lowering import STEPS, lower
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-H100 = MACHINES["sm_90"]
 OPTIONS = TargetOptions(features="sm_90")
 
 
@@ -71,11 +66,6 @@ def sources(text: str, options: TargetOptions = OPTIONS) -> list[KernelOp]:
 
 
 # ---------------------------------------------------------------------- tiles
-def plain(batch: int, rows: int, columns: int, depth: int, width: int = 2) -> Product:
-    """Of a matrix product that stores halves."""
-    return Product(batch, rows, columns, depth, width, 2, depth)
-
-
 @pytest.mark.parametrize("text", [
     product(512, 768, 256), product("m", 768, 256), product(1, 4096, 4096), product(16, 40, 72),
     product(128, 64, 72, "f32")], ids=["static", "open", "vector", "odd", "f32"])
@@ -95,41 +85,6 @@ def test_what_is_no_product_has_no_candidates() -> None:
 }""", OPTIONS, STEPS[:STEPS.index("loop-schedule")])
     [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
     assert not list(candidates(kernel, OPTIONS))
-
-
-@pytest.mark.parametrize("sizes", [
-    (1, 1, 1, 1), (1, 4096, 4096, 4096), (12, 128, 128, 64), (1, 16, 4096, 4096), (3, 17, 31, 7),
-    (1, 64, 64, 24), (1, 64, 64, 8)])
-@pytest.mark.parametrize("arch", MACHINES)
-@pytest.mark.parametrize("width", [1, 2, 4])
-def test_tiles_fit_the_machine(
-    sizes: tuple[int, int, int, int], arch: str, width: int
-) -> None:
-    machine, product_ = MACHINES[arch], plain(*sizes, width)
-    found = tiles(product_, machine)
-    assert found and len({*found}) == len(found)
-    for tile in found:
-        assert tile.shared(width) <= machine.shared and tile.depth * width >= 32
-        assert min(tile.rows, tile.columns, tile.depth) >= 16
-        assert tile.rows * tile.columns <= 256 * 32 * tile.warps
-    times = [seconds(product_, t, machine) for t in found]
-    assert times[0] <= min(times) * 1.05
-
-
-def test_large_products_have_large_tiles_and_small_ones_many_programs() -> None:
-    large = tiles(plain(1, 4096, 4096, 4096), H100)[0]
-    assert (large.rows, large.columns, large.warps) == (128, 256, 8)
-    small = tiles(plain(1, 128, 768, 768), H100)[0]
-    assert (128 // small.rows) * (768 // small.columns) >= 96
-    assert tiles(replace(plain(1, 1024, 4096, 1024), open=True), H100)[0].rows <= 128
-
-
-def test_whole_rounds_of_programs() -> None:
-    """One program more than there are multiprocessors takes another round."""
-    tile = ProductTile(128, 256, 64, 8, 3)
-    full = seconds(plain(1, 132 * 128, 256, 4096), tile, H100)
-    more = seconds(plain(1, 133 * 128, 256, 4096), tile, H100)
-    assert 1.4 < more / full < 2.2
 
 
 # ---------------------------------------------------------------------- numbers
