@@ -77,10 +77,10 @@ class Executable:
         if self.structures:
             return list(self.gathered(self.run(self.spread(inputs, named))).values())
         values = self._in_order(inputs, named) if named else inputs
-        if all([type(v) is np.ndarray and v.flags.c_contiguous for v in values]):
-            return self.loaded.run(values)
         stay = self.loaded.takes_gpu_tensors
-        if stay and values and all([is_on_gpu(v) for v in values]):
+        if stay and all([getattr(v, "is_cuda", False) for v in values]):
+            return self.loaded.run(values)
+        if all([type(v) is np.ndarray and v.flags.c_contiguous for v in values]):
             return self.loaded.run(values)
         arrays = [v if stay and is_on_gpu(v) else to_numpy(v) for v in values]
         outputs = self.loaded.run(arrays)

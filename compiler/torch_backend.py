@@ -20,7 +20,9 @@ import copy
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter, is_
 from typing import Any
 
 import compiler
@@ -111,36 +113,73 @@ class Program:
     graph: Any
     options: Mapping[str, Any]
     written: Sequence[int] = ()
-    weights: list[tuple[int, Any, int]] = field(default_factory=list[tuple[int, Any, int]])
-    """Which arguments they are, the tensors, and their versions."""
+    weights: Weights | None = None
     run: Run | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        if self.run is None or self._changed(inputs):
-            self.weights = [(k, v, v._version) for k, v in enumerate(inputs)
-                            if k not in self.written and is_weight(v)]
-            names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
-            fixed = {names[k]: v for k, v, _ in self.weights}
-            self.run = compile_graph(self.graph, fixed, self._options(inputs))
+        if self.run is None or self.weights is None or not self.weights.are_in(inputs):
+            self.run = self._compiled(inputs)
         results = self.run(*inputs)
         return self._write(inputs, results) if self.written else results
 
+    def _compiled(self, inputs: Sequence[Any]) -> Run:
+        self.weights = Weights.of(inputs, [k for k, v in enumerate(inputs)
+                                           if k not in self.written and is_weight(v)])
+        names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
+        fixed = {names[k]: inputs[k] for k in self.weights.numbers}
+        run = compile_graph(self.graph, fixed, self._options(inputs))
+        if isinstance(run, Part):
+            run.write_to(self.written)
+        return run
+
     def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
-        """Give arguments their new contents, all of a type at once; what is left are results."""
+        """Give arguments their new contents, all of a type at once; what is left are results.
+
+        Those that the compiled code has written have them already.
+        """
         count = len(results) - len(self.written)
         pairs: defaultdict[Any, list[tuple[Any, Any]]] = defaultdict(list)
+        done: list[Any] = []
         for number, value in zip(self.written, results[count:], strict=True):
-            pairs[inputs[number].dtype].append((inputs[number], value))
+            given = inputs[number]
+            if value is given:
+                done.append(given)
+            else:
+                pairs[given.dtype].append((given, value))
         for found in pairs.values():
             torch_module()._foreach_copy_(*map(list, zip(*found, strict=True)))
+        torch_module("torch.autograd.graph").increment_version(
+            [v for v in done if not v.is_inference()])
         return results[:count]
-
-    def _changed(self, inputs: Sequence[Any]) -> bool:
-        return not all([inputs[k] is v and v._version == n for k, v, n in self.weights])
 
     def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
         on_gpu = any(getattr(v, "is_cuda", False) for v in inputs)
         return {"target": "cuda" if on_gpu else "cpu", **self.options}
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Arguments that are constants, by `numbers`. `counted`: those of which PyTorch counts how
+    often they are written, and `versions`, how often that was."""
+
+    numbers: Sequence[int]
+    tensors: Sequence[Any]
+    counted: Sequence[Any]
+    versions: Sequence[int]
+
+    @staticmethod
+    def of(inputs: Sequence[Any], numbers: Sequence[int]) -> Weights:
+        tensors = [inputs[k] for k in numbers]
+        counted = [v for v in tensors if not v.is_inference()]
+        return Weights(numbers, tensors, counted, list(map(_version, counted)))
+
+    def are_in(self, inputs: Sequence[Any]) -> bool:
+        """Whether these arguments are the same tensors, and still hold what they held."""
+        return all(map(is_, self.tensors, [inputs[k] for k in self.numbers])) and (
+            list(map(_version, self.counted)) == self.versions)
+
+
+_version = attrgetter("_version")
 
 
 def is_weight(value: Any) -> bool:
@@ -247,6 +286,8 @@ class Part:
     single: bool
     symbols: list[tuple[int, Any]]
     """Arguments that are sizes, and their symbols."""
+    on_gpu: bool
+    """Whether all arguments are there that the compiled code takes."""
 
     @staticmethod
     def of(
@@ -258,11 +299,36 @@ class Part:
         symbols = [(k, _meta(n).node.expr) for k, n in enumerate(nodes)
                    if type(_meta(n)).__name__ == "SymInt"]
         result = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+        on_gpu = bool(given) and all(_meta(nodes[k]).is_cuda for k in given)
         return Part(executable, given, [_meta(v) for v in _outputs(graph)], tensors,
-                    not isinstance(result, (list, tuple)), symbols)
+                    not isinstance(result, (list, tuple)), symbols, on_gpu)
+
+    def write_to(self, arguments: Sequence[int]) -> None:
+        """Let the last results be computed right in arguments, as far as the target can."""
+        places = {k: n for n, k in enumerate(self.given)}
+        first = len(self.outputs) - len(arguments)
+        self.executable.loaded.donate({
+            n: places[arguments[k - first]] for n, k in enumerate(self.tensors)
+            if k >= first and arguments[k - first] in places})
+
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """The shortest way to run on arguments where they are. PyTorch has checked them."""
+        loaded = self.executable.loaded
+        if loaded.takes_gpu_tensors and self.on_gpu:
+            return loaded.run
+        return lambda values: self.executable(*values)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether results are returned as the compiled code makes them."""
+        return self.on_gpu and len(self.tensors) == len(self.outputs) and all(
+            is_static(v.shape) and v.is_contiguous() for v in self.outputs)
 
     def __call__(self, *arguments: Any) -> Any:
-        made = self.executable(*(arguments[k] for k in self.given))
+        made = self.run([arguments[k] for k in self.given])
+        if self.is_plain:
+            return made[0] if self.single else made
         results = [self._size(v, arguments) for v in self.outputs]
         for k, value in zip(self.tensors, made, strict=True):
             results[k] = _as_tensor(value, self.outputs[k])
@@ -276,12 +342,17 @@ class Part:
         return int(value.node.expr.subs(known))
 
 
+def is_static(sizes: Sequence[Any]) -> bool:
+    """Whether sizes or strides that Dynamo tells are plain numbers."""
+    return all(isinstance(s, int) for s in sizes)
+
+
 def _as_tensor(value: Any, like: Any) -> Any:
     """A result as a tensor, with the strides that the graph was captured with."""
     torch = torch_module()
     tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(value).to(like.device)
     strides = like.stride()
-    if all(isinstance(s, int) for s in strides) and tensor.stride() != tuple(strides):
+    if is_static(strides) and tensor.stride() != tuple(strides):
         return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype,
                                    device=tensor.device).copy_(tensor)
     return tensor

@@ -38,6 +38,9 @@ class WeightStore:
     """Arrays by content hash."""
 
     arrays: dict[str, Array] = field(default_factory=dict[str, Array])
+    residents: list[Any] = field(default_factory=list[Any])
+    """Tensors on a device with contents of weights. Whoever brings the model leaves them as they
+    are while it is used, so that what is compiled may read them there."""
 
     def add(self, label: str, array: Array) -> WeightAttr:
         """Keep an array; its handle for the IR. `label` is what people see in dumps."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +34,16 @@ class Executable(ABC):
 
         Raises ValueError, naming the input, for a wrong count, rank, dtype or contradicting sizes.
         """
+
+    def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
+        """Let outputs be computed in the memory of inputs (output -> input, by number).
+
+        To be asked before the first run. Which outputs will be: `run` returns the very inputs for
+        them, if these are on the device and lie as kernels expect, and no longer what they held.
+        The other outputs stay as they were.
+        """
+        del inputs
+        return ()
 
 
 Timer = Callable[[int], float]

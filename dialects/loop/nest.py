@@ -179,6 +179,14 @@ class NestOp(IRDLOperation):
     def output_maps(self) -> list[tuple[Expr, ...]]:
         return [m.data for m in self.result_maps.data]
 
+    def number_of(self, result: SSAValue) -> int:
+        """Which of its results a value is."""
+        return next(k for k, own in enumerate(self.results) if own is result)
+
+    def stored_at(self, result: SSAValue) -> tuple[Expr, ...]:
+        """Where it stores a result."""
+        return self.output_maps[self.number_of(result)]
+
     @property
     def pad_values(self) -> list[float | bool | None]:
         """Per input: what reads outside give, or None when reads stay inside."""

@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
 from passes.loop.base_two import use_base_two
+from passes.loop.conditions import simplify_conditions, unconverted
 from passes.loop.delay_divisions import divide_result
 from passes.loop.nests import (
     Read,
@@ -43,12 +44,11 @@ from passes.loop.outline import is_contraction
 
 def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
     """Rewrite the nests of a kernel in place."""
-    for nest in kernel.nests:
-        if is_widening(nest) or (nest.is_elementwise and not nest.inputs):
-            inline_everywhere(nest)
+    while (nest := next((n for n in kernel.nests if _is_inlined(n, rows)), None)) is not None:
+        inline_everywhere(nest)
     for nest in kernel.nests:
         drop_roundings(nest)
-        select_masks(nest)
+        simplify_conditions(nest)
     for nest in [n for n in kernel.nests if is_contraction(n)]:
         delay_division(nest, rows)
     for nest in [n for n in kernel.nests if is_contraction(n) and running_maximum(n)]:
@@ -58,6 +58,14 @@ def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
 
 
 # ---------------------------------------------------------------------- what is read
+def _is_inlined(nest: NestOp, rows: Collection[str]) -> bool:
+    """Whether readers compute what a nest makes: it only widens, or makes a mask for all rows."""
+    if any(not isinstance(use.operation, NestOp) for v in nest.results for use in v.uses):
+        return False
+    return is_widening(nest) or (
+        nest.is_elementwise and not {*rows} <= {a.name for a in nest.axes})
+
+
 def is_widening(nest: NestOp) -> bool:
     """Whether a nest moves elements, and widens floats at most."""
     if not nest.is_elementwise or len(nest.inputs) != 1 or len(nest.results) != 1:
@@ -79,34 +87,6 @@ def inline_everywhere(nest: NestOp) -> None:
         replace_nest(reader, inline_producer(reader, use.index, nest, 0))
     nest.detach()
     nest.erase()
-
-
-# ---------------------------------------------------------------------- masks
-ABSORBS = -1e30
-"""As low a number plus a score is that number."""
-
-
-def select_masks(nest: NestOp) -> None:
-    """x + select(c, 0, -inf) becomes select(c, x, -inf)."""
-    for op in [op for op in nest.body.block.ops if isinstance(op, arith.AddfOp)]:
-        for x, mask in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            choice = _unconverted(mask).owner
-            if isinstance(choice, arith.SelectOp) and is_zero(choice.lhs) and (
-                    low := _low_constant(choice.rhs, op.result.type)) is not None:
-                block = nest.body.block
-                selected = arith.SelectOp(choice.cond, x, low.result)
-                block.insert_ops_before([low, selected], op)
-                op.result.replace_all_uses_with(selected.result)
-                break
-    drop_unused(nest)
-
-
-def _low_constant(value: SSAValue, element: Attribute) -> arith.ConstantOp | None:
-    constant = value.owner
-    if not isinstance(constant, arith.ConstantOp) or not isinstance(constant.value, FloatAttr):
-        return None
-    number = constant.value.value.data
-    return arith.ConstantOp(FloatAttr(number, element)) if number <= ABSORBS else None  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------- roundings
@@ -139,14 +119,14 @@ def delay_division(nest: NestOp, rows: Collection[str]) -> None:
 
 def _nan_guard(value: SSAValue) -> arith.SelectOp | None:
     """The selection behind a value that gives x, but 0 where x is NaN."""
-    op = _unconverted(value).owner
+    op = unconverted(value).owner
     if not isinstance(op, arith.SelectOp) or not is_zero(op.lhs):
         return None
     compare = op.cond.owner
     if not isinstance(compare, arith.CmpfOp):
         return None
     kind = CMPF_COMPARISON_OPERATIONS[compare.predicate.value.data]
-    same = {_unconverted(v) for v in (compare.lhs, compare.rhs, op.rhs)}
+    same = {unconverted(v) for v in (compare.lhs, compare.rhs, op.rhs)}
     return op if kind in ("uno", "une") and len(same) == 1 else None
 
 
@@ -156,14 +136,8 @@ def _is_linear(nest: NestOp, number: int) -> bool:
     if not isinstance(product, arith.MulfOp):
         return False
     argument = nest.body.block.args[number]
-    return any(_unconverted(v) is argument for v in product.operands) and (
+    return any(unconverted(v) is argument for v in product.operands) and (
         len(list(argument.uses)) == 1)
-
-
-def _unconverted(value: SSAValue) -> SSAValue:
-    while isinstance(value.owner, arith.ExtFOp | arith.TruncFOp):
-        value = value.owner.operands[0]
-    return value
 
 
 def _division_behind(

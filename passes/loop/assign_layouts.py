@@ -34,7 +34,7 @@ from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import Read, carry, reads_of, through_view, with_reads
+from passes.loop.nests import Read, carry, reads_of, result_types, through_view, with_reads
 from passes.loop.outline import is_contraction
 from passes.rewriting import erase, functions, replace
 
@@ -218,12 +218,13 @@ def _permuted_type(value: SSAValue) -> TensorType:
 def _permute_nest(nest: NestOp, chosen: set[SSAValue]) -> None:
     reads = [Read(r.value, _moved(r.map), r.pad) if r.value in chosen else r
              for r in reads_of(nest)]
-    types = [_permuted_type(r) if r in chosen else r.type for r in nest.results]
+    types = [_permuted_type(r) if r in chosen else type_
+             for r, type_ in zip(nest.results, result_types(nest), strict=True)]
     maps = [_moved(m) if r in chosen else m
             for r, m in zip(nest.results, nest.output_maps, strict=True)]
     new = NestOp.of(
         nest.axes, [r.value for r in reads], [r.map for r in reads],
-        types, maps, combiners=nest.combiner_names,  # type: ignore[arg-type]
+        types, maps, combiners=nest.combiner_names,
         pads=[r.pad for r in reads], into=list(nest.into), body=nest.body.clone())
     _replace(nest, carry(nest, new), chosen)
 

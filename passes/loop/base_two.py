@@ -6,7 +6,7 @@
 
 Machines have powers of two only. Where x is a product with a constant, as a rule, the factor
 log2(e) costs nothing. What else is added to x may be as large as numbers are, to mask it, so a sum
-is left as it is; a constant in its place keeps to the range of its type.
+is left as it is, but for a constant that is added; a constant keeps to the range of its type.
 """
 
 from __future__ import annotations
@@ -75,11 +75,12 @@ def _scale(value: SSAValue) -> bool:
     ops = _scaled(maker.yielded[0])
     if ops is None:
         return False
-    _yield_instead(maker, ops)
+    yield_instead(maker, ops)
     return True
 
 
-def _yield_instead(nest: NestOp, ops: Sequence[Operation]) -> None:
+def yield_instead(nest: NestOp, ops: Sequence[Operation]) -> None:
+    """Let a nest of one result yield what the last of these operations gives."""
     last = nest.body.block.last_op
     assert last is not None
     for op in ops:
@@ -100,6 +101,10 @@ def _scaled(value: SSAValue) -> list[Operation] | None:
             return _product(op.rhs, _number(op.lhs) * FACTOR)
         case arith.DivfOp() as op if _is_constant(op.rhs):
             return _product(op.lhs, FACTOR / _number(op.rhs))
+        case arith.AddfOp() as op if _is_constant(op.rhs):  # a low number, to mask x
+            scaled = _scaled(op.lhs)
+            return scaled and [*scaled, (low := _constant(_number(op.rhs) * FACTOR, value.type)),
+                               arith.AddfOp(scaled[-1].results[0], low.result)]
         case arith.SelectOp() as op:
             return _chosen(op, _scaled(op.lhs), _scaled(op.rhs))
         case Block():

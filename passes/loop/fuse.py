@@ -165,8 +165,8 @@ def inline_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     for position, read in enumerate(reads_of(nest)):
         producer = read.value.owner
         if isinstance(producer, NestOp) and may_inline(nest, position, read, producer):
-            result = list(producer.results).index(read.value)  # type: ignore[arg-type]
-            return list(at.insert(inline_producer(nest, position, producer, result)).results)
+            new = inline_producer(nest, position, producer, producer.number_of(read.value))
+            return list(at.insert(new).results)
     return None
 
 

@@ -29,10 +29,19 @@ from dialects.loop import CallOp, KernelOp, NestOp
 from dialects.weights import WeightStore
 from passes.base import StrataContext, StrataPass
 from passes.loop.arrange_online import arrange_online, is_widening
+from passes.loop.computed import (
+    Count,
+    count_nest,
+    count_of,
+    is_computed,
+    is_repetition,
+    may_be_inlined,
+)
 from passes.loop.join_rows import Chain, Program, calls_in
 from passes.loop.online import running_maximum, waits_for
 from passes.loop.private import private_values
 from passes.loop.triangles import Triangle, triangle_nest, triangle_of
+from passes.rewriting import erase
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class LoopJoinOnline(StrataPass):
         if chain is None:
             return
         assert context.target is not None
-        chain.find_triangles(context.weights)
+        chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
         fault = misfit(kernel)
         if fault is None and not context.target.joins_online(kernel, context.options):
@@ -70,19 +79,23 @@ class LoopJoinOnline(StrataPass):
 @dataclass
 class OnlineChain(Chain):
     """Two contractions, what is between them along the axis that the last one sums over, and what
-    is computed element by element for the rows; other inputs are read before they are widened."""
+    is computed element by element for the rows; other inputs are read before they are widened or
+    repeated."""
 
     kind: ClassVar[str] = "online"
     sums_while_walking: ClassVar[bool] = True
 
     triangles: dict[SSAValue, Triangle] = field(default_factory=dict[SSAValue, Triangle])
+    counts: dict[SSAValue, Count] = field(default_factory=dict[SSAValue, Count])
     """Constants that are computed instead of read."""
+    masks: list[CallOp] = field(default_factory=list[CallOp])
+    """Calls whose results are computed where they are read, in the order of the function."""
 
     def grow(self) -> None:
         super().grow()
-        for call in self.program.producers(self.calls):
-            if call not in self.calls and self._is_widening(call):
-                self.admit(call, {})
+        while (found := next((c for c in self.program.producers(self.calls)
+                              if c not in self.calls and self._is_moving(c)), None)) is not None:
+            self.admit(found, {})
 
     def accepts(self, call: CallOp) -> bool:
         if not self.program.may_join(call):
@@ -98,26 +111,68 @@ class OnlineChain(Chain):
                   for a in nest.reduce_axes}
         return summed <= set(self.shared_axes(call, self.kernel_of(call)).values())
 
-    def _is_widening(self, call: CallOp) -> bool:
+    def _is_moving(self, call: CallOp) -> bool:
+        """Whether a call widens elements at most, or repeats them: heads of keys, as a rule."""
         if not self.program.may_join(call) or any(
                 use.operation not in self.calls for r in call.results for use in r.uses):
             return False
-        return all(map(is_widening, self.kernel_of(call).nests))
+        return all(is_widening(n) or is_repetition(n) for n in self.kernel_of(call).nests)
 
-    def find_triangles(self, weights: WeightStore) -> None:
-        found = {v: triangle_of(v, weights) for v in super().inputs()}
-        self.triangles = {v: x for v, x in found.items() if x is not None}
+    def find_computed(self, weights: WeightStore) -> None:
+        """Find what is computed instead of read, before there is a kernel."""
+        for call in self.calls:
+            self._find(call, weights)
+        self.masks.sort(key=lambda c: self.program.places[c])
+
+    def _find(self, reader: CallOp, weights: WeightStore) -> None:
+        for value in reader.inputs:
+            if value.owner in self.parts() or not self._may_be_inlined(value):
+                continue
+            if (triangle := triangle_of(value, weights)) is not None:
+                self.triangles[value] = triangle
+            elif (count := count_of(value, weights)) is not None:
+                self.counts[value] = count
+            elif isinstance(call := value.owner, CallOp) and self.program.may_join(call) and all(
+                    map(self._may_be_inlined, call.results)):
+                self._find_mask(call, weights)
+
+    def _may_be_inlined(self, value: SSAValue) -> bool:
+        """Whether all of the chain may compute a value; masks may."""
+        readers = [(self.kernel_of(c), k) for c in self.calls
+                   for k, v in enumerate(c.inputs) if v is value]
+        return all(may_be_inlined(kernel, kernel.body.block.args[k])
+                   for kernel, k in readers)
+
+    def _find_mask(self, call: CallOp, weights: WeightStore) -> None:
+        """What a mask is computed from comes first: so little may be left to read."""
+        before = dict(self.triangles), dict(self.counts), list(self.masks)
+        self._find(call, weights)
+        made = {*self.triangles, *self.counts, *(r for c in self.masks for r in c.results)}
+        if is_computed(call, self.kernel_of(call), made):
+            self.names |= {(call, axis): self.fresh() for axis in self.kernel_of(call).axes}
+            self.masks.append(call)
+        else:
+            self.triangles, self.counts, self.masks = before
+
+    def parts(self) -> list[CallOp]:
+        return [*self.masks, *self.calls]
 
     def inputs(self) -> list[SSAValue]:
-        return [v for v in super().inputs() if v not in self.triangles]
+        return [v for v in super().inputs() if v not in self.triangles and v not in self.counts]
 
     def constants(self, block: Block) -> dict[SSAValue, SSAValue]:
-        made: dict[SSAValue, SSAValue] = {}
-        for value, triangle in self.triangles.items():
-            nest = triangle_nest(value, triangle, (self.fresh(), self.fresh()))
-            block.add_op(nest)
-            made[value] = nest.results[0]
-        return made
+        nests = {v: triangle_nest(v, x, (self.fresh(), self.fresh()))
+                 for v, x in self.triangles.items()}
+        nests |= {v: count_nest(v, x, self.fresh()) for v, x in self.counts.items()}
+        block.add_ops(nests.values())
+        return {v: nest.results[0] for v, nest in nests.items()}
+
+    def replace(self, kernel: KernelOp) -> None:
+        super().replace(kernel)
+        for call in reversed(self.masks):
+            if not any(r.uses for r in call.results):
+                erase(self.kernel_of(call))
+                erase(call)
 
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
         del exact

@@ -111,8 +111,9 @@ class Program:
 
     def producers(self, calls: Sequence[CallOp]) -> list[CallOp]:
         """The calls that compute what these read, the latest first."""
-        found = {v.owner for c in calls for v in c.inputs if v.owner in self.places}
-        return sorted(found, key=lambda c: -self.places[c])  # type: ignore[index, arg-type]
+        found = {v.owner for c in calls for v in c.inputs
+                 if isinstance(v.owner, CallOp) and v.owner in self.places}
+        return sorted(found, key=lambda c: -self.places[c])
 
     def has_contraction(self, call: CallOp) -> bool:
         kernel = self.kernel(call)
@@ -169,8 +170,7 @@ def _moves_windows(kernel: KernelOp, nest: NestOp) -> bool:
 def _axes_of(value: SSAValue) -> set[str]:
     """The axes over which a nest makes a value."""
     assert isinstance(value.owner, NestOp)
-    map_ = value.owner.output_maps[list(value.owner.results).index(value)]  # type: ignore[arg-type]
-    return {s for e in map_ for s in e.symbols}
+    return {s for e in value.owner.stored_at(value) for s in e.symbols}
 
 
 def _stream(kernel: KernelOp, axis: str) -> int:
@@ -278,7 +278,7 @@ class Chain:
         for reader, nest, read, k in self._reads_of_results(call):
             maker = kernel.yielded[k].owner
             assert isinstance(maker, NestOp)
-            stored = maker.output_maps[list(maker.results).index(kernel.yielded[k])]  # type: ignore[arg-type]
+            stored = maker.stored_at(kernel.yielded[k])
             for at, place in zip(read.map, stored, strict=True):
                 if place.as_symbol is not None:
                     ties.setdefault(place.as_symbol, set()).add(
@@ -300,22 +300,23 @@ class Chain:
 
     def _reads_of_results(self, call: CallOp) -> Iterator[tuple[CallOp, NestOp, Read, int]]:
         """(reader, its nest, the read, number of the result) for all reads inside the chain."""
-        results = list(call.results)
+        results: list[SSAValue] = list(call.results)
         for reader in self.calls:
             kernel = self.kernel_of(reader)
-            arguments = dict(zip(kernel.body.block.args, reader.inputs, strict=True))
+            arguments: dict[SSAValue, SSAValue] = dict(
+                zip(kernel.body.block.args, reader.inputs, strict=True))
             for nest in kernel.nests:
                 for read in reads_of(nest):
-                    source = arguments.get(read.value)  # type: ignore[arg-type]
-                    if source in results:
-                        yield reader, nest, read, results.index(source)  # type: ignore[arg-type]
+                    source = arguments.get(read.value)
+                    if source is not None and source in results:
+                        yield reader, nest, read, results.index(source)
 
     # ------------------------------------------------------------------ joining it
     def kernel(self, *, exact: bool) -> KernelOp:
         """The kernel that computes the last call's results."""
         inputs = self.inputs()
         last = self.kernel_of(self.last)
-        sizes = {s: None for c in self.calls for s in self.kernel_of(c).size_names}
+        sizes = {s: None for c in self.parts() for s in self.kernel_of(c).size_names}
         number = last.sym_name.data.rpartition("_")[2]
         kernel = KernelOp.of(f"{self.kind}_{number}", [v.type for v in inputs], list(sizes))
         block = kernel.body.block
@@ -323,7 +324,7 @@ class Chain:
         for old, new in values.items():
             new.name_hint = old.name_hint
         values |= self.constants(block)
-        for call in self.calls:
+        for call in self.parts():
             values |= self._inline(call, block, values)
         block.add_op(YieldOp.of(*(values[r] for r in self.last.results)))
         set_location(kernel, last)
@@ -343,8 +344,12 @@ class Chain:
 
     def inputs(self) -> list[SSAValue]:
         """What the chain reads of others."""
-        own = {r for c in self.calls for r in c.results}
-        return list(dict.fromkeys(v for c in self.calls for v in c.inputs if v not in own))
+        own = {r for c in self.parts() for r in c.results}
+        return list(dict.fromkeys(v for c in self.parts() for v in c.inputs if v not in own))
+
+    def parts(self) -> list[CallOp]:
+        """The calls whose nests the kernel has, in order."""
+        return self.calls
 
     def _inline(
         self, call: CallOp, block: Block, values: Mapping[SSAValue, SSAValue]

@@ -113,7 +113,8 @@ def _lift(kernel: KernelOp, lifted: Sequence[arith.ConstantOp]) -> None:
     scalar = tensor(f32, [])
     arguments = {op: block.insert_arg(scalar, len(block.args)) for op in lifted}
     for nest in kernel.nests:
-        own = [op for op in nest.body.block.ops if op in arguments]
+        own = [op for op in nest.body.block.ops
+               if isinstance(op, arith.ConstantOp) and op in arguments]
         if not own:
             continue
         reads = reads_of(nest)
@@ -125,7 +126,7 @@ def _lift(kernel: KernelOp, lifted: Sequence[arith.ConstantOp]) -> None:
                 body.block.insert_arg(f32, len(body.block.args)))
             body.block.erase_op(copy)
         replace_nest(nest, carry(nest, NestOp.of(
-            nest.axes, [*nest.inputs, *(arguments[op] for op in own)],  # type: ignore[index]
+            nest.axes, [*nest.inputs, *(arguments[op] for op in own)],
             [*(r.map for r in reads), *(() for _ in own)], result_types(nest), nest.output_maps,
             combiners=nest.combiner_names, pads=[*nest.pad_values, *(None for _ in own)],
             into=list(nest.into), body=body)))

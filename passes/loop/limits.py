@@ -14,19 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import IndexOp, KernelOp, NestOp
 from dialects.ranges import is_nonnegative, lower_bound
-from passes.loop.online import running_maximum
+from passes.loop.nests import reads_of
+from passes.loop.numbers import float_of
+from passes.loop.online import elementwise_maker, running_maximum
 
 LOW = -6e4
 """A score as low as that has no weight beside one that was computed: halves have no lower ones."""
 
 _CASTS = (arith.IndexCastOp, arith.ExtSIOp, arith.TruncIOp)
-_OPPOSITE = {"sle": "sgt", "sgt": "sle", "slt": "sge", "sge": "slt"}
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,30 @@ def limit_of(kernel: KernelOp, axis: str) -> Limit | None:
         return None
     [finder] = (m.owner for m in maxima)
     assert isinstance(finder, NestOp)
-    scores = finder.inputs[0].owner
-    if not isinstance(scores, NestOp) or finder.yielded[0] is not finder.body.block.args[0]:
+    scores = _choosing(finder)
+    if scores is None or finder.yielded[0] is not finder.body.block.args[0]:
         return None
-    found = [d for op in scores.body.block.ops if isinstance(op, arith.SelectOp)
-             and op.result is scores.yielded[0] and (d := _decided(op, axis)) is not None]
-    if not found or not _is_low(found[0], scores):
+    decisions = _decisions(scores, axis)
+    if not decisions:
         return None
-    bound = found[0].bound
+    bound = next((d.bound for d in decisions if d.bound.symbols & kernel.axes.keys()),
+                 decisions[0].bound)
     chosen: dict[Operation, SSAValue] = {
         op: d.kept for nest in kernel.nests for op in nest.body.block.ops
               if isinstance(op, arith.SelectOp) and (d := _decided(op, axis)) and d.bound == bound}
     return Limit(axis, bound, chosen)
+
+
+def _choosing(nest: NestOp) -> NestOp | None:
+    """The nest whose elements a nest reads, maybe multiplied by a positive constant on the way."""
+    made = elementwise_maker(reads_of(nest)[0])
+    if made is None:
+        return None
+    maker, value = made
+    product = value.owner
+    scales = isinstance(product, arith.MulfOp) and len(maker.inputs) == 1 and (
+        product.lhs is maker.body.block.args[0] and (float_of(product.rhs) or 0) > 0)
+    return _choosing(maker) or maker if scales else maker
 
 
 @dataclass(frozen=True)
@@ -68,49 +81,90 @@ class _Decision:
     other: SSAValue
 
 
-def _is_low(decision: _Decision, nest: NestOp) -> bool:
-    """Whether what is behind the bound has no weight."""
-    constant = decision.other.owner
-    if not isinstance(constant, arith.ConstantOp) or not isinstance(constant.value, FloatAttr):
-        return False
-    number = constant.value.value.data
-    extents = {a.name: a.extent for a in nest.axes}
-    least = lower_bound(decision.bound - 1, extents)
+def _decisions(scores: NestOp, axis: str) -> list[_Decision]:
+    """The selections, one in another, that leave what has no weight behind their bounds."""
+    found: list[_Decision] = []
+    value, alone = scores.yielded[0], True
+    while isinstance(op := value.owner, arith.SelectOp):
+        decision = _decided(op, axis)
+        value, other = (decision.kept, decision.other) if decision else (
+            (op.lhs, op.rhs) if float_of(op.lhs) is None else (op.rhs, op.lhs))
+        alone = alone and decision is not None and not isinstance(value.owner, arith.SelectOp)
+        if not _is_low(other, scores, decision.bound if decision and alone else None):
+            break
+        found += [decision] if decision else []
+    return found
+
+
+def _is_low(value: SSAValue, nest: NestOp, bound: Expr | None) -> bool:
+    """Whether a score has no weight: -inf, or low where another one, before a bound, is certain."""
+    number = float_of(value)
+    if isinstance(value.owner, arith.AddfOp):
+        number = float_of(value.owner.rhs)
+    if number is None or bound is None:
+        return number == -np.inf
+    least = lower_bound(bound - 1, {a.name: a.extent for a in nest.axes})
     scored = len(nest.inputs) == 1 and least is not None and is_nonnegative(least)
     return number == -np.inf or (number <= LOW and scored)
 
 
 def _decided(op: arith.SelectOp, axis: str) -> _Decision | None:
     """The bound of an axis up to which a selection gives one of its values."""
-    compare = op.cond.owner
-    if not isinstance(compare, arith.CmpiOp):
+    room = compared_indices(op.cond)
+    if room is None:
         return None
-    name = CMPI_COMPARISON_OPERATIONS[compare.predicate.value.data]
-    left, right = _index(compare.lhs), _index(compare.rhs)
-    if name not in _OPPOSITE or left is None or right is None:
-        return None
-    bound = _bound(name, left, right, axis)
+    bound = _bound(room, axis)
     if bound is not None:
         return _Decision(bound, op.lhs, op.rhs)
-    bound = _bound(_OPPOSITE[name], left, right, axis)
+    bound = _bound(1 - room, axis)
     return None if bound is None else _Decision(bound, op.rhs, op.lhs)
 
 
-def _bound(name: str, left: Expr, right: Expr, axis: str) -> Expr | None:
-    """e, where `left name right` says axis < e; e does not decrease along any other axis."""
-    room = right - left if name in ("slt", "sle") else left - right  # the axis counts if this > 0
-    room = room + (1 if name in ("sle", "sge") else 0)
+def _bound(room: Expr, axis: str) -> Expr | None:
+    """e, where `room > 0` says axis < e."""
     split = room.linear([axis])
     if split is None or split[0].get(axis, Expr.of(0)).constant != -1:
         return None
     return split[1]
 
 
+def compared_indices(value: SSAValue) -> Expr | None:
+    """e, where a truth value of a body says that e > 0."""
+    compare = value.owner
+    if not isinstance(compare, arith.CmpiOp):
+        return None
+    left, right = _index(compare.lhs), _index(compare.rhs)
+    if left is None or right is None:
+        return None
+    match CMPI_COMPARISON_OPERATIONS[compare.predicate.value.data]:
+        case "slt":
+            return right - left
+        case "sle":
+            return right - left + 1
+        case "sgt":
+            return left - right
+        case "sge":
+            return left - right + 1
+        case _:
+            return None
+
+
 def _index(value: SSAValue) -> Expr | None:
     """The index expression that a value of a body is."""
     while isinstance(value.owner, _CASTS):
         value = value.owner.operands[0]
-    return value.owner.expr.data if isinstance(value.owner, IndexOp) else None
+    match value.owner:
+        case IndexOp():
+            return value.owner.expr.data
+        case arith.ConstantOp() if isinstance(value.owner.value, IntegerAttr):
+            return Expr.of(value.owner.value.value.data)
+        case arith.AddiOp() | arith.SubiOp():
+            left, right = map(_index, value.owner.operands)
+            if left is None or right is None:
+                return None
+            return left + right if isinstance(value.owner, arith.AddiOp) else left - right
+        case _:
+            return None
 
 
 def extremes(

@@ -160,7 +160,7 @@ def elementwise_on(
     one gives the result."""
     maker = value.owner
     assert isinstance(maker, NestOp) and isinstance(value.type, TensorType)
-    stored = maker.output_maps[list(maker.results).index(value)]  # type: ignore[arg-type]
+    stored = maker.stored_at(value)
     block = Block(arg_types=[scalar_type(value)])
     ops = build(block.args[0])
     block.add_ops([*ops, YieldOp.of(ops[-1].results[0])])
@@ -188,18 +188,36 @@ def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: i
         %p = nest (i) ins(%x[i]) {f}     %y = nest (j) ins(%p[2*j]) {g}
         ->  %y = nest (j) ins(%x[2*j]) {f; g}
 
-    The producer is elementwise and its result map consists of plain axes.
+    The producer is elementwise and its result map consists of plain axes, or of several in one dim
+    (`digits_of`), which are then found by division.
     """
     read = reads_of(consumer)[position]
     values: dict[str, Size] = {a.name: 0 for a in producer.axes}  # left for axes of extent 1
     for expr, at in zip(producer.output_maps[result], read.map, strict=True):
         if expr.as_symbol is not None:
             values[expr.as_symbol] = at
+        elif expr.symbols:
+            values |= {a: at // step % n for a, step, n in digits_of(expr, producer.axes) or ()}
     extents = extents_of(consumer.axes)
     inside = {**_numbering(range(len(producer.inputs)), to="@in"), **values}
     moved = [Read(r.value, tuple(simplify(e.substitute(inside), extents) for e in r.map),
                   r.pad if read.pad is None else read.pad) for r in reads_of(producer)]
     return _merge_reads(consumer, position, moved, producer, result, values)
+
+
+def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[str, int, Expr]] | None:
+    """The axes of an expression such as 4*i + j with j < 4, as (name, step, extent), slowest first;
+    None where it is none whose axes a division finds."""
+    extents = extents_of(axes)
+    split = expr.linear(extents)
+    if split is None or split[1].constant != 0:
+        return None
+    steps = {name: step.constant or 0 for name, step in split[0].items()}
+    order = sorted(steps, key=lambda name: -steps[name])
+    below = [*order[1:], None]
+    fits = all(steps[a] == (1 if b is None else steps[b] * (extents[b].constant or 0))
+               for a, b in zip(order, below, strict=True))
+    return [(a, steps[a], extents[a]) for a in order] if fits else None
 
 
 def without_equal_reads(nest: NestOp) -> NestOp:

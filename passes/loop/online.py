@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.loop import NestOp, scalar_type
 from dialects.scalar import operations_behind
@@ -120,7 +120,8 @@ def exponential(nest: NestOp, value: SSAValue) -> Running | None:
 
 def argument_read(nest: NestOp, value: SSAValue) -> Read:
     """The read behind an argument of a nest's body."""
-    return reads_of(nest)[list(nest.body.block.args).index(value)]  # type: ignore[arg-type]
+    assert isinstance(value, BlockArgument)
+    return reads_of(nest)[value.index]
 
 
 def elementwise_maker(read: Read) -> tuple[NestOp, SSAValue] | None:
@@ -129,7 +130,7 @@ def elementwise_maker(read: Read) -> tuple[NestOp, SSAValue] | None:
     maker = read.value.owner
     if not isinstance(maker, NestOp) or not maker.is_elementwise or read.pad is not None:
         return None
-    number = list(maker.results).index(read.value)  # type: ignore[arg-type]
+    number = maker.number_of(read.value)
     if is_elsewhere(read, maker.output_maps[number]):
         return None
     return maker, maker.yielded[number]

@@ -187,7 +187,8 @@ class Grouping:
 
     def sources(self, op: Operation) -> set[Group]:
         owners = [*(v.owner for v in op.operands), *self.definitions.used_by(op)]
-        return {self.group_of[o] for o in owners if o in self.group_of}  # type: ignore[index]
+        return {self.group_of[o] for o in owners
+                if isinstance(o, Operation) and o in self.group_of}
 
     def place(self, nest: NestOp) -> None:
         sources = self.sources(nest)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dialects.expr import Expr
 from dialects.graph import ConstantOp
@@ -33,7 +33,7 @@ from dialects.syntax import set_location
 from dialects.types import TensorType, WeightAttr, tensor
 from dialects.weights import release
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import Read, reads_of, with_reads
+from passes.loop.nests import Read, reads_of, result_types, with_reads
 from passes.loop.outline import is_contraction
 from passes.rewriting import erase_unused, functions
 
@@ -100,9 +100,10 @@ class _Packer:
 
     def constants(self) -> set[int]:
         """The inputs of the nest that are constants in the caller."""
-        arguments = list(self.kernel.body.block.args)
-        return {k for k, v in enumerate(self.nest.inputs) if v in arguments and constant_behind(
-            self.call.inputs[arguments.index(v)]) is not None}  # type: ignore[arg-type]
+        arguments: dict[SSAValue, SSAValue] = dict(
+            zip(self.kernel.body.block.args, self.call.inputs, strict=True))
+        return {k for k, v in enumerate(self.nest.inputs)
+                if v in arguments and constant_behind(arguments[v]) is not None}
 
     def run(self, panels: Mapping[int, Packing]) -> None:
         for position in range(len(self.nest.inputs)):
@@ -177,7 +178,8 @@ class _Packer:
     def replace(self, position: int, copy: NestOp, at: tuple[Expr, ...]) -> None:
         """Let the kernel read the copy instead, and give it one."""
         argument = self.nest.inputs[position]
-        number = list(self.kernel.body.block.args).index(argument)  # type: ignore[arg-type]
+        assert isinstance(argument, BlockArgument)
+        number = argument.index
         source = self.call.inputs[number]
         type_ = copy.results[0].type
         assert isinstance(type_, TensorType)
@@ -193,7 +195,7 @@ class _Packer:
         self.nest = new
         value = self.made(copy, source, position)
         if argument.uses.get_length() == 0:
-            self.kernel.body.block.erase_arg(argument)  # type: ignore[arg-type]
+            self.kernel.body.block.erase_arg(argument)
             self.call.operands[number] = value
         else:
             self._insert_operand(number + 1, value)
@@ -236,7 +238,7 @@ class _Packer:
         nest = NestOp.of(
             [Axis(f"i{k}", a.extent) for k, a in enumerate(copy.axes)],
             [kernel.body.block.args[0]], [_renamed(copy, m) for m in copy.input_maps],
-            [r.type for r in copy.results], [_renamed(copy, m) for m in copy.output_maps],  # type: ignore[misc]
+            result_types(copy), [_renamed(copy, m) for m in copy.output_maps],
             pads=copy.pad_values, body=copy.body.clone())
         kernel.body.block.add_ops([nest, YieldOp.of(nest.results[0])])
         set_location(kernel, self.call)
@@ -292,5 +294,6 @@ def _shape(value: SSAValue) -> tuple[Expr, ...]:
 
 def _label(constant: ConstantOp) -> str:
     value = constant.value
-    known = isinstance(value, WeightAttr) and isinstance(value.label, StringAttr)
-    return value.label.data if known else "constant"  # type: ignore[union-attr]
+    if isinstance(value, WeightAttr) and isinstance(value.label, StringAttr):
+        return value.label.data
+    return "constant"

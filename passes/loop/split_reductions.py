@@ -8,7 +8,8 @@ One program computes what has no rows, and one computes a row, or a few columns 
 target says how many programs keep its machine busy (`Target.programs`): the summed axes that run
 slowest through memory, or a part of one, become parallel until there are as many. Axes of open size
 become parallel as long as known ones remain to be summed over inside. Floats are added in another
-order, which is the more exact one.
+order, which is the more exact one. Sums of powers that follow a maximum do so part by part
+(`online_parts.py`).
 
 Enters: fused nests, in their final layouts. Leaves: nests. Contractions, whose operands are read
 again and again, and sums of half precision, which would be rounded twice, stay as they are.
@@ -29,6 +30,7 @@ from dialects.types import bf16, f16, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import carry, reads_of, result_types, substitute_axes
 from passes.loop.online import is_between_products
+from passes.loop.online_parts import powers_in_parts, sum_parts
 from passes.loop.outline import is_contraction
 from passes.loop.runs import memory_order, running_axis
 from passes.rewriting import Rewriter, functions, rewrite
@@ -41,6 +43,9 @@ COLUMNS = 64
 """So many neighbouring results of sums across memory are computed side by side."""
 MIN_COLUMN_PART = 32
 """The least elements of a part of such a column."""
+MAX_MAXIMUM = 1 << 14
+"""The most elements of a part of a maximum. Sums may follow it, so that a program walks its part
+twice, and so many it can hold."""
 MIN_OPEN_PART = 32
 """The least elements of a part, where how many parts there are is only known at run time."""
 
@@ -57,7 +62,12 @@ class LoopSplitReductions(StrataPass):
             return
 
         def split(nest: NestOp, at: Rewriter) -> SSAValue | None:
-            cut = _cut(nest, programs) if _is_candidate(nest) else None
+            if not _is_candidate(nest):
+                return None
+            if (powers := powers_in_parts(nest)) is not None:
+                [axis] = powers.nest.reduce_axes
+                return sum_parts(at, divided(powers.nest, axis, powers.count), axis.name, powers)
+            cut = _cut(nest, programs)
             return None if cut is None else split_nest(at, *cut)
 
         for func in functions(module):
@@ -94,7 +104,12 @@ def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[str]] | None:
     if results == 0 or total * side < MIN_ELEMENTS or 2 * results > programs * side:
         return None
     least = MIN_PART if side == 1 else MIN_COLUMN_PART
-    return _known_cut(nest, axes, min(-(-programs * side // results), total // least), least)
+    wanted = max(-(-programs * side // results), _short_parts(nest, total) if side == 1 else 1)
+    return _known_cut(nest, axes, min(wanted, total // least), least)
+
+
+def _short_parts(nest: NestOp, total: int) -> int:
+    return -(-total // MAX_MAXIMUM) if nest.combiner_names == ["max"] else 1
 
 
 def _known_cut(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.builtin import AnyFloat, FloatAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.expr import Expr
@@ -87,7 +87,8 @@ def _comparison(
     compare = arith.CmpiOp(column.result, row.result, "sgt" if inverted else "sle")
     if element == i1:
         return [row, column, compare]
-    numbers = [arith.ConstantOp(FloatAttr(float(x), element))  # type: ignore[arg-type]
+    assert isinstance(element, AnyFloat)
+    numbers = [arith.ConstantOp(FloatAttr(float(x), element))
                for x in (triangle.below, triangle.above)]
     return [row, column, compare, *numbers,
             arith.SelectOp(compare.result, numbers[0].result, numbers[1].result)]

@@ -81,8 +81,8 @@ def _filter_of(nest: NestOp) -> tuple[int, ConstantOp] | None:
     """The input that is data, and the constant that the other one is, if nothing else is read."""
     if not is_contraction(nest) or len(nest.inputs) != 2 or product_operands(nest) is None:
         return None
-    if any(v.type.element != f32 for v in (*nest.inputs, *nest.results)  # type: ignore[union-attr]
-           ) or nest.into:
+    if nest.into or any(not isinstance(v.type, TensorType) or v.type.element != f32
+                        for v in (*nest.inputs, *nest.results)):
         return None
     for data, value in enumerate(reversed(nest.inputs)):
         if isinstance(value.owner, ConstantOp) and nest.pad_values[1 - data] is None:

@@ -227,14 +227,16 @@ class _Lowering:
         return limit
 
     def _walk_up_to(self, limit: Limit, depth: int, level: Level, run: Sequence[NestOp]) -> None:
-        """First what all rows of the tile reach, then what the last one does."""
+        """First what all rows of the tile reach, then what the last one does; or both in a loop."""
         state = self.states[limit.axis]
         sure, end = reach(self.tiles, limit, state, level.tile)
+        masked = bool(((state.upper - state.lower) % level.tile).terms)
+        if self.schedule.option("branch", 0) and not masked:
+            sure = state.lower
         if sure != state.lower:
             self.tiles.decided = limit.chosen
             self.segment(depth, level, run, (state.lower, sure, level.tile, False))
             self.tiles.decided = {}
-        masked = bool(((state.upper - state.lower) % level.tile).terms)
         self.segment(depth, level, run, (sure, end, level.tile, masked))
 
     def hoist(self, nests: Sequence[NestOp], axis: str) -> None:

@@ -83,7 +83,7 @@ def _elsewhere(read: Read) -> Iterator[tuple[str, Expr]]:
     if not isinstance(maker, NestOp):
         return
     assert isinstance(read.value.type, TensorType)
-    stored = maker.output_maps[list(maker.results).index(read.value)]  # type: ignore[arg-type]
+    stored = maker.stored_at(read.value)
     for at, place, size in zip(read.map, stored, read.value.type.shape, strict=True):
         if at != place and size.constant != 1 and place.as_symbol is not None:
             yield place.as_symbol, at

@@ -93,7 +93,7 @@ class Plan:
     def _stored(self, value: SSAValue) -> tuple[Expr, ...]:
         nest = value.owner
         assert isinstance(nest, NestOp)
-        return nest.output_maps[list(nest.results).index(value)]  # type: ignore[arg-type]
+        return nest.stored_at(value)
 
     def _state(self, value: SSAValue, dim: int) -> AxisState:
         return self.states[self._stored(value)[dim].as_symbol or ""]

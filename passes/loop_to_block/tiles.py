@@ -148,7 +148,7 @@ class Tiles:
         """Make a finished tile available to later nests, and store it if it is a result."""
         tile.value.name_hint = result.name_hint
         self.scopes[-1].results[result] = tile
-        map_ = nest.output_maps[list(nest.results).index(result)]  # type: ignore[arg-type]
+        map_ = nest.stored_at(result)
         for buffer in self.outputs.get(result, ()):
             self.add(store(tile, buffer, map_, self.states, self.symbols))
         if result in self.kept:

@@ -31,8 +31,9 @@ CHUNK_ELEMENTS = 4096
 KEPT_WORK = 8
 """Operations per element from which on a value is kept for a later loop: a store and a load, and
 what they take from the caches."""
-SHORT_ROW = 16
-"""Vectors of a row up to which what ends a reduction counts as much as the reduction."""
+SHORT_ROW, LONG_ROW = 4, 16
+"""Vectors of a row up to which what ends a reduction counts as much as the reduction; and from
+which on it matters how many rows are read from far memory side by side."""
 LEAST_PROGRAMS = 64
 """Programs that there should be before one takes several rows."""
 SCATTER_ELEMENTS = 1024
@@ -166,6 +167,8 @@ def _row_tile(kernel: KernelOp, row: str, lanes: str, machine: Machine) -> int:
     vectors = -(-lane_tile(kernel.axes[lanes], machine) // machine.lanes)
     is_short = length <= SHORT_ROW * machine.lanes
     budget = machine.vector_registers // (2 if is_short else 4) // vectors
+    if _stream(kernel, machine) and (length > LONG_ROW * machine.lanes or length % machine.lanes):
+        budget = min(budget, machine.far_rows)
     tile = 1
     while 2 * tile <= budget and count % (2 * tile) == 0 and count >= 2 * tile * LEAST_PROGRAMS:
         tile *= 2

@@ -36,6 +36,9 @@ from targets.cpu.stopwatch import CacheTimer
 from targets.cpu.threads import thread_pool
 from targets.interface import Executable, Timer
 
+MOST_APART = 64 << 20
+"""Bytes of scores, say, that may lie in memory between two products whose factors are bf16."""
+
 
 @dataclass(frozen=True)
 class CpuTarget(Target):
@@ -87,11 +90,13 @@ class CpuTarget(Target):
         return Caches(machine.line_bytes, machine.caches[1])
 
     def apart_memory(self, kernel: LoopKernel, options: TargetOptions) -> int:
-        """A share of level 3 where matrix registers multiply, which joined kernels do not use."""
+        """Joined kernels multiply plain f32 vectors. So a share of level 3 where the factors suit
+        matrix registers, and far memory where dot instructions do twice the work on them."""
         machine = machine_of(options.features)
         factors = {scalar_type(nest.inputs[0]) for nest in kernel.nests if is_contraction(nest)}
-        fast = factors and all(map(machine.multiplies_matrices, factors))
-        return machine.caches[2] // 4 if fast else 0
+        if factors and all(map(machine.multiplies_matrices, factors)):
+            return machine.caches[2] // 4
+        return MOST_APART if factors == {bf16} and machine.doubles_bf16 else 0
 
     def prepare(self, kernel: LoopKernel, options: TargetOptions) -> None:
         from targets.cpu.row_blocks import copy_rows

@@ -2,15 +2,17 @@
 
     rules.py      schedules for kernels            emit/         a kernel as Triton source
     products.py   ... that contract                streams.py    ... bound by memory
-    product_tiles.py  a model of their time        product_parts.py  sums in parts
     convolutions.py  ... that read by windows      windows.py    ... of each channel by itself
-    attention.py  ... that are joined online
-    fma_products.py  ... in single precision       convolution_tiles.py  a model of their time
+    fma_products.py  ... in single precision       attention.py  ... that are joined online
+    product_tiles.py  tiles of all of them         product_time.py   a model of their time
+    product_parts.py  sums in parts
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     worker.py     the process that runs Triton     driver.py     CUDA's driver, through ctypes
     memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
     plan.py       straight functions as data       graphs.py     ... as CUDA graphs
+    constants.py  where constants lie              donation.py   outputs in place of inputs
+    ready.py      what a run of certain sizes needs
     order.py      which steps wait for which       cuda_graph.py nodes, through the driver
     steps.py      other functions as steps         control.py    ... that decide, and calls
     runner.py     a model of such functions        interpreter.py  in Triton's interpreter

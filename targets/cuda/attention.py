@@ -12,6 +12,8 @@ from dialects.expr import product
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, bf16, f16
+from passes.loop.common_factors import take_factor_out
+from passes.loop.limits import limit_of
 from passes.loop.online import running_maximum
 from passes.loop.outline import is_contraction
 from passes.loop.private import block_axis
@@ -89,6 +91,12 @@ _WIDE = (Tiles(128, 64, 8, 2, 128), Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2), Ti
 _LINE = 128
 
 
+def prepare_attention(kernel: KernelOp) -> None:
+    """Let what masks scores stand before what scales them."""
+    for nest in [n for n in kernel.nests if n.is_elementwise]:
+        take_factor_out(nest)
+
+
 def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """Blocks of rows; the axes of the factors whole; the columns in steps."""
     extents, row, walked = kernel.axes, block_axis(kernel), _walked(kernel)
@@ -101,6 +109,8 @@ def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
               *(Level("whole", a, size) for a, size in held.items()),
               Level("loop", walked, power(extents[walked], tiles.step, MIN_DOT))]
     limit = {"registers": tiles.registers} if tiles.registers else {}
+    if limit_of(kernel, walked) is not None:
+        limit["branch"] = 1
     return finish(kernel, levels, online=1, dot=1, tails="peel", pointers=1, warps=tiles.warps,
                   stages=tiles.stages, precision=options.precision, **limit)
 

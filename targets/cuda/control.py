@@ -31,7 +31,8 @@ from dialects.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.syntax import location_name
 from dialects.types import BufferType
 from targets.cuda import driver
-from targets.cuda.plan import ALIGNMENT, kernel_call
+from targets.cuda.constants import ALIGNMENT
+from targets.cuda.plan import kernel_call
 from targets.cuda.steps import (
     AllocStep,
     AssumeStep,

@@ -13,6 +13,7 @@ instructions take 32-bit factors along the summed axis only, each channel by its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -26,9 +27,12 @@ from passes.loop.nests import carry, replace_nest, result_types
 from passes.loop.pack_operands import Border, Packing, Panel
 from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions
-from targets.cuda.convolution_tiles import Shape, Tile, fastest, parts_of
 from targets.cuda.machine import machine_of
-from targets.cuda.products import Roles, schedule_product
+from targets.cuda.product_parts import parts_of
+from targets.cuda.product_tiles import tiles
+from targets.cuda.product_time import Product, ProductTile
+from targets.cuda.products import schedule_product
+from targets.cuda.roles import Roles, bytes_beside
 from targets.cuda.tiles import finish, width_of
 
 OPEN = 16
@@ -174,12 +178,13 @@ def schedule_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions)
 def _schedule(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> Schedule:
-    tile, _ = fastest(_shape(nest, roles, options), machine_of(options.features))
+    product = replace(_product(nest, roles, options), beside=bytes_beside(kernel, nest, roles))
+    tile = tiles(product, machine_of(options.features))[0]
     return tiled_product(kernel, roles, tile, options)
 
 
 def tiled_product(
-    kernel: KernelOp, roles: Roles, tile: Tile, options: TargetOptions
+    kernel: KernelOp, roles: Roles, tile: ProductTile, options: TargetOptions
 ) -> Schedule:
     """The schedule of a tile; the last step is apart, so that no other has masks."""
     [rows], [columns], [summed] = roles.rows, roles.columns, roles.reduce
@@ -189,19 +194,28 @@ def tiled_product(
                   precision=options.precision)
 
 
-def _shape(nest: NestOp, roles: Roles, options: TargetOptions) -> Shape:
-    width = max(map(width_of, nest.inputs))
-    sizes = {a.name: int(a.extent.evaluate(dict.fromkeys(a.extent.symbols, OPEN)))
-             for a in nest.axes}
+def _product(nest: NestOp, roles: Roles, options: TargetOptions) -> Product:
+    narrow = max(map(width_of, nest.inputs)) <= 2 or options.precision == "tf32"
+    return replace(factors_of(nest, roles, narrow), run=_channels(nest, roles))
+
+
+def factors_of(nest: NestOp, roles: Roles, narrow: bool) -> Product:
+    """What the tiles of a product depend on, of which results alone are stored."""
+    sizes = _sizes(nest)
     batch, rows, columns, depth = (prod(sizes[a] for a in axes) for axes in (
         roles.batch, roles.rows, roles.columns, roles.reduce))
-    return Shape(batch, rows, columns, depth, _channels(nest, roles, sizes), width,
-                 narrow=width <= 2 or options.precision == "tf32")
+    width = max(map(width_of, nest.inputs))
+    return Product(batch, rows, columns, depth, width, width_of(nest.results[0]), depth, narrow)
 
 
-def _channels(nest: NestOp, roles: Roles, sizes: Mapping[str, int]) -> int:
+def _sizes(nest: NestOp) -> dict[str, int]:
+    return {a.name: int(a.extent.evaluate(dict.fromkeys(a.extent.symbols, OPEN)))
+            for a in nest.axes}
+
+
+def _channels(nest: NestOp, roles: Roles) -> int:
     """How far the summed axes run through the channels of one place of the window."""
-    data = data_of(nest)
+    data, sizes = data_of(nest), _sizes(nest)
     assert data is not None
     map_ = nest.input_maps[data]
     if len(roles.reduce) != 1:
@@ -227,5 +241,5 @@ def convolution_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] |
     channels = _channel_axes(nest.input_maps[data], roles)
     if len(channels) != 1 or roles.batch:
         return None
-    count = parts_of(_shape(nest, roles, options), machine_of(options.features), LEAST)
+    count = parts_of(_product(nest, roles, options), machine_of(options.features), LEAST)
     return (channels.pop(), count) if count > 1 else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-from targets.cuda.driver import call, library, primary_context
+from targets.cuda.driver import call, check, library, primary_context
 
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 
@@ -100,6 +100,7 @@ class Graph:
             _add(packed, handle, self._graph, before)
             self._handles.append(handle)
         call("cuGraphInstantiateWithFlags", byref(self._executable), self._graph, c_ulonglong(0))
+        self._launch = library().cuGraphLaunch
 
     def update(self, number: int) -> None:
         """Let later replays of a node have the parameters that it has now."""
@@ -109,7 +110,7 @@ class Graph:
         _set(packed, self._handles[number], self._executable)
 
     def launch(self, stream: int) -> None:
-        call("cuGraphLaunch", self._executable, stream)
+        check(self._launch(self._executable, stream), "cuGraphLaunch")
 
     def close(self) -> None:
         """Replays must be done."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Any
@@ -73,12 +73,15 @@ def _check(lib: ctypes.CDLL, status: int, function: str) -> None:
                    + (f"; {hint}" if hint else ""))
 
 
+def check(status: int, function: str) -> None:
+    """Raises CudaError for the status of a function of the driver that has failed."""
+    if status:
+        _check(library(), status, function)
+
+
 def call(function: str, *arguments: Any) -> None:
     """Call a function of the driver. Raises CudaError when it fails."""
-    lib = library()
-    status = getattr(lib, function)(*arguments)
-    if status:
-        _check(lib, status, function)
+    check(getattr(library(), function)(*arguments), function)
 
 
 # ---------------------------------------------------------------------- devices
@@ -133,7 +136,13 @@ def primary_context(device: int = 0) -> c_void_p:
 
 def use_device(device: int = 0) -> None:
     """Make the device's primary context current in this thread."""
-    call("cuCtxSetCurrent", primary_context(device))
+    set_current, context = _context_setter(device)
+    check(set_current(context), "cuCtxSetCurrent")
+
+
+@cache
+def _context_setter(device: int) -> tuple[Callable[[Any], int], c_void_p]:
+    return library().cuCtxSetCurrent, primary_context(device)
 
 
 # ---------------------------------------------------------------------- memory and streams
@@ -222,9 +231,10 @@ class Event:
     def __init__(self, timing: bool = False) -> None:
         self.handle = c_void_p()
         call("cuEventCreate", byref(self.handle), c_uint(0 if timing else _WITHOUT_TIMING))
+        self._record = library().cuEventRecord
 
     def record(self, stream: int) -> None:
-        call("cuEventRecord", self.handle, stream)
+        check(self._record(self.handle, stream), "cuEventRecord")
 
     def wait(self, stream: int) -> None:
         """Let the stream's later work wait for the event."""

@@ -6,17 +6,18 @@ small as it takes to have programs for every multiprocessor.
 
 from __future__ import annotations
 
-from math import prod
+from dataclasses import replace
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
 from dialects.types import TensorType, f32
 from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions
-from targets.cuda.convolution_tiles import Shape, fastest, parts_of
-from targets.cuda.convolutions import OPEN, tiled_product
+from targets.cuda.convolutions import factors_of, tiled_product
 from targets.cuda.machine import machine_of
-from targets.cuda.products import Roles, roles_of
+from targets.cuda.product_parts import parts_of
+from targets.cuda.product_tiles import tiles
+from targets.cuda.roles import bytes_beside, roles_of
 
 LEAST = 128
 """The least elements of a part of a sum."""
@@ -30,7 +31,9 @@ def schedule_fma_product(
     single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
     if not single or not _on_fma_units(nest, options):
         return None
-    tile, _ = fastest(_shape(nest, roles), machine_of(options.features))
+    product = replace(factors_of(nest, roles, narrow=False),
+                      beside=bytes_beside(kernel, nest, roles))
+    tile = tiles(product, machine_of(options.features))[0]
     return tiled_product(kernel, roles, tile, options)
 
 
@@ -42,7 +45,8 @@ def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
         return None
     if not _on_fma_units(nest, options):
         return None
-    count = parts_of(_shape(nest, roles), machine_of(options.features), LEAST)
+    product = factors_of(nest, roles, narrow=False)
+    count = parts_of(product, machine_of(options.features), LEAST)
     return (roles.reduce[0], count) if count > 1 else None
 
 
@@ -52,10 +56,3 @@ def _on_fma_units(nest: NestOp, options: TargetOptions) -> bool:
     exact = all(isinstance(t, TensorType) and t.element == f32 for t in types)
     return exact and is_dot(nest) and options.precision != "tf32"
 
-
-def _shape(nest: NestOp, roles: Roles) -> Shape:
-    sizes = {a.name: int(a.extent.evaluate(dict.fromkeys(a.extent.symbols, OPEN)))
-             for a in nest.axes}
-    batch, rows, columns, depth = (prod(sizes[a] for a in axes) for axes in (
-        roles.batch, roles.rows, roles.columns, roles.reduce))
-    return Shape(batch, rows, columns, depth, depth, width=4, narrow=False)

@@ -7,101 +7,40 @@ they need (`order.py`). Arrays of the host have copies on the device.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import cycle, islice
-from math import prod
 from typing import Any, TypeVar
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.cuda import cuda_graph, driver
+from targets.cuda.constants import ALIGNMENT, ConstantPlan
 from targets.cuda.cuda_graph import CopyNode
+from targets.cuda.donation import donated, with_donations
 from targets.cuda.errors import CudaError, DeviceMemoryError
-from targets.cuda.kernels import Kernels, PackedLaunch, variant_of
-from targets.cuda.library import LibraryLaunch
+from targets.cuda.kernels import Kernels, variant_of
 from targets.cuda.memory import (
     Memory,
     fetch,
-    new_tensor,
+    is_on_device,
     readable,
+    residents_of,
     send,
-    tensor_kind,
+    tensor_of,
     upload_constants,
 )
 from targets.cuda.order import Access, waits_of
-from targets.cuda.plan import CONSTANTS, Copy, HostPlan, Launch, Place, plan_host
+from targets.cuda.plan import CONSTANTS, RESIDENT, Copy, HostPlan, Launch, Place, plan_host
+from targets.cuda.ready import Call, Ready, Result, Step
 
 _GRAPHS = 16
 """How many sets of sizes stay ready."""
 
-Step = PackedLaunch | LibraryLaunch | CopyNode
 Sizes = tuple[tuple[str, int], ...]
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True)
-class Result:
-    """What an output is at certain sizes."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def tensor(self) -> Any:
-        """A new one on the device. Raises DeviceMemoryError when that is full."""
-        return new_tensor(self.shape, self._kind)
-
-    @cached_property
-    def _kind(self) -> Any:
-        return tensor_kind(self.dtype)
-
-    @property
-    def bytes(self) -> int:
-        return prod(self.shape) * self.dtype.itemsize
-
-
-@dataclass
-class Ready:
-    """All that a run with certain sizes needs. `graph`: from the first run on.
-
-    `addresses`: where inputs and outputs lie, as the graph has it. `staging`: memory for those that
-    are arrays of the host. `users`: of an input or output, the nodes and their places of it.
-    """
-
-    sizes: Mapping[str, int]
-    arena: Memory
-    results: Sequence[Result]
-    addresses: list[int] = field(default_factory=list[int])
-    graph: cuda_graph.Graph | None = None
-    steps: list[Step] = field(default_factory=list["Step"])
-    users: defaultdict[int, list[tuple[int, int]]] = field(
-        default_factory=lambda: defaultdict[int, "list[tuple[int, int]]"](list))
-    staging: dict[int, Memory] = field(default_factory=dict[int, Memory])
-
-    def point_at(self, addresses: Sequence[int]) -> None:
-        """Let the graph work on inputs and outputs at these addresses."""
-        assert self.graph is not None
-        if addresses == self.addresses:
-            return
-        changed: dict[int, None] = {}
-        for k, (old, new) in enumerate(zip(self.addresses, addresses, strict=True)):
-            if old != new:
-                self.addresses[k] = new
-                for number, place in self.users[k]:
-                    self.steps[number].point(place, new)
-                    changed[number] = None
-        for number in changed:
-            self.graph.update(number)
-
-    def close(self) -> None:
-        if self.graph is not None:
-            self.graph.close()
-        for memory in (self.arena, *self.staging.values()):
-            memory.close()
 
 
 class GraphRunner:
@@ -111,28 +50,57 @@ class GraphRunner:
         self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int,
         done: driver.Event,
     ) -> None:
-        self.plan: HostPlan = plan_host(module)
+        self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
         self._kernels, self._stream, self._done = kernels, stream, done
         self._kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels
                                if not k.size_names])
         self._constants = upload_constants(self.plan.constants, weights, stream)
+        self._residents = weights.residents  # which stay as long as their readers
         self._ready: OrderedDict[Sizes, Ready] = OrderedDict()
+        self._donated: dict[int, int] = {}
+        self._call: Call | None = None
+        self._current: Ready | None = None
+        """What the last call needed, which is not looked up when such a one comes again."""
 
-    def run(self, sizes: Mapping[str, int], values: Sequence[Any], stream: int) -> list[Any]:
-        """The outputs, on the device if an input is there."""
-        ready = self._prepare(sizes)
-        arrays = [isinstance(v, np.ndarray) for v in values]
-        inputs = [self._sent(k, v, ready, stream) if is_array else readable(v)
-                  for k, (v, is_array) in enumerate(zip(values, arrays, strict=True))]
-        if not all(arrays):
-            outputs = [self._made(r.tensor) for r in ready.results]
-            self._launch(ready, [_address(v) for v in (*inputs, *outputs)], stream)
-            return outputs
-        staged = [self._staged(len(values) + k, r.bytes, ready)
-                  for k, r in enumerate(ready.results)]
-        self._launch(ready, [_address(v) for v in (*inputs, *staged)], stream)
+    def donate(self, pairs: Mapping[int, int]) -> dict[int, int]:
+        """Compute outputs in the memory of inputs, where that may be; before the first run."""
+        if not self._ready:
+            self._donated = donated(self.plan, pairs)
+            self.plan.steps = with_donations(self.plan, self._donated)
+        return self._donated
+
+    def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
+        """The outputs, on the device if an input is there. Calls with equal inputs are one."""
+        if call is not self._call or self._current is None:
+            self._call, self._current = call, self._prepare(call.sizes)
+        if not call.on_device:
+            return self._on_arrays(self._current, values, stream)
+        if call.is_mixed:
+            values = [v if is_on_device(v) else tensor_of(v, stream) for v in values]
+        return self._on_tensors(self._current, values, stream)
+
+    def _on_tensors(self, ready: Ready, tensors: Sequence[Any], stream: int) -> list[Any]:
+        addresses = [v.data_ptr() for v in tensors]
+        if not all([v.is_contiguous() for v in tensors]) or any(
+                [a % ALIGNMENT for a in addresses]):
+            tensors = [readable(v) for v in tensors]
+            addresses = [v.data_ptr() for v in tensors]
+        outputs = self._made(lambda: [r.make() if r.given is None else tensors[r.given]
+                                      for r in ready.results])
+        addresses += [v.data_ptr() for v in outputs]
+        self._launch(ready, addresses, stream)
+        return outputs
+
+    def _on_arrays(self, ready: Ready, arrays: Sequence[Array], stream: int) -> list[Any]:
+        """Arrays of the host have copies on the device."""
+        inputs = [self._staged(k, v.nbytes, ready) for k, v in enumerate(arrays)]
+        for memory, array in zip(inputs, arrays, strict=True):
+            send(array, memory.address, stream)
+        outputs = [self._staged(len(arrays) + k, r.bytes, ready) if r.given is None
+                   else inputs[r.given] for k, r in enumerate(ready.results)]
+        self._launch(ready, [m.address for m in (*inputs, *outputs)], stream)
         return [fetch(memory.address, r.shape, r.dtype, False, stream)
-                for r, memory in zip(ready.results, staged, strict=True)]
+                for r, memory in zip(ready.results, outputs, strict=True)]
 
     def replay(self, count: int) -> float:
         """Milliseconds per replay of the last graph alone."""
@@ -140,7 +108,7 @@ class GraphRunner:
             raise CudaError("run the model before timing replays")
         ready = next(reversed(self._ready.values()))
         assert ready.graph is not None
-        if len(ready.staging) < len(ready.addresses):
+        if not ready.staging:
             raise CudaError("replays are timed on memory of the model's own: run it on arrays of "
                             "the host before")
         start, end = driver.Event(timing=True), driver.Event(timing=True)
@@ -169,12 +137,6 @@ class GraphRunner:
         return cuda_graph.Graph(nodes, [[k - 1] if k else [] for k in range(len(nodes))])
 
     # ------------------------------------------------------------------ memory of a run
-    def _sent(self, number: int, value: Any, ready: Ready, stream: int) -> Memory:
-        """An input of the host's, in its memory on the device."""
-        memory = self._staged(number, value.nbytes, ready)
-        send(value, memory.address, stream)
-        return memory
-
     def _staged(self, number: int, size: int, ready: Ready) -> Memory:
         """The memory of an input or output that is an array of the host."""
         if number not in ready.staging:
@@ -193,6 +155,7 @@ class GraphRunner:
 
     def _drop_oldest(self) -> None:
         _, ready = self._ready.popitem(last=False)
+        self._current = None
         self._done.wait(self._stream)
         driver.synchronize(self._stream)
         ready.close()
@@ -214,15 +177,15 @@ class GraphRunner:
         return ready
 
     def _results(self, sizes: Mapping[str, int]) -> list[Result]:
-        return [Result(tuple(int(s.evaluate(sizes)) for s in type_.shape), type_.dtype)
-                for type_ in self.plan.outputs]
+        return [Result(tuple(int(s.evaluate(sizes)) for s in type_.shape), type_.dtype,
+                       self._donated.get(k)) for k, type_ in enumerate(self.plan.outputs)]
 
     def _launch(self, ready: Ready, addresses: list[int], stream: int) -> None:
         """Run the graph on inputs and outputs at these addresses; the first time, make it."""
         if ready.graph is None:
             ready.addresses = addresses
             ready.graph = self._make_graph(ready)
-        else:
+        elif addresses != ready.addresses:
             ready.point_at(addresses)
         ready.graph.launch(stream)
 
@@ -254,6 +217,8 @@ class GraphRunner:
 def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
     if place.memory >= 0:
         return ready.addresses[place.memory]
+    if place.memory == RESIDENT:
+        return int(place.offset.evaluate(ready.sizes))
     memory = constants if place.memory == CONSTANTS else ready.arena
     return memory.address + int(place.offset.evaluate(ready.sizes))
 
@@ -262,13 +227,8 @@ def _accesses(step: Launch | Copy, sizes: Mapping[str, int]) -> list[Access]:
     """The bytes that a step touches, constants aside."""
     found: list[Access] = []
     for k, place in enumerate(step.places):
-        if place.memory != CONSTANTS:
+        if place.memory not in (CONSTANTS, RESIDENT):
             start = int(place.offset.evaluate(sizes))
             end = start + int(place.size.evaluate(sizes))
             found.append(Access(place.memory, start, end, k in step.written))
     return found
-
-
-def _address(memory: Any) -> int:
-    """Where memory of ours, or a tensor, lies."""
-    return memory.address if isinstance(memory, Memory) else memory.data_ptr()

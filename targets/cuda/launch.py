@@ -8,7 +8,7 @@ imported it. Any thread may call; calls of one model follow each other, on whate
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from targets.cuda.kernels import Kernels
 from targets.cuda.library_forms import library_notes
 from targets.cuda.memory import DEVICE, current_stream, is_on_device
 from targets.cuda.plan import host_notes, is_straight, kernels_of
+from targets.cuda.ready import Call
 from targets.cuda.runner import ControlRunner
 from targets.cuda.stopwatch import Stopwatch
 
@@ -51,7 +52,8 @@ class CudaExecutable(Executable):
         self.notes = [*host_notes(module), *library_notes(list(kernels_of(module).values()))]
         self._stream, self._done = driver.make_stream(), driver.Event()
         self._lock = threading.Lock()
-        self._known: dict[tuple[Any, ...], Mapping[str, int]] = {}
+        self._known: dict[tuple[Any, ...], Call] = {}
+        self._last_kind: tuple[list[Any], Call] | None = None
         kernels = Kernels(options)
         self._runner: GraphRunner | ControlRunner
         if is_straight(self._function):
@@ -66,24 +68,28 @@ class CudaExecutable(Executable):
 
         Tensors on the device are used where they are, and nothing waits for the device.
         """
-        values = [_as_value(v) for v in inputs]
-        kinds = tuple([(v.shape, v.dtype, None if isinstance(v, np.ndarray) else v.device)
-                       for v in values])
-        on_device = any([device is not None for _, _, device in kinds])
-        sizes = self._sizes(kinds, values)
+        call = self._call_of(inputs)
+        if call.is_mixed or not call.on_device:
+            inputs = [v if is_on_device(v) else np.asarray(v, order="C") for v in inputs]
         with self._lock:
             driver.use_device()
-            stream = current_stream() if on_device else self._stream
+            stream = current_stream() if call.on_device else self._stream
             if stream != self._last:
                 self._done.wait(stream)  # memory may still be in use on another stream
             try:
-                outputs = self._runner.run(sizes, values, stream)
+                outputs = self._runner.run(call, inputs, stream)
             finally:
                 self._done.record(stream)
                 self._last = stream
-            if not on_device:
+            if not call.on_device:
                 driver.synchronize(stream)
         return outputs
+
+    def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
+        if isinstance(self._runner, ControlRunner):
+            return ()
+        with self._lock:
+            return self._runner.donate(inputs)
 
     def replay(self, count: int) -> float:
         """Milliseconds per replay of the last graph alone, for benchmarks; inputs stay."""
@@ -101,15 +107,22 @@ class CudaExecutable(Executable):
             driver.use_device()
             return Stopwatch(self._runner, spoiled, self._stream)
 
-    def _sizes(self, kinds: tuple[Any, ...], values: Sequence[Any]) -> Mapping[str, int]:
-        """The sizes, from the inputs' shapes; those of kinds that came before are known."""
-        sizes = self._known.get(kinds)
-        if sizes is None:
-            sizes = self._bind(values)
+    def _call_of(self, inputs: Sequence[Any]) -> Call:
+        """What is known of calls with such inputs: found by what tells their sizes and types."""
+        kinds = [(v.shape, v.dtype, getattr(v, "device", None)) for v in inputs]
+        last = self._last_kind
+        if last is not None and last[0] == kinds:
+            return last[1]
+        key = tuple(kinds)
+        call = self._known.get(key)
+        if call is None:
+            there = {is_on_device(v) for v in inputs}
+            call = Call(self._bind(inputs), True in there, len(there) == 2)
             if len(self._known) >= _KINDS:
                 self._known.clear()
-            self._known[kinds] = sizes
-        return sizes
+            self._known[key] = call
+        self._last_kind = kinds, call
+        return call
 
     def _bind(self, values: Sequence[Any]) -> dict[str, int]:
         """The sizes, from the inputs' shapes.
@@ -133,6 +146,3 @@ class CudaExecutable(Executable):
         return sizes
 
 
-def _as_value(value: Any) -> Any:
-    """A torch tensor on the device as it is, anything else as a C-contiguous array."""
-    return value if is_on_device(value) else np.asarray(value, order="C")

@@ -9,7 +9,7 @@ from targets.cuda import driver
 from targets.cuda.errors import CudaError
 
 DEFAULT_ARCH = "sm_90"
-_KIB = 1024
+_KIB, _MIB = 1 << 10, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,9 @@ class Machine:
 
     `shared`: bytes of shared memory that one program may have. `registers`: 32-bit registers of a
     multiprocessor. `threads`: the most threads that a multiprocessor holds at a time.
-    `tensor_rate`: TFLOP/s of products of halves with sums in f32, on the whole device.
-    `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2 cache, for one
-    multiprocessor. `products`: multiply-adds of 16-bit factors that its tensor cores do per cycle,
-    and `fma_units` of single precision. `near_bytes`: how many bytes per cycle reach it from the
-    cache of level 2. `step`, `start`: about how many cycles a program waits in each step of a
-    product, and before and behind all of them.
+    `tensor_rate`: TFLOP/s of products of halves with sums in f32, on the whole device; `fma_rate`:
+    of single precision. `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2
+    cache, for one multiprocessor; `cache`: bytes of that cache.
     """
 
     arch: str
@@ -35,11 +32,8 @@ class Machine:
     tensor_rate: float = 150
     bandwidth: float = 900
     cache_rate: float = 60
-    products: int = 512
-    fma_units: int = 128
-    near_bytes: int = 64
-    step: int = 170
-    start: int = 2000
+    fma_rate: float = 20
+    cache: int = 6 * _MIB
 
     @property
     def has_wgmma(self) -> bool:
@@ -63,17 +57,18 @@ def is_nvidia(arch: str) -> bool:
 
 
 MACHINES = {m.arch: m for m in (
-    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 70, products=1024),
-    Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 50),
-    Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 60),
-    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 110, products=2048),
-    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 140, products=4096),
-    Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 60),
+    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 70, 19.5, 40 * _MIB),
+    Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 50, 36, 6 * _MIB),
+    Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 60, 85,
+            96 * _MIB),
+    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 135, 67, 50 * _MIB),
+    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 160, 80, 126 * _MIB),
+    Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 60, 105, 96 * _MIB),
 )}
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""
 
 AMD_MACHINES = {m.arch: m for m in (
-    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, "MI300X", 1307, 5300, 60, products=2048),
+    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, "MI300X", 1307, 5300, 60, 163, 256 * _MIB),
 )}
 """AMD's. A multiprocessor is a compute unit here, shared memory its LDS, a warp a wavefront.
 
@@ -107,4 +102,5 @@ def device_machine() -> Machine:
                         "(sm_80) or newer; `--interpret` runs them on the CPU")
     known = MACHINES.get(arch) or Machine(arch, 0, 0, 1536)
     return replace(known, multiprocessors=driver.multiprocessors(),
-                   shared=driver.shared_memory(), name=driver.device_name())
+                   shared=driver.shared_memory(), name=driver.device_name(),
+                   cache=driver.cache_size())

@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,8 +24,8 @@ from dialects.syntax import location_name
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.cuda import driver
+from targets.cuda.constants import ALIGNMENT, ConstantPlan, Resident
 from targets.cuda.errors import CudaError, DeviceMemoryError
-from targets.cuda.plan import ALIGNMENT, ConstantPlan
 from targets.host_checks import MOST_BYTES, memory_error
 
 DEVICE = "cuda:0"
@@ -52,7 +54,7 @@ class Memory:
         torch = torch_on_device()
         self._tensor: Any = None
         if torch is not None:
-            self._tensor = _torch_empty(torch, max(size, 1), torch.uint8)
+            self._tensor = tensor_maker((max(size, 1),), np.dtype(np.uint8))()
             self.address: int = self._tensor.data_ptr()
             self._free = None
         else:
@@ -64,13 +66,6 @@ class Memory:
         self._tensor = None
         if self._free is not None:
             self._free()
-
-
-def _torch_empty(torch: Any, shape: int | tuple[int, ...], dtype: Any) -> Any:
-    try:
-        return torch.empty(shape, dtype=dtype, device=DEVICE)
-    except torch.cuda.OutOfMemoryError as error:
-        raise _full(str(error)) from None
 
 
 # ---------------------------------------------------------------------- blocks of a run
@@ -229,26 +224,55 @@ def fetch(
         array: Array = np.empty(shape, dtype)
         driver.download(array.ctypes.data, source, array.nbytes, stream)
         return array
-    tensor = new_tensor(shape, tensor_kind(dtype))
+    tensor = tensor_maker(shape, dtype)()
     driver.copy(tensor.data_ptr(), source, tensor.nbytes, stream)
     return tensor
 
 
-def tensor_kind(dtype: np.dtype[Any]) -> Any:
-    """torch's name for an element type."""
-    return getattr(sys.modules["torch"], dtype.name)
+def tensor_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
+    """Makes tensors on the device, of any contents. Raises DeviceMemoryError when it is full."""
+    torch = sys.modules["torch"]
+    kind, device = getattr(torch, dtype.name), torch.device(DEVICE)
+    strides = tuple(prod(max(n, 1) for n in shape[k + 1:]) for k in range(len(shape)))
+    make = partial(torch.empty_strided, shape, strides, dtype=kind, device=device)
+
+    def checked() -> Any:
+        try:
+            return make()
+        except torch.cuda.OutOfMemoryError as error:
+            raise _full(str(error)) from None
+
+    return checked
 
 
-def new_tensor(shape: tuple[int, ...], kind: Any) -> Any:
-    """A tensor on the device, of any contents. Raises DeviceMemoryError when it is full."""
-    return _torch_empty(sys.modules["torch"], shape, kind)
+def tensor_of(array: Array, stream: int) -> Any:
+    """A tensor on the device with the contents of an array."""
+    tensor = tensor_maker(array.shape, array.dtype)()
+    send(array, tensor.data_ptr(), stream)
+    return tensor
+
+
+# ---------------------------------------------------------------------- constants
+def residents_of(weights: WeightStore) -> list[Resident]:
+    """The weights that the caller has on the device as kernels can read them."""
+    return [Resident(v.data_ptr(), v.nbytes, partial(_read, v)) for v in weights.residents
+            if str(v.device) == DEVICE and v.is_contiguous() and not v.data_ptr() % ALIGNMENT]
+
+
+def _read(tensor: Any, size: int) -> Array:
+    """The first bytes of a tensor on the device."""
+    array, stream = np.empty(size, np.uint8), current_stream()
+    driver.download(array.ctypes.data, tensor.data_ptr(), size, stream)
+    driver.synchronize(stream)
+    return array
 
 
 def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:
     """Memory with the constants in their places."""
     memory = Memory(plan.size)
-    for op in plan.operations:
+    for op, offset in plan.operations:
         array = np.ascontiguousarray(op.array(weights))
-        driver.upload(memory.address + plan.offset(op), array.ctypes.data, array.nbytes, stream)
+        driver.upload(memory.address + offset, array.ctypes.data, array.nbytes, stream)
         driver.synchronize(stream)
+    plan.forget()
     return memory

@@ -1,8 +1,8 @@
 """Straight host functions as data: where every buffer lies, what is launched on which, in order.
 
-Memories: `constants`, filled once; one `arena` per set of sizes that holds the planned arena and
-buffers without a planned place; and each input and output, which are the caller's. All offsets are
-multiples of 256 bytes.
+Memories: `constants`, filled once (`constants.py`); one `arena` per set of sizes that holds the
+planned arena and buffers without a planned place; and each input and output, which are the
+caller's. All offsets are multiples of 256 bytes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from dialects.block import KernelOp, StoreOp
 from dialects.control import ControlOp, IfOp, LoopOp
@@ -33,16 +33,16 @@ from dialects.host import (
 from dialects.sizes import SizeOp, defined_sizes
 from dialects.syntax import location_name
 from dialects.types import BufferType
+from targets.cuda.constants import ConstantPlan, whole
 from targets.cuda.errors import CudaError
 
-ALIGNMENT = 256
-"""Buffers lie at multiples of so many bytes; what is compiled relies on it."""
 _MOST = 2**31 - 1
 """How many programs CUDA launches at most, and how far a size may count in a kernel."""
 
 
-CONSTANTS, ARENA = -1, -2
-"""Memories; those from 0 on are the inputs, and behind them the outputs."""
+CONSTANTS, ARENA, RESIDENT = -1, -2, -3
+"""Memories; those from 0 on are the inputs, and behind them the outputs. What is resident lies in
+memory of the caller's, at an offset that is its address."""
 
 
 @dataclass(frozen=True)
@@ -138,34 +138,12 @@ class Copy:
 
 
 @dataclass
-class ConstantPlan:
-    """Where constants lie in one memory of `size` bytes; equal ones share a place."""
-
-    offsets: dict[tuple[Attribute, BufferType], int] = field(
-        default_factory=dict[tuple[Attribute, BufferType], int])
-    operations: list[ConstantOp] = field(default_factory=list[ConstantOp])
-    size: int = 0
-
-    def offset(self, op: ConstantOp) -> int:
-        """The place of a constant, which gets one here if it has none."""
-        key = op.value, op.type
-        if key not in self.offsets:
-            size = op.type.byte_size.constant
-            if size is None:
-                raise ValueError(f"host.constant of symbolic size {op.type.short}")
-            self.operations.append(op)
-            self.offsets[key] = self.size
-            self.size += _whole(size)
-        return self.offsets[key]
-
-
-@dataclass
 class HostPlan:
     """A module's driver: straight steps on an arena of so many bytes, and constants."""
 
+    constants: ConstantPlan
     inputs: list[BufferType] = field(default_factory=list[BufferType])
     outputs: list[BufferType] = field(default_factory=list[BufferType])
-    constants: ConstantPlan = field(default_factory=ConstantPlan)
     steps: list[Launch | Copy] = field(default_factory=list[Launch | Copy])
     arena: Expr = field(default_factory=lambda: Expr.of(0))
 
@@ -192,13 +170,13 @@ def host_notes(module: ModuleOp) -> list[str]:
     return [f"on the host: {found}"] if found else []
 
 
-def plan_host(module: ModuleOp) -> HostPlan:
+def plan_host(module: ModuleOp, constants: ConstantPlan | None = None) -> HostPlan:
     """Read a module whose `host.func` is a straight sequence of steps (`is_straight`).
 
     Raises ValueError for a launch of a kernel that the module does not have.
     """
     function = host_function(module)
-    plan = HostPlan(arena=_whole(function.arena_bytes or Expr.of(0)))
+    plan = HostPlan(constants or ConstantPlan(), arena=whole(function.arena_bytes or Expr.of(0)))
     kernels = kernels_of(module)
     places: dict[SSAValue, Place] = {}
     plan.inputs = [_buffer(a) for a in function.input_arguments]
@@ -215,8 +193,9 @@ def _plan_operation(
 ) -> None:
     match op:
         case ConstantOp():
-            offset = Expr.of(plan.constants.offset(op))
-            places[op.result] = Place(CONSTANTS, offset, op.type.byte_size)
+            is_resident, offset = plan.constants.place(op)
+            memory = RESIDENT if is_resident else CONSTANTS
+            places[op.result] = Place(memory, Expr.of(offset), op.type.byte_size)
         case AllocOp(offset=None):
             places[op.result] = _place_in_arena(plan, op.result)
         case AllocOp():
@@ -255,13 +234,8 @@ def _plan_launch(
 def _place_in_arena(plan: HostPlan, buffer: SSAValue) -> Place:
     size = _buffer(buffer).byte_size
     place = Place(ARENA, plan.arena, size)
-    plan.arena = plan.arena + _whole(size)
+    plan.arena = plan.arena + whole(size)
     return place
-
-
-def _whole(size: Any) -> Any:
-    """A size in bytes, or an expression of it, as a multiple of the alignment."""
-    return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 def _buffer(value: SSAValue) -> BufferType:

@@ -14,7 +14,8 @@ from dialects.loop import NestOp
 from passes.loop.pack_operands import constant_behind
 from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
-from targets.cuda.product_tiles import Product, seconds, tiles
+from targets.cuda.product_tiles import LINE, SIZES, tiles
+from targets.cuda.product_time import Product, seconds
 from targets.cuda.products import is_dot, is_plain, on_tensor_cores, product_of
 from targets.cuda.roles import Roles, roles_of
 from targets.cuda.sums import MOST_PARTS
@@ -22,12 +23,12 @@ from targets.cuda.vector_products import COLUMNS, matrix_direction
 
 GAIN = 0.85
 """Parts must take so much less time."""
-LEAST = 256
-"""The least bytes of a row of a factor that one part sums over."""
 PROGRAMS = 4
 """Of a vector and a matrix: how many programs for each multiprocessor keep its loads coming."""
 ADDING = 4.0e-6
 """Seconds that another kernel takes however little it does."""
+SUM, STORED = 4, 2
+"""The bytes of a sum in parts; and of what mostly is stored of a whole one."""
 
 
 def product_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
@@ -37,20 +38,27 @@ def product_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | Non
     if is_open or roles.batch or len(roles.reduce) != 1 or not is_plain(nest):
         return None
     machine = machine_of(options.features)
-    product = product_of(nest, roles, nest)
+    product = product_of(nest, roles)
+    least = 2 * LINE // product.width
     if roles.rows and roles.columns:
         suits = is_dot(nest) and on_tensor_cores(nest, options)
-        parts = _parts_of_tiles(product, machine) if suits else 1
+        parts = parts_of(product, machine, least) if suits else 1
     else:
-        parts = _parts_of_columns(nest, roles, product, machine)
+        parts = _parts_of_columns(nest, roles, product, machine, least)
     return (roles.reduce[0], parts) if parts > 1 else None
 
 
-def _parts_of_tiles(product: Product, machine: Machine) -> int:
-    """Of a matrix product: as the model of its tiles' time says."""
-    times = {1: _fastest(replace(product, stored=2), machine)}
-    for parts in _divisors(product):
-        whole = replace(product, batch=parts, depth=product.depth // parts, stored=4)
+def parts_of(product: Product, machine: Machine, least: int) -> int:
+    """Into how many equal parts to cut the sums, each of `least` elements or more; mostly 1.
+
+    Parts are computed side by side, and added by another kernel: clearly faster, or not done.
+    """
+    if product.batch > 1:
+        return 1
+    times = {1: _fastest(replace(product, beside=STORED), machine)}
+    for parts in _divisors(product.run, least):
+        whole = replace(product, batch=parts, depth=product.depth // parts,
+                        run=product.run // parts, beside=SUM)
         times[parts] = _fastest(whole, machine) + _adding(product, parts, machine)
     best = min(times, key=lambda parts: times[parts])
     return best if times[best] < GAIN * times[1] else 1
@@ -62,17 +70,19 @@ def _fastest(product: Product, machine: Machine) -> float:
 
 def _adding(product: Product, parts: int, machine: Machine) -> float:
     """How long the kernel takes that adds the parts, which lie in the cache."""
-    read = 4 * parts * product.rows * product.columns
+    read = SUM * parts * product.rows * product.columns
     return ADDING + read / (machine.cache_rate * machine.multiprocessors * 1e9)
 
 
-def _divisors(product: Product) -> Iterator[int]:
-    """Numbers of parts that are equal and long enough."""
-    most = product.depth * product.width // LEAST
-    yield from (n for n in range(2, min(most, MOST_PARTS) + 1) if product.depth % n == 0)
+def _divisors(length: int, least: int) -> Iterator[int]:
+    """Numbers of parts that are equal, long enough, and begin where words do."""
+    yield from (n for n in range(2, min(length // least, MOST_PARTS) + 1)
+                if length % (n * SIZES[0]) == 0)
 
 
-def _parts_of_columns(nest: NestOp, roles: Roles, product: Product, machine: Machine) -> int:
+def _parts_of_columns(
+    nest: NestOp, roles: Roles, product: Product, machine: Machine, least: int
+) -> int:
     """Of a vector and a matrix: a few programs for each multiprocessor.
 
     Where sums run along the memory of the matrix, programs of a few columns each are enough.
@@ -84,4 +94,4 @@ def _parts_of_columns(nest: NestOp, roles: Roles, product: Product, machine: Mac
     if 2 * programs >= machine.multiprocessors:
         return 1
     wanted = -(-PROGRAMS * machine.multiprocessors // programs)
-    return max((n for n in _divisors(product) if n <= wanted), default=1)
+    return max((n for n in _divisors(product.depth, least) if n <= wanted), default=1)

@@ -19,8 +19,16 @@ from passes.loop.runs import running_axis
 from passes.loop_to_block.compute import product_operands
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
-from targets.cuda.product_tiles import ASSUMED, Product, ProductTile, tiles
-from targets.cuda.roles import Roles, memory_axis, roles_of, stored_by, symbols_of
+from targets.cuda.product_tiles import ASSUMED, tiles
+from targets.cuda.product_time import Product, ProductTile
+from targets.cuda.roles import (
+    Roles,
+    bytes_beside,
+    memory_axis,
+    roles_of,
+    stored_by,
+    symbols_of,
+)
 from targets.cuda.tiles import finish, power, width_of
 from targets.cuda.vector_products import matrix_direction, vector_products
 
@@ -150,9 +158,9 @@ def _tiled(
 
     The first ones also in other strips, of which the model knows nothing.
     """
-    product = product_of(nest, roles, stored_by(kernel, nest))
     exact = _in_full(nest, options)
-    product = replace(product, twice=exact)
+    product = replace(product_of(nest, roles), twice=exact,
+                      beside=bytes_beside(kernel, nest, roles))
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
         in_strips = product.rows > tile.rows and product.columns > tile.columns
         for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
@@ -169,7 +177,7 @@ def _in_full(nest: NestOp, options: TargetOptions) -> bool:
     return narrow and options.precision == "f32"
 
 
-def product_of(nest: NestOp, roles: Roles, stored: NestOp) -> Product:
+def product_of(nest: NestOp, roles: Roles) -> Product:
     """What the tiles of a product depend on."""
     extents = {a.name: a.extent.constant for a in nest.axes}
 
@@ -177,10 +185,11 @@ def product_of(nest: NestOp, roles: Roles, stored: NestOp) -> Product:
         known = [extents[name] for name in names]
         return prod([assumed if n is None else max(n, 1) for n in known])
 
+    depth = size(roles.reduce, ASSUMED)
     return Product(
-        size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED),
-        size(roles.reduce, ASSUMED), max(map(width_of, nest.inputs)), width_of(stored.results[0]),
-        any(extents[a] is None for a in (*roles.rows, *roles.columns)))
+        size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED), depth,
+        max(map(width_of, nest.inputs)), width_of(nest.results[0]), depth,
+        open=any(extents[a] is None for a in (*roles.rows, *roles.columns)))
 
 
 def _in_tiles(

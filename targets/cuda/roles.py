@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.ir import BlockArgument
+
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
 from passes.loop.runs import result_order, running_axis
+from targets.cuda.tiles import width_of
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,16 @@ def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
     rows = [a for a in order if a not in batch and a not in columns]
     return Roles(tuple(batch), tuple(rows), tuple(columns),
                  tuple(a.name for a in nest.reduce_axes))
+
+
+def bytes_beside(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
+    """The bytes that a kernel stores for each result of a contraction, and that nests behind it
+    read."""
+    own = {*roles.rows, *roles.columns}
+    read = {v: width_of(v) for n in kernel.nests if n is not nest
+            for v, map_ in zip(n.inputs, n.input_maps, strict=True)
+            if isinstance(v, BlockArgument) and own <= symbols_of(map_)}
+    return sum(read.values()) + sum(map(width_of, kernel.yielded))
 
 
 def symbols_of(map_: Sequence[Expr]) -> set[str]:

@@ -21,7 +21,7 @@ from passes.loop.axis_fusion import fuse_axes
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Packing
 from targets.base import TargetOptions
-from targets.cuda.attention import is_attention, schedule_attention
+from targets.cuda.attention import is_attention, prepare_attention, schedule_attention
 from targets.cuda.convolutions import (
     convolution_panels,
     convolution_parts,
@@ -39,12 +39,13 @@ from targets.cuda.windows import prepare_windows, schedule_windows, window_panel
 
 
 def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
-    """Fuse the axes of each role of a matrix product, and those that a reduction sums over."""
+    """Fuse the axes of each role of a matrix product, and those that a reduction sums over; let
+    what masks scores stand before what scales them."""
     del options
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if is_attention(kernel):
-        return
-    if (windowed := windowed_nest(kernel)) is not None:
+        prepare_attention(kernel)
+    elif (windowed := windowed_nest(kernel)) is not None:
         prepare_windows(kernel, windowed)
     elif nest is not None and is_convolution(nest):
         prepare_convolution(kernel, nest)

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.host import FuncOp, host_function, host_functions
 from dialects.types import BufferType
 from dialects.weights import WeightStore
+from targets.cuda.constants import ALIGNMENT, ConstantPlan
 from targets.cuda.control import Function
 from targets.cuda.kernels import Kernels
 from targets.cuda.memory import (
@@ -26,7 +27,8 @@ from targets.cuda.memory import (
     torch_on_device,
     upload_constants,
 )
-from targets.cuda.plan import ALIGNMENT, ConstantPlan, kernels_of
+from targets.cuda.plan import kernels_of
+from targets.cuda.ready import Call
 from targets.cuda.steps import Buffer, Run, buffer_type
 
 _KNOWN = 64
@@ -50,10 +52,9 @@ class ControlRunner:
         self._constants = _place_constants(self.functions.values(), weights, stream)
         self._own_pool: Pool | None = None
 
-    def run(self, sizes: Mapping[str, int], values: Sequence[Any], stream: int) -> list[Any]:
-        """The outputs, on the device if an input is there. `sizes`: those of the inputs."""
-        main = self._main.op
-        on_device = any(map(is_on_device, values))
+    def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
+        """The outputs, on the device if an input is there."""
+        main, sizes = self._main.op, call.sizes
         with Heap(self._pool(), stream) as heap:
             inputs = [_sent(value, heap, main) for value in values]
             outputs = [_allocated(buffer_type(a), sizes, heap, main)
@@ -62,7 +63,7 @@ class ControlRunner:
             returned = iter(self._main.call(Run(heap, self._kernels), arguments, sizes))
             given = iter(outputs)
             buffers = [next(given if r is None else returned) for r in main.returned_types]
-            return [fetch(b.address, b.shape, type_.dtype, on_device, stream)
+            return [fetch(b.address, b.shape, type_.dtype, call.on_device, stream)
                     for b, type_ in zip(buffers, main.output_types, strict=True)]
 
     def _pool(self) -> Pool:
@@ -77,16 +78,16 @@ def _place_constants(
     functions: Collection[Function], weights: WeightStore, stream: int
 ) -> Memory:
     """Memory with the constants of all functions, which are told where theirs lie."""
-    plan = ConstantPlan()
+    plan = ConstantPlan(weights)
     for op in (op for f in functions for op in f.constants.values()):
-        plan.offset(op)
+        plan.place(op)
     memory = upload_constants(plan, weights, stream)
     for function in functions:
         for number, op in function.constants.items():
             shape = op.type.static_shape
             assert shape is not None, "a constant with a place has plain sizes"
             contents = np.array(op.array(weights)) if prod(shape) <= _KNOWN else None
-            function.place(number, Buffer(memory.address + plan.offset(op), shape, contents))
+            function.place(number, Buffer(memory.address + plan.place(op)[1], shape, contents))
     return memory
 
 

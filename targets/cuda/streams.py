@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from dialects.expr import product
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width
+from passes.loop.online import running_maximum
 from passes.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
-from targets.cuda.tiles import even_power, finish, floor_power, power
+from targets.cuda.tiles import even_power, finish, floor_power, power, streams
 
 ELEMENTS = 1024
 """Elements of one program of an elementwise kernel."""
@@ -62,21 +64,35 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     inner = [a for a in extents if a not in rows]
     along = contiguous_axes(kernel)
     if rows and not _sums_along_memory(kernel, inner) and (not along or along[0] in rows):
-        return _strided_reduction(kernel, rows, inner, along)
+        return _strided_reduction(kernel, rows, inner, along, options)
     apart = _begins_apart(kernel)
     placed = _inner_levels(kernel, inner)
     tiles = [x for x in placed if x.tile > 1]
     width = max((x.tile for x in tiles), default=1)
     if not all(x.kind == "whole" for x in tiles):
-        return finish(kernel, [*(Level("grid", a) for a in rows), *placed], tails="mask",
-                      warps=16 if width == STEP_APART else 8)
+        walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
+                         16 if width == STEP_APART else 8)
+        return _online(kernel, walked, options)
     least = 2 if apart else 4
     height = _height(kernel, rows, width, least * WARP, options)
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
     held = HELD_APART if apart else HELD
     warps = max(least, min(16, width * height // (held * WARP)))
-    return finish(kernel, [*levels, *placed], tails="mask", warps=warps)
+    return _masked(kernel, [*levels, *placed], options, warps)
+
+
+def _masked(
+    kernel: KernelOp, levels: Sequence[Level], options: TargetOptions, warps: int
+) -> Schedule:
+    return finish(kernel, levels, tails="mask", warps=warps, **streams(kernel, options))
+
+
+def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Schedule:
+    """The schedule, which finds a maximum and the sums that follow it in one walk."""
+    if options.exact or not any(running_maximum(n) for n in kernel.nests):
+        return walked
+    return replace(walked, options=(*walked.options, ("online", 1)))
 
 
 def _begins_apart(kernel: KernelOp) -> bool:
@@ -138,7 +154,8 @@ def _has(nest: NestOp, name: str) -> bool:
 
 
 def _strided_reduction(
-    kernel: KernelOp, rows: Sequence[str], inner: Sequence[str], along: Sequence[str]
+    kernel: KernelOp, rows: Sequence[str], inner: Sequence[str], along: Sequence[str],
+    options: TargetOptions,
 ) -> Schedule:
     """Sums across memory: neighbouring rows side by side, the summed axis in short steps."""
     extents = kernel.axes
@@ -147,7 +164,7 @@ def _strided_reduction(
     levels.append(Level("grid", column, power(extents[column], 64)))
     levels += [Level("loop", a) for a in inner[:-1]]
     levels += [Level("loop", a, power(extents[a], 16)) for a in inner[-1:]]
-    return finish(kernel, levels, tails="mask", warps=4)
+    return _masked(kernel, levels, options, 4)
 
 
 def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
@@ -167,7 +184,7 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
         if room > 1 and name not in tiles:
             tiles[name] = even_power(extents[name], room)
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
-    return finish(kernel, levels, tails="mask", warps=4)
+    return _masked(kernel, levels, options, 4)
 
 
 def _crosses(kernel: KernelOp, along: str, across: str) -> bool:
@@ -189,4 +206,4 @@ def _two_directions(
         side //= 2
     tiles = {a: even_power(extents[a], side) for a in along}
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
-    return finish(kernel, levels, tails="mask", warps=8 if prod(tiles.values()) >= 4096 else 4)
+    return _masked(kernel, levels, options, 8 if prod(tiles.values()) >= 4096 else 4)

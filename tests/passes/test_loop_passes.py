@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
+from dialects.weights import WeightStore
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions, find_target
+from targets.reference.interpret import interpret
 from tests.passes.harness import parse, run_passes
 
 TO_SCHEDULE = ("graph-decompose,graph-to-loop,loop-fuse,loop-assign-layouts,loop-outline,"
@@ -78,7 +81,7 @@ def test_cpu_schedules(model: tuple[str, str, str], wanted: str) -> None:
     (SOFTMAX, "<grid i0 tile 4, whole i1 tile 1024 | tails = mask, warps = 4>"),
     (ROWS, "<grid i0 tile 2, whole i1 tile 1024 | tails = mask, warps = 4>"),
     (SHORT_ROWS, "<grid i0 tile 32, whole i1 tile 16 | tails = mask, warps = 4>"),
-    (LONG_ROWS, "<grid i0 tile 1, loop i1 tile 8192 | tails = mask, warps = 8>"),
+    (LONG_ROWS, "<grid i0 tile 1, loop i1 tile 8192 | tails = mask, warps = 8, online = 1>"),
     (UNEVEN_ROWS, "<grid i0 tile 2, whole i1 tile 256 | tails = mask, warps = 2>"),
     (COLUMNS, "<grid i0 tile 64, loop i1 tile 16 | tails = mask, warps = 4>"),
     (TURNED, "<grid i0 tile 128, grid i1 tile 128 | tails = mask, warps = 8>"),
@@ -158,3 +161,23 @@ def test_what_is_read_elsewhere_must_be_there(at: str, schedule: str, fault: str
 def test_a_schedule_that_fits_is_lowered() -> None:
     module = lower_sum("schedule<grid i0 tile 64, loop i0 tile 4, whole i1 tile 64>")
     assert not kernels(module)
+
+
+def test_softmax_in_parts_of_rows_with_infinities() -> None:
+    """Parts, and rows, of nothing but -inf; a row with +inf; a NaN."""
+    x = np.random.default_rng(0).standard_normal((5, 1 << 15)).astype(np.float32)
+    x[0, :20000], x[1], x[2, 7], x[3, 9] = -np.inf, -np.inf, np.inf, np.nan
+    text = """strata.func @main(%x: f32[5, 32768]) -> (f32[5, 32768]) inputs ["x"] outputs ["y"] {
+      %y = graph.softmax %x {axis = 1} : f32[5, 32768]
+      strata.return %y
+    }"""
+    context = StrataContext.with_dialects(
+        WeightStore(), find_target("cuda"), TargetOptions(features="sm_90"))
+    module = parse(text, context)
+    [before] = interpret(module, context.weights, [x])
+    after = run_passes(
+        module, "graph-decompose,graph-to-loop,loop-fuse,loop-split-reductions", context)
+    assert after.count("reduce i2_part") == 2 and np.isnan(before).any(1).tolist() == [
+        False, True, True, True, False]
+    [after] = interpret(module, context.weights, [x])
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-9)

@@ -71,8 +71,8 @@ for name in ("eq", "ne", "lt", "le", "gt", "ge"):
     sample(f"{name}.Tensor", (N, J), (X, N), (B, B.flip(0)))
     sample(f"{name}.Scalar", (N, 2), (X, 0), (N, 1.5))
 for name in ("and", "or", "xor"):
-    sample(f"bitwise_{name}.Tensor", (B, B.flip(0)), (N, J))
-    sample(f"bitwise_{name}.Scalar", (N, 3))
+    sample([f"bitwise_{name}.Tensor", f"__{name}__.Tensor"], (B, B.flip(0)), (N, J))
+    sample([f"bitwise_{name}.Scalar", f"__{name}__.Scalar"], (N, 3))
     sample(f"logical_{name}.default", (B, B.flip(0)), (X, N))
 sample("logical_not.default", (B,), (N,))
 sample("bitwise_not.default", (B,), (N,))
@@ -145,6 +145,7 @@ sample(["expand.default", "expand_copy.default", "broadcast_to.default"],
 sample("expand_as.default", (ROW, X))
 sample("repeat.default", (X, [1, 2, 3]), (ROW, [2, 2]))
 sample("repeat_interleave.self_int", (X, 2), (X, 3, 1))
+sample("diff.default", (X,), (N, 2, 1), (B, 1, 0), (X, 1, 1, X[:, :1], N[:, :2].float()), (X, 5))
 sample("cat.default", ([X, Y], 1), ([X, N], -1), ([torch.zeros(0), X], 0))
 sample("stack.default", ([X, Y], 0), ([X, Y], -1))
 sample(["slice.Tensor", "slice_copy.Tensor"], (X, 2, 1, 3), (X, -1, -3, 100, 2), (X, 1, 0, -1))
@@ -263,6 +264,9 @@ sample("convolution.default",
        (floats(2, 4, 9), floats(6, 4, 3), None, [1], [1], [1], False, [0], 1),
        (IMAGE, floats(4, 3, 3, 3), floats(3), [2, 2], [1, 1], [1, 1], True, [1, 1], 1))
 for k, x in ((1, floats(2, 4, 9)), (2, IMAGE), (3, floats(1, 2, 5, 6, 7))):
+    kernel = floats(4, x.shape[1] // 2, *[3] * k)
+    sample(f"conv{k}d.default", (x, kernel, floats(4), [2], [1], [1], 2), (x[0], kernel, None, [
+        1], [2], [2], 2))
     sample(f"avg_pool{k}d.default", (x, [3]), (x, [3], [2], [1]), (x, [2], [2], [0], True),
            (x, [3], [2], [1], False, False), (x[0], [2]))
     if k < 3:  # with ceil_mode, windows larger than x

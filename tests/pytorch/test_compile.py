@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 import compiler
-from compiler.torch_backend import strata
+from compiler.torch_backend import Part, Program, Weights, strata
 
 NO_CACHE = {"threads": 1, "cache": "off"}
 
@@ -142,6 +143,34 @@ def test_inputs_that_are_written() -> None:
     with torch.no_grad():
         torch.testing.assert_close(fast(x, mine), model(x, theirs))
     torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_compiled_code_has_written_counts_as_written(inference: bool) -> None:
+    """Other compiled graphs, for which it is a weight, see that it has changed."""
+    with torch.inference_mode(inference):
+        x, state, other = (torch.full((2,), k) for k in range(3))
+        weights = Weights.of([x, state, other], [1])
+        versions = [None if v.is_inference() else v._version for v in (x, state, other)]
+        program = Program(None, {}, [1, 2], Weights.of([], []),
+                          lambda x, state, other: (x, state, x))
+        assert program(x, state, other)[0] is x
+        assert other.tolist() == [0, 0] and state.tolist() == [1, 1]
+        if not inference:
+            assert [v._version - n for v, n in zip(
+                (x, state, other), versions, strict=True)] == [0, 1, 1]
+            assert not weights.are_in([x, state, other])
+        assert Weights.of([x], [0]).are_in([x]) and not Weights.of([x], [0]).are_in([x.clone()])
+
+
+def test_a_part_asks_to_write_its_last_results_into_arguments() -> None:
+    asked: list[dict[int, int]] = []
+    executable = SimpleNamespace(loaded=SimpleNamespace(donate=asked.append))
+    tensor = torch.zeros(2)
+    part = Part(executable, [0, 2, 3], [tensor, 7, tensor, tensor], [0, 2, 3], False, [], False)
+    part.write_to([1, 3])  # argument 1 is a weight
+    part.write_to([])
+    assert asked == [{2: 2}, {}]
 
 
 def test_gradients_run_eagerly(caplog: pytest.LogCaptureFixture) -> None:

@@ -60,7 +60,7 @@ class Kernel:
     """What is computed: a function of run-time inputs, then constants, which are known.
 
     `compiled`: whether `torch.compile` takes part. `exact`: the type of the reference. `xla`: the
-    same for jax.
+    same for jax. `precision`: what ours may round.
     """
 
     function: Callable[..., Tensor]
@@ -70,6 +70,7 @@ class Kernel:
     compiled: bool = True
     exact: torch.dtype = torch.float64
     xla: xla.Function | None = None
+    precision: str = "f32"
 
 
 class Applied(torch.nn.Module):
@@ -106,8 +107,8 @@ class Contest:
         exact = self.kernel.function(*(t.to(self.kernel.exact) for t in made))
         self.module = Applied(self.kernel.function, self.constants)
         self._enter_eager(exact)
-        self._add(OURS, exact, lambda: ours(self.module, self.inputs, self.setting), guard=False)
-        self._add(AUTO, exact, lambda: with_library(self.module, self.inputs, self.setting))
+        self._add(OURS, exact, partial(self._ours, ours), guard=False)
+        self._add(AUTO, exact, partial(self._ours, with_library))
         for mode in _without_graphs(self.setting.modes) if self.kernel.compiled else ():
             with empty_cache():
                 self._add(mode, exact, partial(inductor, self.module, self.inputs, mode))
@@ -118,6 +119,9 @@ class Contest:
             call = Applied(function, self.constants)
             self._add(name, exact, lambda c=call: Compiled(c, 0.0))
         self._enter_xla(made, exact)
+
+    def _ours(self, make: Callable[..., Compiled | None]) -> Compiled | None:
+        return make(self.module, self.inputs, self.setting, precision=self.kernel.precision)
 
     def _enter_eager(self, exact: Tensor) -> None:
         self.calls[EAGER] = lambda: self.module(*self.inputs)

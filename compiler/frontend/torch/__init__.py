@@ -64,8 +64,8 @@ def load_bytes(name: str, data: Any, options: ImportOptions) -> ImportedModel:
 class CapturedGraph:
     """A graph of Core ATen without mutations, as `torch.compile` makes them.
 
-    `weights`: placeholder -> the tensor that is constant; `results`: numbers of the outputs that
-    the function returns.
+    `weights`: placeholder -> the tensor that is constant, and stays as it is as long as anything is
+    used that was made of the graph; `results`: numbers of the outputs that the function returns.
     """
 
     module: Any

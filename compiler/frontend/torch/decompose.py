@@ -7,9 +7,11 @@ is taken out of it, so that layer_norm, scaled_dot_product_attention and the lik
 from __future__ import annotations
 
 from collections.abc import Collection
+from operator import getitem
 from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.importer import NO_EFFECT
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.frontend.torch.ops import importers
 
@@ -47,6 +49,10 @@ def is_plain(program: Any) -> bool:
 def _is_plain(node: Any, known: Collection[str]) -> bool:
     if node.op != "call_function":
         return node.op in ("placeholder", "output")
+    if node.target is getitem:
+        return bool(node.users)  # importers make those results that are used
+    if str(node.target) in NO_EFFECT:
+        return True
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.is_mutable and str(node.target) in known
 

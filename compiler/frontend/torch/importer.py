@@ -72,7 +72,9 @@ def _dim_names(program: Any) -> dict[str, str]:
 def import_captured(captured: CapturedGraph, name: str, file: str) -> ImportedModel:
     """Import a graph of `torch.compile`, whose sizes Dynamo guards. Raises StrataError."""
     signature = Signature(captured.weights, captured.results)
-    return import_graph(captured.module, signature, Sizes(), Faults(file), name, {})
+    model = import_graph(captured.module, signature, Sizes(), Faults(file), name, {})
+    model.weights.residents += [v.detach() for v in captured.weights.values() if v.is_cuda]
+    return model
 
 
 def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:

@@ -5,11 +5,16 @@ little more than an ulp, x - q*y is exact as a fused operation, and q + (x - q*y
 correctly (Markstein). Huge divisors, whose reciprocals would be denormal, are scaled first. Where
 q or y is not finite, so is the remainder not, and q is the quotient already. Below 2^-94 the
 remainder of x may itself be denormal: q, then, which can be off by an ulp.
+
+A divisor that is made of a sum has been rounded as often as the sum has terms. Then q is as good.
 """
 
 from __future__ import annotations
 
+from xdsl.ir import Block, Operation, SSAValue
+
 from dialects import types as t
+from dialects.block import MapOp, ReduceOp
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.values import Reg
 
@@ -18,12 +23,32 @@ _NOT_FINITE = 0x99
 """vfpclass: quiet and signalling NaN, both infinities."""
 
 
-def divide(b: Builder, x: Reg, y: Reg) -> Reg:
+def divide(b: Builder, x: Reg, y: Reg, summed: bool = False) -> Reg:
     """x / y; several lanes by one value through its reciprocal, where the machine makes that pay.
+
+    `summed`: whether y is made of a sum. The quotient is then off by 1.5 ulp at most.
     """
-    if x.width and not y.width and x.element == t.f32 and b.contracts and _pays(b, x.width):
-        return _by_reciprocal(b, x, y)
-    return b.div(x, y)
+    if not x.width or y.width or x.element != t.f32 or not b.contracts:
+        return b.div(x, y)
+    if summed:
+        return _times_reciprocal(b, x, y)[0]
+    return _by_reciprocal(b, x, y) if _pays(b, x.width) else b.div(x, y)
+
+
+def is_summed(value: SSAValue) -> bool:
+    """Whether a number is made of a sum along lanes or unrolled dims of the same kernel."""
+    owner = value.owner
+    if isinstance(owner, Block):
+        around = owner.parent_op()
+        return isinstance(around, MapOp) and is_summed(around.inputs[owner.args.index(value)])
+    if isinstance(owner, ReduceOp):
+        return owner.combiner.data == "add"
+    return _is_scalar(owner) and any(is_summed(v) for v in owner.operands)
+
+
+def _is_scalar(op: Operation) -> bool:
+    """Whether an operation computes one number of others: in a body, or a body for each place."""
+    return isinstance(op, MapOp) or op.name.startswith(("arith.", "math."))
 
 
 def _pays(b: Builder, width: int) -> bool:
@@ -31,10 +56,15 @@ def _pays(b: Builder, width: int) -> bool:
     return width in (4, 8, 16) and {"avx512dq", "avx512vl"} <= b.features
 
 
-def _by_reciprocal(b: Builder, x: Reg, y: Reg) -> Reg:
+def _times_reciprocal(b: Builder, x: Reg, y: Reg) -> tuple[Reg, Reg, Reg, Reg]:
+    """The quotient, off by a little more than an ulp; x and y as scaled, and the reciprocal."""
     scale, y, reciprocal = _once(b, y)
     x = b.binary("fmul", x, scale)
-    quotient = b.binary("fmul", x, reciprocal)
+    return b.binary("fmul", x, reciprocal), x, y, reciprocal
+
+
+def _by_reciprocal(b: Builder, x: Reg, y: Reg) -> Reg:
+    quotient, x, y, reciprocal = _times_reciprocal(b, x, y)
     rest = b.intrinsic("fma", b.negative(quotient), y, x)
     better = b.intrinsic("fma", rest, reciprocal, quotient)
     return b.select(_is_not_finite(b, rest), quotient, better)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from dialects import types as t
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.memory import suffix
-from targets.cpu.emit.values import Reg
+from targets.cpu.emit.values import Reg, lane_literal, literal
 
 MAX_ULP = {
     "exp": 1.0, "exp2": 1.0, "expm1": 1.5, "log": 1.0, "log2": 1.25, "log1p": 1.5, "tanh": 6.0,
@@ -28,19 +30,60 @@ _EXP = [1.3814532697e-3, 8.3687450669e-3, 4.1668390943e-2, 1.6666520398e-1, 4.99
 """P of e^r = 1 + r + r^2 * P(r), off by 3.1e-9 of e^r at most for |r| <= ln(2)/2."""
 
 
+_SIXTEENTH = 1.5 * 2.0 ** 19
+"""Added to a number below 2^18, it leaves sixteenths, which end in the last four bits."""
+_ROOTS = np.exp2(np.arange(16) / 16).astype(np.float32)
+_EXP_SHORT = [0.16667015850543976, 0.5000166296958923, 1.0]
+"""P of e^r = 1 + r * P(r), off by 1.7e-9 of e^r at most for |r| <= ln(2)/32."""
+
+
 def exp(b: Builder, x: Reg) -> Reg:
     """e^x = 2^n * e^r with n = round(x / ln 2), |r| <= ln(2)/2, e^r by a polynomial."""
+    if x.width == 16 and {"avx512f", "avx512dq"} <= b.features:
+        return _exp_by_table(b, x)
     x = b.clamp(x, -104.0, 89.0)
     n, r = _reduce_exponent(b, x)
     return _scale(b, _exp_reduced(b, r), n)
+
+
+def _exp_by_table(b: Builder, x: Reg) -> Reg:
+    """The same with n in sixteenths, whose 2^(n - floor n) are in a register: a shorter polynomial.
+
+    Nothing clamps x: where n is not exact, r is no rest, but kept small, and vscalefps of n is
+    infinite, zero, or NaN as it should.
+    """
+    shifted = b.fma(x, b.constant(1 / math.log(2), x), b.constant(_SIXTEENTH, x))
+    n = b.binary("fsub", shifted, b.constant(_SIXTEENTH, x))
+    r = _least_magnitude(b, _rest(b, x, n), b.constant(1.0, x))
+    root = _root(b, b.bits(shifted, t.i32), x)
+    return _scale_at_once(b, b.fma(b.mul(root, r), b.polynomial(r, _EXP_SHORT), root), n)
+
+
+def _root(b: Builder, sixteenths: Reg, like: Reg) -> Reg:
+    """2^(k/16) for the last four bits of each lane: vpermps."""
+    table = lane_literal([literal(float(v), t.f32) for v in _ROOTS], "float")
+    return like.named(b.writer.local(b.writer.call(
+        "llvm.x86.avx512.permvar.sf.512", like.type,
+        [(like.type, table), (sixteenths.type, sixteenths.name)])))
+
+
+def _least_magnitude(b: Builder, x: Reg, bound: Reg) -> Reg:
+    """x, or the bound with the sign of x, whichever is nearer to 0; the bound for NaN: vrangeps."""
+    return x.named(b.writer.local(b.writer.call("llvm.x86.avx512.mask.range.ps.512", x.type, [
+        (x.type, x.name), (x.type, bound.name), ("i32", "2"), (x.type, "zeroinitializer"),
+        ("i16", "-1"), ("i32", "4")])))
 
 
 def _reduce_exponent(b: Builder, x: Reg) -> tuple[Reg, Reg]:
     """n = round(x / ln 2) and r = x - n*ln 2, with ln 2 in two parts."""
     shifted = b.fma(x, b.constant(1 / math.log(2), x), b.constant(_ROUNDER, x))
     n = b.binary("fsub", shifted, b.constant(_ROUNDER, x))
+    return n, _rest(b, x, n)
+
+
+def _rest(b: Builder, x: Reg, n: Reg) -> Reg:
     r = b.fma(n, b.constant(-_LN2_HIGH, x), x)
-    return n, b.fma(n, b.constant(-_LN2_LOW, x), r)
+    return b.fma(n, b.constant(-_LN2_LOW, x), r)
 
 
 def _exp_reduced(b: Builder, r: Reg) -> Reg:

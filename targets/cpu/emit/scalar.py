@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dialects import types as t
 from targets.cpu.emit import math as approximations
 from targets.cpu.emit.build import Builder
-from targets.cpu.emit.division import divide
+from targets.cpu.emit.division import divide, is_summed
 from targets.cpu.emit.halves import narrow, widen
 from targets.cpu.emit.values import Reg, is_literal, literal
 
@@ -74,7 +74,7 @@ def extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
     value = b.select(b.compare(order, x, y), x, y)
     if is_literal(x.name):  # a constant is not NaN, and NaN in y is kept
         return value
-    return b.select(b.compare("fcmp uno", x, x), x, value)
+    return b.select(b.compare("fcmp ord", x, x), value, x)  # one instruction under a mask
 
 
 def _number_extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
@@ -171,7 +171,7 @@ _ARITH: Mapping[type[Operation], Row] = {
     arith.AddfOp: _binary("fadd contract"),
     arith.SubfOp: _binary("fsub contract"),
     arith.MulfOp: _binary("fmul contract"),
-    arith.DivfOp: lambda b, op, r: divide(b, *r),
+    arith.DivfOp: lambda b, op, r: divide(b, *r, summed=is_summed(op.operands[1])),
     arith.NegfOp: lambda b, op, r: b.negative(r[0]),
     arith.MaximumfOp: lambda b, op, r: extremum(b, True, *r),
     arith.MinimumfOp: lambda b, op, r: extremum(b, False, *r),

@@ -178,7 +178,7 @@ def _scalar_literal(value: Any, element: Attribute) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
 
-def lane_literal(values: list[int], type_: str) -> str:
+def lane_literal(values: Sequence[int | str], type_: str) -> str:
     """A constant vector, lane by lane: `<i32 0, i32 1>`."""
     return "<" + ", ".join(f"{type_} {v}" for v in values) + ">"
 

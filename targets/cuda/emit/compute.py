@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import types as t
 from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, YieldOp
+from targets.cuda.emit.branches import branch_off, choice_of
 from targets.cuda.emit.context import Context, tile_type
 from targets.cuda.emit.forms import QUICK_ROWS, Form, joined_forms
 from targets.cuda.emit.helpers import helper_of
@@ -70,7 +71,12 @@ def emit_map(op: MapOp, context: Context) -> None:
         if not isinstance(inner, YieldOp) and inner not in replaced:
             _emit_scalar(inner, scalars, forms.get(inner), context)
     for result, value in zip(op.results, op.yielded, strict=True):
-        _emit_result(result, value, scalars[value], shape, context)
+        choice = choice_of(op, value) if context.branches else None
+        if choice is not None and scalars[choice.usual].value.shape == shape:
+            _emit_result(result, value, scalars[choice.usual], shape, context)
+            branch_off(result, choice, scalars[value].value, context)
+        else:
+            _emit_result(result, value, scalars[value], shape, context)
 
 
 def _emit_result(

@@ -9,7 +9,7 @@ from math import prod
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import SSAValue
 
-from dialects.block import KernelOp
+from dialects.block import KernelOp, LoadOp
 from dialects.expr import Expr, short_product
 from dialects.types import BufferType, SizesAttr, TileType
 from targets.cuda.emit.helpers import HELPER_NAMES, Helper
@@ -61,8 +61,12 @@ class Context:
     """How many products of narrow floats are summed in fewer bits than f32 has; 0: all."""
     native: frozenset[SSAValue] = frozenset()
     """Buffers of narrow floats that are loaded as such, since only products read them."""
+    streamed: frozenset[LoadOp] = frozenset()
+    """Loads of what caches may give up first; see `streaming.py`."""
     moving_pointers: bool = False
     """Whether loads in loops are addressed from pointers that move with the loops' counters."""
+    branches: bool = False
+    """Whether selections by indices stand in branches, around tiles that they leave as they are."""
     loops: int = 0
     """How many loops are around what is emitted."""
 

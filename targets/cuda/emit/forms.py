@@ -127,10 +127,9 @@ def _quotient_form(op: Operation) -> Form | None:
 def _widening_form(op: Operation) -> Form | None:
     """A value that was rounded, and is widened again."""
     rounding = op.operands[0].owner
-    if not is_rounding(rounding) or rounding.operands[0].type != op.results[0].type:  # type: ignore[union-attr]
+    if not is_rounding(rounding) or rounding.input.type != op.results[0].type:
         return None
-    alone = rounding.results[0].has_one_use()  # type: ignore[union-attr]
-    return Form(None, rounding.operands[0], (rounding,) if alone else ())  # type: ignore[arg-type,union-attr]
+    return Form(None, rounding.input, (rounding,) if rounding.result.has_one_use() else ())
 
 
 _MATCHES: dict[type[Operation], Callable[[Operation], Form | None]] = {
@@ -158,8 +157,9 @@ def _maker(value: SSAValue, kind: type[Operation]) -> Operation | None:
 
 def _is_same(a: SSAValue, b: SSAValue) -> bool:
     """Whether two values are one, or conversions of one."""
-    widened = isinstance(a.owner, arith.ExtFOp) and isinstance(b.owner, arith.ExtFOp)
-    return a is b or (widened and a.owner.operands[0] is b.owner.operands[0])  # type: ignore[union-attr]
+    if isinstance(a.owner, arith.ExtFOp) and isinstance(b.owner, arith.ExtFOp):
+        return a.owner.input is b.owner.input
+    return a is b
 
 
 def _is_one(value: SSAValue) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, TYPED, UNTYPED
+from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, SINGLE, TYPED, UNTYPED
 from targets.cuda.emit.quick import COMPOSED, QUICK
 
 Helper = tuple[str, str]
@@ -19,8 +19,8 @@ HELPER_NAMES = frozenset(
 """Names that a kernel's variables must not take."""
 
 
-_CALL = re.compile(r"\b(\w+)_\{d\}\(")
-_QUICK_CALL = re.compile(r"\b(quick_\w+)\(")
+_TYPED_CALL = re.compile(rf"\b({'|'.join(TYPED)})_(f32|f64)\(")
+_PLAIN_CALL = re.compile(rf"\b({'|'.join((*UNTYPED, *QUICK, *COMPOSED))})\(")
 
 
 def helper_of(name: str, element: str) -> Helper:
@@ -38,11 +38,10 @@ def helper_texts(used: Iterable[Helper], instructions: bool) -> list[str]:
 
 def _add(helper: Helper, ordered: dict[Helper, None]) -> None:
     name, kind = helper
-    for needed in _CALL.findall(TYPED[name].partition(":")[2] if kind else ""):
-        _add((needed, kind), ordered)
-    if kind == "f32" and "{exp}" in TYPED[name]:
-        ordered.setdefault(("exp_f32", ""))
-    for needed in _QUICK_CALL.findall(COMPOSED.get(name, "").partition(":")[2]):
+    body = _text(name, kind, instructions=False).partition(":")[2]
+    for needed in _TYPED_CALL.findall(body):
+        _add(needed, ordered)
+    for needed in _PLAIN_CALL.findall(body):
         _add((needed, ""), ordered)
     ordered.setdefault(helper)
 
@@ -54,7 +53,8 @@ def _text(name: str, kind: str, instructions: bool) -> str:
         return COMPOSED[name] if name in COMPOSED else UNTYPED[name]
     single = kind == "f32"
     coefficients = POLYNOMIALS.get((name, kind), (0.0,))
-    return TYPED[name].format(
+    template = SINGLE.get(name, TYPED[name]) if single else TYPED[name]
+    return template.format(
         d=kind, width=32 if single else 64, near=NEAR[kind], large=LARGE[kind],
         whole=float(2 ** (23 if single else 52)), polynomial=_horner(coefficients),
         exp="exp_f32" if single else "tl.exp",

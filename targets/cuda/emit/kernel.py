@@ -33,6 +33,7 @@ from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
 from targets.cuda.emit.programs import bind_program_ids
 from targets.cuda.emit.rounding import needed_in_full
+from targets.cuda.emit.streaming import last_loads
 from targets.cuda.emit.values import NATIVE_POINTERS, Value, pointer_type
 from targets.cuda.emit.writer import Writer
 from targets.cuda.errors import EmitError
@@ -75,6 +76,9 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.stages = schedule_option(kernel, "stages", 1)
     context.promote = schedule_option(kernel, "promote", 0)
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
+    if schedule_option(kernel, "stream", 0):
+        context.streamed = last_loads(kernel)
+    context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
     try:

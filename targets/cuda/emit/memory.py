@@ -43,6 +43,8 @@ def emit_load(op: LoadOp, context: Context) -> None:
         native = op.buffer in context.native
         pad = number_text(op.pad_value, t.i8 if truth else t.f32 if native else tile.element)
         arguments += [f"mask={mask.text}", f"other={pad}"]
+    if op in context.streamed:
+        arguments.append('eviction_policy="evict_first"')
     text = f"tl.load({', '.join(arguments)})"
     loaded = Value(f"{text} != 0" if truth else text, shape)
     context.bind(op.result, Value(widen(loaded, tile.shape), tile.shape), "x")

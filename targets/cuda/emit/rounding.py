@@ -12,9 +12,10 @@ through loops, maps and reductions of the kernel is followed there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from xdsl.dialects import arith
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from dialects import types as t
 from dialects.block import DotOp, ForOp, KernelOp, MapOp, StoreOp
@@ -36,7 +37,7 @@ def needed_in_full(kernel: KernelOp) -> frozenset[SSAValue]:
     return frozenset(found)
 
 
-def is_rounding(op: object) -> bool:
+def is_rounding(op: object) -> TypeGuard[arith.TruncFOp]:
     """Whether an operation rounds to f16 or bf16."""
     return isinstance(op, arith.TruncFOp) and op.result.type in _NARROW
 
@@ -46,14 +47,13 @@ def _sources(value: SSAValue) -> Iterator[SSAValue]:
     if isinstance(value, BlockArgument):
         yield from _passed(value, value.block.parent_op())
         return
-    op = value.owner
-    assert isinstance(op, Operation)
-    position = list(op.results).index(value)  # type: ignore[arg-type]
+    assert isinstance(value, OpResult)
+    op = value.op
     match op:
         case MapOp():
-            yield op.yielded[position]
+            yield op.yielded[value.index]
         case ForOp():
-            yield from (op.carried[position], op.yielded[position])
+            yield from (op.carried[value.index], op.yielded[value.index])
         case _:
             yield from op.operands
 

@@ -1,10 +1,11 @@
 """Compile Triton kernels to assembly and code, each in a fork of this process.
 
-Triton is imported once, before there is work. A request is one line of JSON on stdin: the jobs, and
-how many `processes` may work at a time. A job names the file with the kernel's source, its
-signature and options, the GPU, what its back end calls the results, and a path without suffix for
-these, which appear together: `.json` last, by renaming. Each job has a reply, one line of JSON: its
-number as `job`, and the `error`, empty when all is well.
+Triton is imported once, before there is work, and does what its forks would do each: it hashes
+its own files, half a second's work, for a cache that is of no use here. A request is one line of
+JSON on stdin: the jobs, and how many `processes` may work at a time. A job names the file with the
+kernel's source, its signature and options, the GPU, what its back end calls the results, and a path
+without suffix for these, which appear together: `.json` last, by renaming. Each job has a reply,
+one line of JSON: its number as `job`, and the `error`, empty when all is well.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, cast
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.runtime.cache import triton_key
 
 
 def compile_job(job: dict[str, Any]) -> None:
@@ -102,9 +104,16 @@ def _failure(process: int) -> str:
     return f"its process ended with status {code}" if code else ""
 
 
+def warm() -> None:
+    """Have what every compilation needs, so that forks find it in their memory."""
+    importlib.import_module("triton.compiler.code_generator")
+    triton_key()
+
+
 def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Triton prints is no reply
+    warm()
     for line in sys.stdin:
         request = json.loads(line)
         for number, error in compile_all(request["jobs"], request["processes"]):

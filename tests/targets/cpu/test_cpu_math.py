@@ -218,3 +218,47 @@ def test_quotients_are_rounded_correctly(features: str, exact: bool) -> None:
         return
     assert same[np.abs(x) >= 2.0 ** -94].all()
     assert errors_in_ulp(actual, expected.astype(np.float64)).max() <= 1.5
+
+
+@cache
+def shares(features: str, exact: bool = False) -> Executable:
+    """A model that divides rows of 61 by their sums."""
+    module = parse_module("""
+    block.kernel @share(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) grid(%p: n) sizes(n) {
+      %a = block.load %x[%p, t0] : tile<[61]xf32>
+      %b = block.reduce add %a dim 0 : tile<f32>
+      block.store %b, %s[%p]
+      %q = block.map (%a[0], %b[]) : tile<[61]xf32> {
+      ^bb0(%c: f32, %d: f32):
+        %r = arith.divf %c, %d : f32
+        block.yield %r
+      }
+      block.store %q, %y[%p, t0]
+      block.yield
+    }
+    host.func @main(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) inputs ["x"] outputs ["s", "y"]
+        sizes(n) {
+      host.launch @share(%x, %s, %y) sizes(n)
+      host.return
+    }""")
+    return TARGET.load(module, WeightStore(), TargetOptions(
+        features=features, threads=1, exact=exact))
+
+
+@each_machine
+@pytest.mark.parametrize("exact", [False, True])
+@np.errstate(all="ignore")
+def test_shares_of_a_sum_are_off_by_little_more_than_an_ulp(features: str, exact: bool) -> None:
+    """Sums of all magnitudes, among them those whose reciprocal is denormal, infinity, NaN, 0."""
+    random = np.random.default_rng(2)
+    scale = 2.0 ** random.integers(-90, 122, (4000, 1)).astype(np.float64)
+    x = (random.random((4000, 61)) * scale).astype(np.float32)
+    x[0], x[1, 7], x[2, 8], x[3, 3] = 0, np.inf, np.nan, -np.inf
+    sums, actual = shares(features, exact).run([x])
+    assert np.isinf(sums[1]) and np.isnan(sums[2]) and np.isfinite(sums[4:]).all()
+    expected = flushed(x / sums[:, None])
+    if exact:
+        np.testing.assert_array_equal(actual, expected)
+        return
+    assert np.array_equal(np.isnan(actual), np.isnan(expected))
+    assert errors_in_ulp(actual, expected.astype(np.float64)).max() <= 1.5

@@ -16,6 +16,7 @@ from dialects.types import Array, BufferType
 from passes.base import StrataContext
 from passes.loop.private import private_values
 from targets.base import TargetOptions, find_target
+from targets.cpu.machine import AVX512, Machine
 from tests.lowering import assert_close, check_levels, lower
 from tests.targets.cpu import cpu_kernels
 from tests.targets.cpu.cpu_kernels import each_machine
@@ -212,3 +213,21 @@ def test_few_rows_keep_kernels_of_their_own() -> None:
     for step in lower(module, context):
         if step == "loop-schedule":
             assert len([op for op in module.body.block.ops if isinstance(op, KernelOp)]) > 2
+
+
+@pytest.mark.parametrize(("cpu", "element", "keys", "joined"), [
+    ("znver4", "bf16", 29, False), ("znver4", "f32", 29, True),
+    ("sapphirerapids", "bf16", 29, True), ("znver4", "bf16", 1 << 20, True)])
+def test_bf16_dot_instructions_keep_kernels_apart(
+    cpu: str, element: str, keys: int, joined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they do twice the work, and scores in memory are not huge."""
+    machine = Machine(cpu, "", AVX512 | {"avx512bf16"}, "x86_64", (1 << 15, 1 << 20, 1 << 30), 1)
+    monkeypatch.setattr("targets.cpu.target.machine_of", lambda _: machine)
+    context = StrataContext.with_dialects(None, find_target("cpu"), TargetOptions())
+    module = Attention(rows=64, keys=keys, depth=64, element=element).module(context)
+    for step in lower(module, context):
+        if step == "loop-join-rows":
+            break
+    kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+    assert any(map(private_values, kernels)) == joined

@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cpu_kernels import each_machine, parse, parse_module, randoms
+from xdsl.parser import Parser
 
+from dialects.loop import KernelOp
 from dialects.weights import WeightStore
+from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cpu import TARGET
 from targets.cpu.emit import emit_kernel
-from targets.cpu.machine import machine_of
+from targets.cpu.machine import AVX512, Machine, machine_of
+from targets.cpu.rules import schedule_kernel
 
 ROWS = 8000
 
@@ -69,3 +73,30 @@ def test_only_where_the_schedule_says_so(features: str) -> None:
 def test_what_is_streamed_is_there_when_the_kernel_ends(features: str) -> None:
     text = emit_kernel(parse(double(64, 0)), machine_of(features))
     assert text.index("sfence") > text.index("!nontemporal")
+
+
+@pytest.mark.parametrize(("cpu", "rows", "width", "tile"), [
+    ("znver4", 16384, 1024, 1), ("znver4", 16384, 256, 2), ("znver4", 16384, 200, 1),
+    ("znver4", 512, 1024, 2), ("znver4", 16384, 64, 4), ("sapphirerapids", 16384, 1024, 2)])
+def test_rows_of_far_memory_that_are_read_side_by_side(
+    cpu: str, rows: int, width: int, tile: int
+) -> None:
+    """As many as the processor follows, where rows are long or begin inside a line."""
+    machine = Machine(cpu, "", AVX512, "x86_64", (1 << 15, 1 << 20, 1 << 25), 1)
+    context = StrataContext.with_dialects()
+    [kernel] = Parser(context, f"""
+    loop.kernel @sum(%x: f32[{rows}, {width}]) -> (f32[{rows}, {width}]) sizes() {{
+      %s = loop.nest (i0: {rows}, reduce i1: {width}) ins(%x[i0, i1]) outs(add f32[{rows}][i0]) {{
+      ^bb0(%p: f32):
+        loop.yield %p
+      }}
+      %y = loop.nest (i0: {rows}, i1: {width}) ins(%x[i0, i1], %s[i0])
+          outs(f32[{rows}, {width}][i0, i1]) {{
+      ^bb0(%p: f32, %q: f32):
+        %r = arith.divf %p, %q : f32
+        loop.yield %r
+      }}
+      loop.yield %y
+    }}""").parse_module().body.block.ops
+    assert isinstance(kernel, KernelOp)
+    assert next(iter(schedule_kernel(kernel, machine).levels)).tile == tile

@@ -86,8 +86,15 @@ class FakeTorch:
         """torch.float32 and so on."""
         return np.dtype(name)
 
-    def empty(self, shape: int | Sequence[int], dtype: np.dtype[Any], device: str) -> FakeTensor:
-        return FakeTensor(self.fake, [shape] if isinstance(shape, int) else shape, dtype)
+    def device(self, name: str) -> str:
+        return name
+
+    def empty_strided(
+        self, shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any], device: str
+    ) -> FakeTensor:
+        assert device == FakeTensor.device
+        assert all(s == prod(max(n, 1) for n in shape[k + 1:]) for k, s in enumerate(strides))
+        return FakeTensor(self.fake, shape, dtype)
 
     def tensor(self, array: Array, shift: int = 0) -> FakeTensor:
         """A tensor on the device with an array's contents."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from targets.cuda.order import Access, waits_of
@@ -37,14 +39,24 @@ def test_memory_that_is_used_again_waits_for_its_readers() -> None:
     assert waits_of(steps) == [[], [0], [0], [1, 2], [0]]
 
 
+def test_many_steps_that_need_nobody_are_few_lanes() -> None:
+    steps = [[write(4 * k, 4 * k + 4)] for k in range(7)]
+    assert waits_of(steps, lanes=3) == [[], [], [], [0], [1], [2], [3]]
+    joined = waits_of([*steps, [read(0, 28), write(28, 32)], [read(28, 32)]], lanes=3)
+    assert joined[-2:] == [[4, 5, 6], [7]]
+
+
 def test_every_conflict_is_in_order() -> None:
-    """Of random steps, each comes behind all earlier ones that it conflicts with."""
+    """Of random steps, each comes behind all earlier ones that it conflicts with.
+
+    And of any four one comes behind another.
+    """
     random = np.random.default_rng(0)
     for _ in range(50):
         steps = [[Access(int(m), int(s), int(s + n), bool(w)) for m, s, n, w in zip(
             random.integers(0, 2, 3), random.integers(0, 20, 3), random.integers(0, 6, 3),
-            random.integers(0, 2, 3), strict=True)] for _ in range(30)]
-        waits = waits_of(steps)
+            random.integers(0, 2, 3), strict=True)] for _ in range(20)]
+        waits = waits_of(steps, lanes=3)
         behind: list[set[int]] = []
         for number, found in enumerate(waits):
             behind.append({*found, *(k for n in found for k in behind[n])})
@@ -52,3 +64,5 @@ def test_every_conflict_is_in_order() -> None:
                       if a.memory == b.memory and a.conflicts(b)}
             assert needed <= behind[number]
             assert all(k not in behind[n] for k in found for n in found)
+        assert all(any(a in behind[b] for a, b in combinations(group, 2))
+                   for group in combinations(range(20), 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,7 +30,8 @@ from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
 from targets.cuda.emit import emit_kernel
 from targets.cuda.interpreter import Interpreter
 from targets.cuda.machine import MACHINES
-from targets.cuda.product_tiles import Product, ProductTile, seconds, tiles
+from targets.cuda.product_tiles import tiles
+from targets.cuda.product_time import Product, ProductTile, seconds
 from targets.cuda.products import candidates, schedule_product
 from tests.lowering import STEPS, lower
 
@@ -67,6 +69,11 @@ def sources(text: str, options: TargetOptions = OPTIONS) -> list[KernelOp]:
 
 
 # ---------------------------------------------------------------------- tiles
+def plain(batch: int, rows: int, columns: int, depth: int, width: int = 2) -> Product:
+    """Of a matrix product that stores halves."""
+    return Product(batch, rows, columns, depth, width, 2, depth)
+
+
 @pytest.mark.parametrize("text", [
     product(512, 768, 256), product("m", 768, 256), product(1, 4096, 4096), product(16, 40, 72),
     product(128, 64, 72, "f32")], ids=["static", "open", "vector", "odd", "f32"])
@@ -96,7 +103,7 @@ def test_what_is_no_product_has_no_candidates() -> None:
 def test_tiles_fit_the_machine(
     sizes: tuple[int, int, int, int], arch: str, width: int
 ) -> None:
-    machine, product_ = MACHINES[arch], Product(*sizes, width, 2)
+    machine, product_ = MACHINES[arch], plain(*sizes, width)
     found = tiles(product_, machine)
     assert found and len({*found}) == len(found)
     for tile in found:
@@ -108,18 +115,18 @@ def test_tiles_fit_the_machine(
 
 
 def test_large_products_have_large_tiles_and_small_ones_many_programs() -> None:
-    large = tiles(Product(1, 4096, 4096, 4096, 2, 2), H100)[0]
+    large = tiles(plain(1, 4096, 4096, 4096), H100)[0]
     assert (large.rows, large.columns, large.warps) == (128, 256, 8)
-    small = tiles(Product(1, 128, 768, 768, 2, 2), H100)[0]
+    small = tiles(plain(1, 128, 768, 768), H100)[0]
     assert (128 // small.rows) * (768 // small.columns) >= 96
-    assert tiles(Product(1, 1024, 4096, 1024, 2, 2, open=True), H100)[0].rows <= 128
+    assert tiles(replace(plain(1, 1024, 4096, 1024), open=True), H100)[0].rows <= 128
 
 
 def test_whole_rounds_of_programs() -> None:
     """One program more than there are multiprocessors takes another round."""
     tile = ProductTile(128, 256, 64, 8, 3)
-    full = seconds(Product(1, 132 * 128, 256, 4096, 2, 2), tile, H100)
-    more = seconds(Product(1, 133 * 128, 256, 4096, 2, 2), tile, H100)
+    full = seconds(plain(1, 132 * 128, 256, 4096), tile, H100)
+    more = seconds(plain(1, 133 * 128, 256, 4096), tile, H100)
     assert 1.4 < more / full < 2.2
 
 
@@ -238,6 +245,28 @@ def test_floats_of_a_byte_are_multiplied_as_they_are() -> None:
     assert "e4m3.e4m3" in binary.ptx and "cp.async.cg" in binary.ptx
     [*_, older] = sources(FLOAT8, TargetOptions(features="sm_80"))
     assert "fp8" not in str(emit_kernel(older).signature)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [("512, 1", "1, 256"), ("1, 1", "1, 1")],
+                         ids=["of each row", "of a tensor"])
+def test_scales_of_floats_of_a_byte_are_in_the_kernel_of_their_product(
+    rows: str, columns: str
+) -> None:
+    [kernel] = sources(f"""
+strata.func @main(%a: f8E4M3FN[512, 384], %b: f8E4M3FN[256, 384], %s: f32[{rows}],
+    %t: f32[{columns}]) -> (bf16[512, 256]) inputs ["a", "b", "s", "t"] outputs ["y"] {{
+  %p = graph.cast %a {{to = f32}} : f32[512, 384]
+  %q = graph.cast %b {{to = f32}} : f32[256, 384]
+  %c = graph.transpose %q {{perm = [1, 0]}} : f32[384, 256]
+  %m = graph.matmul %p, %c : f32[512, 256]
+  %u = graph.mul %m, %s : f32[512, 256]
+  %v = graph.mul %u, %t : f32[512, 256]
+  %y = graph.cast %v {{to = bf16}} : bf16[512, 256]
+  strata.return %y
+}}""")
+    source = emit_kernel(kernel)
+    assert [t for _, t in source.signature] == ["*fp8e4nv", "*fp8e4nv", "*fp32", "*fp32", "*bf16"]
+    assert "tl.dot" in source.text
 
 
 @needs_triton

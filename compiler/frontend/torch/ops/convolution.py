@@ -41,9 +41,20 @@ def convolution(
     return n(ConvOp, *operands, strides=strides, dilations=dilations, pads=pads * 2, group=groups)
 
 
+@aten_op(*(f"aten.conv{rank}d.default" for rank in (1, 2, 3)))
+def plain_convolution(
+    n: Node, x: Value, weight: Value, bias: Value | None, stride: Sequence[Size],
+    padding: Sequence[Size], dilation: Sequence[Size], groups: int,
+) -> Value:
+    rank = weight.rank - 2
+    found = convolution(n, _batched(n, x, rank), weight, bias, stride, padding, dilation, False,
+                        [0], groups)
+    return found if x.rank == found.rank else n.reshape(found, found.shape[1:])
+
+
 # ---------------------------------------------------------------------- pools
 def _batched(n: Node, x: Value, rank: int) -> Value:
-    """x with a batch dim, which pools may lack."""
+    """x with a batch dim, which it may lack."""
     return x if x.rank == rank + 2 else n.reshape(x, [1, *x.shape])
 
 

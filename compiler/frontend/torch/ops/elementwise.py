@@ -190,9 +190,10 @@ def compare(n: Node, a: Operand, b: Operand) -> Value:
 _LOGIC: dict[str, type[GraphOp]] = {"and": AndOp, "or": OrOp, "xor": XorOp}
 
 
-@aten_op(*(f"aten.bitwise_{name}.{kind}" for name in _LOGIC for kind in ("Tensor", "Scalar")))
+@aten_op(*(f"aten.{form}.{kind}" for name in _LOGIC for form in (f"bitwise_{name}", f"__{name}__")
+           for kind in ("Tensor", "Scalar")))
 def bitwise(n: Node, a: Operand, b: Operand) -> Value:
-    return arithmetic(n, _LOGIC[n.op.split(".")[1].removeprefix("bitwise_")], a, b)
+    return arithmetic(n, _LOGIC[n.op.split(".")[1].removeprefix("bitwise_").strip("_")], a, b)
 
 
 @aten_op(*(f"aten.logical_{name}.default" for name in _LOGIC))

@@ -11,9 +11,12 @@ from compiler.frontend.node import fixed
 from compiler.frontend.slices import slice_bounds
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
-from compiler.frontend.torch.ops.elementwise import operand
+from compiler.frontend.torch.ops.elementwise import arithmetic, operand
 from compiler.frontend.values import Value
+from dialects import types as t
 from dialects.expr import Expr, Size
+from dialects.graph.elementwise import SubOp
+from dialects.graph.logic import XorOp
 from dialects.graph.shape import ConcatOp, FramesOp, PadOp, SliceOp
 
 
@@ -123,6 +126,23 @@ def repeat_interleave(n: Node, x: Value, repeats: Size, axis: int | None) -> Val
 
 
 # ---------------------------------------------------------------------- joining
+@aten_op("aten.diff.default")
+def diff(
+    n: Node, x: Value, times: int, axis: int, before: Value | None, behind: Value | None
+) -> Value:
+    """Neighbours' differences along an axis; of truth values, whether they differ."""
+    axis = n.axis(axis, x.rank)
+    parts = [n.cast(v, x.element) for v in (before, x, behind) if v is not None]
+    found = n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else x
+    for _ in range(times):
+        sizes = list(found.shape)
+        sizes[axis] = sizes[axis] - (sizes[axis].constant != 0)
+        left, right = (n(SliceOp, found, starts=[int(k == axis) * at for k in range(x.rank)],
+                         sizes=sizes, steps=[1] * x.rank) for at in (0, 1))
+        found = arithmetic(n, XorOp if x.element == t.i1 else SubOp, right, left)
+    return found
+
+
 @aten_op("aten.cat.default")
 def cat(n: Node, xs: Sequence[Value], axis: int) -> Value:
     """Empty tensors of one dim count for nothing."""

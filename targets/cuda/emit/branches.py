@@ -1,0 +1,85 @@
+"""Selections by comparisons of indices, in branches: indices decide few tiles.
+
+    %y = block.map (%x, %j, %i) {select(j <= i, x, -inf)}
+    ->  y = x
+        if k + 63 > p*64:        # the last of j, the first of i
+            y = tl.where(...)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
+from xdsl.ir import Block, SSAValue
+
+from dialects.block import IndexOp, MapOp
+from targets.cuda.emit.context import Context, tile_type
+from targets.cuda.emit.values import Value
+
+_CASTS = (arith.IndexCastOp, arith.ExtSIOp)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A selection that gives `usual` unless `small < large`, or `<=`, fails for some places."""
+
+    usual: SSAValue
+    small: IndexOp
+    large: IndexOp
+    equal: bool
+
+
+def choice_of(op: MapOp, value: SSAValue) -> Choice | None:
+    """What a value of a map's body is, if it is such a selection, the other side a constant."""
+    choice = value.owner
+    if not isinstance(choice, arith.SelectOp) or not isinstance(choice.cond.owner, arith.CmpiOp):
+        return None
+    compare = choice.cond.owner
+    left, right = (_index(op, v) for v in (compare.lhs, compare.rhs))
+    name = CMPI_COMPARISON_OPERATIONS[compare.predicate.value.data]
+    if left is None or right is None or name not in ("slt", "sle", "sgt", "sge"):
+        return None
+    grows = name in ("slt", "sle")
+    if isinstance(choice.rhs.owner, arith.ConstantOp):
+        pair = (left, right) if grows else (right, left)
+        return Choice(choice.lhs, *pair, name in ("sle", "sge"))
+    if isinstance(choice.lhs.owner, arith.ConstantOp):  # the opposite keeps
+        pair = (right, left) if grows else (left, right)
+        return Choice(choice.rhs, *pair, name in ("slt", "sgt"))
+    return None
+
+
+def _index(op: MapOp, value: SSAValue) -> IndexOp | None:
+    """The tile of indices that a value of a map's body is of."""
+    while isinstance(value.owner, _CASTS):
+        value = value.owner.operands[0]
+    if not isinstance(value.owner, Block):
+        return None
+    tile = op.inputs[list(op.body.block.args).index(value)].owner  # type: ignore[arg-type]
+    return tile if isinstance(tile, IndexOp) and not any(
+        dims.data for dims in tile.index_dims.data) else None
+
+
+def branch_off(result: SSAValue, choice: Choice, whole: Value, context: Context) -> None:
+    """Let a result that is bound to what it usually is be the whole selection where need be."""
+    last, first = _end(choice.small, context, last=True), _end(choice.large, context, last=False)
+    name = context.values[result].text
+    own = context.writer.fresh(f"chosen_{name}")
+    context.writer.line(f"{own} = {name}")
+    context.writer.line(f"if {last.text} {'>' if choice.equal else '>='} {first.text}:")
+    with context.writer.indented():
+        context.writer.line(f"{own} = {whole.text}")
+    context.values[result] = Value(own, context.values[result].shape)
+
+
+def _end(op: IndexOp, context: Context, *, last: bool) -> Value:
+    """The largest or the smallest index of a tile."""
+    expr, shape = op.expr.data, tile_type(op.result).shape
+    split = expr.linear([f"t{d}" for d in range(len(shape))])
+    assert split is not None, "positions in a tile are added to indices"
+    ends = {name: shape[int(name[1:])] - 1 if ((step.constant or 1) > 0) == last else 0
+            for name, step in split[0].items()}
+    [value] = context.indices([expr.substitute(ends)], (), op.indices, op.index_dims)
+    return value

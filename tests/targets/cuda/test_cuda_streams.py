@@ -1,0 +1,136 @@
+"""Kernels that memory bounds: their schedules, and which loads leave the caches first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from dialects.block import KernelOp
+from dialects.context import make_context
+from dialects.host.interpret import interpret_host
+from dialects.weights import WeightStore
+from passes.base import StrataContext
+from targets.base import TargetOptions
+from targets.cuda import TARGET
+from targets.cuda.emit import emit_kernel
+from targets.cuda.interpreter import Interpreter
+from tests.lowering import STEPS, lower
+
+OPTIONS = TargetOptions(features="sm_90")
+
+
+def lowered(
+    text: str, options: TargetOptions = OPTIONS, steps: Sequence[str] = STEPS
+) -> ModuleOp:
+    module = Parser(make_context(), text).parse_module()
+    for _ in lower(module, StrataContext.with_dialects(WeightStore(), TARGET, options), steps):
+        pass
+    return module
+
+
+def kernels(text: str, options: TargetOptions = OPTIONS) -> list[KernelOp]:
+    return [op for op in lowered(text, options).walk() if isinstance(op, KernelOp)]
+
+
+def sources(text: str, options: TargetOptions = OPTIONS) -> str:
+    return "\n".join(emit_kernel(k).code for k in kernels(text, options))
+
+
+def squares(rows: int | str, columns: int) -> str:
+    """Of each row, the sum of the squared distances from its sum."""
+    shape = f"f32[{rows}, {columns}]"
+    return f"""
+strata.func @main(%x: {shape}) -> (f32[{rows}]) inputs ["x"] outputs ["y"] {{
+  %s = graph.reduce_sum %x {{axes = [1], keepdims = true}} : f32[{rows}, 1]
+  %d = graph.sub %x, %s : {shape}
+  %q = graph.mul %d, %d : {shape}
+  %y = graph.reduce_sum %q {{axes = [1], keepdims = false}} : f32[{rows}]
+  strata.return %y
+}}"""
+
+
+def loads(text: str) -> dict[str, list[bool]]:
+    """By buffer, which of its loads leave the caches first, in their order."""
+    found: dict[str, list[bool]] = {}
+    for line in text.splitlines():
+        if "tl.load(" in line:
+            name = line.partition("tl.load(")[2].partition(" ")[0]
+            found.setdefault(name, []).append("evict_first" in line)
+    return found
+
+
+def test_what_no_program_reads_again_leaves_first() -> None:
+    text = """
+strata.func @main(%x: f32[8192, 4096], %v: f32[4096]) -> (i8[8192, 4096])
+    inputs ["x", "v"] outputs ["y"] {
+  %p = graph.mul %x, %v : f32[8192, 4096]
+  %y = graph.cast %p {to = i8} : i8[8192, 4096]
+  strata.return %y
+}"""
+    assert loads(sources(text)) == {"x": [True], "v": [False]}
+    assert loads(sources(squares(8192, 4096))) == {"x": [True]}
+
+
+def test_a_row_that_is_walked_twice_leaves_with_the_second_walk() -> None:
+    assert loads(sources(squares(4096, 40000))) == {"x": [False, True]}
+
+
+@pytest.mark.parametrize("rows", [512, "n"])
+def test_what_caches_hold_or_what_is_not_known_stays(rows: int | str) -> None:
+    assert "evict" not in sources(squares(rows, 4096))
+
+
+def test_the_cache_is_that_of_the_machine() -> None:
+    text = squares(1024, 4096)  # 32 MB
+    assert "evict" not in sources(text)
+    assert "evict" in sources(text, TargetOptions(features="sm_86"))
+
+
+def test_what_results_replace_in_the_cache_needs_no_hint() -> None:
+    copy = """
+strata.func @main(%x: f32[8192, 4096]) -> (f32[4096, 8192]) inputs ["x"] outputs ["y"] {
+  %y = graph.transpose %x {perm = [1, 0]} : f32[4096, 8192]
+  strata.return %y
+}"""
+    assert "evict" not in sources(copy)
+
+
+def softmax(rows: int, columns: int) -> str:
+    shape = f"f32[{rows}, {columns}]"
+    return f"""
+strata.func @main(%x: {shape}) -> ({shape}) inputs ["x"] outputs ["y"] {{
+  %y = graph.softmax %x {{axis = 1}} : {shape}
+  strata.return %y
+}}"""
+
+
+def test_a_long_row_is_walked_once_for_a_maximum_and_its_sums() -> None:
+    assert sources(softmax(600, 20000)).count("for ") == 2
+    assert sources(softmax(600, 20000), TargetOptions(features="sm_90", exact=True)
+                   ).count("for ") == 3
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Interpreter]:
+    yield Interpreter()
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+def test_softmax_of_long_rows(interpreter: Interpreter) -> None:
+    """Rows that begin with -inf, are nothing else, have an infinity, or a NaN."""
+    x = np.random.default_rng(0).standard_normal((5, 16411)).astype(np.float32)
+    x[0, :15000], x[1], x[2, 7], x[3, 9] = -np.inf, -np.inf, np.inf, np.nan
+    module = lowered(softmax(*x.shape), TargetOptions(features="sm_90", interpret=True),
+                     [s for s in STEPS if s != "loop-split-reductions"])
+    assert "online = 1" in str(module)
+    with np.errstate(all="ignore"):
+        [found] = interpret_host(module, [x], WeightStore(), interpreter.run)
+        powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+        exact = powers / powers.sum(1, keepdims=True)
+    assert np.isnan(exact).any(1)[:5].tolist() == [False, True, True, True, False]
+    np.testing.assert_allclose(found, exact, rtol=2e-6, atol=1e-30)
