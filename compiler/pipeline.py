@@ -52,6 +52,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-outline"),  # which nests share a kernel depends on what fusion left
     Step("loop", "loop-join-rows"),  # on kernels: what is between them stays in a program
     Step("loop", "loop-join-online"),  # likewise; what is between them never is in memory
+    Step("loop", "loop-split-online"),  # joined kernels of few rows: parts are kernels of their own
     Step("loop", "loop-collapse-axes"),  # before axes get tiles: long axes are tiled better
     Step("loop", "loop-prepare-kernels"),  # the target's own wishes, on the axes that remain
     Step("loop", "loop-apply-tuned"),  # before packing, which follows from a schedule

@@ -11,10 +11,10 @@ products are summed up; further levels of such rows walk what is made of the sum
 computes the last, partial tile with masked lanes, "peel" with a smaller body. `keep`: a value that
 takes so many operations or more, and that loops one after another need, is kept in memory of the
 program (see `passes.loop.reuse`). `stream`: 1 where a kernel moves more than caches hold: results
-go past them, or what is read for the last time leaves them first, as the target has it. `strip`:
-programs are numbered along strips of so many tiles of the last grid axis but one, column by column,
-so that those that run together share what they read. `online`: 1 where sums of exp(x - m) are
-rescaled while the maximum m of x is being found, instead of waiting for it (see
+go past them, or what is read for the last time does not stay there (2: nowhere), as targets have
+it. `strip`: programs are numbered along strips of so many tiles of the last grid axis but one,
+column by column, so that those that run together share what they read. `online`: 1 where sums of
+exp(x - m) are rescaled while the maximum m of x is being found, instead of waiting for it (see
 `passes.loop.online`). `branch`: 1 where one loop walks all that rows reach, and selections by
 indices, which decide few tiles, are in branches. `promote`: after how many products of narrow
 floats their sum, which may have fewer bits until then, is added to one of f32. Other options are

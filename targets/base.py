@@ -151,6 +151,11 @@ class Target(ABC):
         del kernel, options
         return False
 
+    def online_parts(self, kernel: KernelOp, options: TargetOptions) -> int:
+        """Into how many equal parts to cut what such a kernel walks; 1: not at all."""
+        del kernel, options
+        return 1
+
     def prefetches(self, options: TargetOptions) -> Caches | None:
         """The caches that programs bring operands into early; None: they cannot, or need not."""
         del options

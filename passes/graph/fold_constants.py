@@ -5,7 +5,9 @@
     %t = graph.constant #strata.weight<"fc.w.transpose", ...> : f32[64, 8]
 
 A result larger than 1 MB and than four times all operands together is left alone (a broadcast
-would only fill memory), as are results beyond the memory budget of the context, with a remark. What
+would only fill memory), as are results beyond the memory budget of the context, with a remark. So
+is a transposition of more than 1 MB whose operand others read as it lies, such as an embedding that
+also gives the scores of words: products read it in either order, and the weight is there once. What
 depends on size symbols is not constant. Assumes nothing.
 """
 
@@ -20,6 +22,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from dialects.func import FuncOp
 from dialects.graph.base import Build, EvaluationContext, GraphOp
 from dialects.graph.constant import ConstantOp
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.shape import TransposeOp
 from dialects.syntax import location_name
 from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
 from dialects.weights import release
@@ -64,6 +68,8 @@ class _Folding:
         size = _bytes(op.result_tensors)
         if size > max(GROWTH * _bytes(op.operand_tensors), SMALL):
             return False
+        if isinstance(op, TransposeOp) and size > SMALL and _is_read_both_ways(op):
+            return False
         if size > self.bytes_left:
             self._remark(op, f"{size} bytes are beyond the budget for folded constants")
             return False
@@ -105,6 +111,12 @@ def _is_constant(op: GraphOp) -> bool:
     if any(t.static_shape is None for t in op.result_tensors):
         return False
     return not any(_symbols(value) for value in op.properties.values())
+
+
+def _is_read_both_ways(op: TransposeOp) -> bool:
+    """Whether products read the result, and others the operand."""
+    return all(isinstance(use.operation, MatmulOp) for use in op.result.uses) and any(
+        not isinstance(use.operation, TransposeOp) for use in op.operands[0].uses)
 
 
 def _symbols(attribute: object) -> bool:

@@ -172,6 +172,16 @@ def inline_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
 
 def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
     """Legal, and no work is done twice."""
+    if not can_inline(nest, position, read, producer):
+        return False
+    if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
+        return True
+    return _only_reader(nest, producer) and reads_once(nest, read) and (
+        not _ends_other_sums(nest, producer))
+
+
+def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
+    """Legal, and the result is no monster."""
     if len(producer.results) != 1 or not producer.is_elementwise:
         return False
     names = plain_axes(producer.output_maps[0])
@@ -185,12 +195,7 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if body_size(nest) + body_size(producer) > MAX_OPERATIONS:
         return False
-    if read.pad is not None and not _pad_commutes(read, producer):
-        return False
-    if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
-        return True
-    return _only_reader(nest, producer) and reads_once(nest, read) and (
-        not _ends_other_sums(nest, producer))
+    return read.pad is None or _pad_commutes(read, producer)
 
 
 def _ends_other_sums(nest: NestOp, producer: NestOp) -> bool:

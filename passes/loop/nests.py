@@ -120,6 +120,16 @@ def rename_axes(nest: NestOp, names: Mapping[str, str]) -> NestOp:
     return substitute_axes(nest, axes, {k: Expr.symbol(v) for k, v in names.items()})
 
 
+def divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
+    """The nest with an axis as `count` parts, which keep its name, and an axis inside them."""
+    inner = f"{axis.name}_part"
+    size = axis.extent // count
+    axes = [new for a in nest.axes for new in (
+        (Axis(a.name, Expr.of(count), True), Axis(inner, size, True)) if a == axis else (a,))]
+    return substitute_axes(nest, axes, {axis.name: Expr.symbol(axis.name) * size
+                                        + Expr.symbol(inner)})
+
+
 def with_reads(
     nest: NestOp, reads: Sequence[Read], types: Sequence[TensorType] | None = None,
     maps: Sequence[Sequence[Expr]] | None = None,

@@ -21,105 +21,89 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr
 from xdsl.ir import Block, Region, SSAValue
 
-from dialects.expr import Expr, product
+from dialects.expr import Expr
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
 from dialects.types import dtype_of, tensor
-from passes.loop.nests import (
-    Read,
-    carry,
-    inline_producer,
-    plain_axes,
-    reads_of,
-    result_types,
-)
+from passes.loop.nests import Read, carry, divided, reads_of, result_types
 from passes.loop.online import Running, running_maximum
 from passes.rewriting import Rewriter
 
 
 @dataclass(frozen=True)
 class Powers:
-    """A sum that computes the powers which it sums up, what it is online on, and how many parts
-    that has."""
+    """A sum that computes the powers it is of, with its axis cut: `part` is the axis of parts.
+
+    `place`: which of its inputs is the maximum of all.
+    """
 
     nest: NestOp
+    part: str
+    place: int
     running: Running
-    count: int
 
 
 def powers_in_parts(nest: NestOp) -> Powers | None:
-    """Where a sum follows the maximum of the maxima of as long parts."""
-    made = _computing(nest)
-    running = running_maximum(made)
-    count = None if running is None or len(made.reduce_axes) != 1 else _parts(
-        running.maximum, made.reduce_axes[0].extent)
-    if running is not None and count is not None:
-        return Powers(made, running, count)
-    if made is not nest:
-        made.erase()
+    """Where a sum of powers follows the maximum of the maxima of parts of what it reads."""
+    running = running_maximum(nest)
+    if running is None or len(nest.reduce_axes) != 1:
+        return None
+    [axis], places = nest.reduce_axes, [
+        k for k, v in enumerate(nest.inputs) if v is running.maximum]
+    first, count = _finder(running.maximum)
+    if first is None or count is None or len(places) != 1:
+        return None
+    parts = divided(nest, axis, count)
+    if {r.key() for r in reads_of(first)} <= {r.key() for r in reads_of(parts)}:
+        return Powers(parts, axis.name, places[0], running)
+    parts.erase()
     return None
 
 
-def _computing(nest: NestOp) -> NestOp:
-    """The nest with the body of the elementwise one whose result alone it reads."""
-    maker = nest.inputs[0].owner if len(nest.inputs) == 1 else None
-    if not isinstance(maker, NestOp) or not maker.is_elementwise or len(maker.results) != 1 or (
-            nest.pad_values[0] is not None or plain_axes(maker.output_maps[0]) is None):
-        return nest
-    return inline_producer(nest, 0, maker, 0)
-
-
-def _parts(maximum: SSAValue, length: Expr) -> int | None:
-    """How many parts a maximum is the maximum of, if they are as long together as told."""
+def _finder(maximum: SSAValue) -> tuple[NestOp | None, int | None]:
+    """The nest that finds the maxima of parts, whose maximum a value is, and how many there are."""
     last = maximum.owner
     assert isinstance(last, NestOp)
     first = last.inputs[0].owner
-    if len(last.inputs) != 1 or not isinstance(first, NestOp) or first.combiner_names != ["max"]:
-        return None
-    extents = [product(a.extent for a in n.reduce_axes) for n in (last, first)]
-    return extents[0].constant if product(extents) == length else None
+    if len(last.inputs) != 1 or len(last.reduce_axes) != 1 or not isinstance(first, NestOp) or (
+            first.combiner_names != ["max"] or last.yielded[0] is not last.body.block.args[0]):
+        return None, None
+    [axis] = last.reduce_axes
+    by_parts = last.input_maps[0] == (Expr.symbol(axis.name), *last.output_maps[0])
+    return (first, axis.extent.constant) if by_parts else (None, None)
 
 
-def sum_parts(at: Rewriter, nest: NestOp, part: str, powers: Powers) -> SSAValue:
-    """Sum up each part, then all of them. `nest`: with the axis cut; `part`: the axis of parts."""
-    running = powers.running
+def sum_parts(at: Rewriter, powers: Powers) -> SSAValue:
+    """Sum up each part, then all of them."""
+    nest, part, running = powers.nest, powers.part, powers.running
     [type_], [map_] = result_types(nest), nest.output_maps
-    last = running.maximum.owner
+    last, reads = running.maximum.owner, reads_of(nest)
     assert isinstance(last, NestOp)
-    [own] = last.inputs
-    reads = reads_of(nest)
-    place = [k for k, r in enumerate(reads) if r.value is running.maximum]
-    known = Read(running.maximum, reads[place[0]].map)
-    at_part = Read(own, (Expr.symbol(part), *known.map))
-    reads = [at_part if k in place else r for k, r in enumerate(reads)]
-    stored = [Expr.symbol(part), *map_]
+    known = reads[powers.place]
+    own = reads[powers.place] = Read(last.inputs[0], (Expr.symbol(part), *known.map))
+    stored = (Expr.symbol(part), *map_)
+    [count] = [a.extent for a in nest.axes if a.name == part]
     first = NestOp.of(
         [Axis(a.name, a.extent, a.reduce and a.name != part) for a in nest.axes],
         [r.value for r in reads], [r.map for r in reads],
-        [tensor(type_.element, [Expr.of(powers.count), *type_.shape])], [stored], combiners=["add"],
-        pads=[r.pad for r in reads], body=_finite(nest, place))
-    partial = Read(at.insert(first).results[0], tuple(stored))
-    terms = [partial, at_part, known]
+        [tensor(type_.element, [count, *type_.shape])], [stored], combiners=["add"],
+        pads=[r.pad for r in reads], body=_finite(nest, powers.place))
+    terms = [Read(at.insert(first).results[0], stored), own, known]
     second = NestOp.of(
         [a for a in nest.axes if a.name == part or not a.reduce], [r.value for r in terms],
         [r.map for r in terms], [type_], [map_], combiners=["add"], body=_rescaled(terms, running))
-    for unused in {nest, powers.nest}:
-        unused.erase()
     return at.insert(carry(nest, second)).results[0]
 
 
-def _finite(nest: NestOp, places: Sequence[int]) -> Region:
-    """The body, with some of its arguments no lower than the lowest finite number."""
+def _finite(nest: NestOp, place: int) -> Region:
+    """The body, with an argument that is no lower than the lowest finite number."""
     body = nest.body.clone()
-    for argument in [body.block.args[k] for k in places]:
-        element = argument.type
-        assert isinstance(element, Float32Type | Float64Type)
-        lowest = arith.ConstantOp(FloatAttr(float(np.finfo(dtype_of(element)).min), element))
-        raised = arith.MaximumfOp(argument, lowest.result)
-        argument.replace_uses_with_if(raised.result, lambda use, new=raised: (
-            use.operation is not new))
-        first = body.block.first_op
-        assert first is not None
-        body.block.insert_ops_before([lowest, raised], first)
+    argument = body.block.args[place]
+    element, first = argument.type, body.block.first_op
+    assert isinstance(element, Float32Type | Float64Type) and first is not None
+    lowest = arith.ConstantOp(FloatAttr(float(np.finfo(dtype_of(element)).min), element))
+    raised = arith.MaximumfOp(argument, lowest.result)
+    argument.replace_uses_with_if(raised.result, lambda use: use.operation is not raised)
+    body.block.insert_ops_before([lowest, raised], first)
     return body
 
 

@@ -23,9 +23,9 @@ from xdsl.ir import SSAValue
 from dialects.loop import NestOp
 from dialects.types import bf16, f16
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import result_types
+from passes.loop.nests import divided, result_types
 from passes.loop.outline import is_contraction
-from passes.loop.split_reductions import divided, split_nest
+from passes.loop.split_reductions import split_nest
 from passes.rewriting import Rewriter, functions, rewrite
 
 

@@ -26,9 +26,16 @@ from xdsl.ir import Block, Region, SSAValue
 
 from dialects.expr import Expr, product
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
-from dialects.types import bf16, f16, tensor
+from dialects.types import TensorType, bf16, byte_width, f16, tensor
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import carry, reads_of, result_types, substitute_axes
+from passes.loop.fuse import can_inline
+from passes.loop.nests import (
+    carry,
+    divided,
+    inline_producer,
+    reads_of,
+    result_types,
+)
 from passes.loop.online import is_between_products
 from passes.loop.online_parts import powers_in_parts, sum_parts
 from passes.loop.outline import is_contraction
@@ -46,6 +53,8 @@ MIN_COLUMN_PART = 32
 MAX_MAXIMUM = 1 << 14
 """The most elements of a part of a maximum. Sums may follow it, so that a program walks its part
 twice, and so many it can hold."""
+SMALL = 1 / 16
+"""What is so much smaller than a tensor is not worth counting beside it."""
 MIN_OPEN_PART = 32
 """The least elements of a part, where how many parts there are is only known at run time."""
 
@@ -64,14 +73,49 @@ class LoopSplitReductions(StrataPass):
         def split(nest: NestOp, at: Rewriter) -> SSAValue | None:
             if not _is_candidate(nest):
                 return None
-            if (powers := powers_in_parts(nest)) is not None:
-                [axis] = powers.nest.reduce_axes
-                return sum_parts(at, divided(powers.nest, axis, powers.count), axis.name, powers)
-            cut = _cut(nest, programs)
-            return None if cut is None else split_nest(at, *cut)
+            made = _computing(nest)
+            result = _split(made, at, programs)
+            if made is not nest:
+                made.erase()
+            return result
 
         for func in functions(module):
             rewrite(func, {NestOp: [split]}, context)
+
+
+def _split(nest: NestOp, at: Rewriter, programs: int) -> SSAValue | None:
+    if (powers := powers_in_parts(nest)) is not None:
+        parts, result = powers.nest, sum_parts(at, powers)
+    elif (cut := _cut(nest, programs)) is not None:
+        parts, result = cut[0], split_nest(at, *cut)
+    else:
+        return None
+    if parts is not nest:
+        parts.erase()
+    return result
+
+
+def _computing(nest: NestOp) -> NestOp:
+    """The nest that computes what it reads, where that is elementwise, and made of no more bytes.
+
+    As the parts and what else reads it belong to different kernels, it would cross memory.
+    """
+    maker = nest.inputs[0].owner if len(nest.inputs) == 1 else None
+    if not isinstance(maker, NestOp) or not can_inline(nest, 0, reads_of(nest)[0], maker):
+        return nest
+    if sum(map(_bytes, maker.inputs)) > (1 + SMALL) * _bytes(maker.results[0]):
+        return nest
+    made = inline_producer(nest, 0, maker, 0)
+    if not is_contraction(made):
+        return made
+    made.erase()
+    return nest
+
+
+def _bytes(value: SSAValue) -> int:
+    """Of a tensor; 0 if its size is not known."""
+    assert isinstance(value.type, TensorType)
+    return (product(value.type.shape).constant or 0) * byte_width(value.type.element)
 
 
 def _is_candidate(nest: NestOp) -> bool:
@@ -142,16 +186,6 @@ def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[str]
     last = max(k for k, a in enumerate(axes) if a.extent.constant is None)
     inner = product(a.extent for a in axes[last + 1:]).constant or 1
     return (nest, [a.name for a in axes[:last + 1]]) if inner >= MIN_OPEN_PART else None
-
-
-def divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
-    """The nest with an axis as `count` parts, which keep its name, and an axis inside them."""
-    inner = f"{axis.name}_part"
-    size = axis.extent // count
-    axes = [new for a in nest.axes for new in (
-        (Axis(a.name, Expr.of(count), True), Axis(inner, size, True)) if a == axis else (a,))]
-    return substitute_axes(nest, axes, {axis.name: Expr.symbol(axis.name) * size
-                                        + Expr.symbol(inner)})
 
 
 # ---------------------------------------------------------------------- two steps

@@ -4,15 +4,15 @@
     products.py   ... that contract                streams.py    ... bound by memory
     convolutions.py  ... that read by windows      windows.py    ... of each channel by itself
     fma_products.py  ... in single precision       attention.py  ... that are joined online
+    attention_parts.py  ... of few rows, in parts  product_parts.py  sums in parts
     product_tiles.py  tiles of all of them         product_time.py   a model of their time
-    product_parts.py  sums in parts
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     worker.py     the process that runs Triton     driver.py     CUDA's driver, through ctypes
     memory.py     memory on the device
     kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
     plan.py       straight functions as data       graphs.py     ... as CUDA graphs
     constants.py  where constants lie              donation.py   outputs in place of inputs
-    ready.py      what a run of certain sizes needs
+    ready.py      what a run of certain sizes needs  run_order.py  runs follow each other
     order.py      which steps wait for which       cuda_graph.py nodes, through the driver
     steps.py      other functions as steps         control.py    ... that decide, and calls
     runner.py     a model of such functions        interpreter.py  in Triton's interpreter
@@ -95,6 +95,11 @@ class CudaTarget(Target):
         from targets.cuda.attention import joins
 
         return joins(kernel, options)
+
+    def online_parts(self, kernel: LoopKernelOp, options: TargetOptions) -> int:
+        from targets.cuda.attention_parts import online_parts
+
+        return online_parts(kernel, options)
 
     def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
         from targets.cuda.rules import prepare_kernel

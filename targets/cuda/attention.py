@@ -35,13 +35,19 @@ def is_attention(kernel: KernelOp) -> bool:
 
 
 def joins(kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether both products run on tensor cores, and their factors fit."""
+    """Whether both products run on tensor cores, or are of one row each, and their factors fit.
+
+    Sums of IEEE f32 products of many rows are as many FMAs in either form; apart they have larger
+    tiles, and nothing that is computed again.
+    """
     products = _products(kernel)
     inner = [kernel.axes[a].constant for a in _held(kernel)]
-    return (len(products) == 2 and all(map(is_dot, products))
-            and all(_is_narrow(n) or options.precision != "f32" for n in products)
-            and block_axis(kernel) is not None
-            and all(size is not None and size <= MAX_WIDTH for size in inner))
+    if len(products) != 2 or not all(map(is_dot, products)) or not all(
+            size is not None and size <= MAX_WIDTH for size in inner):
+        return False
+    if block_axis(kernel) is None:
+        return all(size.constant is not None for size in kernel.axes.values())
+    return all(_is_narrow(n) or options.precision != "f32" for n in products)
 
 
 def _products(kernel: KernelOp) -> list[NestOp]:
@@ -54,7 +60,7 @@ def _is_narrow(nest: NestOp) -> bool:
                for v in nest.inputs)
 
 
-def _walked(kernel: KernelOp) -> str:
+def walked_axis(kernel: KernelOp) -> str:
     """The axis that all sums are online along."""
     [axis] = _products(kernel)[-1].reduce_axes
     return axis.name
@@ -63,7 +69,7 @@ def _walked(kernel: KernelOp) -> str:
 def _held(kernel: KernelOp) -> list[str]:
     """The axes of which a program holds all: those of the factors, beside rows and columns."""
     rows = common_rows(kernel)
-    return [a for a in kernel.axes if a not in rows and a != _walked(kernel)]
+    return [a for a in kernel.axes if a not in rows and a != walked_axis(kernel)]
 
 
 @dataclass(frozen=True)
@@ -86,9 +92,17 @@ class Tiles:
 
 _NARROW = (Tiles(64, 64, 4, 3), Tiles(64, 32, 4, 2))
 """For factors of one line of the cache: several programs share a multiprocessor."""
+_BARE = (Tiles(128, 128, 8, 3, 128), *_NARROW)
+"""For those, where nothing is read but factors, in whole steps: registers hold scores and sums."""
 _WIDE = (Tiles(128, 64, 8, 2, 128), Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2), Tiles(64, 32, 4, 2))
 """For wider ones: more rows, so that factors are loaded less often."""
+_LIMITED = _WIDE[1:]
+"""For those whose rows reach to a diagonal, and are walked in one loop."""
+_HEADS = 4
+"""So many heads' rows of one length are computed side by side."""
 _LINE = 128
+_STEP = 8192
+"""How many elements of a factor a program holds that has one row."""
 
 
 def prepare_attention(kernel: KernelOp) -> None:
@@ -99,26 +113,62 @@ def prepare_attention(kernel: KernelOp) -> None:
 
 def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """Blocks of rows; the axes of the factors whole; the columns in steps."""
-    extents, row, walked = kernel.axes, block_axis(kernel), _walked(kernel)
-    assert row is not None
+    extents, row, walked = kernel.axes, block_axis(kernel), walked_axis(kernel)
+    if row is None:
+        return _single_rows(kernel)
     held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
-    width = max(width_of(v) for n in _products(kernel) for v in n.inputs)
-    tiles = _tiles(kernel, row, max(held.values()), width, machine_of(options.features))
+    tiles = _tiles(kernel, row, max(held.values()), machine_of(options.features))
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
               Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
               *(Level("whole", a, size) for a, size in held.items()),
               Level("loop", walked, power(extents[walked], tiles.step, MIN_DOT))]
-    limit = {"registers": tiles.registers} if tiles.registers else {}
-    if limit_of(kernel, walked) is not None:
-        limit["branch"] = 1
+    more = {"registers": tiles.registers} if tiles.registers else {}
+    if _is_limited(kernel, tiles.step):
+        more |= {"branch": 1, "strip": _HEADS, "descend": 1}
     return finish(kernel, levels, online=1, dot=1, tails="peel", pointers=1, warps=tiles.warps,
-                  stages=tiles.stages, precision=options.precision, **limit)
+                  stages=tiles.stages, precision=options.precision, **more)
 
 
-def _tiles(kernel: KernelOp, row: str, held: int, width: int, machine: Machine) -> Tiles:
+def _single_rows(kernel: KernelOp) -> Schedule:
+    """A program for each row, whose products are no matrices: all by multiplying and adding."""
+    extents, walked = kernel.axes, walked_axis(kernel)
+    held = {a: power(extents[a], MAX_WIDTH) for a in _held(kernel)}
+    step = power(extents[walked], max(MIN_DOT, _STEP // max(held.values())))
+    levels = [*(Level("grid", a) for a in common_rows(kernel)),
+              *(Level("whole", a, size) for a, size in held.items()), Level("loop", walked, step)]
+    return finish(kernel, levels, online=1, tails="peel", warps=4)
+
+
+def program_count(kernel: KernelOp, options: TargetOptions) -> int | None:
+    """How many programs compute a kernel; None if a run decides."""
+    schedule = schedule_attention(kernel, options)
+    return product(kernel.axes[x.axis].ceildiv(x.tile) for x in schedule.levels
+                   if x.kind == "grid").constant
+
+
+def _is_limited(kernel: KernelOp, step: int) -> bool:
+    """Whether rows reach to a diagonal, in whole steps: one loop walks them then."""
+    return _is_even(kernel, step) and limit_of(kernel, walked_axis(kernel)) is not None
+
+
+def _is_even(kernel: KernelOp, step: int) -> bool:
+    """Whether all steps are whole, so that there is one loop."""
+    length = kernel.axes[walked_axis(kernel)].constant
+    return length is not None and length % step == 0
+
+
+def _tiles(kernel: KernelOp, row: str, held: int, machine: Machine) -> Tiles:
     """The first tiles that fit and leave no multiprocessor idle, else those of the fewest rows."""
-    choices = _NARROW if held * width <= _LINE else _WIDE
-    fitting = [t for t in choices if t.fits(held, width, machine)] or [choices[-1]]
+    width = max(width_of(v) for n in _products(kernel) for v in n.inputs)
+    limited = _is_limited(kernel, _LIMITED[0].step)
+    if held * width > _LINE:
+        choices = _LIMITED if limited else _WIDE
+    else:
+        bare = len(kernel.body.block.args) == 3 and _is_even(kernel, _BARE[0].step)
+        choices = _BARE if bare and not limited else _NARROW
+    most = power(kernel.axes[row], choices[0].rows, choices[-1].rows)
+    fitting = [t for t in choices if t.fits(held, width, machine) and t.rows <= most] or [
+        choices[-1]]
     others = product(kernel.axes[a] for a in common_rows(kernel) if a != row)
     programs = [(others * kernel.axes[row].ceildiv(t.rows)).constant for t in fitting]
     return next((t for t, n in zip(fitting, programs, strict=True)

@@ -21,8 +21,8 @@ from dialects.weights import WeightStore
 
 ALIGNMENT = 256
 """Buffers lie at multiples of so many bytes; what is compiled relies on it."""
-END = 1 << 12
-"""Bytes at the start that are compared before all are."""
+HEAD = 1 << 12
+"""Bytes at the start by which equal contents are looked for."""
 
 
 def whole(size: Any) -> Any:
@@ -57,14 +57,18 @@ class ConstantPlan:
     size: int = 0
     _places: dict[tuple[Attribute, BufferType], tuple[bool, int]] = field(
         default_factory=dict[tuple[Attribute, BufferType], tuple[bool, int]])
-    _like: defaultdict[int, list[_Placed]] = field(
-        default_factory=lambda: defaultdict[int, "list[_Placed]"](list))
-    """What has a place, by size."""
+    _like: defaultdict[tuple[int, bytes], list[_Placed]] = field(
+        default_factory=lambda: defaultdict[tuple[int, bytes], "list[_Placed]"](list))
+    """What has a place, by its size and first bytes."""
 
     def __post_init__(self) -> None:
         for resident in self.residents:
-            self._like[resident.size].append(
-                _Placed((True, resident.address), resident.read))
+            placed = _Placed((True, resident.address), resident.read)
+            self._alike(resident.size, resident.read).append(placed)
+
+    def _alike(self, size: int, read: Callable[[int], Array]) -> list[_Placed]:
+        """What begins like contents of a size."""
+        return self._like[size, read(min(HEAD, size)).tobytes()]
 
     def place(self, op: ConstantOp) -> tuple[bool, int]:
         """Whether a constant is resident, and its address then, else its offset in the memory."""
@@ -79,10 +83,11 @@ class ConstantPlan:
             raise ValueError(f"host.constant of symbolic size {op.type.short}")
         if self.weights is not None and size:
             content = _bytes_of(op.array(self.weights))
-            for other in self._like[size]:
-                if other.holds(content):
+            alike = self._alike(size, lambda n: content[:n])
+            for other in alike:
+                if np.array_equal(other.read(size), content):
                     return other.place
-            self._like[size].append(_Placed((False, self.size), lambda n: content[:n]))
+            alike.append(_Placed((False, self.size), lambda n: content[:n]))
         place = False, self.size
         self.operations.append((op, self.size))
         self.size += whole(size)
@@ -99,10 +104,6 @@ class ConstantPlan:
 class _Placed:
     place: tuple[bool, int]
     read: Callable[[int], Array]
-
-    def holds(self, content: Array) -> bool:
-        return all(np.array_equal(self.read(n), content[:n]) for n in (
-            min(END, content.size), content.size))
 
 
 def _bytes_of(array: Array) -> Array:

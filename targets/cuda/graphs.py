@@ -35,6 +35,7 @@ from targets.cuda.memory import (
 from targets.cuda.order import Access, waits_of
 from targets.cuda.plan import CONSTANTS, RESIDENT, Copy, HostPlan, Launch, Place, plan_host
 from targets.cuda.ready import Call, Ready, Result, Step
+from targets.cuda.run_order import RunOrder
 
 _GRAPHS = 16
 """How many sets of sizes stay ready."""
@@ -44,17 +45,16 @@ Made = TypeVar("Made")
 
 
 class GraphRunner:
-    """A straight host function with its constants. `done`: the event behind all earlier work."""
+    """A straight host function with its constants. `order`: of its runs."""
 
     def __init__(
-        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int,
-        done: driver.Event,
+        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, order: RunOrder
     ) -> None:
         self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
-        self._kernels, self._stream, self._done = kernels, stream, done
+        self._kernels, self._order = kernels, order
         self._kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels
                                if not k.size_names])
-        self._constants = upload_constants(self.plan.constants, weights, stream)
+        self._constants = upload_constants(self.plan.constants, weights, order.own)
         self._residents = weights.residents  # which stay as long as their readers
         self._ready: OrderedDict[Sizes, Ready] = OrderedDict()
         self._donated: dict[int, int] = {}
@@ -112,12 +112,13 @@ class GraphRunner:
             raise CudaError("replays are timed on memory of the model's own: run it on arrays of "
                             "the host before")
         start, end = driver.Event(timing=True), driver.Event(timing=True)
-        self._done.wait(self._stream)
-        start.record(self._stream)
+        stream = self._order.own
+        self._order.begin(stream)
+        start.record(stream)
         for _ in range(count):
-            ready.graph.launch(self._stream)
-        end.record(self._stream)
-        self._done.record(self._stream)
+            ready.graph.launch(stream)
+        end.record(stream)
+        self._order.end(stream)
         return end.milliseconds_since(start) / count
 
     @property
@@ -129,8 +130,9 @@ class GraphRunner:
         """The last run `count` times in one graph, its constants in these memories by turns."""
         ready = next(reversed(self._ready.values()))
         for memory in copies:
-            driver.copy(memory.address, self._constants.address, self.constants_size, self._stream)
-        driver.synchronize(self._stream)
+            driver.copy(memory.address, self._constants.address, self.constants_size,
+                        self._order.own)
+        driver.synchronize(self._order.own)
         nodes = [node for memory in islice(cycle(copies or [self._constants]), count)
                  for step in self.plan.steps
                  if (node := self._pack(step, ready, memory)) is not None]
@@ -156,8 +158,7 @@ class GraphRunner:
     def _drop_oldest(self) -> None:
         _, ready = self._ready.popitem(last=False)
         self._current = None
-        self._done.wait(self._stream)
-        driver.synchronize(self._stream)
+        self._order.finish()
         ready.close()
 
     # ------------------------------------------------------------------ one set of sizes

@@ -29,6 +29,7 @@ from targets.cuda.library_forms import library_notes
 from targets.cuda.memory import DEVICE, current_stream, is_on_device
 from targets.cuda.plan import host_notes, is_straight, kernels_of
 from targets.cuda.ready import Call
+from targets.cuda.run_order import RunOrder
 from targets.cuda.runner import ControlRunner
 from targets.cuda.stopwatch import Stopwatch
 
@@ -50,37 +51,39 @@ class CudaExecutable(Executable):
         self._types = [a.type for a in self._function.input_arguments
                        if isinstance(a.type, BufferType)]
         self.notes = [*host_notes(module), *library_notes(list(kernels_of(module).values()))]
-        self._stream, self._done = driver.make_stream(), driver.Event()
+        self._order = RunOrder()
         self._lock = threading.Lock()
         self._known: dict[tuple[Any, ...], Call] = {}
         self._last_kind: tuple[list[Any], Call] | None = None
         kernels = Kernels(options)
         self._runner: GraphRunner | ControlRunner
         if is_straight(self._function):
-            self._runner = GraphRunner(module, weights, kernels, self._stream, self._done)
+            self._runner = GraphRunner(module, weights, kernels, self._order)
         else:
-            self._runner = ControlRunner(module, weights, kernels, self._stream)
-        self._done.record(self._stream)
-        self._last = self._stream
+            self._runner = ControlRunner(module, weights, kernels, self._order.own)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs in model order, torch tensors on the device if an input is one, else arrays.
 
         Tensors on the device are used where they are, and nothing waits for the device.
         """
-        call = self._call_of(inputs)
+        return self._run(self._call_of(inputs), inputs)
+
+    def run_alike(self, inputs: Sequence[Any]) -> list[Any]:
+        return self.run(inputs) if self._last_kind is None else self._run(
+            self._last_kind[1], inputs)
+
+    def _run(self, call: Call, inputs: Sequence[Any]) -> list[Any]:
         if call.is_mixed or not call.on_device:
             inputs = [v if is_on_device(v) else np.asarray(v, order="C") for v in inputs]
         with self._lock:
             driver.use_device()
-            stream = current_stream() if call.on_device else self._stream
-            if stream != self._last:
-                self._done.wait(stream)  # memory may still be in use on another stream
+            stream = current_stream() if call.on_device else self._order.own
+            self._order.begin(stream)
             try:
                 outputs = self._runner.run(call, inputs, stream)
             finally:
-                self._done.record(stream)
-                self._last = stream
+                self._order.end(stream)
             if not call.on_device:
                 driver.synchronize(stream)
         return outputs
@@ -96,7 +99,6 @@ class CudaExecutable(Executable):
         if isinstance(self._runner, ControlRunner):
             raise CudaError("the model has no graph to replay: it decides while it runs")
         with self._lock:
-            self._last = self._stream
             return self._runner.replay(count)
 
     def stopwatch(self, spoiled: int) -> Stopwatch:
@@ -105,7 +107,7 @@ class CudaExecutable(Executable):
             raise CudaError("the model has no graph to time: it decides while it runs")
         with self._lock:
             driver.use_device()
-            return Stopwatch(self._runner, spoiled, self._stream)
+            return Stopwatch(self._runner, spoiled, self._order.own)
 
     def _call_of(self, inputs: Sequence[Any]) -> Call:
         """What is known of calls with such inputs: found by what tells their sizes and types."""

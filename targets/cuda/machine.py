@@ -61,8 +61,8 @@ MACHINES = {m.arch: m for m in (
     Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 50, 36, 6 * _MIB),
     Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 60, 85,
             96 * _MIB),
-    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 135, 67, 50 * _MIB),
-    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 160, 80, 126 * _MIB),
+    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 110, 67, 50 * _MIB),
+    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 140, 80, 126 * _MIB),
     Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 60, 105, 96 * _MIB),
 )}
 """Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""

@@ -21,11 +21,11 @@ SIZES = (16, 32, 64, 128, 256)
 """Rows and columns of tiles."""
 STAGES = (3, 4, 5, 6, 8)
 """How many steps of loads are under way, the one that is multiplied among them."""
-USUAL = 6
+USUAL = 4
 """Of stages that the model takes for alike: so many bridge what it does not know of."""
 MOST = 128 * 256
 """The most sums of a tile: two groups of four warps hold so many in registers."""
-FMA_SUMS, FMA_WARPS = (8, 128), (4, 8, 2, 1)
+FMA_SUMS, FMA_WARPS = (8, 32), (4, 8, 2, 1)
 """How many sums a thread has on FMA units; and warps, fewer where tiles are small."""
 ASSUMED = 1024
 """How long an axis is taken to be while its extent is not known."""
@@ -39,8 +39,8 @@ def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
     times = {t: seconds(product, t, machine) for t in _tiles(product)
              if programs_at_a_time(product, t, machine)}
     return tuple(sorted(times, key=lambda t: (
-        round(log(times[t]) / ALIKE), -t.sums, -t.columns, abs(t.stages - USUAL), -t.depth,
-        t.warps)))
+        round(log(times[t]) / ALIKE), -t.sums, t.rows + t.columns, -t.columns,
+        abs(t.stages - USUAL), -t.depth, t.warps)))
 
 
 def _tiles(product: Product) -> Iterator[ProductTile]:

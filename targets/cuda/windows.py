@@ -24,9 +24,12 @@ from targets.cuda.machine import machine_of
 from targets.cuda.tiles import finish, power
 
 ELEMENTS = 1024
-"""Elements of one program: 8 for each thread of 4 warps."""
+"""Elements of one program."""
+EACH, EACH_FILTERED = 8, 16
+"""Elements of a thread; and where they have filters, which a thread then reads for more of them."""
 CHANNELS, WORD = 64, 16
 """How many of them are channels, at most; and at least, where there are as many."""
+WARP = 32
 ENOUGH = 8
 """A larger tile is not worth places beyond the end."""
 
@@ -98,7 +101,9 @@ def schedule_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> 
                 options.features).multiprocessors:
             tiles[axis] //= 2
     levels = [Level("grid", a, tiles.get(a, 1)) for a in (*rows, position, channel)]
-    return finish(kernel, levels, tails="mask", warps=max(1, min(4, prod(tiles.values()) // 128)))
+    each = EACH_FILTERED if len(nest.inputs) > 1 else EACH
+    warps = max(1, min(4, prod(tiles.values()) // (WARP * each)))
+    return finish(kernel, levels, tails="mask", warps=warps)
 
 
 def _width(extent: Expr) -> int:

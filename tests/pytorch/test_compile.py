@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 import compiler
-from compiler.torch_backend import Part, Program, Weights, strata
+from compiler.torch_backend import Program, Weights, strata
+from compiler.torch_parts import Part
 
 NO_CACHE = {"threads": 1, "cache": "off"}
 

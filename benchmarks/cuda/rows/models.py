@@ -1,8 +1,9 @@
 """Whole models in fp16: the time of a call, until the first call, and the memory that calls take.
 
 Ours is exported and compiled, and holds its own copy of the weights; a model whose calls change its
-state is taken by `torch.compile(backend="strata")`. Wall time is from a call to its result on the
-device, device time is of those that are one graph. Memory is what a contestant adds to the device.
+state is taken by `torch.compile(backend="strata")`, whose memory is counted with that of PyTorch's
+module. Wall time is from a call to its result on the device, device time is of those that are one
+graph. Memory is what a contestant adds to the device.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     lanes next to each other     a vector load; masked where lanes may be outside
     the same address for all     a scalar load, broadcast
-    every 2nd to 4th element     vector loads over the span, then shuffles
+    every 2nd to 4th element     vector loads over the span, then shuffles; a gather instead, at run
+                                 time, where lanes are outside
     another tile dim is next     vectors along that dim, transposed in registers
     a group's positions apart    vectors along the lanes, which alternate in registers then
     any other distance, gathers  llvm.masked.gather / scatter
@@ -103,10 +104,14 @@ class Memory:
         step = access.lane_step(point) if chunk.width else 0
         if chunk.width == 1 and not point.is_gathered:
             step = 1
-        masked = bool(mask) and step != 1
-        if step not in _NEAR or masked or (step not in (0, 1) and not chunk.is_full):
+        if step is None or step not in _NEAR or (step not in (0, 1) and not chunk.is_full):
             text = self._gather(access, point, number, chunk, pad, condition, mask)
             return self._from_memory(access, text, chunk.width)
+        if mask and step != 1:
+            text = self._gather(access, point, number, chunk, pad, condition, mask)
+            if condition:
+                return self._from_memory(access, text, chunk.width)
+            return self._if_all_inside(access, point, chunk, step, mask, text)
         base = self._origin(access, point, chunk, step)
         address = self._guarded(access, base, chunk, condition, pad)
         return self._load_step(access, address, chunk, step, mask, pad)
@@ -126,6 +131,29 @@ class Memory:
         else:
             text = self._shuffled(access, address, chunk.width, step)
         return self._from_memory(access, text, chunk.width)
+
+    def _if_all_inside(
+        self, access: Access, point: Point, chunk: Chunk, step: int, mask: str, gather: str
+    ) -> str:
+        """Lanes at a near distance as if there were no mask, where it is all true; else a gather.
+
+        So it is everywhere but at the ends of a dim.
+        """
+        w, kind = self.writer, f"v{chunk.width}i1"
+        near, other, join = (w.fresh(name) for name in ("inside", "across", "loaded"))
+        inside = w.local(w.call(f"llvm.vector.reduce.and.{kind}", "i1",
+                                [(f"<{chunk.width} x i1>", mask)]))
+        w.emit(f"br i1 {inside}, label %{near}, label %{other}")
+        with w.block(near):
+            base = self._origin(access, point, chunk, step)
+            at_once = self._load_step(access, base, chunk, step, None, None)
+            w.emit(f"br label %{join}")
+        with w.block(other):
+            gathered = self._from_memory(access, gather, chunk.width)
+            w.emit(f"br label %{join}")
+        w.start_block(join)
+        type_ = llvm_type(access.buffer.element, chunk.width)
+        return w.assign(f"phi {type_} [{at_once}, %{near}], [{gathered}, %{other}]")
 
     def _origin(self, access: Access, point: Point, chunk: Chunk, step: int) -> str:
         """The lowest address that the chunk's lanes have."""

@@ -8,6 +8,8 @@ common subexpressions are shared while writing; LLVM only has to generate code.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
@@ -92,6 +94,14 @@ class Writer:
     def start_block(self, label: str) -> None:
         self.scopes[-1].lines.append(f"{label}:")
         self.scopes[-1].label = label
+
+    @contextmanager
+    def block(self, label: str) -> Generator[None]:
+        """A basic block that not every path takes: what it computes is forgotten behind it."""
+        self.start_block(label)
+        known, hoisted = dict(self.scopes[-1].known), dict(self._hoisted)
+        yield
+        self.scopes[-1].known, self._hoisted = known, hoisted
 
     def push(self, label: str) -> None:
         """Open the scope of a loop body whose first block is `label`."""

@@ -7,7 +7,9 @@ becomes `y = (a + b[None, :]) * a`: values used once go into their user's expres
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
@@ -17,7 +19,7 @@ from dialects import types as t
 from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, YieldOp
 from targets.cuda.emit.branches import branch_off, choice_of
 from targets.cuda.emit.context import Context, tile_type
-from targets.cuda.emit.forms import QUICK_ROWS, Form, joined_forms
+from targets.cuda.emit.forms import INVERTED, QUICK_ROWS, Form, joined_forms
 from targets.cuda.emit.helpers import helper_of
 from targets.cuda.emit.scalar import CASTS, NATIVE_FLOATS, Row, render, row_of
 from targets.cuda.emit.values import (
@@ -134,18 +136,20 @@ def _expression(
         [operand] = operands
         _check_interpreted(op, context)
         return CASTS[op.name](operand.value.atom, op.operands[0].type, result), shape
-    row, element = row or _row_of(op, context), op.operands[-1].type
+    row, element = row or _row_of(op, operands, context), op.operands[-1].type
     text = render(row, _operand_texts(row, operands, element), element, result)
     if row.helper is not None and row.helper in text:
         context.helpers.add(helper_of(row.helper, str(element)))
     return text, shape
 
 
-def _row_of(op: Operation, context: Context) -> Row:
+def _row_of(op: Operation, operands: Sequence[Scalar], context: Context) -> Row:
     """The row of an operation; a quick one, where its result is f32 and soon rounded."""
     result, quick = op.results[0], QUICK_ROWS.get(op.name)
-    needed = context.options.exact or result in context.full or result.type != t.f32
-    return row_of(op) if quick is None or needed else quick
+    if quick is None or context.options.exact or result in context.full or result.type != t.f32:
+        return row_of(op)
+    dividend, divisor = (prod(s.value.shape) for s in (operands[0], operands[-1]))
+    return INVERTED if op.name == "arith.divf" and divisor < dividend else quick
 
 
 def _check_interpreted(op: Operation, context: Context) -> None:
@@ -243,7 +247,7 @@ def emit_dot(op: DotOp, context: Context) -> None:
                  for x, v in zip(texts, (op.a, op.b), strict=True)]
     arguments = [*texts, context.values[op.c].text, f'input_precision="{op.precision.data}"',
                  f"out_dtype={dtype_text(c.element)}"]
-    if context.promote and a.element in NATIVE_FLOATS:
+    if 0 < context.promote <= a.shape[1] and a.element in NATIVE_FLOATS:
         arguments.append(f"max_num_imprecise_acc={context.promote}")
     text = f"tl.dot({', '.join(arguments)})"
     context.bind(op.result, Value(text, (a.shape[0], b.shape[1])), "acc")

@@ -62,11 +62,15 @@ class Context:
     native: frozenset[SSAValue] = frozenset()
     """Buffers of narrow floats that are loaded as such, since only products read them."""
     streamed: frozenset[LoadOp] = frozenset()
-    """Loads of what caches may give up first; see `streaming.py`."""
+    """Loads of what caches need not keep; see `streaming.py`."""
+    stream: int = 0
+    """Which caches."""
     moving_pointers: bool = False
     """Whether loads in loops are addressed from pointers that move with the loops' counters."""
     branches: bool = False
     """Whether selections by indices stand in branches, around tiles that they leave as they are."""
+    descends: bool = False
+    """Whether programs take the tiles of the last grid axis from its end."""
     loops: int = 0
     """How many loops are around what is emitted."""
 

@@ -5,6 +5,7 @@
     1 + tanh(z)  ->  2*sigmoid(2*z)
     1/(1 + exp(-z))  ->  sigmoid(z)
 
+A quotient by what is the same for all of a row multiplies by its inverse.
 Sums with 1 cancel for negative z, and their other forms do not. A rounding in the midst of a body
 (`extf` of `truncf`) is left out, as the products of sums are: results are nearer to the exact ones.
 """
@@ -36,6 +37,9 @@ QUICK_ROWS: dict[str, Row] = {
     "math.tanh": _quick("quick_tanh"),
 }
 """Rows in place of those of `scalar.py`, for f32."""
+
+INVERTED = Row("{0} * (1.0 / {1})")
+"""A quotient whose divisor is the same for many: one division for all of them."""
 
 _ERFC = Row("quick_erfc(-{0})", helper="quick_erfc")
 _TANH = Row("2.0 * quick_sigmoid(2.0 * {0})", helper="quick_sigmoid")

@@ -1,12 +1,9 @@
 """Triton source of functions that Triton's language lacks, for f32 and f64.
 
-libdevice has most of them, but Triton's interpreter has no libdevice. Triton's own exp of f32 is
-2^(x*log2(e)), whose rounded exponent costs up to 80 units in the last place; `exp_f32` takes
-multiples of log(2) off its argument instead (Cody and Waite, Software Manual for the Elementary
-Functions, chapter 6), by operations that are as exact with fused multiply-adds as without. In the
-texts `{d}` is f32 or f64, `{polynomial}` a polynomial in s, and `{width}` the bits of the type.
-Errors are a few units in the last place (`benchmarks/cuda/ACCURACY.md`); each text says how it
-avoids cancellation.
+libdevice has most of them, but Triton's interpreter has no libdevice. In the texts `{d}` is f32 or
+f64, `{polynomial}` a polynomial in s, and `{width}` the bits of the type; what f32 computes in
+another way is in `single.py`. Errors are a few units in the last place
+(`benchmarks/cuda/ACCURACY.md`); each text says how it avoids cancellation.
 """
 
 from __future__ import annotations
@@ -20,15 +17,11 @@ POLYNOMIALS: dict[tuple[str, str], Coefficients] = {
         -0.3333333333333333, 0.1333333333333333, -0.05396825396824333, 0.021869488534404923,
         -0.008863235385524644, 0.003592121337395477, -0.0014556513679161204,
         0.0005871001029280596, -0.00021359571661783356),
-    # (atan(x)/x - 1)/x^2 in s = x^2, Chebyshev fits on |x| < tan(pi/8)
-    ("atan", "f32"): (
-        -0.33333333, 0.19999977, -0.14284149, 0.11071321, -0.086243508, 0.050472993),
+    # (atan(x)/x - 1)/x^2 in s = x^2, a Chebyshev fit on |x| < tan(pi/8)
     ("atan", "f64"): (
         -0.3333333333333333, 0.19999999999999804, -0.1428571428565962, 0.11111111105135144,
         -0.09090908752490777, 0.07692296345832923, -0.06666424361403532, 0.05878922970295775,
         -0.05230409886527479, 0.04551390802921589, -0.03456535728333266, 0.016279990049153217),
-    # (sinh(x)/x - 1)/x^2 in s = x^2, its Taylor series, for |x| < 1
-    ("sinh", "f32"): (0.16666667, 0.0083333333, 1.9841270e-04, 2.7557319e-06, 2.5052108e-08),
 }
 
 NEAR = {"f32": 0.55, "f64": 0.25}
@@ -62,10 +55,11 @@ def expm1_{d}(x):
 ''',
     "log1p": '''
 def log1p_{d}(x):
-    # log(u)*x/(u - 1) with u = 1 + x cancels the rounding error of u
+    # log(u + c) == log(u) + c/u, where c is the rounding error of u = 1 + x
     u = 1.0 + x
-    scaled = tl.log(u) * div_{d}(x, u - 1.0)
-    return tl.where((u == 1.0) | (x == float("inf")), x, scaled)
+    y = tl.log(u)
+    near = y + (x - (u - 1.0)) / u
+    return tl.where(u == 1.0, x, tl.where((u == 0.0) | (x == float("inf")), y, near))
 ''',
     "log10": '''
 def log10_{d}(x):
@@ -86,15 +80,15 @@ def sinh_{d}(x):
     a = tl.abs(x)
     t = expm1_{d}(a)
     y = 0.5 * (t + div_{d}(t, t + 1.0))
-    h = {exp}(0.5 * a)
+    h = tl.exp(0.5 * a)
     y = tl.where(a > 40.0, 0.5 * h * h, y)
     return tl.where(x < 0.0, -y, y)
 ''',
     "cosh": '''
 def cosh_{d}(x):
     a = tl.abs(x)
-    e = {exp}(a)
-    h = {exp}(0.5 * a)
+    e = tl.exp(a)
+    h = tl.exp(0.5 * a)
     return tl.where(a > 40.0, 0.5 * h * h, 0.5 * e + div_{d}(0.5, e))
 ''',
     "asinh": '''
@@ -195,65 +189,7 @@ def pow_{d}(x, y):
 ''',
 }
 
-SINGLE: dict[str, str] = {
-    "expm1": '''
-def expm1_f32(x):
-    # 2^n*(e^r - 1) + (2^n - 1), in halves, which do not overflow early; -0 stays what it is
-    n, p = reduced_exp(tl.minimum(x, 89.0, propagate_nan=tl.PropagateNan.ALL))
-    h = power_of_two(tl.maximum(n, -126) - 1)
-    y = h * p + (h - 0.5)
-    return tl.where(x == 0.0, x, y + y)
-''',
-    "sinh": '''
-def sinh_f32(x):
-    a, s = tl.abs(x), x * x
-    near = x + x * s * ({polynomial})
-    h = half_exp(a)
-    far = h - 0.25 / h
-    return tl.where(a < 1.0, near, tl.where(x < 0.0, -far, far))
-''',
-    "cosh": '''
-def cosh_f32(x):
-    h = half_exp(tl.abs(x))
-    return h + 0.25 / h
-''',
-}
-"""Those that f32 computes in another way."""
-
 UNTYPED: dict[str, str] = {
-    "reduced_exp": '''
-def reduced_exp(x):
-    # x == n*log(2) + r; n, and e^r - 1 by a Chebyshev fit of (e^r - 1 - r)/r^2 on |r| < log(2)/2.
-    # In a sum with 1.5*2^23 only whole numbers have room, in its last bits; n times the first part
-    # of log(2), which has 16 bits, is exact
-    x = tl.maximum(x, -150.0, propagate_nan=tl.PropagateNan.ALL)
-    x = tl.minimum(x, 90.0, propagate_nan=tl.PropagateNan.ALL)
-    shifted = x * 1.4426950408889634 + 12582912.0
-    n = shifted - 12582912.0
-    r = (x - n * 0.693145751953125) - n * 1.42860682030941723212e-06
-    q = 0.0416665534 + r * (0.00836334581 + r * 0.00139263919)
-    p = r + r * r * (0.5 + r * (0.16666576 + r * q))
-    return shifted.to(tl.int32, bitcast=True) - 1262485504, p
-''',
-    "power_of_two": '''
-def power_of_two(n):
-    # for -126 <= n <= 127; 0 for -127
-    return ((n + 127) << 23).to(tl.float32, bitcast=True)
-''',
-    "exp_f32": '''
-def exp_f32(x):
-    # in two factors, as 2^n alone may be out of range
-    n, p = reduced_exp(x)
-    half = n >> 1
-    return (1.0 + p) * power_of_two(half) * power_of_two(n - half)
-''',
-    "half_exp": '''
-def half_exp(x):
-    # e^x/2, which is finite for some more x
-    n, p = reduced_exp(x)
-    half = n >> 1
-    return (0.5 + 0.5 * p) * power_of_two(half) * power_of_two(n - half)
-''',
     "floordiv": '''
 def floordiv(a, b):
     q = a // b

@@ -8,19 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, SINGLE, TYPED, UNTYPED
+from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, TYPED, UNTYPED
 from targets.cuda.emit.quick import COMPOSED, QUICK
+from targets.cuda.emit.single import PARTS, SINGLE
 
 Helper = tuple[str, str]
 """A function and the float type it is for ("" for those that take any type)."""
 
+_PLAIN = {**UNTYPED, **PARTS, **COMPOSED}
+"""The functions whose text is the same for all types."""
+
 HELPER_NAMES = frozenset(
-    (*UNTYPED, *QUICK, *COMPOSED, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
+    (*_PLAIN, *QUICK, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
 """Names that a kernel's variables must not take."""
 
-
 _TYPED_CALL = re.compile(rf"\b({'|'.join(TYPED)})_(f32|f64)\(")
-_PLAIN_CALL = re.compile(rf"\b({'|'.join((*UNTYPED, *QUICK, *COMPOSED))})\(")
+_PLAIN_CALL = re.compile(rf"\b({'|'.join((*_PLAIN, *QUICK))})\(")
 
 
 def helper_of(name: str, element: str) -> Helper:
@@ -50,14 +53,13 @@ def _text(name: str, kind: str, instructions: bool) -> str:
     if name in QUICK:
         return QUICK[name][not instructions]
     if not kind:
-        return COMPOSED[name] if name in COMPOSED else UNTYPED[name]
+        return _PLAIN[name]
     single = kind == "f32"
     coefficients = POLYNOMIALS.get((name, kind), (0.0,))
     template = SINGLE.get(name, TYPED[name]) if single else TYPED[name]
     return template.format(
         d=kind, width=32 if single else 64, near=NEAR[kind], large=LARGE[kind],
         whole=float(2 ** (23 if single else 52)), polynomial=_horner(coefficients),
-        exp="exp_f32" if single else "tl.exp",
         quotient="tl.div_rn(x, y)" if single else "x / y",
         root="tl.sqrt_rn(x)" if single else "tl.sqrt(x)")
 

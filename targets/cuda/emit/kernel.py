@@ -31,6 +31,11 @@ from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_ma
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
 from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
+from targets.cuda.emit.partial_sums import (
+    add_partial_sums,
+    begin_partial_sums,
+    end_partial_sums,
+)
 from targets.cuda.emit.programs import bind_program_ids
 from targets.cuda.emit.rounding import needed_in_full
 from targets.cuda.emit.streaming import last_loads
@@ -76,8 +81,9 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.stages = schedule_option(kernel, "stages", 1)
     context.promote = schedule_option(kernel, "promote", 0)
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
-    if schedule_option(kernel, "stream", 0):
-        context.streamed = last_loads(kernel)
+    context.stream = schedule_option(kernel, "stream", 0)
+    context.streamed = last_loads(kernel) if context.stream else frozenset()
+    context.descends = bool(schedule_option(kernel, "descend", 0))
     context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
@@ -175,6 +181,8 @@ def emit_block(block: Block, context: Context) -> None:
 def _emit_for(op: ForOp, context: Context) -> None:
     carried = [_carry(argument, value, context)
                for argument, value in zip(op.body.block.args[1:], op.carried, strict=True)]
+    sums = begin_partial_sums(op, carried, context)
+    names = [next((s.part for s in sums if s.total == name), name) for name in carried]
     lower, upper = context.indices([op.lower.data, op.upper.data], (), op.indices)
     step = op.step.data.constant or 1
     counter = context.writer.fresh(op.counter.name_hint or "k")
@@ -190,11 +198,13 @@ def _emit_for(op: ForOp, context: Context) -> None:
         context.loops += 1
         emit_block(op.body.block, context)
         context.loops -= 1
-        _assign(carried, [context.values[v].text for v in op.yielded], context)
+        _assign(names, [context.values[v].text for v in op.yielded], context)
+        add_partial_sums(sums, op, counter, context)
         if len(context.writer.lines) == before:
             context.writer.line("pass")
-    for argument, result in zip(op.body.block.args[1:], op.results, strict=True):
-        context.values[result] = context.values[argument]
+    end_partial_sums(sums, context)
+    for argument, result, name in zip(op.body.block.args[1:], op.results, carried, strict=True):
+        context.values[result] = Value(name, context.values[argument].shape)
 
 
 def _loop_bound(expr: Expr, value: Value, op: ForOp, context: Context) -> str:

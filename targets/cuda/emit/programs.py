@@ -7,6 +7,9 @@ column: programs that run together then share rows and columns, which stay in th
     strip = 2:   0 2 4 6        strip = 1:   0  1  2  3
                  1 3 5 7                     4  5  6  7
                  8 ...                       8 ...
+
+With an option `descend` programs take the tiles of the last axis from its end: where those take
+longest, the last programs to run are short ones.
 """
 
 from __future__ import annotations
@@ -71,4 +74,6 @@ def _named(context: Context, hint: str, text: str) -> str:
 
 
 def _bind(context: Context, identity: SSAValue, extent: Expr, text: str) -> None:
+    if context.descends and identity is context.kernel.program_ids[-1]:
+        text = f"{context.size(extent - 1).atom} - {in_parentheses(text)}"
     context.bind(identity, Value(text, (), Expr.of(0), extent - 1), "p")

@@ -105,11 +105,16 @@ def number_text(value: float | bool, element: Attribute) -> str:
     return repr(number) if isinstance(element, Float64Type) else _short_f32(number)
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 def _short_f32(number: float) -> str:
     rounded = np.float32(number)
-    plain = np.format_float_positional(rounded, unique=True, trim="0")
-    return plain if 1e-4 <= abs(number) < 1e6 or number == 0 else np.format_float_scientific(
-        rounded, unique=True, trim="0")
+    if 1e-4 <= abs(number) < 1e6 or number == 0:
+        return np.format_float_positional(rounded, unique=True, trim="0")
+    text = np.format_float_scientific(rounded, unique=True, trim="0")
+    # Triton takes what exceeds the largest f32, if only by its last digit, for an f64
+    return text if abs(float(text)) <= _LARGEST else repr(float(rounded))
 
 
 def typed_number(value: float | bool, element: Attribute, shape: Shape = ()) -> str:

@@ -35,4 +35,28 @@ builtin.module {
     %c = graph.broadcast %one {shape = [1000, 1000]} : f32[1000, 1000]
     strata.return %f, %b, %c
   }
+  // Nor is a large weight turned for a product, when others read it as it lies.
+  // CHECK: strata.func @tied
+  // CHECK: graph.constant {{.*}} : f32[1024, 512]
+  // CHECK: %t = graph.transpose {{.*}} {perm = [1, 0]} : f32[512, 1024]
+  // CHECK-NEXT: graph.matmul %x, %t
+  strata.func @tied(%x: f32[n, 512]) -> (f32[n, 1024], f32[1024, 512]) inputs ["x"] outputs ["y", "w"] {
+    %one = graph.constant {value = literal[1.0]} : f32[]
+    %b = graph.broadcast %one {shape = [512, 512]} : f32[512, 512]
+    %w = graph.concat %b, %b {axis = 0} : f32[1024, 512]
+    %t = graph.transpose %w {perm = [1, 0]} : f32[512, 1024]
+    %y = graph.matmul %x, %t : f32[n, 1024]
+    strata.return %y, %w
+  }
+  // CHECK: strata.func @alone
+  // CHECK-NOT: graph.transpose
+  // CHECK: strata.return
+  strata.func @alone(%x: f32[n, 512]) -> (f32[n, 1024]) inputs ["x"] outputs ["y"] {
+    %one = graph.constant {value = literal[1.0]} : f32[]
+    %b = graph.broadcast %one {shape = [512, 512]} : f32[512, 512]
+    %w = graph.concat %b, %b {axis = 0} : f32[1024, 512]
+    %t = graph.transpose %w {perm = [1, 0]} : f32[512, 1024]
+    %y = graph.matmul %x, %t : f32[n, 1024]
+    strata.return %y
+  }
 }

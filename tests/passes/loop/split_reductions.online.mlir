@@ -1,4 +1,5 @@
 // PASSES: loop-split-reductions
+// TOLERANCE: 1e-4
 // TARGET: cuda sm_90
 builtin.module {
   // A sum of powers follows the maximum part by part, and its powers are computed where they are needed.
@@ -47,5 +48,61 @@ builtin.module {
       loop.yield %a
     }
     strata.return %y
+  }
+  // What is computed of no more bytes is not stored for the parts to read; what is of more stays.
+  // CHECK: strata.func @squares
+  // CHECK: %d = loop.nest (i0: 3, i1: 65536)
+  // CHECK: loop.nest (i0: 3, i2: 256, reduce i2_part: 256) ins(%x[i0, 256*i2 + i2_part], %m[i0]) outs(add f32[256, 3][i2, i0]) {
+  // CHECK: arith.subf
+  // CHECK-NEXT: arith.mulf
+  strata.func @squares(%x: bf16[3, 65536], %m: f32[3]) -> (f32[3], f32[3, 65536]) inputs ["x", "m"] outputs ["y", "d"] {
+    %d = loop.nest (i0: 3, i1: 65536) ins(%x[i0, i1], %m[i0]) outs(f32[3, 65536][i0, i1]) {
+    ^bb0(%a: bf16, %b: f32):
+      %c = arith.extf %a : bf16 to f32
+      %e = arith.subf %c, %b : f32
+      loop.yield %e
+    }
+    %y = loop.nest (i0: 3, reduce i2: 65536) ins(%d[i0, i2]) outs(add f32[3][i0]) {
+    ^bb0(%a: f32):
+      %b = arith.mulf %a, %a : f32
+      loop.yield %b
+    }
+    strata.return %y, %d
+  }
+  // CHECK: strata.func @sum
+  // CHECK: %d = loop.nest (i0: 3, i1: 65536)
+  // CHECK: loop.nest (i0: 3, i2: 256, reduce i2_part: 256) ins(%d[i0, 256*i2 + i2_part]) outs(add f32[256, 3][i2, i0]) {
+  strata.func @sum(%x: f32[3, 65536], %z: f32[3, 65536]) -> (f32[3], f32[3, 65536]) inputs ["x", "z"] outputs ["y", "d"] {
+    %d = loop.nest (i0: 3, i1: 65536) ins(%x[i0, i1], %z[i0, i1]) outs(f32[3, 65536][i0, i1]) {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      loop.yield %c
+    }
+    %y = loop.nest (i0: 3, reduce i2: 65536) ins(%d[i0, i2]) outs(add f32[3][i0]) {
+    ^bb0(%a: f32):
+      loop.yield %a
+    }
+    strata.return %y, %d
+  }
+  // Maxima that are in another order are none of ours.
+  // CHECK: strata.func @own
+  // CHECK: loop.nest (i0: 3, i2: 256, reduce i2_part: 256) ins(%x[i0, 256*i2 + i2_part], %m[i0]) outs(add f32[256, 3][i2, i0]) {
+  // CHECK-NOT: maximumf
+  strata.func @own(%x: f32[3, 65536]) -> (f32[3]) inputs ["x"] outputs ["l"] {
+    %n = loop.nest (i0: 3, i2: 256, reduce i3: 256) ins(%x[i0, 256*i2 + i3]) outs(max f32[3, 256][i0, i2]) {
+    ^bb0(%a: f32):
+      loop.yield %a
+    }
+    %m = loop.nest (i0: 3, reduce i2: 256) ins(%n[i0, i2]) outs(max f32[3][i0]) {
+    ^bb0(%a: f32):
+      loop.yield %a
+    }
+    %l = loop.nest (i0: 3, reduce i2: 65536) ins(%x[i0, i2], %m[i0]) outs(add f32[3][i0]) {
+    ^bb0(%a: f32, %b: f32):
+      %d = arith.subf %a, %b : f32
+      %f = math.exp %d : f32
+      loop.yield %f
+    }
+    strata.return %l
   }
 }

@@ -159,12 +159,13 @@ def test_padding_of_a_window(features: str) -> None:
 
 
 @each_machine
-@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("step", [-1, 1, 2, 3, 4, 5])
 def test_padding_in_lanes(features: str, step: int) -> None:
     """Lanes outside on both sides."""
+    first = -2 if step > 0 else 19
     text = f"""
     block.kernel @line(%X: f32[3, w], %Y: f32[3, 5, 20]) grid(%y: 3) sizes(w) {{
-      %a = block.load %X[%y, {step}*t1 + t0 - 2] check [1] pad -inf : tile<5x[20]xf32>
+      %a = block.load %X[%y, {step}*t1 + t0 + {first}] check [1] pad -inf : tile<5x[20]xf32>
       block.store %a, %Y[%y, t0, t1]
       block.yield
     }}"""

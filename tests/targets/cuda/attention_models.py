@@ -42,7 +42,7 @@ class Model:
     `mask`: "add" numbers of s x t, "keep" truth values, "row" numbers of t, "causal" a constant
     triangle of truth values and "lower" one of numbers; the rows in `nothing` are masked entirely,
     and NaN, or 0 if the weights are `guarded`.
-    `open_sizes`: b, s and t are known to a run only.
+    No row sees the first `unseen` columns. `open_sizes`: b, s and t are known to a run only.
     """
 
     b: int
@@ -57,6 +57,7 @@ class Model:
     spread: float = 1.0
     guarded: bool = False
     open_sizes: bool = False
+    unseen: int = 0
 
     @property
     def name(self) -> str:
@@ -85,6 +86,7 @@ class Model:
             if self.mask != "row":
                 keep[1:2, :self.t // 2] = False  # whole tiles, and then something
             keep[list(self.nothing)] = False
+            keep[..., :self.unseen] = False
         if self.mask in ("keep", "causal"):
             return [keep]
         numbers = np.zeros(shape) if self.is_constant else rng.standard_normal(shape)

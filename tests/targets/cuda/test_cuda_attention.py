@@ -40,6 +40,7 @@ MODELS = [
     Model(1, 128, 192, 16, 32, "causal", offset=61),
     Model(1, 128, 128, 16, 32, "causal", offset=-3),
     Model(1, 1, 1, 16, 16),
+    Model(2, 1, 250, 20, 16, "keep", "f32"),
     Model(1, 0, 5, 16, 16, open_sizes=True),
 ]
 TOLERANCE = {"f16": 2e-3, "bf16": 2e-2, "f32": 1e-4}
@@ -76,16 +77,31 @@ def test_tiles_and_their_meaning(model: Model) -> None:
     assert len(kernels_of(module)) == 1, "what is between the products went to memory"
 
 
-@needs_triton
-@each_model
-def test_triton_source(model: Model, interpreter: Interpreter) -> None:
+def interpreted(model: Model, interpreter: Interpreter) -> tuple[Array, list[KernelOp]]:
+    """What Triton's interpreter computes, and the kernels."""
     def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 
     module, store = model.lowered(options(model, interpret=True))
     [found] = interpret_host(module, model.inputs, store, run)
+    return found, kernels_of(module)
+
+
+@needs_triton
+@each_model
+def test_triton_source(model: Model, interpreter: Interpreter) -> None:
+    assert_close(model, interpreted(model, interpreter)[0])
+
+
+@needs_triton
+@pytest.mark.parametrize(("rows", "element"), [(1, "f16"), (3, "f16"), (1, "f32")])
+def test_few_rows_walk_parts(rows: int, element: str, interpreter: Interpreter) -> None:
+    """Parts in which no row sees anything count nothing."""
+    model = Model(2, rows, 4096, 16, 16, "keep", element, unseen=2048)
+    found, kernels = interpreted(model, interpreter)
     assert_close(model, found)
+    assert [k.sym_name.data.partition("_")[0] for k in kernels] == ["online", "parts"]
 
 
 def test_rows_are_walked_as_far_as_they_reach() -> None:

@@ -10,7 +10,7 @@ import pytest
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.cuda.compile import CompileOptions
-from targets.cuda.constants import END, ConstantPlan
+from targets.cuda.constants import HEAD, ConstantPlan
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.plan import CONSTANTS, plan_host
 from tests.targets.cuda.fake_driver import FakeDriver
@@ -18,7 +18,7 @@ from tests.targets.cuda.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-COUNT = END // 2
+COUNT = HEAD // 2
 
 
 def module_of(weights: WeightStore, arrays: list[Array]):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import re
 
+import numpy as np
 import pytest
 
 from dialects.syntax import location
+from dialects.types import f32
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
+from targets.cuda.emit.values import number_text
 from tests.filecheck import filecheck
 from tests.targets.cuda import samples
 from tests.targets.cuda.samples import SAMPLES, Sample, kernel_of, parse
@@ -194,3 +197,11 @@ def test_the_module_shows_how_kernels_are_launched() -> None:
 """, text)
     with pytest.raises(ValueError, match="no level 'llvm'"):
         TARGET.emit(module, "llvm", TargetOptions())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_number_of_f32_looks_larger_than_all_of_them(sign: int) -> None:
+    """Triton makes an f64 of it."""
+    largest = sign * float(np.finfo(np.float32).max)
+    assert abs(float(number_text(largest, f32))) <= abs(largest)
+    assert np.float32(number_text(largest, f32)) == np.float32(largest)

@@ -19,6 +19,7 @@ from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import MACHINES, machine_of
 from targets.cuda.plan import ARENA, CONSTANTS, Copy, KernelCall, Launch, plan_host
+from targets.cuda.run_order import RunOrder
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import FakeTorch
@@ -125,9 +126,35 @@ def test_tensors_and_arrays(
     torch = FakeTorch(device)
     torch.install(monkeypatch)
     for on_device in (True, False, True, False):
-        y = executable.run([torch.tensor(x) if on_device else x])[0]
+        given = [torch.tensor(x) if on_device else x]
+        executable.run(given)
+        y = executable.run_alike(given)[0]
         np.testing.assert_array_equal(y.numpy() if on_device else y, expected(x)[0])
     assert executable.replay(4) == 0.25
+
+
+def test_streams_wait_for_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default stream, which stays, needs an event only when another one is used."""
+    log: list[str] = []
+
+    class Event:
+        def record(self, stream: int) -> None:
+            log.append(f"record {stream}")
+
+        def wait(self, stream: int) -> None:
+            log.append(f"{stream} waits")
+
+    monkeypatch.setattr(driver, "Event", Event)
+    monkeypatch.setattr(driver, "make_stream", lambda: 7)
+    monkeypatch.setattr(driver, "synchronize", lambda stream: log.append(f"sync {stream}"))
+    order = RunOrder()
+    for stream in (0, 0, 5, 5, 7, 0):
+        order.begin(stream)
+        order.end(stream)
+    order.finish()
+    assert log == ["record 7", "0 waits", "record 0", "5 waits", "record 5", "record 5",
+                   "7 waits", "record 7", "0 waits", "record 0", "7 waits",
+                   "sync 7"]
 
 
 @needs_triton

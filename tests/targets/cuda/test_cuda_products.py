@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from dialects.func import FuncOp
 from dialects.graph import ConstantOp, MatmulOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
+from dialects.schedule import ScheduleAttr, parse_schedule
 from dialects.types import Array, BufferType, f16, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext
@@ -157,14 +159,19 @@ def test_open_rows(m: int) -> None:
 @needs_triton
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 300, 2048), (16, 512, 4096), (17, 131, 67)])
 def test_triton_source_computes_the_product(m: int, n: int, k: int) -> None:
+    options = TargetOptions(features="sm_90", interpret=True)
+    check(product(m, n, k), m, n, k, "f16", options, launcher())
+
+
+def launcher() -> Any:
+    """What runs kernels in Triton's interpreter."""
     interpreter = Interpreter()
 
     def launch(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 
-    options = TargetOptions(features="sm_90", interpret=True)
-    check(product(m, n, k), m, n, k, "f16", options, launch)
+    return launch
 
 
 def test_what_is_no_number_stays_so() -> None:
@@ -237,12 +244,43 @@ FLOAT8 = """strata.func @main(%a: f8E4M3FN[1024, 2048], %b: f8E4M3FN[1024, 2048]
 
 
 @needs_triton
+@pytest.mark.parametrize("k", [128, 200, 256, 300])
+def test_partial_sums(k: int) -> None:
+    """Parts of 128 products, the last one shorter, or all in one; NaN and infinities stay."""
+    options, middle = TargetOptions(features="sm_90", interpret=True), STEPS.index("loop-schedule")
+    module = lowered(product(20, 40, k), options, STEPS[:middle])
+    [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
+    rows, columns, summed = kernel.axes
+    kernel.properties["schedule"] = ScheduleAttr(parse_schedule(
+        f"<grid {rows} tile 16, grid {columns} tile 16, loop {summed} tile 32 "
+        "| dot = 1, tails = mask, stages = 3, promote = 128>"))
+    for _ in lower(module, StrataContext.with_dialects(WeightStore(), TARGET, options),
+                   STEPS[middle:]):
+        pass
+    [lowest] = [op for op in module.walk() if isinstance(op, KernelOp)]
+    assert (f"{summed} % 128 == 96" in emit_kernel(lowest).text) == (k > 128)
+    a, b, c = arrays(20, 40, k, "f16")
+    a[3, 5], a[4, 0], b[k - 1, 7] = np.nan, np.inf, -np.inf
+    [found] = interpret_host(module, [a, b, c], WeightStore(), launcher())
+    with np.errstate(all="ignore"):
+        expected = a.astype(float) @ b.astype(float) + c.astype(float)
+    np.testing.assert_allclose(found.astype(float), expected, rtol=2e-2, atol=0.1)
+
+
+@needs_triton
 def test_floats_of_a_byte_are_multiplied_as_they_are() -> None:
     [kernel] = sources(FLOAT8)
     source = emit_kernel(kernel)
     assert [t for _, t in source.signature] == ["*fp8e4nv", "*fp8e4nv", "*bf16"]
+    assert re.search(r" % 512 == \d+:", source.text), "parts of 512 products are added in f32"
+    [whole] = sources(FLOAT8.replace("bf16", "f32"))
+    assert re.search(r" % 128 == \d+:|max_num_imprecise_acc=128", emit_kernel(whole).text)
     [binary] = compile_kernels([Job(source, (0, 1, 2))], CompileOptions())
     assert "e4m3.e4m3" in binary.ptx and "cp.async.cg" in binary.ptx
+    needed = resources(binary)
+    assert needed is None or needed.local == 0
+    [fast] = sources(FLOAT8, TargetOptions(features="sm_90", precision="fast"))
+    assert "part" not in emit_kernel(fast).text
     [*_, older] = sources(FLOAT8, TargetOptions(features="sm_80"))
     assert "fp8" not in str(emit_kernel(older).signature)
 

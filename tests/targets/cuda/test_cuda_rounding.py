@@ -128,6 +128,7 @@ def test_values_are_followed_through_maps_reductions_and_loops() -> None:
     rounded = emit(REDUCTION.format(element="bf16", end="""%y = arith.truncf %q : f32 to bf16
     block.yield %y"""))
     assert "quick_exp(" in rounded and "div_rn" not in rounded
+    assert "e * (1.0 / " in rounded  # one division for the row
     full = emit(REDUCTION.format(element="f32", end="block.yield %q"))
     assert "quick" not in full and "tl.div_rn" in full
 

@@ -91,13 +91,40 @@ def test_the_cache_is_that_of_the_machine() -> None:
     assert "evict" in sources(text, TargetOptions(features="sm_86"))
 
 
-def test_what_results_replace_in_the_cache_needs_no_hint() -> None:
-    copy = """
-strata.func @main(%x: f32[8192, 4096]) -> (f32[4096, 8192]) inputs ["x"] outputs ["y"] {
-  %y = graph.transpose %x {perm = [1, 0]} : f32[4096, 8192]
+def scaled(columns: int) -> str:
+    """Rows, times their sums, times a vector."""
+    shape = f"bf16[16384, {columns}]"
+    return f"""
+strata.func @main(%x: {shape}, %v: bf16[{columns}]) -> ({shape}) inputs ["x", "v"] outputs ["y"] {{
+  %s = graph.reduce_sum %x {{axes = [1], keepdims = true}} : bf16[16384, 1]
+  %p = graph.mul %x, %s : {shape}
+  %y = graph.mul %p, %v : {shape}
+  strata.return %y
+}}"""
+
+
+@pytest.mark.parametrize(("columns", "stream"), [(4096, 1), (2048, 0), (4095, 0)],
+                         ids=["long", "short", "of parts of words"])
+def test_long_operands_of_all_rows_have_the_near_caches(columns: int, stream: int) -> None:
+    text = sources(scaled(columns))
+    assert "evict" not in text and text.count('cache_modifier=".cg"') == stream
+    assert ("stream = 1" in text) == bool(stream)
+
+
+def test_a_thread_reads_two_words_where_all_there_is_to_do_is_to_sum_up() -> None:
+    text = """
+strata.func @main(%x: f32[8192, 4096]) -> (f32[8192]) inputs ["x"] outputs ["y"] {
+  %y = graph.reduce_sum %x {axes = [1], keepdims = false} : f32[8192]
   strata.return %y
 }"""
-    assert "evict" not in sources(copy)
+    assert "warps = 16, stream = 2" in sources(text)
+    assert "warps = 4, stream = 2" in sources(squares(8192, 4096))
+    assert "warps = 4>" in sources(softmax(8192, 4096))
+
+
+def test_a_warp_has_whole_rows_that_begin_between_words() -> None:
+    assert "grid i0 tile 8, whole i1 tile 128 | tails = mask, warps = 1>" in sources(
+        softmax(65536, 77))
 
 
 def softmax(rows: int, columns: int) -> str:
@@ -109,10 +136,11 @@ strata.func @main(%x: {shape}) -> ({shape}) inputs ["x"] outputs ["y"] {{
 }}"""
 
 
-def test_a_long_row_is_walked_once_for_a_maximum_and_its_sums() -> None:
-    assert sources(softmax(600, 20000)).count("for ") == 2
-    assert sources(softmax(600, 20000), TargetOptions(features="sm_90", exact=True)
+def test_a_long_row_of_parts_of_words_is_walked_once_for_a_maximum_and_its_sums() -> None:
+    assert sources(softmax(600, 20001)).count("for ") == 2
+    assert sources(softmax(600, 20001), TargetOptions(features="sm_90", exact=True)
                    ).count("for ") == 3
+    assert sources(softmax(600, 20000)).count("for ") == 3
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,248 @@
+"""`loop-split-online`: few rows walk parts of what they walk side by side.
+
+    %y = call @online_2(%q, %k, %v)
+    ->
+    %m, %l, %t = call @online_2(%q, %k, %v)       the maximum and the sums of each part
+    %y = call @parts_2(%m, %l, %t)                n = max m,  sum l * exp(m - n) ...,  t / l
+
+A sum of exp(x - m) is for the maximum n of all parts that sum, times exp(m - n): see
+`passes.loop.online`. So one row of a few heads, with a long cache of keys, keeps a GPU busy. The
+target says into how many parts (`Target.online_parts`). They are added in one order, always the
+same. A part in which all is -inf counts nothing.
+
+Enters: kernels, as `loop-join-online` leaves them. Leaves: kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from dialects.expr import Expr
+from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, scalar_type
+from dialects.syntax import set_location
+from dialects.types import TensorType, tensor
+from passes.base import StrataContext, StrataPass
+from passes.loop.join_rows import calls_in
+from passes.loop.nests import Read, carry, reads_of, result_types, substitute_axes, with_reads
+from passes.loop.numbers import constant
+from passes.loop.online import Running, running_maximum, sources_of
+from passes.rewriting import erase
+
+
+@dataclass(frozen=True)
+class LoopSplitOnline(StrataPass):
+    """Cut what online sums walk into parts that programs walk side by side."""
+
+    name = "loop-split-online"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None or context.exact:
+            return
+        kernels = {op.sym_name.data: op for op in module.body.block.ops
+                   if isinstance(op, KernelOp)}
+        for call in calls_in(module):
+            kernel = kernels[call.kernel.data]
+            work = Work.of(kernel)
+            parts = 1 if work is None else context.target.online_parts(kernel, context.options)
+            if work is not None and parts > 1:
+                _replace(call, _Split(kernel, work, parts))
+
+
+@dataclass(frozen=True)
+class Work:
+    """An online kernel: the nests that walk an axis, or are needed for that; those behind."""
+
+    axis: Axis
+    finder: NestOp
+    sums: dict[NestOp, Running]
+    walking: Sequence[NestOp]
+    behind: Sequence[NestOp]
+
+    @staticmethod
+    def of(kernel: KernelOp) -> Work | None:
+        """None for a kernel that is none, or of which more than maximum and sums is needed."""
+        sums = {n: r for n in kernel.nests if (r := running_maximum(n)) is not None}
+        finders = {r.maximum.owner for r in sums.values()}
+        finder = finders.pop() if len(finders) == 1 else None
+        if not isinstance(finder, NestOp) or len(finder.reduce_axes) != 1:
+            return None
+        [axis] = finder.reduce_axes
+        made = {finder.results[0], *(n.results[0] for n in sums)}
+        behind = [n for n in kernel.nests if axis.name not in {a.name for a in n.axes}
+                  and made & sources_of(n)]
+        walking = [n for n in kernel.nests if n not in behind]
+        known = {*made, *kernel.body.block.args, *(r for n in behind for r in n.results)}
+        fits = all(v in known for n in behind for v in n.inputs) and (
+            all(v.owner in behind for v in kernel.yielded))
+        return Work(axis, finder, sums, walking, behind) if fits else None
+
+
+@dataclass(frozen=True)
+class _Split:
+    kernel: KernelOp
+    work: Work
+    parts: int
+
+    @property
+    def _made(self) -> list[SSAValue]:
+        """What the first kernel passes on, in its order."""
+        return [self.work.finder.results[0], *(n.results[0] for n in self.work.sums)]
+
+    @property
+    def _axis(self) -> Axis:
+        """The parts, to be reduced."""
+        return Axis(self.work.axis.name, Expr.of(self.parts), True)
+
+    # ------------------------------------------------------------------ the parts
+    def first(self) -> KernelOp:
+        """The kernel that makes the maximum and the sums of each part."""
+        inputs = self.kernel.body.block.args
+        kernel = self._empty(self.kernel.sym_name.data, [a.type for a in inputs])
+        values: dict[SSAValue, SSAValue] = dict(
+            zip(inputs, kernel.body.block.args, strict=True))
+        for old, new in list(values.items()):
+            new.name_hint = old.name_hint
+        for nest in self.work.walking:
+            new = self._part(nest, values)
+            values |= zip(nest.results, new.results, strict=True)
+            kernel.body.block.add_op(new)
+        self._finish(kernel, [values[v] for v in self._made])
+        return kernel
+
+    def _part(self, nest: NestOp, values: dict[SSAValue, SSAValue]) -> NestOp:
+        """A nest that walks a part; what it reduces is one of the part."""
+        axis, size = self.work.axis, self.work.axis.extent // self.parts
+        inner = f"{axis.name}_part"
+        axes = [new for a in nest.axes for new in (
+            (Axis(a.name, Expr.of(self.parts)), Axis(inner, size, a.reduce))
+            if a.name == axis.name else (a,))]
+        moved = substitute_axes(nest, axes, {
+            axis.name: Expr.symbol(axis.name) * size + Expr.symbol(inner)})
+        reads = [Read(values[r.value], self._place(r.value, r.map), r.pad)
+                 for r in reads_of(moved)]
+        types = [self._type(r) for r in nest.results]
+        maps = [self._place(r, m) for r, m in zip(nest.results, moved.output_maps, strict=True)]
+        return carry(nest, with_reads(moved, reads, types, maps))
+
+    def _is_reduced(self, value: SSAValue) -> bool:
+        return isinstance(value.owner, NestOp) and any(
+            a.name == self.work.axis.name for a in value.owner.reduce_axes)
+
+    def _place(self, value: SSAValue, map_: Sequence[Expr]) -> tuple[Expr, ...]:
+        first = [Expr.symbol(self.work.axis.name)] if self._is_reduced(value) else []
+        return (*first, *map_)
+
+    def _type(self, value: SSAValue) -> TensorType:
+        assert isinstance(value.type, TensorType)
+        if not self._is_reduced(value):
+            return value.type
+        return tensor(value.type.element, [self.parts, *value.type.shape])
+
+    # ------------------------------------------------------------------ their sum
+    def second(self) -> KernelOp:
+        """The kernel that adds them, and makes of them what is needed."""
+        others = self.others
+        number = self.kernel.sym_name.data.rpartition("_")[2]
+        types = [*map(self._type, self._made), *(v.type for v in others)]
+        kernel = self._empty(f"parts_{number}", types)
+        arguments = list(kernel.body.block.args)
+        parts = dict(zip(self._made, arguments, strict=False))
+        values: dict[SSAValue, SSAValue] = dict(
+            zip(others, arguments[len(parts):], strict=True))
+        finder = self.work.finder
+        values[finder.results[0]] = self._add(kernel, self._greatest(parts))
+        for nest, running in self.work.sums.items():
+            total = self._total(nest, running, parts, values[finder.results[0]])
+            values[nest.results[0]] = self._add(kernel, total)
+        for nest in self.work.behind:
+            reads = [Read(values[r.value], r.map, r.pad) for r in reads_of(nest)]
+            values |= zip(nest.results, [self._add(kernel, with_reads(nest, reads))], strict=True)
+        self._finish(kernel, [values[v] for v in self.kernel.yielded])
+        return kernel
+
+    @property
+    def others(self) -> list[SSAValue]:
+        """Arguments that nests read behind the sums."""
+        read = [v for n in self.work.behind for v in n.inputs]
+        return [a for a in self.kernel.body.block.args if a in read]
+
+    def _empty(self, name: str, types: Sequence[Attribute]) -> KernelOp:
+        kernel = KernelOp.of(name, types, self.kernel.size_names)
+        set_location(kernel, self.kernel)
+        return kernel
+
+    def _finish(self, kernel: KernelOp, values: Sequence[SSAValue]) -> None:
+        kernel.body.block.add_op(last := YieldOp.of(*values))
+        set_location(last, self.kernel)
+
+    def _add(self, kernel: KernelOp, nest: NestOp) -> SSAValue:
+        kernel.body.block.add_op(nest)
+        return nest.results[0]
+
+    def _greatest(self, parts: Mapping[SSAValue, SSAValue]) -> NestOp:
+        finder = self.work.finder
+        [map_] = finder.output_maps
+        block = Block(arg_types=[scalar_type(finder.results[0])])
+        block.add_op(YieldOp.of(block.args[0]))
+        _locate(block, finder)
+        return carry(finder, NestOp.of(
+            [*finder.parallel_axes, self._axis], [parts[finder.results[0]]],
+            [self._place(finder.results[0], map_)], result_types(finder), [map_],
+            combiners=finder.combiner_names, body=Region(block)))
+
+    def _total(
+        self, nest: NestOp, running: Running, parts: Mapping[SSAValue, SSAValue], greatest: SSAValue
+    ) -> NestOp:
+        """The sum of s * exp(m - n), or 0 where m is -inf."""
+        maximum, [place] = running.maximum, self.work.finder.output_maps
+        element = scalar_type(maximum)
+        block = Block(arg_types=[element] * 3)
+        total, part, whole = block.args
+        block.add_ops([
+            difference := arith.SubfOp(part, whole), power := running.function(difference.result),
+            product := arith.MulfOp(total, power.result), zero := constant(0, element),
+            least := constant(-np.inf, element),
+            nothing := arith.CmpfOp(part, least.result, "oeq"),
+            chosen := arith.SelectOp(nothing.result, zero.result, product.result),
+            YieldOp.of(chosen.result)])
+        _locate(block, nest)
+        reads = [(parts[nest.results[0]], self._place(nest.results[0], nest.output_maps[0])),
+                 (parts[maximum], self._place(maximum, place)), (greatest, tuple(place))]
+        return carry(nest, NestOp.of(
+            [*nest.parallel_axes, self._axis], [v for v, _ in reads], [m for _, m in reads],
+            result_types(nest), nest.output_maps, combiners=["add"], body=Region(block)))
+
+
+def _locate(block: Block, nest: NestOp) -> None:
+    for op in block.ops:
+        set_location(op, nest)
+
+
+def _replace(call: CallOp, split: _Split) -> None:
+    """Call both kernels in place of one."""
+    kernel, block = split.kernel, call.parent_block()
+    module = kernel.parent_block()
+    assert module is not None and block is not None
+    first, second = split.first(), split.second()
+    module.insert_ops_before([first, second], kernel)
+    types = [v.type for v in first.yielded if isinstance(v.type, TensorType)]
+    parts = CallOp.of(first.sym_name.data, call.inputs, call.sizes.data, types)
+    inputs: dict[SSAValue, SSAValue] = dict(
+        zip(kernel.body.block.args, call.inputs, strict=True))
+    total = CallOp.of(
+        second.sym_name.data, [*parts.results, *(inputs[a] for a in split.others)],
+        call.sizes.data, [r.type for r in call.results if isinstance(r.type, TensorType)])
+    for new in (parts, total):
+        new.location = call.location
+    block.insert_ops_before([parts, total], call)
+    for old, new in zip(call.results, total.results, strict=True):
+        new.name_hint = old.name_hint
+        old.replace_all_uses_with(new)
+    erase(call)
+    erase(kernel)

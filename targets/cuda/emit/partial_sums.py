@@ -1,0 +1,77 @@
+"""Sums of products of narrow floats in f32, though instructions sum them in fewer bits.
+
+A loop that adds such products to what it carries keeps a partial sum apart, and adds that to the
+whole one after every `promote` products:
+
+    for k in tl.range(0, 4096, 128):
+        part = tl.dot(x, y, part)
+        if k % 512 == 384:
+            total = total + part
+            part = tl.full([128, 128], 0.0, tl.float32)
+    total = total + part
+
+Where a step has as many products or more, `tl.dot` itself does so (`max_num_imprecise_acc`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dialects import types as t
+from dialects.block import DotOp, ForOp
+from targets.cuda.emit.context import Context, tile_type
+from targets.cuda.emit.values import Value, typed_number
+
+
+@dataclass(frozen=True)
+class PartialSum:
+    """The variables of a sum and of its part, and the part's value before anything is added."""
+
+    total: str
+    part: str
+    zero: str
+
+
+def begin_partial_sums(
+    op: ForOp, carried: Sequence[str], context: Context
+) -> list[PartialSum]:
+    """Set parts to zero before the loop, in which they stand for the sums that it carries."""
+    found: list[PartialSum] = []
+    for argument, name, yielded in zip(op.body.block.args[1:], carried, op.yielded, strict=True):
+        dot = yielded.owner
+        if isinstance(dot, DotOp) and dot.c is argument and _is_promoted(op, context):
+            tile = tile_type(dot.result)
+            part = context.writer.fresh("part")
+            sum_ = PartialSum(name, part, typed_number(0.0, t.f32, tile.shape))
+            context.writer.line(f"{part} = {sum_.zero}")
+            context.values[argument] = Value(part, tile.shape)
+            found.append(sum_)
+    return found
+
+
+def _is_promoted(op: ForOp, context: Context) -> bool:
+    """Whether several steps of the loop, from 0 on, make a part, and the loop more than one."""
+    step, upper = op.step.data.constant or 1, op.upper.data.constant
+    several = context.promote > step and context.promote % step == 0
+    return several and op.lower.data.constant == 0 and (upper is None or upper > context.promote)
+
+
+def add_partial_sums(
+    sums: Sequence[PartialSum], op: ForOp, counter: str, context: Context
+) -> None:
+    """At the end of the loop's body: the parts of so many products go into their sums."""
+    if not sums:
+        return
+    last = context.promote - (op.step.data.constant or 1)
+    context.writer.line(f"if {counter} % {context.promote} == {last}:")
+    with context.writer.indented():
+        for sum_ in sums:
+            context.writer.line(f"{sum_.total} = {sum_.total} + {sum_.part}")
+            context.writer.line(f"{sum_.part} = {sum_.zero}")
+
+
+def end_partial_sums(sums: Sequence[PartialSum], context: Context) -> None:
+    """Behind the loop: what is left."""
+    for sum_ in sums:
+        context.writer.line(f"{sum_.total} = {sum_.total} + {sum_.part}")
