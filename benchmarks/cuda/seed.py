@@ -49,11 +49,17 @@ def kernels(options: argparse.Namespace) -> int:
     """Write the kernels of all rows, each by a process of its own."""
     from rows import Setting, group
 
+    setting = Setting(smoke=options.smoke)
     rows = [(name, row) for name in options.names or GROUPS
-            for row in group(name).rows(Setting(smoke=options.smoke))]
+            for row, measure in group(name).rows(setting).items() if _in_full(measure)]
     with ThreadPoolExecutor(options.jobs) as pool:
         done = list(pool.map(lambda found: _row_process(options, found), rows))
     return 0 if all(done) else 1
+
+
+def _in_full(measure: Any) -> bool:
+    """Whether a row computes with the precision that all are tuned with."""
+    return getattr(measure.args[0], "precision", "f32") == "f32"
 
 
 def _row_process(options: argparse.Namespace, names: Sequence[str]) -> bool:

@@ -45,27 +45,28 @@ def ours(
     `given`: what it is called with, where the module is exported elsewhere than it runs.
     """
     program = torch.export.export(module, tuple(inputs), strict=False)
-    return _compiled(program, inputs if given is None else given, setting, precision=precision)
+    return _compiled(program, inputs if given is None else given, setting, precision)
 
 
 def with_library(
     module: torch.nn.Module, inputs: Sequence[Tensor], setting: Setting,
-    given: Sequence[Tensor] | None = None,
+    given: Sequence[Tensor] | None = None, precision: str = "f32",
 ) -> Compiled | None:
     """Our program whose kernels may be calls of a library; None where none is."""
     if setting.smoke or setting.beside:
         return None
     program = torch.export.export(module, tuple(inputs), strict=False)
-    options = CompileOptions(target="cuda", cache="off", library="auto")
+    options = CompileOptions(target="cuda", cache="off", library="auto", precision=precision)
     text = lower_to_text(Compiler(model_of_argument(program), options), "loop", locations=False)
     if " library = " not in text:
         return None
-    return _compiled(program, inputs if given is None else given, setting, "auto")
+    given = inputs if given is None else given
+    return _compiled(program, given, setting, precision, "auto")
 
 
 def _compiled(
-    program: Any, inputs: Sequence[Tensor], setting: Setting, library: str = "never",
-    precision: str = "f32",
+    program: Any, inputs: Sequence[Tensor], setting: Setting, precision: str,
+    library: str = "never",
 ) -> Compiled:
     started = time.perf_counter()
     target = "cuda" if setting.interpret or not setting.smoke else "cpu"
