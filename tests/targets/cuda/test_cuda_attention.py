@@ -39,6 +39,7 @@ MODELS = [
     Model(1, 140, 140, 16, 32, "causal", offset=-3),
     Model(1, 128, 192, 16, 32, "causal", offset=61),
     Model(1, 128, 128, 16, 32, "causal", offset=-3),
+    Model(5, 128, 128, 16, 16, "causal"),
     Model(1, 1, 1, 16, 16),
     Model(2, 1, 250, 20, 16, "keep", "f32"),
     Model(1, 0, 5, 16, 16, open_sizes=True),
