@@ -24,6 +24,7 @@ from targets.cuda.product_time import Product, ProductTile
 from targets.cuda.roles import (
     Roles,
     bytes_beside,
+    has_windows,
     memory_axis,
     roles_of,
     stored_by,
@@ -149,10 +150,10 @@ def is_plain(nest: NestOp) -> bool:
 
 
 def _reads_matrices(nest: NestOp) -> bool:
-    """Whether nothing is gathered, and nothing lies around the factors. Dims that one axis walks,
-    as in a convolution of one place, are as good as one."""
-    return not any(map(gathered_inputs, nest.input_maps)) and all(
-        p is None for p in nest.pad_values)
+    """Whether nothing is gathered, read by windows, or lies around the factors. Dims that one axis
+    walks, as in a convolution of one place, are as good as one."""
+    plain = not has_windows(nest) and all(p is None for p in nest.pad_values)
+    return plain and not any(map(gathered_inputs, nest.input_maps))
 
 
 def on_tensor_cores(nest: NestOp, options: TargetOptions) -> bool:

@@ -31,12 +31,12 @@ def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
     """
     last = kernel.yielded[0].owner
     walked = {a.name for a in nest.parallel_axes}
-    if not isinstance(last, NestOp) or _has_windows(nest):
+    if not isinstance(last, NestOp) or has_windows(nest):
         return nest
     return last if {a.name for a in last.parallel_axes} >= walked else nest
 
 
-def _has_windows(nest: NestOp) -> bool:
+def has_windows(nest: NestOp) -> bool:
     """Whether a factor is read at places that summed axes move, and axes which it has alone."""
     summed = {a.name for a in nest.reduce_axes}
     used = [symbols_of(m) for m in nest.input_maps]
