@@ -81,7 +81,7 @@ def _context(target: str) -> StrataContext:
 
 def _choices(text: str) -> dict[str, Choice]:
     return {key: Choice(parse_schedule(schedule), 1.5)
-            for key, schedule in re.findall(r"^// TUNED: (\w+) (<.*>)$", text, re.MULTILINE)}
+            for key, schedule in re.findall(r"^// TUNED: ([\w.]+) (<.*>)$", text, re.MULTILINE)}
 
 
 def _header(text: str, word: str) -> str:

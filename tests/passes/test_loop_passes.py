@@ -76,8 +76,8 @@ def test_cpu_schedules(model: tuple[str, str, str], wanted: str) -> None:
 
 
 @pytest.mark.parametrize(("model", "wanted"), [
-    (MATMUL, "<grid i0 tile 16, grid i1 tile 32, loop i2 tile 16 | dot = 1, tails = peel, "
-             "warps = 2, stages = 3, precision = f32>"),
+    (MATMUL, "<grid i0 tile 16, grid i1 tile 64, loop i2 tile 16 | dot = 1, tails = peel, "
+             "warps = 4, stages = 6, precision = f32>"),
     (SOFTMAX, "<grid i0 tile 4, whole i1 tile 1024 | tails = mask, warps = 4>"),
     (ROWS, "<grid i0 tile 2, whole i1 tile 1024 | tails = mask, warps = 4>"),
     (SHORT_ROWS, "<grid i0 tile 32, whole i1 tile 16 | tails = mask, warps = 4>"),

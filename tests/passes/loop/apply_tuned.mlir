@@ -1,7 +1,7 @@
 // PASSES: graph-fold-constants,graph-to-loop,loop-fuse,loop-outline,loop-apply-tuned,loop-pack-operands,loop-schedule
 // TARGET: cpu avx2
 // TOLERANCE: 1e-5
-// TUNED: 9cee484e54b4ac67ec2d90c7f908ecfc <grid a1 tile 24 lanes, loop a0 tile 3, loop a2 tile 1 unroll 2>
+// TUNED: 9cee484e54b4ac67ec2d90c7f908ecfc.7d2a59f9 <grid a1 tile 24 lanes, loop a0 tile 3, loop a2 tile 1 unroll 2>
 // The first product is known: its panels are as wide as its tile. It would be under other names, too.
 // The second has no constant, which is another key: the rules choose.
 builtin.module {
