@@ -87,15 +87,17 @@ def count_nest(value: SSAValue, count: Count, name: str) -> NestOp:
     return nest
 
 
-def is_computed(call: CallOp, kernel: KernelOp, counted: Collection[SSAValue]) -> bool:
-    """Whether what a call makes costs less to compute again than to read. `counted`: inputs that
-    are computed themselves."""
-    nests = kernel.nests
-    if not all(map(_is_plain, nests)):
-        return False
-    operations = sum(1 for nest in nests for _ in nest.body.block.ops)
+def is_computed(call: CallOp, counted: Collection[SSAValue]) -> bool:
+    """Whether what a call makes, of few operations, costs less to compute again than to read.
+    `counted`: inputs that are computed themselves."""
     read = sum(_elements(v) for v in call.inputs if v not in counted)
-    return operations <= MAX_OPERATIONS and FEWER * read <= sum(map(_elements, call.results))
+    return FEWER * read <= sum(map(_elements, call.results))
+
+
+def is_cheap(kernel: KernelOp) -> bool:
+    """Whether each element that a kernel makes takes few operations of one instruction."""
+    operations = sum(1 for nest in kernel.nests for _ in nest.body.block.ops)
+    return operations <= MAX_OPERATIONS and all(map(_is_plain, kernel.nests))
 
 
 def _is_plain(nest: NestOp) -> bool:

@@ -33,6 +33,7 @@ from passes.loop.computed import (
     Count,
     count_nest,
     count_of,
+    is_cheap,
     is_computed,
     is_repetition,
     may_be_inlined,
@@ -90,6 +91,8 @@ class OnlineChain(Chain):
     """Constants that are computed instead of read."""
     masks: list[CallOp] = field(default_factory=list[CallOp])
     """Calls whose results are computed where they are read, in the order of the function."""
+    read: set[CallOp] = field(default_factory=set[CallOp])
+    """Calls whose results are read as they are, for all that was tried."""
 
     def grow(self) -> None:
         super().grow()
@@ -132,9 +135,13 @@ class OnlineChain(Chain):
                 self.triangles[value] = triangle
             elif (count := count_of(value, weights)) is not None:
                 self.counts[value] = count
-            elif isinstance(call := value.owner, CallOp) and self.program.may_join(call) and all(
-                    map(self._may_be_inlined, call.results)):
+            elif isinstance(call := value.owner, CallOp) and call not in self.read and (
+                    self._may_be_mask(call)):
                 self._find_mask(call, weights)
+
+    def _may_be_mask(self, call: CallOp) -> bool:
+        return (self.program.may_join(call) and is_cheap(self.kernel_of(call))
+                and all(map(self._may_be_inlined, call.results)))
 
     def _may_be_inlined(self, value: SSAValue) -> bool:
         """Whether all of the chain may compute a value; masks may."""
@@ -148,11 +155,12 @@ class OnlineChain(Chain):
         before = dict(self.triangles), dict(self.counts), list(self.masks)
         self._find(call, weights)
         made = {*self.triangles, *self.counts, *(r for c in self.masks for r in c.results)}
-        if is_computed(call, self.kernel_of(call), made):
+        if is_computed(call, made):
             self.names |= {(call, axis): self.fresh() for axis in self.kernel_of(call).axes}
             self.masks.append(call)
         else:
             self.triangles, self.counts, self.masks = before
+            self.read.add(call)
 
     def parts(self) -> list[CallOp]:
         return [*self.masks, *self.calls]
