@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
-from dialects.graph import AddOp, ConvOp, MatmulOp
+from dialects.graph import AddOp, ConstantOp, ConvOp, MatmulOp, TransposeOp
 from dialects.graph.composite import cast, reshaped
 from dialects.types import f32
 from passes.base import StrataContext, StrataPass
@@ -68,7 +68,16 @@ def _narrow(at: Rewriter, *factors: SSAValue) -> list[SSAValue]:
     assert at.context.target is not None
     element = at.context.target.narrow_factors(at.context.options)
     assert element is not None
-    return [cast(at, x, element) for x in factors]
+    return [_rounded(at, x, element) for x in factors]
+
+
+def _rounded(at: Rewriter, x: SSAValue, element: Attribute) -> SSAValue:
+    """A factor of another type. Of a transposed weight, which may not be folded since others read
+    it as it lies, the weight is rounded, and then the transposition has it alone."""
+    op = x.owner
+    if isinstance(op, TransposeOp) and isinstance(op.operands[0].owner, ConstantOp):
+        return at(TransposeOp, cast(at, op.operands[0], element), **op.properties)
+    return cast(at, x, element)
 
 
 NARROWING_RULES: dict[type[Operation], list[Rule]] = {

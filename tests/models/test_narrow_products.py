@@ -62,6 +62,23 @@ def test_factors_are_rounded_and_sums_are_not(tmp_path: Path) -> None:
     assert "dpbf16ps" in exe.text("llvm")
 
 
+def test_a_weight_that_is_read_both_ways_is_rounded_once(tmp_path: Path) -> None:
+    """An embedding that gives the scores of words, too: nothing is rounded or packed in a call."""
+    g = OnnxGraph({})
+    words, k = g.random_weight(6000, 64), g.input("k", np.int64, [5])
+    x = g.node("Gather", words, k)
+    y = g.node("MatMul", x, g.node("Transpose", words, perm=[1, 0]))
+    output = helper.make_tensor_value_info(y, TensorProto.FLOAT, None)
+    graph = helper.make_graph(g.nodes, "tied", g.inputs, [output], g.weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)],
+                                ir_version=8), tmp_path / "tied.onnx")
+    exe = compiler.compile(tmp_path / "tied.onnx", precision="bf16", cache="off")
+    assert exe.text("host").count("host.launch") == 2
+    table = onnx.numpy_helper.to_array(g.weights[0]).astype(bfloat16).astype(np.float64)
+    picked = np.array([0, 5999, 17, 17, 4242])
+    np.testing.assert_allclose(exe(k=picked)[0], table[picked] @ table.T, rtol=1e-5, atol=1e-5)
+
+
 def test_sums_over_few_channels_stay(tmp_path: Path) -> None:
     """As a picture's three: groups of these would be mostly empty."""
     g = OnnxGraph({})
