@@ -167,26 +167,35 @@ def test_constant_powers_multiply(
 
 
 # ---------------------------------------------------------------------- division
+GIVEN = ("%b = block.load %s[%p] : tile<f32>", '["x", "s"]', '["y"]')
+SUMMED = ("%b = block.reduce add %a dim 0 : tile<f32> block.store %b, %s[%p]",
+          '["x"]', '["s", "y"]')
+"""Divisors of rows: an input, or what the rows sum up to, which is an output."""
+
+
 @cache
-def quotients(features: str, exact: bool = False) -> Executable:
+def quotients(
+    features: str, exact: bool = False, divisors: tuple[str, ...] = GIVEN
+) -> Executable:
     """A model that divides rows of 61 by a number each."""
-    module = parse_module("""
-    block.kernel @divide(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) grid(%p: n) sizes(n) {
+    divisor, inputs, outputs = divisors
+    module = parse_module(f"""
+    block.kernel @divide(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) grid(%p: n) sizes(n) {{
       %a = block.load %x[%p, t0] : tile<[61]xf32>
-      %b = block.load %s[%p] : tile<f32>
-      %q = block.map (%a[0], %b[]) : tile<[61]xf32> {
+      {divisor}
+      %q = block.map (%a[0], %b[]) : tile<[61]xf32> {{
       ^bb0(%c: f32, %d: f32):
         %r = arith.divf %c, %d : f32
         block.yield %r
-      }
+      }}
       block.store %q, %y[%p, t0]
       block.yield
-    }
-    host.func @main(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) inputs ["x", "s"] outputs ["y"]
-        sizes(n) {
+    }}
+    host.func @main(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) inputs {inputs} outputs {outputs}
+        sizes(n) {{
       host.launch @divide(%x, %s, %y) sizes(n)
       host.return
-    }""")
+    }}""")
     return TARGET.load(module, WeightStore(), TargetOptions(
         features=features, threads=1, exact=exact))
 
@@ -220,31 +229,6 @@ def test_quotients_are_rounded_correctly(features: str, exact: bool) -> None:
     assert errors_in_ulp(actual, expected.astype(np.float64)).max() <= 1.5
 
 
-@cache
-def shares(features: str, exact: bool = False) -> Executable:
-    """A model that divides rows of 61 by their sums."""
-    module = parse_module("""
-    block.kernel @share(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) grid(%p: n) sizes(n) {
-      %a = block.load %x[%p, t0] : tile<[61]xf32>
-      %b = block.reduce add %a dim 0 : tile<f32>
-      block.store %b, %s[%p]
-      %q = block.map (%a[0], %b[]) : tile<[61]xf32> {
-      ^bb0(%c: f32, %d: f32):
-        %r = arith.divf %c, %d : f32
-        block.yield %r
-      }
-      block.store %q, %y[%p, t0]
-      block.yield
-    }
-    host.func @main(%x: f32[n, 61], %s: f32[n], %y: f32[n, 61]) inputs ["x"] outputs ["s", "y"]
-        sizes(n) {
-      host.launch @share(%x, %s, %y) sizes(n)
-      host.return
-    }""")
-    return TARGET.load(module, WeightStore(), TargetOptions(
-        features=features, threads=1, exact=exact))
-
-
 @each_machine
 @pytest.mark.parametrize("exact", [False, True])
 @np.errstate(all="ignore")
@@ -254,7 +238,7 @@ def test_shares_of_a_sum_are_off_by_little_more_than_an_ulp(features: str, exact
     scale = 2.0 ** random.integers(-90, 122, (4000, 1)).astype(np.float64)
     x = (random.random((4000, 61)) * scale).astype(np.float32)
     x[0], x[1, 7], x[2, 8], x[3, 3] = 0, np.inf, np.nan, -np.inf
-    sums, actual = shares(features, exact).run([x])
+    sums, actual = quotients(features, exact, SUMMED).run([x])
     assert np.isinf(sums[1]) and np.isnan(sums[2]) and np.isfinite(sums[4:]).all()
     expected = flushed(x / sums[:, None])
     if exact:
