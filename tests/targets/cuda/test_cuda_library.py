@@ -16,6 +16,7 @@ from compiler.driver import Compiler, State
 from compiler.options import CompileOptions
 from compiler.signature import signature_of
 from compiler.tuning.tasks import Task
+from dialects.loop import KernelOp
 from dialects.schedule import parse_schedule
 from targets.base import find_target
 from targets.cuda import cublas
@@ -123,9 +124,9 @@ def test_nothing_is_packed_for_a_call(tmp_path: Path) -> None:
     assert operand_panels(task.kernel, nest, [1], SETTLED)
     state = Compiler(*written(task, called(RULES.schedule(task.kernel, SETTLED), "mk.kn.mn"),
                               tmp_path, OPTIONS)).lower("loop")
-    kernel = next(op for op in state.module.body.block.ops if op.name == "loop.kernel")
-    assert form_of(kernel) == "mk.kn.mn"  # type: ignore[arg-type]
-    assert operand_panels(kernel, kernel.nests[0], [1], SETTLED) is None  # type: ignore
+    kernel = next(op for op in state.module.body.block.ops if isinstance(op, KernelOp))
+    assert form_of(kernel) == "mk.kn.mn"
+    assert operand_panels(kernel, kernel.nests[0], [1], SETTLED) is None
 
 
 # ---------------------------------------------------------------------- launches
