@@ -177,7 +177,7 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
         return True
     return _only_reader(nest, producer) and reads_once(nest, read) and (
-        not _ends_other_sums(nest, producer))
+        not _ends_other_sums(nest, read, producer))
 
 
 def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
@@ -198,10 +198,11 @@ def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
     return read.pad is None or _pad_commutes(read, producer)
 
 
-def _ends_other_sums(nest: NestOp, producer: NestOp) -> bool:
+def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
     """Whether it rounds sums of products to fewer bytes, and no kernel sums up and computes `nest`.
 
-    For that one reduces, or ends other sums as well; unrounded sums would then cross memory.
+    For that one reduces, ends other sums as well, or cuts a dim in two as it reads, heads of
+    attention, say; unrounded sums would then cross memory.
     """
     width = byte_width(scalar_type(producer.results[0]))
     rounded = [v for v in _sums(producer.inputs) if byte_width(scalar_type(v)) > width]
@@ -209,7 +210,8 @@ def _ends_other_sums(nest: NestOp, producer: NestOp) -> bool:
         return False
     makers = [v.owner for v in nest.inputs if isinstance(v.owner, NestOp)]
     ends = [*nest.inputs, *(v for m in makers if m.is_elementwise for v in m.inputs)]
-    return nest.is_reduction or any(v not in rounded for v in _sums(ends))
+    return nest.is_reduction or plain_axes(read.map) is None or any(
+        v not in rounded for v in _sums(ends))
 
 
 def _sums(values: Sequence[SSAValue]) -> list[SSAValue]:

@@ -12,8 +12,10 @@ from dialects.graph.numerics import widen
 from dialects.types import Array, TensorType
 from passes.base import StrataContext
 
-MAX_COMPARED = 1 << 16
-"""Constants of up to so many elements are searched for a common value."""
+MAX_COMPARED = 1 << 24
+"""Constants of up to so many elements are searched for a common value: masks of attention, say."""
+PROBED = 1 << 10
+"""So many elements are looked at first."""
 
 
 def type_of(value: SSAValue) -> TensorType:
@@ -42,11 +44,16 @@ def uniform(value: SSAValue, context: StrataContext) -> Any:
     array = constant_array(value, context)
     if array is None:
         return None
-    flat = widen(array).reshape(-1)
-    first = flat[0]
-    if not np.all(flat == first) or not np.all(np.signbit(flat) == np.signbit(first)):
+    flat = array.reshape(-1)
+    return _common(flat) if _common(flat[:PROBED]) is not None else None
+
+
+def _common(flat: Array) -> Any:
+    wide = widen(flat)
+    first = wide[0]
+    if not np.all(wide == first) or not np.all(np.signbit(wide) == np.signbit(first)):
         return None
-    return first.item() if flat.dtype.kind in "biu" else float(first)
+    return first.item() if wide.dtype.kind in "biu" else float(first)
 
 
 def is_number(value: SSAValue, number: float, context: StrataContext) -> bool:

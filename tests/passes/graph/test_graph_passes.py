@@ -9,7 +9,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.func import FuncOp, main_function
-from dialects.graph import BroadcastOp, ConstantOp, TransposeOp
+from dialects.graph import BroadcastOp, ConstantOp, TransposeOp, WhereOp
 from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
 from dialects.syntax import location
@@ -147,3 +147,19 @@ def test_equal_weights_of_two_names_become_one() -> None:
     func.return_op.operands = [twin.result]
     assert 'weight<"w"' in run_passes(module, "graph-cse", context)
     assert_same(result_of(module, context), np.ones(17, np.float32))
+
+
+@pytest.mark.parametrize("hole", [None, 0, (1 << 17) - 1])
+def test_a_large_mask_that_keeps_all_is_no_choice(hole: int | None) -> None:
+    mask = np.full(1 << 17, True)
+    if hole is not None:
+        mask[hole] = False
+    context = StrataContext.with_dialects()
+    func = FuncOp.of("main", ["x", "y"], [tensor(f32, [1 << 17])] * 2)
+    block = func.body.block
+    kept = ConstantOp.of_array(mask, context.weights, "mask")
+    choice = WhereOp.of(kept, *block.args)
+    block.add_ops([kept, choice])
+    func.finish(["z"], choice.results)
+    text = run_passes(ModuleOp([func]), "graph-simplify", context)
+    assert ("graph.where" in text) == (hole is not None)
