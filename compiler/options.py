@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Sizes = tuple["int | str", ...]
 """The sizes of an input; a size may be a name."""
 LIBRARIES = ("auto", "never")
-PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fast")
+PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8", "fast")
 DEBUG_VARIABLE = "STRATA_DEBUG"
 TUNED_VARIABLE = "STRATA_TUNED"
 CACHE_VARIABLE = "STRATA_CACHE"

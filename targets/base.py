@@ -40,7 +40,7 @@ class TargetOptions:
     `features` selects machine features instead of asking the machine: on the CPU "avx2" or
     "avx512", on CUDA a compute capability such as "sm_90". `threads`: None means all that the
     process may use. `cache`: folder of compiled code, None for no cache. `precision`: "f32" keeps
-    IEEE single precision; "tf32", "fp16", "bf16" allow narrower products.
+    IEEE single precision; "tf32", "fp16", "bf16", "fp8" allow narrower products.
     """
 
     features: str | None = None
@@ -86,6 +86,12 @@ class Target(ABC):
 
     def narrow_factors(self, options: TargetOptions) -> Attribute | None:
         """What to round the factors of f32 products to, as far as options allow; None: nothing."""
+        del options
+        return None
+
+    def scaled_factors(self, options: TargetOptions) -> Attribute | None:
+        """The float of a byte to which factors of products with weights may be rounded, scaled by
+        row and column, as far as options allow; None: none."""
         del options
         return None
 

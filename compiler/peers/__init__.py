@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Run = Callable[[], Sequence[Any]]
 ONNX_SUFFIX = ".onnx"
-LOW_PRECISIONS = ("bf16", "fast")
+LOW_PRECISIONS = ("bf16", "fp8", "fast")
 """Where we may compute in bf16, peers may."""
 
 

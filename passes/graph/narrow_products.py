@@ -10,6 +10,9 @@ folded; other factors by a cast, which becomes part of what computes them. Each 
 once, to 8 bits: results differ from those of f32 by what `verify` shows. Convolutions over few
 channels stay as they are, depthwise ones too: `Target.narrow_channels`.
 
+For `--precision fp8` products with weights are those of floats of a byte, with scales, where a target
+multiplies these (`Target.scaled_factors`, `rules/scaled_products.py`); all others as for bf16.
+
 Enters: simplified operators, so that scales have become part of weights. Assumes nothing.
 """
 
@@ -25,6 +28,7 @@ from dialects.graph.composite import cast, reshaped
 from dialects.types import f32
 from passes.base import StrataContext, StrataPass
 from passes.graph.rules.matching import type_of
+from passes.graph.rules.scaled_products import scaled_matmul
 from passes.rewriting import Rewriter, Rule, functions, rewrite
 
 
@@ -81,6 +85,6 @@ def _rounded(at: Rewriter, x: SSAValue, element: Attribute) -> SSAValue:
 
 
 NARROWING_RULES: dict[type[Operation], list[Rule]] = {
-    MatmulOp: [narrow_matmul],
+    MatmulOp: [scaled_matmul, narrow_matmul],
     ConvOp: [narrow_conv],
 }

@@ -51,9 +51,10 @@ class CpuTarget(Target):
             raise TargetError(str(error)) from None
 
     def narrow_factors(self, options: TargetOptions) -> Attribute | None:
-        """For `fast` where that is faster."""
+        """For `fast`, and `fp8`, which is less, where that is faster."""
         machine = machine_of(options.features)
-        allowed = {"bf16": machine.multiplies_groups(bf16), "fast": machine.doubles_bf16}
+        faster = machine.doubles_bf16
+        allowed = {"bf16": machine.multiplies_groups(bf16), "fast": faster, "fp8": faster}
         return bf16 if allowed.get(options.precision) else None
 
     def narrow_channels(self, options: TargetOptions) -> int:

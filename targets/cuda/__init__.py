@@ -38,7 +38,7 @@ from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.schedule import Schedule
-from dialects.types import Array, bf16, f16, i8
+from dialects.types import Array, bf16, f8E4M3FN, f16, i8
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Packing
 from targets.base import Build, Executable, Target, TargetOptions
@@ -67,7 +67,12 @@ class CudaTarget(Target):
 
     def narrow_factors(self, options: TargetOptions) -> Attribute | None:
         """Tensor cores multiply halves of both kinds. What tf32 rounds, the instructions do."""
-        return {"bf16": bf16, "fp16": f16, "fast": bf16}.get(options.precision)
+        return {"bf16": bf16, "fp16": f16, "fast": bf16, "fp8": bf16}.get(options.precision)
+
+    def scaled_factors(self, options: TargetOptions) -> Attribute | None:
+        """From compute capability 8.9 on."""
+        fits = options.precision == "fp8" and self.multiplies(f8E4M3FN, options)
+        return f8E4M3FN if fits else None
 
     def begin(self, options: TargetOptions) -> None:
         """Triton is imported, in a process of its own, while passes run."""

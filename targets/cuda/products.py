@@ -182,7 +182,7 @@ def _promote(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> int:
     sum is added to one of f32; 0 where there are none, or fewer bits are allowed."""
     narrow = any(is_narrow_float(v.type.element) for v in nest.inputs
                  if isinstance(v.type, TensorType))
-    if not narrow or options.precision != "f32":
+    if not narrow or options.precision not in ("f32", "fp8"):
         return 0
     return PROMOTE if max(map(width_of, kernel.yielded)) <= 2 else PROMOTE_EXACT
 
