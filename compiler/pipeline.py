@@ -30,6 +30,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-fold-sizes"),  # first: known sizes let all later passes decide more
     Step("graph", "graph-quantize-contractions"),  # before constants are folded into floats
     Step("graph", "graph-sign-products"),  # before their zero points are folded into weights
+    Step("graph", "graph-delay-scales"),  # before constants are folded, while weights are bytes
     Step("graph", "graph-fold-constants"),  # before the rules, which look for constant operands
     Step("graph", "graph-sink-constants"),  # so that bodies fold, and pack, what they read
     Step("graph", "graph-simplify"),  # on whole operators: some rules know softmax or clip

@@ -14,6 +14,7 @@ decodes it reads that, and has no code for a single format.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 
 import ml_dtypes
@@ -40,9 +41,9 @@ from xdsl.ir import Attribute
 __all__ = [
     "ELEMENTS", "NARROW_FLOATS", "bf16", "bit_width", "byte_width", "dtype_of", "element_of",
     "f4E2M1FN", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f16", "f32", "f64",
-    "i1", "i2", "i4", "i8", "i16", "i32", "i64", "index", "is_float", "is_half", "is_narrow_float",
-    "is_short_integer", "is_unsigned", "largest", "precision", "semantics_of", "signless", "ui2",
-    "ui4", "ui8", "ui16", "ui32", "ui64", "wide_element",
+    "holds", "i1", "i2", "i4", "i8", "i16", "i32", "i64", "index", "is_float", "is_half",
+    "is_narrow_float", "is_short_integer", "is_unsigned", "largest", "precision",
+    "semantics_of", "signless", "ui2", "ui4", "ui8", "ui16", "ui32", "ui64", "wide_element",
 ]
 
 f16, bf16, f32, f64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
@@ -102,6 +103,16 @@ def is_half(element: Attribute) -> bool:
 
 def is_narrow_float(element: Attribute) -> bool:
     return isinstance(element, ReducedPrecisionFloatType)
+
+
+@cache
+def holds(wide: Attribute, narrow: Attribute) -> bool:
+    """Whether one float type has all numbers of another; of a byte, all are tried."""
+    if not is_narrow_float(narrow):
+        return wide in (f32, narrow)
+    codes = np.arange(1 << bit_width(narrow), dtype=np.uint8).view(dtype_of(narrow))
+    numbers = codes.astype(np.float32)
+    return np.array_equal(numbers.astype(dtype_of(wide)).astype(np.float32), numbers, True)
 
 
 def is_unsigned(element: Attribute) -> bool:

@@ -12,12 +12,11 @@ from dialects.graph.base import Attributes, ShapeError
 from dialects.ranges import is_at_most
 from dialects.types import (
     TensorType,
-    bf16,
-    f16,
     f32,
     format_sizes,
     i1,
     is_float,
+    is_half,
     is_narrow_float,
     is_short_integer,
 )
@@ -63,14 +62,15 @@ def product_element(
 ) -> Attribute:
     """The element type of a sum of products: the operands', or `to`.
 
-    That is an integer for integers of any types, or f32 for equal halves.
+    That is an integer for integers of any types, or f32 for equal halves or narrow floats.
     """
     to = attributes.get("to")
     for type_ in types:
-        check_kind(INTEGERS if to is not None and to != f32 else NUMBERS, type_.element, constraint)
+        if to != f32 or not is_narrow_float(type_.element):
+            check_kind(NUMBERS if to in (None, f32) else INTEGERS, type_.element, constraint)
     if to is None or to == f32:
         check_same_element(types)
-    if to == f32 and types[0].element not in (f16, bf16):
+    if to == f32 and not is_half(types[0].element) and not is_narrow_float(types[0].element):
         raise ShapeError(f"C1: {types[0].short} is not summed in f32 beyond its own type")
     if to is None:
         return types[0].element

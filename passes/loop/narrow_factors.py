@@ -15,16 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.expr import Size
 from dialects.loop import NestOp, YieldOp
-from dialects.types import TensorType, bit_width, dtype_of, f32, is_narrow_float
+from dialects.types import TensorType, f32, holds
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import Read, carry, has_calls, plain_axes, reads_of, result_types
 from passes.loop.outline import is_contraction
@@ -74,17 +72,7 @@ def _source(value: SSAValue) -> SSAValue:
     while isinstance(source.owner, (arith.ExtFOp, arith.TruncFOp)):
         through.append(source.type)
         source = source.owner.operands[0]
-    return source if all(_holds(wide, source.type) for wide in through) else value
-
-
-@cache
-def _holds(wide: Attribute, narrow: Attribute) -> bool:
-    """Whether one float type has all numbers of another; of a byte, all are tried."""
-    if not is_narrow_float(narrow):
-        return wide in (f32, narrow)
-    codes = np.arange(1 << bit_width(narrow), dtype=np.uint8).view(dtype_of(narrow))
-    numbers = codes.astype(np.float32)
-    return np.array_equal(numbers.astype(dtype_of(wide)).astype(np.float32), numbers, True)
+    return source if all(holds(wide, source.type) for wide in through) else value
 
 
 def narrow_read(read: Read) -> Read:

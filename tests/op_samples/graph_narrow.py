@@ -100,6 +100,11 @@ NARROW: list[Sample] = [
     S(g.BitcastOp, codes(t.f8E4M3FN), dims="n", to=t.i8),
     S(g.BitcastOp, codes(t.ui8), dims="n", to=t.f8E5M2),
     S(g.BitcastOp, codes(t.f4E2M1FN), dims="n", to=t.ui4),
+    # ------------------------------------------------------------------ products, summed in f32
+    S(g.MatmulOp, random(t.f8E4M3FN, 5, 70), random(t.f8E4M3FN, 70, 9), dims="m k; k n", to=t.f32,
+      tolerance=1e-5),
+    S(g.MatmulOp, random(t.f8E5M2, 2, 5, 33), random(t.f8E5M2, 33, 9), dims="b m 33; 33 9",
+      to=t.f32, tolerance=1e-5),
     # ------------------------------------------------------------------ constants
     S(g.ConstantOp, array=np.array([-8, 7, 0], t.dtype_of(t.i4))),
     S(g.ConstantOp, array=np.tile(codes(t.ui4), 3)),

@@ -292,9 +292,11 @@ def quantize_by_reciprocal(op: QuantizeLinearOp, at: Rewriter) -> SSAValue | Non
 
 
 def dequantize_of_quantized(op: DequantizeLinearOp, at: Rewriter) -> SSAValue | None:
-    # d(q(x)) == round(clip(x * (1 / t), least - y, greatest - y)) * s
+    # d(q(x)) == round(clip(x * (1 / t), least - y, greatest - y)) * s, of integers
     source = op.x.owner
     if not isinstance(source, QuantizeLinearOp) or len(list(op.x.uses)) != 1:
+        return None
+    if is_float(source.to):
         return None
     zeros = [_single_zero(o, at) for o in (source, op)]
     if zeros[0] is None or zeros[0] != zeros[1] or source.computed != op.to or op.to != f32:

@@ -85,4 +85,14 @@ builtin.module {
     %d = graph.matmul %one, %blocks : f32[n, 3]
     strata.return %a, %b, %c, %d
   }
+  // Floats of a byte are rounded as floats.
+  // CHECK: strata.func @floats
+  // CHECK: graph.quantize_linear
+  // CHECK-NEXT: graph.dequantize_linear
+  strata.func @floats(%x: f32[n, 2]) -> (f32[n, 2]) inputs ["x"] outputs ["y"] {
+    %s = graph.constant {value = literal[0.5]} : f32[]
+    %q = graph.quantize_linear %x, %s {to = f8E4M3FN, saturate = true} : f8E4M3FN[n, 2]
+    %y = graph.dequantize_linear %q, %s {to = f32} : f32[n, 2]
+    strata.return %y
+  }
 }

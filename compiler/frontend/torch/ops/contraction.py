@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, scaled
 from compiler.frontend.values import Value
+from dialects import types as t
+from dialects.expr import Expr
 from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp
+from dialects.graph.elementwise import AddOp, MulOp
 
 
 @aten_op("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default",
@@ -31,3 +34,25 @@ def addmm(
     total = scaled(n, n(MatmulOp, a, b), alpha)
     return total if beta == 0 and isinstance(total, Value) else arithmetic(
         n, AddOp, total, scaled(n, c, beta))
+
+
+@aten_op("aten._scaled_mm.default")
+def scaled_mm(
+    n: Node, a: Value, b: Value, scale_a: Value, scale_b: Value, bias: Value | None = None,
+    scale_result: Value | None = None, out: object = None, fast: bool = False,
+) -> Value:
+    """(a @ b) * scale_a * scale_b, of floats of a byte; scales are single, or of rows and columns.
+
+    All is computed in f32, whether sums may be rounded early or not.
+    """
+    single = all(x.type.count.constant == 1 for x in (scale_a, scale_b))
+    rows, columns = (a.shape[0], Expr.of(1)), (Expr.of(1), b.shape[1])
+    if scale_result is not None or not (
+            single or (scale_a.shape, scale_b.shape) == (rows, columns)):
+        raise Fault("its scales are neither single numbers nor one for each row and column")
+    total = n(MatmulOp, n.cast(a, t.f32), n.cast(b, t.f32))
+    for scale in (scale_a, scale_b):
+        total = n(MulOp, total, n.reshape(scale, ()) if single else scale)
+    if bias is not None:
+        total = n(AddOp, total, n.cast(bias, t.f32))
+    return n.cast(total, n.element)
