@@ -50,6 +50,19 @@ def gathered_inputs(exprs: Sequence[Expr]) -> set[int]:
     return {int(s[2:]) for s in names if s.startswith("in") and s[2:].isdigit()}
 
 
+def data_inputs(nest: NestOp) -> list[int]:
+    """The inputs that no other input is gathered by."""
+    indices = gathered_inputs([e for m in nest.input_maps for e in m])
+    return [k for k in range(len(nest.inputs)) if k not in indices]
+
+
+def axes_of_input(nest: NestOp, position: int) -> set[str]:
+    """The axes that say where an input is read, directly or through what it is gathered by."""
+    map_ = nest.input_maps[position]
+    own = {s for e in map_ for s in e.symbols} & {a.name for a in nest.axes}
+    return own.union(*(axes_of_input(nest, k) for k in gathered_inputs(map_)))
+
+
 def index_exprs(nest: NestOp) -> list[Expr]:
     """The expressions whose values the body asks for."""
     return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
