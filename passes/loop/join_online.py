@@ -41,6 +41,7 @@ from passes.loop.computed import (
 from passes.loop.join_rows import Chain, Program, calls_in
 from passes.loop.online import running_maximum, waits_for
 from passes.loop.private import private_values
+from passes.loop.shared_heads import share_heads
 from passes.loop.triangles import Triangle, triangle_nest, triangle_of
 from passes.rewriting import erase
 
@@ -185,6 +186,7 @@ class OnlineChain(Chain):
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
         del exact
         arrange_online(kernel, self.rows)
+        share_heads(kernel)
 
 
 def misfit(kernel: KernelOp) -> str | None:
