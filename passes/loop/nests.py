@@ -228,6 +228,17 @@ def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: i
     return _merge_reads(consumer, position, moved, producer, result, values)
 
 
+def inline_everywhere(nest: NestOp) -> None:
+    """Let all readers compute the elements of a nest themselves."""
+    value = nest.results[0]
+    while (use := next(iter(value.uses), None)) is not None:
+        reader = use.operation
+        assert isinstance(reader, NestOp)
+        replace_nest(reader, inline_producer(reader, use.index, nest, 0))
+    nest.detach()
+    nest.erase()
+
+
 def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[str, int, Expr]] | None:
     """The axes of an expression such as 4*i + j with j < 4, as (name, step, extent), slowest first;
     None where it is none whose axes a division finds."""
