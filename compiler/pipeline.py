@@ -35,6 +35,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-sink-constants"),  # so that bodies fold, and pack, what they read
     Step("graph", "graph-simplify"),  # on whole operators: some rules know softmax or clip
     Step("graph", "graph-decompose"),  # now that no rule needs a composite operator any more
+    Step("graph", "graph-tile-groups"),  # before its tables' constants are folded, and merged
     Step("graph", "graph-fold-constants"),  # again: parts of batch norm have constant operands
     Step("graph", "graph-simplify"),  # again: the parts meet their new neighbours
     Step("graph", "graph-narrow-products"),  # when scales have become part of weights

@@ -124,6 +124,17 @@ class Target(ABC):
         del nest, options
         return None
 
+    def group_rows(self, rows: int | None, groups: int | None, options: TargetOptions) -> int:
+        """How many rows of a group of a grouped product are computed with one load of its matrix;
+        1: each row by itself. None is for a size that a run decides."""
+        del rows, groups, options
+        return 1
+
+    def gathers(self, options: TargetOptions) -> bool:
+        """Whether its products read factors as fast where they are gathered from."""
+        del options
+        return False
+
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
     ) -> Mapping[int, Packing] | None:

@@ -31,6 +31,7 @@ from dialects.graph.elementwise import (
 )
 from dialects.graph.exponential import Expm1Op, Log1pOp
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
+from dialects.graph.grouped import GroupedMatmulOp
 from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp
 from dialects.graph.logic import (
     AndOp,
@@ -107,7 +108,7 @@ Graph = Dialect("graph", [
     ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp, ReduceMeanOp,
     CumulativeSumOp, CumulativeProdOp, SearchSortedOp,
     ArgMaxOp, ArgMinOp, TopKOp,
-    MatmulOp,
+    MatmulOp, GroupedMatmulOp,
     ConvOp, ConvTransposeOp,
     QuantizeLinearOp, DequantizeLinearOp, MatmulIntegerOp, ConvIntegerOp,
     MaxPoolOp, MaxPoolIndicesOp, AvgPoolOp,

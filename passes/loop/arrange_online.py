@@ -1,5 +1,6 @@
 """Bring a joined kernel into the form in which its sums are online, and cheap.
 
+    %s = nest (i, j, reduce d) ins(%q, %p) {q * p}       p = k * c:  s = q * k,  then s * c
     %x = nest (i, j) ins(%s[i, j]) {s * c, rounded}      x = s * (c * log2(e))
     %m = nest (i, reduce j) ins(%x[i, j]) outs(max)      m
     %e = nest (i, j) ins(%x, %m) {exp(x - m)}            e = exp2(x - m)
@@ -25,6 +26,7 @@ from passes.loop.base_two import use_base_two
 from passes.loop.computed import is_repetition
 from passes.loop.conditions import simplify_conditions, unconverted
 from passes.loop.delay_divisions import divide_result
+from passes.loop.delay_factors import delay_factors
 from passes.loop.nests import (
     Read,
     carry,
@@ -32,7 +34,7 @@ from passes.loop.nests import (
     drop_unused,
     elementwise_on,
     has_calls,
-    inline_producer,
+    inline_everywhere,
     plain_axes,
     reads_of,
     replace_nest,
@@ -45,6 +47,7 @@ from passes.loop.outline import is_contraction
 
 def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
     """Rewrite the nests of a kernel in place."""
+    delay_factors(kernel, rows)
     while (nest := next((n for n in kernel.nests[::-1] if _is_inlined(n, rows)), None)):
         inline_everywhere(nest)
     for nest in kernel.nests:
@@ -81,17 +84,6 @@ def is_widening(nest: NestOp) -> bool:
     return (value is nest.body.block.args[0] and pad is None
             and plain_axes(nest.output_maps[0]) is not None
             and not has_calls(nest.input_maps[0]))
-
-
-def inline_everywhere(nest: NestOp) -> None:
-    """Let all readers compute the elements of a nest themselves."""
-    value = nest.results[0]
-    while (use := next(iter(value.uses), None)) is not None:
-        reader = use.operation
-        assert isinstance(reader, NestOp)
-        replace_nest(reader, inline_producer(reader, use.index, nest, 0))
-    nest.detach()
-    nest.erase()
 
 
 # ---------------------------------------------------------------------- roundings

@@ -15,9 +15,10 @@ compute the same. Seven rules, applied until none fits:
 
 A producer is inlined when it is elementwise and is not computed more often than before: the
 consumer reads each of its elements once. Copies are free to repeat, and so are conversions to a
-wider type, unless a contraction would repeat them for each product. What rounds the sums of a
-contraction stays with it where the consumer belongs to another kernel. Everything is composition of
-index expressions; no rule knows an operator.
+wider type, unless a contraction would repeat them for each product. A contraction reads rows and
+matrices where they are gathered from, for targets whose products do (`Target.gathers`). What rounds
+the sums of a contraction stays with it where the consumer belongs to another kernel. Everything is
+composition of index expressions; no rule knows an operator.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ from dialects.types import TensorType, byte_width, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import (
     Read,
+    axes_of_input,
     body_size,
     carry,
+    data_inputs,
     gathered_inputs,
     has_calls,
     index_exprs,
@@ -164,7 +167,9 @@ def inline_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """Inline the first producer that may be; the driver visits the new nest again."""
     for position, read in enumerate(reads_of(nest)):
         producer = read.value.owner
-        if isinstance(producer, NestOp) and may_inline(nest, position, read, producer):
+        if isinstance(producer, NestOp) and (
+                may_inline(nest, position, read, producer)
+                or _may_gather(nest, position, read, producer, at.context)):
             new = inline_producer(nest, position, producer, producer.number_of(read.value))
             return list(at.insert(new).results)
     return None
@@ -178,6 +183,33 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return True
     return _only_reader(nest, producer) and reads_once(nest, read) and (
         not _ends_other_sums(nest, read, producer))
+
+
+def _may_gather(
+    nest: NestOp, position: int, read: Read, producer: NestOp, context: StrataContext
+) -> bool:
+    """Whether a contraction gathers a factor itself: whole words, at places that are the same in
+    every step of its sums."""
+    gathers = context.target is not None and context.target.gathers(context.options)
+    if not gathers or not is_contraction(nest) or not is_gather(producer) or not (
+            _only_reader(nest, producer) and can_inline(nest, position, read, producer)):
+        return False
+    new = inline_producer(nest, position, producer, 0)
+    factors, summed = data_inputs(new), {a.name for a in new.reduce_axes}
+    indices = [k for k in range(len(new.inputs)) if k not in factors]
+    fits = len(factors) == 2 and not any(axes_of_input(new, k) & summed for k in indices) and (
+        not any(gathered_inputs(new.input_maps[k][-1:]) for k in factors))
+    new.erase()
+    return fits
+
+
+def is_gather(nest: NestOp) -> bool:
+    """Whether a nest moves the elements of one input, and others say from where."""
+    if len(nest.results) != 1 or not nest.is_elementwise or any(
+            p is not None for p in nest.pad_values):
+        return False
+    data = data_inputs(nest)
+    return len(data) == 1 and nest.yielded[0] is nest.body.block.args[data[0]]
 
 
 def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:

@@ -38,9 +38,11 @@ from passes.loop.computed import (
     is_repetition,
     may_be_inlined,
 )
+from passes.loop.delay_factors import factor_of
 from passes.loop.join_rows import Chain, Program, calls_in
 from passes.loop.online import running_maximum, waits_for
 from passes.loop.private import private_values
+from passes.loop.shared_heads import share_heads
 from passes.loop.triangles import Triangle, triangle_nest, triangle_of
 from passes.rewriting import erase
 
@@ -115,11 +117,13 @@ class OnlineChain(Chain):
         return summed <= set(self.shared_axes(call, self.kernel_of(call)).values())
 
     def _is_moving(self, call: CallOp) -> bool:
-        """Whether a call widens elements at most, or repeats them: heads of keys, as a rule."""
+        """Whether a call widens elements at most, multiplies them by a constant, or repeats them:
+        heads of keys, as a rule."""
         if not self.program.may_join(call) or any(
                 use.operation not in self.calls for r in call.results for use in r.uses):
             return False
-        return all(is_widening(n) or is_repetition(n) for n in self.kernel_of(call).nests)
+        return all(is_widening(n) or is_repetition(n) or factor_of(n) is not None
+                   for n in self.kernel_of(call).nests)
 
     def find_computed(self, weights: WeightStore) -> None:
         """Find what is computed instead of read, before there is a kernel."""
@@ -185,6 +189,7 @@ class OnlineChain(Chain):
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
         del exact
         arrange_online(kernel, self.rows)
+        share_heads(kernel)
 
 
 def misfit(kernel: KernelOp) -> str | None:

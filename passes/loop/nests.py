@@ -50,6 +50,19 @@ def gathered_inputs(exprs: Sequence[Expr]) -> set[int]:
     return {int(s[2:]) for s in names if s.startswith("in") and s[2:].isdigit()}
 
 
+def data_inputs(nest: NestOp) -> list[int]:
+    """The inputs that no other input is gathered by."""
+    indices = gathered_inputs([e for m in nest.input_maps for e in m])
+    return [k for k in range(len(nest.inputs)) if k not in indices]
+
+
+def axes_of_input(nest: NestOp, position: int) -> set[str]:
+    """The axes that say where an input is read, directly or through what it is gathered by."""
+    map_ = nest.input_maps[position]
+    own = {s for e in map_ for s in e.symbols} & {a.name for a in nest.axes}
+    return own.union(*(axes_of_input(nest, k) for k in gathered_inputs(map_)))
+
+
 def index_exprs(nest: NestOp) -> list[Expr]:
     """The expressions whose values the body asks for."""
     return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
@@ -213,6 +226,17 @@ def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: i
     moved = [Read(r.value, tuple(simplify(e.substitute(inside), extents) for e in r.map),
                   r.pad if read.pad is None else read.pad) for r in reads_of(producer)]
     return _merge_reads(consumer, position, moved, producer, result, values)
+
+
+def inline_everywhere(nest: NestOp) -> None:
+    """Let all readers compute the elements of a nest themselves."""
+    value = nest.results[0]
+    while (use := next(iter(value.uses), None)) is not None:
+        reader = use.operation
+        assert isinstance(reader, NestOp)
+        replace_nest(reader, inline_producer(reader, use.index, nest, 0))
+    nest.detach()
+    nest.erase()
 
 
 def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[str, int, Expr]] | None:

@@ -13,6 +13,7 @@ from dialects.block import MapOp, YieldOp
 from dialects.block import element_type as tile_element
 from dialects.loop import IndexOp, NestOp
 from dialects.types import TileType
+from passes.loop.nests import data_inputs
 from passes.loop_to_block.state import Tile
 
 Decided = Mapping[Operation, SSAValue]
@@ -131,8 +132,14 @@ def product_operands(nest: NestOp) -> tuple[int, int] | None:
 
 def is_dot(nest: NestOp) -> bool:
     """Whether `block.dot` computes a nest: sums of products of two inputs, widened or not."""
-    return (nest.combiner_names[0] == "add" and len(nest.inputs) == 2
-            and product_operands(nest) is not None)
+    return len(nest.inputs) == 2 and is_gathered_dot(nest)
+
+
+def is_gathered_dot(nest: NestOp) -> bool:
+    """Whether it computes a nest whose other inputs, if any, only say where factors are read."""
+    factors = product_operands(nest)
+    return nest.combiner_names[0] == "add" and factors is not None and (
+        sorted(factors) == data_inputs(nest))
 
 
 def unsigned_factors(nest: NestOp) -> list[int]:

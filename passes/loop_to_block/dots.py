@@ -9,11 +9,16 @@ from xdsl.ir import Block, SSAValue
 
 from dialects import types as t
 from dialects.block import DotOp, element_type
+from dialects.expr import Expr
 from dialects.loop import NestOp
 from dialects.types import TileType
-from passes.loop.nests import Read, reads_of
+from passes.loop.nests import Read, axes_of_input, data_inputs, gathered_inputs, reads_of
 from passes.loop_to_block.access import load
-from passes.loop_to_block.compute import map_tiles, select_identity, unsigned_factors
+from passes.loop_to_block.compute import (
+    map_tiles,
+    select_identity,
+    unsigned_factors,
+)
 from passes.loop_to_block.state import Tile, tiled
 
 if TYPE_CHECKING:
@@ -25,7 +30,7 @@ def add_dot(tiles: Tiles, nest: NestOp) -> None:
     tile, reads = tiles.open[nest], reads_of(nest)
     *rows, column = tile.axes
     (k,) = tiled((a.name for a in nest.reduce_axes), tiles.states, tiles.order)
-    order = sorted(range(2), key=lambda i: any(column in e.symbols for e in reads[i].map))
+    order = sorted(data_inputs(nest), key=lambda i: column in axes_of_input(nest, i))
     unclean = _unclean(tiles, nest, k, reads)
     factors = [_factor(tiles, nest, i, dims)
                for i, dims in zip(order, ((*rows, k), (k, column)), strict=True)]
@@ -40,10 +45,14 @@ def add_dot(tiles: Tiles, nest: NestOp) -> None:
 
 def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: str, walked: set[str]) -> None:
     """Load what a loop over `axis` would load again and again for its products: factors that lie
-    along none of the axes that are still to be walked. The summed axis is the last dim."""
+    along none of the axes that are still to be walked, and what says where factors are. The summed
+    axis is the last dim."""
     for nest in nests:
         summed = {a.name for a in nest.reduce_axes}
-        if not (tiles.schedule.option("dot", 0) and tiles.uses_dot(nest)) or axis in summed:
+        if not (tiles.schedule.option("dot", 0) and tiles.uses_dot(nest)):
+            continue
+        if axis in summed:
+            _load_indices(tiles, nest, walked)
             continue
         for i, read in enumerate(reads_of(nest)):
             axes = {s for e in read.map for s in e.symbols if s in tiles.states}
@@ -53,6 +62,13 @@ def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: str, walked: set[s
                 tiles.scopes[-1].factors[nest, i] = _load(tiles, nest, read, dims)
 
 
+def _load_indices(tiles: Tiles, nest: NestOp, walked: set[str]) -> None:
+    """Load what says where factors are, as far as it is the same in every step."""
+    for i in sorted(set(range(len(nest.inputs))) - {*data_inputs(nest)}):
+        if not axes_of_input(nest, i) & walked:
+            tiles.scopes[-1].factors[nest, i] = _index(tiles, nest, i)
+
+
 def _unclean(tiles: Tiles, nest: NestOp, k: str, reads: Sequence[Read]) -> list[int]:
     """The factors that need to be 0 beyond the end of the summed axis, and are not yet.
 
@@ -60,28 +76,49 @@ def _unclean(tiles: Tiles, nest: NestOp, k: str, reads: Sequence[Read]) -> list[
     """
     if not tiles.states[k].masked:
         return []
-    found = [i for i, read in enumerate(reads) if read.pad or (
-        read.value not in tiles.buffers) or not tiles.leaves(read, k)]
+    found = [i for i in data_inputs(nest) if reads[i].pad or (
+        reads[i].value not in tiles.buffers) or not tiles.leaves(reads[i], k)]
     return found if t.is_float(nest.yielded[0].type) else found[1:]
 
 
 def _factor(tiles: Tiles, nest: NestOp, number: int, dims: Sequence[str]) -> Tile:
     """A factor with these dims: loaded before, made by another nest, or loaded now."""
     read = reads_of(nest)[number]
-    loaded = next((s.factors[nest, number] for s in reversed(tiles.scopes)
-                   if (nest, number) in s.factors), None)
+    loaded = _loaded(tiles, nest, number)
     if loaded is not None and loaded.axes == tuple(dims):
         return loaded
     made = tiles.made_here(read)
     return _load(tiles, nest, read, dims) if made is None else _spread(tiles, nest, made, dims)
 
 
+def _loaded(tiles: Tiles, nest: NestOp, number: int) -> Tile | None:
+    """An input that was loaded before a loop."""
+    return next((s.factors[nest, number] for s in reversed(tiles.scopes)
+                 if (nest, number) in s.factors), None)
+
+
 def _load(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[str]) -> Tile:
+    moved = Read(read.value, _gathered(tiles, nest, read), read.pad)
     tiles.source = nest
-    op, tile = load(tiles.buffers[read.value], read, dims, tiles.states, tiles.symbols,
+    op, tile = load(tiles.buffers[read.value], moved, dims, tiles.states, tiles.symbols,
                     tiles.layout_of(nest), 0)
     tiles.add(op)
     return tile
+
+
+def _gathered(tiles: Tiles, nest: NestOp, read: Read) -> tuple[Expr, ...]:
+    """Where a factor is read, by tiles of indices."""
+    symbols = {f"in{k}": tiles.symbols.gathered(_index(tiles, nest, k))
+               for k in sorted(gathered_inputs(read.map))}
+    return tuple(e.substitute(symbols) for e in read.map)
+
+
+def _index(tiles: Tiles, nest: NestOp, number: int) -> Tile:
+    """An input that says where others are read: loaded before, made by another nest, or loaded."""
+    read = reads_of(nest)[number]
+    found = _loaded(tiles, nest, number) or tiles.made_here(read)
+    dims = tiled(axes_of_input(nest, number), tiles.states, tiles.order)
+    return _load(tiles, nest, read, dims) if found is None else found
 
 
 def _spread(tiles: Tiles, nest: NestOp, tile: Tile, dims: Sequence[str]) -> Tile:

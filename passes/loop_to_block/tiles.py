@@ -33,7 +33,7 @@ from passes.loop_to_block.compute import (
     combine,
     identity,
     index_ops,
-    is_dot,
+    is_gathered_dot,
     map_tiles,
     product_operands,
     select_identity,
@@ -56,7 +56,8 @@ class Scope:
     results: dict[SSAValue, Tile] = field(default_factory=dict[SSAValue, Tile])
     factors: dict[tuple[NestOp, int], Tile] = field(
         default_factory=dict[tuple[NestOp, int], Tile])
-    """Factors of products, by number, that were loaded before the loops that use them."""
+    """Inputs of products, by number, that were loaded before the loops that use them: factors, and
+    what says where factors are."""
 
 
 class Tiles:
@@ -371,7 +372,8 @@ class Tiles:
 
     def uses_dot(self, nest: NestOp) -> bool:
         chosen = {self.layout.group, *self.schedule.matrix} & {a.name for a in nest.reduce_axes}
-        return (bool(chosen) or bool(self.schedule.option("dot", 0))) and is_dot(nest)
+        return (bool(chosen) or bool(self.schedule.option("dot", 0))) and (
+            is_gathered_dot(nest))
 
 
 def _neutral_pad(nest: NestOp) -> float | bool | None:

@@ -106,6 +106,16 @@ class CudaTarget(Target):
 
         return online_parts(kernel, options)
 
+    def group_rows(self, rows: int | None, groups: int | None, options: TargetOptions) -> int:
+        from targets.cuda.product_tiles import group_rows
+
+        return group_rows(rows, groups)
+
+    def gathers(self, options: TargetOptions) -> bool:
+        """Rows and matrices: every thread computes its own addresses anyway."""
+        del options
+        return True
+
     def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
         from targets.cuda.rules import prepare_kernel
 

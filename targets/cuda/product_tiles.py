@@ -29,6 +29,8 @@ FMA_SUMS, FMA_WARPS = (8, 32), (4, 8, 2, 1)
 """How many sums a thread has on FMA units; and warps, fewer where tiles are small."""
 ASSUMED = 1024
 """How long an axis is taken to be while its extent is not known."""
+MOST_OF_GROUP = 128
+"""The most rows of a group that one tile has: half a tile of each group is empty."""
 ALIKE = 0.03
 """Times that differ by less than such a part are alike; then larger tiles are better."""
 
@@ -104,3 +106,12 @@ def _warps(product: Product, sums: int) -> tuple[int, ...]:
 def _power(extent: int) -> int:
     """The power of two that holds an extent."""
     return 1 << max(0, extent - 1).bit_length()
+
+
+def group_rows(rows: int | None, groups: int | None) -> int:
+    """How many rows of a group a tile has: about as many as there are, where groups are alike; 1
+    where there are hardly any."""
+    if rows is not None and groups is not None and rows <= groups:
+        return 1
+    each = min((rows or ASSUMED) // (groups or 1), MOST_OF_GROUP)
+    return next(s for s in SIZES if s >= each)

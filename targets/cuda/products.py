@@ -12,11 +12,11 @@ from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width, i8, i32, is_float, is_narrow_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
-from passes.loop.nests import gathered_inputs, has_calls
+from passes.loop.nests import data_inputs, gathered_inputs, has_calls
 from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
 from passes.loop.runs import running_axis
-from passes.loop_to_block.compute import product_operands
+from passes.loop_to_block.compute import is_gathered_dot
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
 from targets.cuda.product_tiles import ASSUMED, tiles
@@ -24,6 +24,7 @@ from targets.cuda.product_time import Product, ProductTile
 from targets.cuda.roles import (
     Roles,
     bytes_beside,
+    factor_width,
     has_windows,
     memory_axis,
     roles_of,
@@ -62,7 +63,7 @@ def is_dot(nest: NestOp) -> bool:
     """Whether a contraction is one that `tl.dot` has: of floats into f32, signed bytes into i32."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
-    if product_operands(nest) is None or len(nest.inputs) != 2 or byte_width(result.element) > 4:
+    if not is_gathered_dot(nest) or byte_width(result.element) > 4:
         return False
     return is_float(result.element) or (result.element == i32 and _multiplies_bytes(nest))
 
@@ -103,6 +104,8 @@ def _wants_columns(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
     """Whether tensor cores take both factors along the summed axis, as they do bytes; or memory
     bounds the product, and programs of a few columns read long pieces of them.
     """
+    if _is_gathered(nest):
+        return False
     if not is_plain(nest) or len(roles.columns) != 1 or len(roles.reduce) != 1:
         return _is_matrix_product(nest, roles) and _multiplies_bytes(nest)
     if not roles.rows:
@@ -110,7 +113,7 @@ def _wants_columns(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
     if not _is_matrix_product(nest, roles):
         return False
     rows = kernel.axes[roles.rows[0]].constant
-    bytes_ = max(map(width_of, nest.inputs)) == 1
+    bytes_ = factor_width(nest) == 1
     return bytes_ or (rows is not None and rows <= MIN_DOT)
 
 
@@ -150,15 +153,21 @@ def is_plain(nest: NestOp) -> bool:
 
 
 def _reads_matrices(nest: NestOp) -> bool:
-    """Whether nothing is gathered, read by windows, or lies around the factors. Dims that one axis
-    walks, as in a convolution of one place, are as good as one."""
+    """Whether nothing is read by windows, or lies around the factors. Dims that one axis walks, as
+    in a convolution of one place, are as good as one; and rows, or matrices of a batch, that are
+    gathered as good as others, if words of memory are read whole."""
     plain = not has_windows(nest) and all(p is None for p in nest.pad_values)
-    return plain and not any(map(gathered_inputs, nest.input_maps))
+    return plain and not any(gathered_inputs(nest.input_maps[k][-1:]) for k in data_inputs(nest))
+
+
+def _is_gathered(nest: NestOp) -> bool:
+    """Whether some input says where a factor is read."""
+    return len(data_inputs(nest)) < len(nest.inputs)
 
 
 def on_tensor_cores(nest: NestOp, options: TargetOptions) -> bool:
     """Whether factors are short enough, or may be rounded."""
-    return max(map(width_of, nest.inputs)) <= 2 or options.precision != "f32"
+    return factor_width(nest) <= 2 or options.precision != "f32"
 
 
 def _tiled(
@@ -198,7 +207,7 @@ def product_of(nest: NestOp, roles: Roles) -> Product:
     depth = size(roles.reduce, ASSUMED)
     return Product(
         size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED), depth,
-        max(map(width_of, nest.inputs)), width_of(nest.results[0]), depth,
+        factor_width(nest), width_of(nest.results[0]), depth,
         open=any(extents[a] is None for a in (*roles.rows, *roles.columns)))
 
 
@@ -221,7 +230,7 @@ def _matrix_product(
     """Tiles of rows by columns, the summed axis in steps."""
     extents = kernel.axes
     (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
-    width = max(map(width_of, nest.inputs))
+    width = factor_width(nest)
     width = width if options.precision == "f32" else min(width, 2)
     most = 128 if width <= 2 else 64
     tile_m, tile_n = power(extents[m], most, MIN_DOT), power(extents[n], most, MIN_DOT)

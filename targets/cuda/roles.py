@@ -10,6 +10,7 @@ from xdsl.ir import BlockArgument
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
+from passes.loop.nests import axes_of_input, data_inputs
 from passes.loop.runs import result_order, running_axis
 from targets.cuda.tiles import width_of
 
@@ -49,8 +50,7 @@ def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
     order = [a for a in result_order(stored or nest) if any(
         a == x.name for x in nest.parallel_axes)]
     last = order[-1] if order else ""
-    factors = [set[str]().union(*(e.symbols for e in m)) if m else set[str]()
-               for m in nest.input_maps]
+    factors = [axes_of_input(nest, k) for k in data_inputs(nest)]
     right = [f for f in factors if last in f]
     left = [f for f in factors if last not in f]
     batch = [a for a in order if all(a in f for f in factors)]
@@ -69,6 +69,11 @@ def bytes_beside(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
             for v, map_ in zip(n.inputs, n.input_maps, strict=True)
             if isinstance(v, BlockArgument) and own <= symbols_of(map_)}
     return sum(read.values()) + sum(map(width_of, kernel.yielded))
+
+
+def factor_width(nest: NestOp) -> int:
+    """The bytes of an element of the longer factor."""
+    return max(width_of(nest.inputs[k]) for k in data_inputs(nest))
 
 
 def symbols_of(map_: Sequence[Expr]) -> set[str]:

@@ -96,6 +96,13 @@ _MATMULS = [
     S(g.MatmulOp, F16(5, 300), F16(300, 3), dims="m k; k n", tolerance=2e-2),
     S(g.MatmulOp, BF16(5, 300), BF16(300, 3), dims="m k; k n", tolerance=0.25,
       reference=torch(lambda m, a, b: a @ b)),
+    S(g.GroupedMatmulOp, F32(9, 33), F32(3, 33, 5), np.array([2, 2, 7], np.int32),
+      dims="n 33; e 33 m; e"),
+    S(g.GroupedMatmulOp, BF16(40, 64), BF16(4, 64, 24), np.array([1, 17, 17, 40], np.int64),
+      dims="n 64; 4 64 24; 4", tolerance=2e-1,
+      reference=torch(lambda m, a, b, ends: m._grouped_mm(a, b, ends.int()))),
+    S(g.GroupedMatmulOp, F16(5, 16), F16(7, 16, 8), np.arange(7, dtype=np.int32),
+      dims="5 16; 7 16 8; 7", tolerance=2e-2),
 ]
 
 

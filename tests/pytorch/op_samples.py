@@ -207,6 +207,8 @@ sample(["max.dim", "min.dim"], (X, 1), (N, -1, True))
 sample(["cumsum.default", "cumprod.default"], (X, 1), (N, -1), (B, 0), (X.half(), 2))
 sample(["argmax.default", "argmin.default"], (X,), (X, 1), (N, -1, True))
 DISTINCT = torch.randperm(24, generator=torch.Generator().manual_seed(1)).reshape(2, 12).float()
+sample("histc.default", (floats(40), 5, -1.0, 1.5), (ints(40, low=0).float(), 4, 0, 3),
+       (torch.arange(8).float(), 8, 0, 7))
 sample("topk.default", (DISTINCT, 3), (DISTINCT, 2, 0), (DISTINCT, 4, -1, False))
 sample("sort.default", (DISTINCT,), (DISTINCT, 0, True))
 sample("sort.stable", (DISTINCT, {"stable": True}))
@@ -246,6 +248,12 @@ sample("mv.default", (floats(2, 3), floats(3)))
 sample("dot.default", (floats(5), floats(5)))
 sample("linear.default", (X, floats(5, 4), floats(5)), (X, floats(5, 4)), (X, floats(4)))
 sample("addmm.default", (floats(4), floats(2, 3), floats(3, 4)))
+GROUPED = floats(16, 32).bfloat16(), floats(4, 32, 24).bfloat16()
+sample("_grouped_mm.default", (*GROUPED, torch.tensor([3, 3, 11, 16], dtype=torch.int32)))
+FLOAT8 = floats(16, 32).to(torch.float8_e4m3fn), floats(24, 32).to(torch.float8_e4m3fn).t()
+sample("_scaled_mm.default",
+       (*FLOAT8, torch.tensor(0.5), torch.tensor(0.25), None, None, torch.bfloat16),
+       (*FLOAT8, positive(16, 1), positive(1, 24), floats(24).bfloat16(), None, torch.bfloat16))
 sample("baddbmm.default", (floats(2, 3, 5), floats(2, 3, 4), floats(2, 4, 5)))
 sample("addmv.default", (floats(2), floats(2, 3), floats(3)))
 QUERY, KEY, VALUE = floats(2, 4, 5, 8), floats(2, 4, 6, 8), floats(2, 4, 6, 8) * 2
@@ -331,5 +339,6 @@ UNSAMPLED = frozenset((
     "aten._scaled_dot_product_cudnn_attention.default",  # only for GPUs
     "aten._adaptive_avg_pool1d.default",  # there is none
     "aten.masked_scatter.default",  # refused
+    "transformers.grouped_mm_fallback.default",  # only where that library is: as _grouped_mm
 ))
 """Operators that cannot be called by themselves, or have no result to compare."""

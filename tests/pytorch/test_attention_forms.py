@@ -21,6 +21,7 @@ from dialects.types import Array
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
+from targets.cuda.emit import emit_kernel
 from targets.cuda.interpreter import Interpreter
 from tests.lowering import lower
 from tests.pytorch.programs import Function, export
@@ -70,6 +71,18 @@ def kept(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(q, k, v, mask)
 
 
+def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def causal_grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def masked_grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True, scale=0.3)
+
+
 @dataclass(frozen=True)
 class Form:
     """A function of q, k, v and maybe a mask; how many heads k and v have; the mask's shape."""
@@ -78,10 +91,12 @@ class Form:
     heads: int = HEADS
     mask: tuple[int, ...] = ()
     length: int = 53
+    rows: int = ROWS
+    bools: bool = False
 
     def inputs(self) -> list[Tensor]:
         torch.manual_seed(0)
-        q = torch.randn(BATCH, HEADS, ROWS, DEPTH, dtype=torch.float16)
+        q = torch.randn(BATCH, HEADS, self.rows, DEPTH, dtype=torch.float16)
         k, v = (torch.randn(BATCH, self.heads, self.length, DEPTH, dtype=torch.float16)
                 for _ in range(2))
         if not self.mask:
@@ -89,7 +104,7 @@ class Form:
         seen = torch.rand(self.mask) < 0.7
         seen[..., 0] = True
         numbers = torch.randn(self.mask, dtype=torch.float16).masked_fill(~seen, -torch.inf)
-        return [q, k, v, seen if self.function is kept else numbers]
+        return [q, k, v, seen if self.bools else numbers]
 
 
 FORMS = {
@@ -101,13 +116,26 @@ FORMS = {
     "columns added": Form(added, mask=(BATCH, 1, 1, 53)),
     "all added": Form(added, mask=(BATCH, 1, ROWS, 53)),
     "heads added": Form(added, mask=(1, HEADS, ROWS, 53)),
-    "columns kept": Form(kept, mask=(BATCH, 1, 1, 53)),
-    "all kept": Form(kept, mask=(BATCH, 1, ROWS, 53)),
+    "columns kept": Form(kept, mask=(BATCH, 1, 1, 53), bools=True),
+    "all kept": Form(kept, mask=(BATCH, 1, ROWS, 53), bools=True),
+    "causal": Form(causal),
+    "causal, grouped": Form(causal_grouped, heads=2),
+    "numbers": Form(kept, mask=(BATCH, HEADS, ROWS, 53)),
+    "numbers, grouped": Form(masked_grouped, heads=1, mask=(BATCH, 1, ROWS, 53)),
+    "kept, grouped": Form(masked_grouped, heads=2, mask=(BATCH, 1, 1, 53), bools=True),
+    "one row": Form(plain, rows=1),
+    "one row, two heads": Form(repeated, heads=2, rows=1),
+    "one row, grouped": Form(grouped, heads=2, rows=1),
+    "one row, one head": Form(grouped, heads=1, rows=1),
+    "one row, kept, grouped": Form(masked_grouped, heads=2, mask=(BATCH, 1, 1, 53), rows=1,
+                                   bools=True),
 }
 
 
-def computed(form: Form, *, interpret: bool, run: RunKernel | None = None) -> tuple[Array, int]:
-    """The result, and how many kernels made it."""
+def computed(
+    form: Form, *, interpret: bool, run: RunKernel | None = None
+) -> tuple[Array, list[KernelOp]]:
+    """The result, and the kernels that made it."""
     model = in_memory(export(Function(form.function), form.inputs()))
     assert model is not None
     imported = load_model(model)
@@ -118,7 +146,7 @@ def computed(form: Form, *, interpret: bool, run: RunKernel | None = None) -> tu
     kernels = [op for op in imported.module.body.block.ops if isinstance(op, KernelOp)]
     arrays = [x.numpy() for x in form.inputs()]
     [found] = interpret_host(imported.module, arrays, imported.weights, run)
-    return found, len(kernels)
+    return found, kernels
 
 
 def check(form: Form, found: Array) -> None:
@@ -128,9 +156,16 @@ def check(form: Form, found: Array) -> None:
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 def test_one_kernel(form: Form) -> None:
-    found, count = computed(form, interpret=False)
+    found, kernels = computed(form, interpret=False)
     check(form, found)
-    assert count == 1, "what is between the products, or what repeats heads, went to memory"
+    assert len(kernels) == 1, "what is between the products, or what repeats heads, went to memory"
+
+
+def test_heads_that_share_keys_are_rows() -> None:
+    """A program of one row of each computes them by products of matrices."""
+    for name, dots in (("one row, grouped", 2), ("one row", 0)):
+        kernel = computed(FORMS[name], interpret=False)[1][0]
+        assert emit_kernel(kernel).text.count("tl.dot") == dots
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +174,8 @@ def interpreter() -> Iterator[Interpreter]:
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-@pytest.mark.parametrize("name", ["two heads repeated", "distances", "all kept"])
+@pytest.mark.parametrize("name", ["two heads repeated", "distances", "all kept",
+                                  "one row, kept, grouped"])
 def test_triton_source(name: str, interpreter: Interpreter) -> None:
     def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
         assert isinstance(kernel, KernelOp)

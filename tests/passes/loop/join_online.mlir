@@ -44,8 +44,20 @@ builtin.module {
     %y = graph.matmul %p, %v : f16[3, s, 16]
     strata.return %y
   }
+  // Keys times a constant are keys, and scores times it.
+  // CHECK: loop.kernel @online_10(
+  // CHECK-NEXT: %0 = loop.nest (i0: 3, i1: s, i3: s, reduce i4: 16) ins(%q[i0, i1, i4], %k[i0, i4, i3])
+  // CHECK: arith.constant 0.360673755 : f32
+  strata.func @keys(%q: f16[3, s, 16], %k: f16[3, 16, s], %v: f16[3, s, 16]) -> (f16[3, s, 16]) inputs ["q", "k", "v"] outputs ["y"] {
+    %c = graph.constant {value = literal[0.25]} : f16[1]
+    %h = graph.mul %k, %c : f16[3, 16, s]
+    %x = graph.matmul %q, %h : f16[3, s, s]
+    %p = graph.softmax %x {axis = 2} : f16[3, s, s]
+    %y = graph.matmul %p, %v : f16[3, s, 16]
+    strata.return %y
+  }
   // The weights are a result as well, so they are in memory anyway.
-  // CHECK: loop.kernel @contract_7(
+  // CHECK: loop.kernel @contract_11(
   strata.func @weights(%q: f16[3, s, 16], %k: f16[3, 16, s], %v: f16[3, s, 16]) -> (f16[3, s, 16], f16[3, s, s]) inputs ["q", "k", "v"] outputs ["y", "p"] {
     %x = graph.matmul %q, %k : f16[3, s, s]
     %p = graph.softmax %x {axis = 2} : f16[3, s, s]

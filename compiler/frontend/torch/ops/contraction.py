@@ -11,6 +11,7 @@ from dialects import types as t
 from dialects.expr import Expr
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, MulOp
+from dialects.graph.grouped import GroupedMatmulOp
 
 
 @aten_op("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default",
@@ -34,6 +35,17 @@ def addmm(
     total = scaled(n, n(MatmulOp, a, b), alpha)
     return total if beta == 0 and isinstance(total, Value) else arithmetic(
         n, AddOp, total, scaled(n, c, beta))
+
+
+@aten_op("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")
+def grouped_mm(
+    n: Node, a: Value, b: Value, ends: Value | None = None, bias: Value | None = None,
+    out: object = None,
+) -> Value:
+    """Rows in groups one behind another, each group times its own matrix."""
+    if ends is None or bias is not None or (a.rank, b.rank) != (2, 3):
+        raise Fault("its first operand is no matrix of rows in groups, or it has a bias")
+    return n.cast(n(GroupedMatmulOp, a, b, ends), n.element)
 
 
 @aten_op("aten._scaled_mm.default")

@@ -14,11 +14,11 @@ from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import product
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, PowOp, SubOp
-from dialects.graph.logic import EqualOp, WhereOp
+from dialects.graph.elementwise import AddOp, DivOp, MinOp, MulOp, PowOp, SubOp
+from dialects.graph.logic import AndOp, EqualOp, LessEqualOp, WhereOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
-from dialects.graph.unary import AbsOp, ExpOp, LogOp, SqrtOp
+from dialects.graph.unary import AbsOp, ExpOp, FloorOp, LogOp, SqrtOp
 
 
 def reduced(
@@ -38,6 +38,20 @@ def sum_all(n: Node, x: Value) -> Value:
 @aten_op("aten.sum.dim_IntList")
 def sum_(n: Node, x: Value, axes: Sequence[int] | None, keep: bool) -> Value:
     return reduced(n, ReduceSumOp, n.cast(x, n.element), axes, keep)
+
+
+@aten_op("aten.histc.default")
+def histogram(n: Node, x: Value, bins: int, low: float, high: float) -> Value:
+    """How many elements are in each of some equal parts of a range; others do not count."""
+    if low >= high:
+        raise Fault("its range is that of the elements", "give histc a minimum and a maximum")
+    wide = n.cast(n.reshape(x, [x.type.count, 1]), t.f32)
+    least, most, count = (n.scalar(float(v), t.f32) for v in (low, high, bins))
+    place = n(DivOp, n(MulOp, n(SubOp, wide, least), count), n(SubOp, most, least))
+    last = n(MinOp, n(FloorOp, place), n.scalar(float(bins - 1), t.f32))
+    inside = n(AndOp, n(LessEqualOp, least, wide), n(LessEqualOp, wide, most))
+    there = n(AndOp, inside, n(EqualOp, last, n.cast(n.range(bins), t.f32)))
+    return n(ReduceSumOp, n.cast(there, n.element), axes=[0], keepdims=False)
 
 
 @aten_op("aten.mean.default")

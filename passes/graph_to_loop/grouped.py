@@ -1,0 +1,69 @@
+"""Grouped products, row by row: each row reads the matrix of its group.
+
+    %g = nest (i, reduce e) ins(%ends[e]) outs(add) {ends <= i}
+    %y = nest (i, j, reduce k) ins(%g[i], %a[i, k], %b[in0, k, j]) outs(add) {a * b}
+
+A row behind the last group reads the last matrix, and what it gives becomes 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.graph.grouped import GroupedMatmulOp
+from dialects.types import tensor
+from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.rules import lowers
+from passes.graph_to_loop.scalars import Body, Scalar
+from passes.rewriting import Rewriter
+
+
+@lowers(GroupedMatmulOp)
+def grouped_matmul(op: GroupedMatmulOp, at: Rewriter) -> SSAValue:
+    (rows, columns), groups = type_of(op.result).shape, type_of(op.ends).shape[0]
+    group = _groups(op, at, rows, groups)
+    element = t.wide_element(type_of(op.result).element)
+    domain = Domain()
+    i, j = domain.parallel(rows, columns)
+    [k] = domain.reduce(type_of(op.a).shape[1])
+    reads = [Read(_inside(at, group, rows, groups), [i]), Read(op.a, [i, k]),
+             Read(op.b, [Expr.symbol("in0"), k, j])]
+    total = make_nest(at, domain, reads, tensor(element, (rows, columns)),
+                      lambda body, read: read[1].to(element) * read[2].to(element),
+                      combiner="add")
+
+    def chosen(body: Body, read: Sequence[Scalar]) -> Scalar:
+        return read[0].compare("lt", body.index(groups)).where(read[1], read[1].like(0.0))
+
+    behind = Domain()
+    point = behind.parallel(rows, columns)
+    return make_nest(at, behind, [Read(group, point[:1]), Read(total, point)],
+                     type_of(op.result), chosen)
+
+
+def _groups(op: GroupedMatmulOp, at: Rewriter, rows: Expr, groups: Expr) -> SSAValue:
+    """The group of each row: how many groups end before it."""
+    domain = Domain()
+    [i] = domain.parallel(rows)
+    [e] = domain.reduce(groups)
+
+    def ended(body: Body, read: Sequence[Scalar]) -> Scalar:
+        return read[0].to(t.i64).compare("le", body.index(i)).to(t.i64)
+
+    return make_nest(at, domain, [Read(op.ends, [e])], tensor(t.i64, [rows]), ended,
+                     combiner="add")
+
+
+def _inside(at: Rewriter, group: SSAValue, rows: Expr, groups: Expr) -> SSAValue:
+    """The matrix that a row reads: that of its group, or the last one."""
+    domain = Domain()
+    point = domain.parallel(rows)
+
+    def limited(body: Body, read: Sequence[Scalar]) -> Scalar:
+        return read[0].minimum(body.index(groups - 1)).maximum(0)
+
+    return make_nest(at, domain, [Read(group, point)], tensor(t.i64, [rows]), limited)

@@ -1,0 +1,66 @@
+"""However ONNX spells attention: one kernel on CUDA, which computes what the model says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from compiler.frontend import load_model
+from dialects.block import KernelOp
+from dialects.host.interpret import interpret_host
+from passes.base import StrataContext
+from targets.base import TargetOptions
+from targets.cuda import TARGET
+from tests.lowering import lower
+from tests.models.attention_spellings import SPELLINGS, AttentionGraph, Spelling
+
+OF_THEIR_OWN = {"opposite_times_lowest"}
+"""Masks that are computed once, as many layers read them."""
+
+
+def found(graph: AttentionGraph, path: Path) -> tuple[Any, list[KernelOp]]:
+    """What the CUDA target's tiles compute, and its kernels."""
+    imported = load_model(str(path))
+    context = StrataContext.with_dialects(imported.weights, TARGET, TargetOptions("sm_90"))
+    for _ in lower(imported.module, context):
+        pass
+    kernels = [op for op in imported.module.body.block.ops if isinstance(op, KernelOp)]
+    [made] = interpret_host(imported.module, list(graph.arrays.values()), imported.weights)
+    return made, kernels
+
+
+def expected(proto: onnx.ModelProto, graph: AttentionGraph) -> Any:
+    """The model's own words, in double precision."""
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator: Any = ReferenceEvaluator(proto)
+    with np.errstate(all="ignore"):
+        return evaluator.run(None, graph.arrays)[0]
+
+
+def check(spelling: Spelling, graph: AttentionGraph, path: Path) -> None:
+    proto = graph.finish(spelling(graph))
+    onnx.save(proto, path)
+    made, kernels = found(graph, path)
+    np.testing.assert_allclose(made.astype(float), expected(proto, graph).astype(float),
+                               rtol=0, atol=1e-2)
+    assert len(kernels) == 1 + (spelling.__name__ in OF_THEIR_OWN), [
+        k.sym_name.data for k in kernels]
+
+
+each_spelling = pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda f: f.__name__)
+
+
+@each_spelling
+def test_known_sizes(spelling: Spelling, tmp_path: Path) -> None:
+    check(spelling, AttentionGraph({}), tmp_path / "attention.onnx")
+
+
+@each_spelling
+def test_open_sizes(spelling: Spelling, tmp_path: Path) -> None:
+    check(spelling, AttentionGraph({}, rows=33, length=50, open_sizes=True),
+          tmp_path / "attention.onnx")
