@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
+from dialects.types import tensor
 from passes.loop.base_two import use_base_two
 from passes.loop.computed import is_repetition
 from passes.loop.conditions import simplify_conditions, unconverted
@@ -47,6 +48,8 @@ def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
     """Rewrite the nests of a kernel in place."""
     while (nest := next((n for n in kernel.nests[::-1] if _is_inlined(n, rows)), None)):
         inline_everywhere(nest)
+    for nest in kernel.nests:
+        round_in_readers(nest)
     for nest in kernel.nests:
         drop_roundings(nest)
         simplify_conditions(nest)
@@ -95,6 +98,30 @@ def inline_everywhere(nest: NestOp) -> None:
 
 
 # ---------------------------------------------------------------------- roundings
+def round_in_readers(nest: NestOp) -> None:
+    """Let readers round what a nest rounds for them: those that widen it can leave both out."""
+    readers = [use.operation for r in nest.results for use in r.uses]
+    rounding = nest.yielded[0].owner
+    if not isinstance(rounding, arith.TruncFOp) or not nest.is_elementwise or not all(
+            isinstance(r, NestOp) and not is_contraction(r) for r in readers):
+        return
+    [type_] = result_types(nest)
+    wide = with_reads(nest, reads_of(nest), [tensor(rounding.input.type, type_.shape)])
+    last = wide.yielded[0].owner
+    assert isinstance(last, arith.TruncFOp)
+    last.result.replace_all_uses_with(last.input)
+    drop_unused(wide)
+    block = nest.parent_block()
+    assert block is not None
+    block.insert_op_before(wide, nest)
+    rounded = elementwise_on(wide.results[0], type_.element,
+                             lambda x: [arith.TruncFOp(x, type_.element)])
+    nest.results[0].replace_all_uses_with(rounded.results[0])
+    nest.detach()
+    nest.erase()
+    inline_everywhere(rounded)
+
+
 def drop_roundings(nest: NestOp) -> None:
     """extf(truncf(x)) becomes x."""
     for op in list(nest.body.block.ops):
