@@ -176,8 +176,8 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
         return True
-    return _only_reader(nest, producer) and reads_once(nest, read) and (
-        not _ends_other_sums(nest, read, producer))
+    return _only_reader(nest, producer) and reads_once(nest, read) and not (
+        _widens_for_others(nest) or _ends_other_sums(nest, read, producer))
 
 
 def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
@@ -202,8 +202,7 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
     """Whether it rounds sums of products to fewer bytes, and no kernel sums up and computes `nest`.
 
     For that one reduces, ends other sums as well, or cuts a dim in two as it reads, heads of
-    attention, say; unrounded sums would then cross memory. So would twice the bytes where `nest`
-    widens, which its readers do themselves.
+    attention, say; unrounded sums would then cross memory.
     """
     width = byte_width(scalar_type(producer.results[0]))
     rounded = [v for v in _sums(producer.inputs) if byte_width(scalar_type(v)) > width]
@@ -211,12 +210,13 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
         return False
     makers = [v.owner for v in nest.inputs if isinstance(v.owner, NestOp)]
     ends = [*nest.inputs, *(v for m in makers if m.is_elementwise for v in m.inputs)]
-    return nest.is_reduction or _widens_for_others(nest) or plain_axes(read.map) is None or any(
+    return nest.is_reduction or plain_axes(read.map) is None or any(
         v not in rounded for v in _sums(ends))
 
 
 def _widens_for_others(nest: NestOp) -> bool:
-    """Whether a nest only widens, and all its readers take that in."""
+    """Whether a nest only widens, and all its readers take that in: what it reads has fewer bytes.
+    """
     readers = [use.operation for use in nest.results[0].uses]
     return is_widening(nest) and all(
         isinstance(r, NestOp) and not is_contraction(r) for r in readers)
