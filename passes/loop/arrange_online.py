@@ -48,7 +48,7 @@ def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
     """Rewrite the nests of a kernel in place."""
     while (nest := next((n for n in kernel.nests[::-1] if _is_inlined(n, rows)), None)):
         inline_everywhere(nest)
-    for nest in kernel.nests:
+    while (nest := next(filter(_rounds_for_readers, kernel.nests), None)):
         round_in_readers(nest)
     for nest in kernel.nests:
         drop_roundings(nest)
@@ -98,14 +98,17 @@ def inline_everywhere(nest: NestOp) -> None:
 
 
 # ---------------------------------------------------------------------- roundings
+def _rounds_for_readers(nest: NestOp) -> bool:
+    """Whether a nest rounds what only nests read that can do so themselves."""
+    readers = [use.operation for r in nest.results for use in r.uses]
+    return nest.is_elementwise and isinstance(nest.yielded[0].owner, arith.TruncFOp) and all(
+        isinstance(r, NestOp) and not is_contraction(r) for r in readers)
+
+
 def round_in_readers(nest: NestOp) -> None:
     """Let readers round what a nest rounds for them: those that widen it can leave both out."""
-    readers = [use.operation for r in nest.results for use in r.uses]
-    rounding = nest.yielded[0].owner
-    if not isinstance(rounding, arith.TruncFOp) or not nest.is_elementwise or not all(
-            isinstance(r, NestOp) and not is_contraction(r) for r in readers):
-        return
-    [type_] = result_types(nest)
+    [type_], rounding = result_types(nest), nest.yielded[0].owner
+    assert isinstance(rounding, arith.TruncFOp)
     wide = with_reads(nest, reads_of(nest), [tensor(rounding.input.type, type_.shape)])
     last = wide.yielded[0].owner
     assert isinstance(last, arith.TruncFOp)
