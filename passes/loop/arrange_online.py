@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
+from dialects.types import tensor
 from passes.loop.base_two import use_base_two
 from passes.loop.computed import is_repetition
 from passes.loop.conditions import simplify_conditions, unconverted
@@ -50,6 +51,8 @@ def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
     delay_factors(kernel, rows)
     while (nest := next((n for n in kernel.nests[::-1] if _is_inlined(n, rows)), None)):
         inline_everywhere(nest)
+    while (nest := next(filter(_rounds_for_readers, kernel.nests), None)):
+        round_in_readers(nest)
     for nest in kernel.nests:
         drop_roundings(nest)
         simplify_conditions(nest)
@@ -87,6 +90,33 @@ def is_widening(nest: NestOp) -> bool:
 
 
 # ---------------------------------------------------------------------- roundings
+def _rounds_for_readers(nest: NestOp) -> bool:
+    """Whether a nest rounds what only nests read that can do so themselves."""
+    readers = [use.operation for r in nest.results for use in r.uses]
+    return nest.is_elementwise and isinstance(nest.yielded[0].owner, arith.TruncFOp) and all(
+        isinstance(r, NestOp) and not is_contraction(r) for r in readers)
+
+
+def round_in_readers(nest: NestOp) -> None:
+    """Let readers round what a nest rounds for them: those that widen it can leave both out."""
+    [type_], rounding = result_types(nest), nest.yielded[0].owner
+    assert isinstance(rounding, arith.TruncFOp)
+    wide = with_reads(nest, reads_of(nest), [tensor(rounding.input.type, type_.shape)])
+    last = wide.yielded[0].owner
+    assert isinstance(last, arith.TruncFOp)
+    last.result.replace_all_uses_with(last.input)
+    drop_unused(wide)
+    block = nest.parent_block()
+    assert block is not None
+    block.insert_op_before(wide, nest)
+    rounded = elementwise_on(wide.results[0], type_.element,
+                             lambda x: [arith.TruncFOp(x, type_.element)])
+    nest.results[0].replace_all_uses_with(rounded.results[0])
+    nest.detach()
+    nest.erase()
+    inline_everywhere(rounded)
+
+
 def drop_roundings(nest: NestOp) -> None:
     """extf(truncf(x)) becomes x."""
     for op in list(nest.body.block.ops):

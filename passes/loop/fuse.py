@@ -181,8 +181,8 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
         return True
-    return _only_reader(nest, producer) and reads_once(nest, read) and (
-        not _ends_other_sums(nest, read, producer))
+    return _only_reader(nest, producer) and reads_once(nest, read) and not (
+        _widens_for_others(nest) or _ends_other_sums(nest, read, producer))
 
 
 def _may_gather(
@@ -244,6 +244,14 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
     ends = [*nest.inputs, *(v for m in makers if m.is_elementwise for v in m.inputs)]
     return nest.is_reduction or plain_axes(read.map) is None or any(
         v not in rounded for v in _sums(ends))
+
+
+def _widens_for_others(nest: NestOp) -> bool:
+    """Whether a nest only widens, and all its readers take that in: what it reads has fewer bytes.
+    """
+    readers = [use.operation for use in nest.results[0].uses]
+    return is_widening(nest) and all(
+        isinstance(r, NestOp) and not is_contraction(r) for r in readers)
 
 
 def _sums(values: Sequence[SSAValue]) -> list[SSAValue]:

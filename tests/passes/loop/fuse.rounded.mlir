@@ -64,4 +64,40 @@ builtin.module {
     }
     strata.return %y
   }
+  // What only widens them is for its readers to do: halves cross memory.
+  // CHECK: strata.func @widened
+  // CHECK: %c = loop.nest (i0: 8, i1: 6) ins(%a[i0, i1]) outs(f16[8, 6][i0, i1])
+  // CHECK: loop.nest (i0: 8, reduce i1: 6) ins(%c[i0, i1]) outs(add
+  // CHECK-NEXT: bb0(%{{.*}}: f16
+  // CHECK: loop.nest (i0: 8, i1: 6) ins(%c[i0, i1], %
+  // CHECK-NEXT: bb0(%{{.*}}: f16
+  strata.func @widened(%x: f16[8, 4], %w: f16[4, 6]) -> (f32[8, 6]) inputs ["x", "w"] outputs ["y"] {
+    %a = loop.nest (i0: 8, i1: 6, reduce i2: 4) ins(%x[i0, i2], %w[i2, i1]) outs(add f32[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %e = arith.extf %p : f16 to f32
+      %f = arith.extf %q : f16 to f32
+      %m = arith.mulf %e, %f : f32
+      loop.yield %m
+    }
+    %c = loop.nest (i0: 8, i1: 6) ins(%a[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f32):
+      %r = arith.truncf %p : f32 to f16
+      loop.yield %r
+    }
+    %d = loop.nest (i0: 8, i1: 6) ins(%c[i0, i1]) outs(f32[8, 6][i0, i1]) {
+    ^bb0(%p: f16):
+      %r = arith.extf %p : f16 to f32
+      loop.yield %r
+    }
+    %s = loop.nest (i0: 8, reduce i1: 6) ins(%d[i0, i1]) outs(add f32[8][i0]) {
+    ^bb0(%p: f32):
+      loop.yield %p
+    }
+    %y = loop.nest (i0: 8, i1: 6) ins(%d[i0, i1], %s[i0]) outs(f32[8, 6][i0, i1]) {
+    ^bb0(%p: f32, %q: f32):
+      %r = arith.subf %p, %q : f32
+      loop.yield %r
+    }
+    strata.return %y
+  }
 }

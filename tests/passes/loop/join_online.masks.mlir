@@ -14,9 +14,9 @@ builtin.module {
   // CHECK-NEXT: %y = loop.call @online_{{.*}}(%q, %k, %a) sizes(s)
   // CHECK: loop.kernel @online_4(
   // CHECK: loop.nest (i0: 3, i1: s, i3: s) ins(%0[i0, i1, i3], %m[i3])
-  // CHECK: %13 = arith.cmpi sle
-  // CHECK: arith.select %8, %
-  // CHECK: arith.select %13, %
+  // CHECK: %12 = arith.cmpi sle
+  // CHECK: arith.select %7, %
+  // CHECK: arith.select %12, %
   // CHECK-NEXT: loop.yield
   strata.func @main(%q: f16[3, s, 16], %k: f16[3, s, 16], %m: i1[s]) -> (f16[3, s, 16], f16[3, s, 16]) inputs ["q", "k", "m"] outputs ["y", "z"] {
     %r = graph.range {start = 0, step = 1, count = s, to = i64} : i64[s]
