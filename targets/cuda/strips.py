@@ -61,43 +61,49 @@ def strips_of(nest: NestOp) -> Strips | None:
     (taps,), (across,) = (w.symbols & summed for w in windows)
     found = Strips(data[0], rows, taps, columns, min(channel.symbols, default=""))
     is_filter = symbols_of(nest.input_maps[1 - data[0]]) <= {found.channels, *summed}
-    ends = nest.output_maps[0][-1] == channel
     apart = rows != columns and taps != across and rows != found.channels
-    return found if is_filter and ends and apart else None
+    return found if is_filter and apart else None
 
 
 def strips_nest(kernel: KernelOp) -> NestOp | None:
     """The nest of a kernel that is computed in strips, from which all of the kernel follows; its
     axes are fused already."""
-    nest = _candidate(kernel)
+    nest = _sum_of(kernel)
     found = strips_of(nest) if nest is not None else None
     return nest if found is not None and found.columns == found.channels else None
 
 
-def _candidate(kernel: KernelOp) -> NestOp | None:
-    """The only sum of a kernel of known sizes, whose results are stored with channels last."""
+def _sum_of(kernel: KernelOp) -> NestOp | None:
+    """The only sum of a kernel of known sizes, whose other nests walk its results."""
     summing = [n for n in kernel.nests if n.is_reduction]
     if len(summing) != 1 or len(kernel.nests) < len(list(kernel.body.block.ops)) - 1:
         return None
     [nest], parallel = summing, {a.name for a in summing[0].parallel_axes}
-    alike = all({a.name for a in n.axes} == parallel and not n.into and len(n.results) == 1
-                and n.output_maps[0][-1] == nest.output_maps[0][-1]
-                for n in kernel.nests if n is not nest)
+    alike = all({a.name for a in n.axes} == parallel for n in kernel.nests if n is not nest)
+    whole = all(not n.into and len(n.results) == 1 for n in kernel.nests)
     known = all(e.constant is not None for e in kernel.axes.values())
-    return nest if alike and known and not nest.into else None
+    return nest if alike and whole and known else None
+
+
+def _ends_in(kernel: KernelOp, axis: str) -> bool:
+    """Whether all that a kernel stores has an axis last."""
+    return all(isinstance(v.owner, NestOp) and v.owner.stored_at(v)[-1].as_symbol == axis
+               for v in kernel.yielded)
 
 
 # ---------------------------------------------------------------------- axes and memory
 def prepare_strips(kernel: KernelOp) -> bool:
     """Fuse columns and channels; False where a kernel is not computed in strips."""
-    nest = _candidate(kernel)
+    nest = _sum_of(kernel)
     found = strips_of(nest) if nest is not None else None
-    if found is None or _rows(kernel.axes[found.rows])[0] == 1:
-        return False
+    if found is None or found.columns == found.channels:
+        return found is not None
     names = [found.columns, found.channels]
-    if found.columns != found.channels and can_fuse(kernel, names):
-        fuse_axes(kernel, names)
-    return strips_nest(kernel) is not None
+    if _rows(kernel.axes[found.rows])[0] == 1 or not _ends_in(
+            kernel, found.channels) or not can_fuse(kernel, names):
+        return False
+    fuse_axes(kernel, names)
+    return True
 
 
 def strip_panels(nest: NestOp) -> Mapping[int, Border | None]:
