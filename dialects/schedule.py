@@ -4,7 +4,8 @@
 
 Levels are nested in the order written. `grid`: one program per tile, all in parallel. `loop`: the
 program walks the tiles. `whole`: one tile holds the whole axis (its tile size may exceed the
-extent, then the rest is masked). `lanes` lie in the lanes of vector registers. A `group` is a tile
+extent, then the rest is masked). `unroll`: so many trips of a loop in one; of a grid level, whose
+tile it is, the program computes the positions one by one (`passes.loop_to_block.copies`). `lanes` lie in the lanes of vector registers. A `group` is a tile
 of a summed axis whose positions lie side by side inside each lane: an instruction multiplies and
 sums them at once. `matrix` tiles, of rows and of a summed axis, lie in matrix registers while
 products are summed up; further levels of such rows walk what is made of the sums. `tails`: "mask"

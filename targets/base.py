@@ -100,6 +100,14 @@ class Target(ABC):
         del options
         return 2
 
+    def joined_groups(
+        self, inputs: int, outputs: int, count: int, element: Attribute, options: TargetOptions
+    ) -> int:
+        """How many of a convolution's `count` groups to multiply as one, zeros between them; it
+        divides them. `inputs`, `outputs`: the channels of a group."""
+        del inputs, outputs, count, element, options
+        return 1
+
     def byte_factors(self) -> tuple[Attribute, Attribute] | None:
         """The bytes, i8 or ui8, that it multiplies best, left and right; None: it does not matter.
         """

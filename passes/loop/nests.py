@@ -248,7 +248,7 @@ def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[str, int, Expr]] |
         return None
     steps = {name: step.constant or 0 for name, step in split[0].items()}
     order = sorted(steps, key=lambda name: -steps[name])
-    below = [*order[1:], None]
+    below = [*order[1:], None] if order else []
     fits = all(steps[a] == (1 if b is None else steps[b] * (extents[b].constant or 0))
                for a, b in zip(order, below, strict=True))
     return [(a, steps[a], extents[a]) for a in order] if fits else None

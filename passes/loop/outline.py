@@ -16,7 +16,7 @@ compute a tile of all of them. A group never waits for something that waits for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -29,8 +29,20 @@ from dialects.ranges import is_at_most
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import body_size, index_exprs, is_copy, reads_of, rename_axes
+from passes.loop.nests import (
+    body_size,
+    digits_of,
+    index_exprs,
+    is_copy,
+    reads_of,
+    rename_axes,
+    replace_nest,
+    substitute_axes,
+)
 from passes.rewriting import SizeDefinitions, functions
+
+Digits = list[tuple[str, int, Expr]]
+"""The axes of an expression such as 4*i + j: name, step, extent (see `digits_of`)."""
 
 MIN_ROWS = 4
 """Fewer rows than this do not carry a kernel: it would have too little to do in parallel."""
@@ -168,7 +180,7 @@ class Grouping:
         self.names = 0
 
     def run(self) -> list[Group]:
-        for op in self.func.body.block.ops:
+        for op in list(self.func.body.block.ops):
             if isinstance(op, NestOp):
                 self.place(op)
             elif op.operands:
@@ -193,12 +205,17 @@ class Grouping:
     def place(self, nest: NestOp) -> None:
         sources = self.sources(nest)
         for group in sorted(sources, key=lambda g: g.number, reverse=True):
-            names, others = self.fit(group, nest), sources - {group}
+            aligned, others = in_digits(group, nest), sources - {group}
+            names = self.fit(group, aligned)
             if names is not None and not any(o.waits_for(group) for o in others):
-                group.add(nest, names)
+                if aligned is not nest:
+                    replace_nest(nest, aligned)
+                group.add(aligned, names)
                 group.wait_for(others)
-                self.group_of[nest] = group
+                self.group_of[aligned] = group
                 return
+            if aligned is not nest:
+                aligned.erase()
         group = self.new_group(sources)
         group.add(nest, {a.name: self.fresh() for a in nest.axes})
         self.group_of[nest] = group
@@ -224,6 +241,26 @@ class Grouping:
         self.context.remark(self.pass_, nest, f"not fused: {reason}")
 
 
+def in_digits(group: Group, nest: NestOp) -> NestOp:
+    """An elementwise nest with the axes of a contraction that stores at 4*i + j what the nest reads
+    along one axis: channels in groups. Else the nest itself."""
+    if nest.reduce_axes or nest.is_scatter or not group.has_contraction:
+        return nest
+    extents = {a.name: a.extent for a in nest.axes}
+    split: dict[str, Digits] = {}
+    for read in reads_of(nest):
+        for at, expr in zip(read.map, group.produced(read.value) or (), strict=False):
+            mine, digits = at.as_symbol, _digits(expr, group.extents) or []
+            if mine in extents and len(digits) > 1 and extents[mine] == product(
+                    extent for _, _, extent in digits):
+                split[mine] = [(f"{mine}_{name}", step, extent) for name, step, extent in digits]
+    axes = [new for a in nest.axes for new in (
+        [Axis(name, extent) for name, _, extent in split[a.name]] if a.name in split else [a])]
+    values = {mine: sum((Expr.symbol(name) * step for name, step, _ in digits), Expr.of(0))
+              for mine, digits in split.items()}
+    return substitute_axes(nest, axes, values) if split else nest
+
+
 def match_axes(group: Group, nest: NestOp) -> dict[str, str] | None:
     """Nest axis -> group axis, so that reads of the group's results are at the same point."""
     names: dict[str, str] = {}
@@ -243,16 +280,34 @@ def _match(
     group_extents: dict[str, Expr], names: dict[str, str],
 ) -> bool:
     for at, expr in zip(map_, stored, strict=True):
-        mine, theirs = at.as_symbol, expr.as_symbol
-        if theirs is None or mine is None:
-            if at.constant is None or (at != expr and not _is_unit(expr, group_extents)):
+        pairs = _pairs(at, expr, extents, group_extents)
+        if pairs is None:
+            return False
+        for mine, theirs in pairs:
+            if mine not in extents or extents[mine] != group_extents.get(theirs):  # or gathered
                 return False
-            continue
-        if mine not in extents or extents[mine] != group_extents.get(theirs):  # or gathered
-            return False
-        if names.setdefault(mine, theirs) != theirs:
-            return False
+            if names.setdefault(mine, theirs) != theirs:
+                return False
     return len(set(names.values())) == len(names)
+
+
+def _pairs(
+    at: Expr, expr: Expr, extents: dict[str, Expr], group_extents: dict[str, Expr]
+) -> list[tuple[str, str]] | None:
+    """Which axes must be the same for a read to be at the point where a result is stored."""
+    mine, theirs = at.as_symbol, expr.as_symbol
+    if mine is not None and theirs is not None:
+        return [(mine, theirs)]
+    if at.constant is not None:
+        return [] if at == expr or _is_unit(expr, group_extents) else None
+    read, stored = _digits(at, extents), _digits(expr, group_extents)
+    if read is None or stored is None or [d[1:] for d in read] != [d[1:] for d in stored]:
+        return None
+    return [(a[0], b[0]) for a, b in zip(read, stored, strict=True)]
+
+
+def _digits(expr: Expr, extents: Mapping[str, Expr]) -> Digits | None:
+    return digits_of(expr, [Axis(name, extent) for name, extent in extents.items()])
 
 
 def _is_unit(expr: Expr, extents: dict[str, Expr]) -> bool:

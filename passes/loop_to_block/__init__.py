@@ -11,6 +11,7 @@ The host function stays; it launches kernels by name. In this folder:
     dots.py      sums of products as `block.dot`
     online.py    sums that are rescaled while the maximum grows that they subtract
     matrices.py  such sums in matrix registers, and where they are read from afterwards
+    copies.py    positions of a tile one by one, as copies of nests
     scatters.py  tiles of updates, merged into what indices name
     private.py   memory of a program for what nests read elsewhere than it is made
     kernel.py    the levels of a schedule -> grid, loops, and the order of everything

@@ -31,6 +31,7 @@ from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
 from passes.loop.limits import Limit, limit_of
 from passes.loop.reuse import kept_values
+from passes.loop_to_block.copies import in_copies
 from passes.loop_to_block.dots import load_factors
 from passes.loop_to_block.matrices import lies_in_matrices
 from passes.loop_to_block.online import reach
@@ -45,8 +46,11 @@ a reduction, and of rows that share what they read."""
 
 def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
     """The block kernel of a loop kernel whose schedule fits it (see `legality.faults`)."""
-    assert kernel.schedule is not None
-    return _Lowering(kernel, kernel.schedule.data).run()
+    copies = in_copies(kernel)
+    assert copies.schedule is not None
+    lowered = _Lowering(copies, copies.schedule.data).run()
+    lowered.schedule = kernel.schedule
+    return lowered
 
 
 class _Lowering:

@@ -19,6 +19,7 @@ from passes.loop.online import running_maximum, sources_of, waits_for
 from passes.loop.reuse import kept_values
 from passes.loop_to_block.access import leaves
 from passes.loop_to_block.compute import is_dot
+from passes.loop_to_block.copies import copied_level
 from passes.loop_to_block.state import AxisState
 
 
@@ -32,7 +33,7 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
             [f"it names unknown axes {', '.join(unknown)}"] if unknown else [])
     return [*_order_faults(schedule), *_whole_faults(kernel, schedule),
             *_private_faults(kernel, schedule),
-            *_online_faults(kernel, schedule),
+            *_online_faults(kernel, schedule), *_copy_faults(kernel, schedule),
             *_group_faults(kernel, schedule),
             *_matrix_faults(kernel, schedule),
             *(fault for nest in kernel.nests for fault in _reduction_faults(nest, schedule))]
@@ -49,6 +50,24 @@ def _order_faults(schedule: Schedule) -> Iterator[str]:
         yield "only one axis can lie in lanes"
     if any(x.tile < 1 or x.unroll < 1 for x in schedule.levels):
         yield "tiles and unroll factors are at least 1"
+
+
+def _copy_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+    """What is computed position by position are whole tiles of a kernel's own nests."""
+    level = copied_level(schedule)
+    if level is None:
+        return
+    if level.unroll != level.tile:
+        yield f"axis {level.axis} has a tile of {level.tile}, of which {level.unroll} are unrolled"
+    if (kernel.axes[level.axis] % level.tile).terms:
+        yield f"a tile of {level.tile}, position by position, does not divide axis {level.axis}"
+    if sum(x.axis == level.axis for x in schedule.levels) > 1:
+        yield f"axis {level.axis} is unrolled in the grid, and has further levels"
+    if len(kernel.nests) < len(list(kernel.body.block.ops)) - 1 or any(
+            n.into or len(n.results) > 1 or level.axis not in {a.name for a in n.parallel_axes}
+            for n in kernel.nests):
+        yield (f"axis {level.axis} is unrolled in the grid, but not all nests walk it and make one "
+               "whole result")
 
 
 def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:

@@ -91,6 +91,13 @@ class CudaTarget(Target):
         """Tensor cores take halves, and the floats of a byte that the machine decodes."""
         return element in (f16, bf16) or self.decodes(element, options)
 
+    def joined_groups(
+        self, inputs: int, outputs: int, count: int, element: Attribute, options: TargetOptions
+    ) -> int:
+        from targets.cuda.convolutions import joined_groups
+
+        return joined_groups(inputs, outputs, count, element, options)
+
     def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
         from targets.cuda.rules import sum_parts
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
+from xdsl.ir import Attribute
 
 from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp
@@ -29,7 +30,7 @@ from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
 from targets.cuda.product_parts import parts_of
-from targets.cuda.product_tiles import tiles
+from targets.cuda.product_tiles import SIZES, tiles
 from targets.cuda.product_time import Product, ProductTile
 from targets.cuda.products import schedule_product
 from targets.cuda.roles import Roles, bytes_beside
@@ -39,6 +40,8 @@ OPEN = 16
 """What an open size is taken to be."""
 FEW, WORD = 8, 4
 """Fewer channels than this become whole words of so many."""
+JOINED = 32
+"""Channels that groups are joined to, where tensor cores multiply them."""
 LEAST = 64
 """The least channels of a part of a sum."""
 
@@ -80,6 +83,22 @@ def data_of(nest: NestOp) -> int | None:
 def _is_strided(expr: Expr) -> bool:
     """Whether an axis by itself walks every other place, or fewer."""
     return len(expr.symbols) == 1 and any(abs(c) > 1 for monomial, c in expr.terms if monomial)
+
+
+def joined_groups(
+    inputs: int, outputs: int, count: int, element: Attribute, options: TargetOptions
+) -> int:
+    """How many groups make a tile's channels whole: products with zeros among them cost nothing.
+
+    On an H200, 32 channels take 0.5 to 0.9 of the time of 16, and 0.8 to 0.9 of that of 64.
+    """
+    if not is_float(element) or byte_width(element) > 4 or inputs == outputs == 1:
+        return 1
+    narrow = byte_width(element) <= 2 or options.precision == "tf32"
+    least = JOINED if narrow else SIZES[0]
+    return next((n for n in range(1, count + 1) if count % n == 0
+                 and least <= n * inputs <= 2 * least and n * inputs % SIZES[0] == 0
+                 and n * outputs <= 2 * least), 1)
 
 
 # ---------------------------------------------------------------------- axes and memory
@@ -188,10 +207,19 @@ def tiled_product(
 ) -> Schedule:
     """The schedule of a tile; the last step is apart, so that no other has masks."""
     [rows], [columns], [summed] = roles.rows, roles.columns, roles.reduce
-    levels = [*(Level("grid", b) for b in roles.batch), Level("grid", rows, tile.rows),
+    groups = _groups(kernel, roles)
+    levels = [*(Level("grid", b) for b in roles.batch if b not in groups),
+              Level("grid", rows, tile.rows), *(Level("grid", g) for g in groups),
               Level("grid", columns, tile.columns), Level("loop", summed, tile.depth)]
     return finish(kernel, levels, dot=1, tails="peel", warps=tile.warps, stages=tile.stages,
                   precision=options.precision)
+
+
+def _groups(kernel: KernelOp, roles: Roles) -> list[str]:
+    """Axes over groups of channels: programs of all groups read the same lines of the data."""
+    nest = next(n for n in kernel.nests if n.is_reduction)
+    return [b for b in roles.batch if any(
+        b in e.symbols and e.symbols & {*roles.columns} for e in nest.output_maps[0])]
 
 
 def _product(nest: NestOp, roles: Roles, options: TargetOptions) -> Product:

@@ -6,6 +6,7 @@ two, the rest is masked. Sizes come from the kernel's own axes; tuning replaces 
 measured ones.
 
     products.py  contractions                convolutions.py  ... that read by windows
+    strips.py    ... of each channel by itself, in strips of rows
     windows.py   windows of each channel     fma_products.py  products in single precision
     attention.py  products whose sums are online             sums.py  of a few parts
     streams.py   other reductions, elementwise kernels
@@ -34,6 +35,7 @@ from targets.cuda.library_forms import form_of
 from targets.cuda.product_parts import product_parts
 from targets.cuda.products import panels, prepare_product, schedule_product
 from targets.cuda.streams import elementwise, reduction, walked_alike
+from targets.cuda.strips import prepare_strips, schedule_strips, strip_panels, strips_nest
 from targets.cuda.sums import sum_of_parts
 from targets.cuda.windows import prepare_windows, schedule_windows, window_panels, windowed_nest
 
@@ -45,6 +47,8 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if is_attention(kernel):
         prepare_attention(kernel)
+    elif prepare_strips(kernel):
+        pass
     elif (windowed := windowed_nest(kernel)) is not None:
         prepare_windows(kernel, windowed)
     elif nest is not None and is_convolution(nest):
@@ -61,6 +65,8 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if is_attention(kernel):
         return schedule_attention(kernel, options)
+    if (filtered := strips_nest(kernel)) is not None:
+        return schedule_strips(kernel, filtered, options)
     if (windowed := windowed_nest(kernel)) is not None:
         return schedule_windows(kernel, windowed, options)
     if nest is not None and is_convolution(nest):
@@ -80,6 +86,8 @@ def operand_panels(
     """Which inputs of a contraction to pack, and how; None: none, as for a library."""
     if form_of(kernel) is not None:
         return None
+    if strips_nest(kernel) is nest:
+        return strip_panels(nest)
     if windowed_nest(kernel) is nest:
         return window_panels(nest)
     if is_convolution(nest):

@@ -191,7 +191,8 @@ def _emit_for(op: ForOp, context: Context) -> None:
             for e, value in ((op.lower, lower), (op.upper, upper))]
     bounds = f"{', '.join(ends)}, {step}"
     staged = context.stages > 1 and not op.is_parallel and _loads(op)
-    loop = f"tl.range({bounds}, num_stages={context.stages})" if staged else f"range({bounds})"
+    loop = f"tl.range({bounds}, num_stages={context.stages})" if staged else (
+        f"{'tl.static_range' if _is_unrolled(op) else 'range'}({bounds})")
     context.writer.line(f"for {counter} in {loop}:")
     with context.writer.indented():
         before = len(context.writer.lines)
@@ -214,6 +215,12 @@ def _loop_bound(expr: Expr, value: Value, op: ForOp, context: Context) -> str:
     if not context.options.interpreted or expr.symbols.isdisjoint(programs):
         return value.text
     return f"({value.text}).handle.data.item()"
+
+
+def _is_unrolled(op: ForOp) -> bool:
+    """Whether a loop of known length is written out."""
+    length, step = (op.upper.data - op.lower.data).constant, op.step.data.constant or 1
+    return length is not None and 1 < -(-length // step) <= (op.unroll.data.constant or 1)
 
 
 def _loads(op: ForOp) -> bool:

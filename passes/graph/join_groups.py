@@ -1,0 +1,70 @@
+"""graph-join-groups: groups of few channels become fewer of more channels, zeros between them.
+
+    %y = graph.conv %x, %w {group = 32}: %w: f16[128, 4, 3, 3]
+    -->  %y = graph.conv %x, %w' {group = 4}, %w': f16[128, 32, 3, 3]    zeros but for 4 of each 32
+
+A machine that multiplies tiles of 16 by 16 and more takes as long for a tile of which little is
+needed. The target says how many groups to join (`Target.joined_groups`). Sums are those of before,
+and zeros; only an infinite or undefined element of x now reaches all results of the joined groups.
+
+Enters: filters as constants. Assumes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from dialects.expr import Expr
+from dialects.graph import ConstantOp, ConvOp
+from dialects.graph.base import int_of
+from dialects.types import Array, ExprAttr
+from passes.base import StrataContext, StrataPass
+from passes.graph.rules.matching import constant_array, type_of
+from passes.rewriting import Rewriter, functions, rewrite
+
+
+@dataclass(frozen=True)
+class GraphJoinGroups(StrataPass):
+    """Join groups of a convolution that the target multiplies as fast together."""
+
+    name = "graph-join-groups"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None or context.exact:
+            return
+        for func in functions(module):
+            rewrite(func, {ConvOp: [join_groups]}, context)
+
+
+def join_groups(op: ConvOp, at: Rewriter) -> SSAValue | None:
+    # conv(x, w, group = g) == conv(x, w with zeros, group = g / joined)
+    target, group = at.context.target, int_of(op.properties, "group", 1)
+    type_ = type_of(op.w)
+    outputs, inputs = type_.shape[0].constant, type_.shape[1].constant
+    assert target is not None
+    if group == 1 or not outputs or not inputs or not isinstance(op.w.owner, ConstantOp):
+        return None
+    joined = target.joined_groups(inputs, outputs // group, group, type_.element,
+                                  at.context.options)
+    array = constant_array(op.w, at.context) if joined > 1 else None
+    if array is None:
+        return None
+    filters = at.insert(ConstantOp.of_array(
+        with_zeros(array, group, joined), at.context.weights, f"{op.w.owner.label}.joined"))
+    others = [] if op.b is None else [op.b]
+    return at(ConvOp, op.x, filters.results[0], *others,
+              **{**op.properties, "group": ExprAttr(Expr.of(group // joined))})
+
+
+def with_zeros(filters: Array, group: int, joined: int) -> Array:
+    """Filters [co, c, k...] of groups as those of fewer ones, [co, joined*c, k...]."""
+    outputs, channels = filters.shape[0] // group, filters.shape[1]
+    result = np.zeros((filters.shape[0], joined * channels, *filters.shape[2:]), filters.dtype)
+    for g in range(group):
+        first, rows = g % joined * channels, slice(g * outputs, (g + 1) * outputs)
+        result[rows, first:first + channels] = filters[rows]
+    return result
