@@ -11,7 +11,7 @@ once, to 8 bits: results differ from those of f32 by what `verify` shows. Convol
 channels stay as they are, depthwise ones too: `Target.narrow_channels`.
 
 For `--precision fp8` products with weights are those of floats of a byte, with scales, where a
-target multiplies these (`Target.scaled_factors`, `rules/scaled_products.py`); all others as for bf16.
+target multiplies these (`Target.scaled_factors`, `rules/scaled_products.py`); others as for bf16.
 
 Enters: simplified operators, so that scales have become part of weights. Assumes nothing.
 """

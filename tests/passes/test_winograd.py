@@ -133,11 +133,12 @@ def test_close(case: Convolution) -> None:
     assert np.abs(got - want).max() <= 4e-6 * np.abs(want).max()
 
 
-@pytest.mark.parametrize(("taps", "windows", "most"), [(3, 1, 2), (3, 2, 2.5), (5, 2, 2)])
+@pytest.mark.parametrize(("taps", "windows", "most"), [(3, 1, 12), (3, 2, 16), (5, 2, 20)])
 def test_roundings(taps: int, windows: int, most: float) -> None:
-    """Errors are at most so many times those of plain sums (by the root of the mean square)."""
+    """Errors are at most so many roundings of a result (by the root of the mean square): plain sums
+    of these lengths are off by 4 to 7, which depends on how NumPy adds."""
     case = Convolution((12, 12), (taps, taps), windows)
     x, w = numbers(1, 64, *case.size), numbers(RESULTS, 64, *case.taps)
     want = reference(case, x, w)
-    plain, error = (outputs(case, x, w, n)[0] - want for n in (0, windows))
-    assert np.sqrt((error**2).mean()) <= most * np.sqrt((plain**2).mean())
+    error = outputs(case, x, w, windows)[0] - want
+    assert np.sqrt((error**2).mean()) <= most * 2.0**-24 * np.sqrt((want**2).mean())
