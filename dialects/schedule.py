@@ -5,21 +5,21 @@
 Levels are nested in the order written. `grid`: one program per tile, all in parallel. `loop`: the
 program walks the tiles. `whole`: one tile holds the whole axis (its tile size may exceed the
 extent, then the rest is masked). `unroll`: so many trips of a loop in one; of a grid level, whose
-tile it is, the program computes the positions one by one (`passes.loop_to_block.copies`). `lanes` lie in the lanes of vector registers. A `group` is a tile
-of a summed axis whose positions lie side by side inside each lane: an instruction multiplies and
-sums them at once. `matrix` tiles, of rows and of a summed axis, lie in matrix registers while
-products are summed up; further levels of such rows walk what is made of the sums. `tails`: "mask"
-computes the last, partial tile with masked lanes, "peel" with a smaller body. `keep`: a value that
-takes so many operations or more, and that loops one after another need, is kept in memory of the
-program (see `passes.loop.reuse`). `stream`: 1 where a kernel moves more than caches hold: results
-go past them, or what is read for the last time does not stay there (2: nowhere), as targets have
-it. `strip`: programs are numbered along strips of so many tiles of the last grid axis but one,
-column by column, so that those that run together share what they read. `online`: 1 where sums of
-exp(x - m) are rescaled while the maximum m of x is being found, instead of waiting for it (see
-`passes.loop.online`). `branch`: 1 where one loop walks all that rows reach, and selections by
-indices, which decide few tiles, are in branches. `promote`: after how many products of narrow
-floats their sum, which may have fewer bits until then, is added to one of f32. Other options are
-for targets (`warps` ...).
+tile it is, the program computes the positions one by one (`passes.loop_to_block.copies`). `lanes`
+lie in the lanes of vector registers. A `group` is a tile of a summed axis whose positions lie side
+by side inside each lane: an instruction multiplies and sums them at once. `matrix` tiles, of rows
+and of a summed axis, lie in matrix registers while products are summed up; further levels of such
+rows walk what is made of the sums. `tails`: "mask" computes the last, partial tile with masked
+lanes, "peel" with a smaller body. `keep`: a value that takes so many operations or more, and that
+loops one after another need, is kept in memory of the program (see `passes.loop.reuse`). `stream`:
+1 where a kernel moves more than caches hold: results go past them, or what is read for the last
+time does not stay there (2: nowhere), as targets have it. `strip`: programs are numbered along
+strips of so many tiles of the last grid axis but one, column by column, so that those that run
+together share what they read. `online`: 1 where sums of exp(x - m) are rescaled while the maximum
+m of x is being found, instead of waiting for it (see `passes.loop.online`). `branch`: 1 where one
+loop walks all that rows reach, and selections by indices, which decide few tiles, are in branches.
+`promote`: after how many products of narrow floats their sum, which may have fewer bits until
+then, is added to one of f32. Other options are for targets (`warps` ...).
 """
 
 from __future__ import annotations

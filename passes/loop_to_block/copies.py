@@ -1,4 +1,4 @@
-"""Positions of a tile one by one: a copy of the kernel's nests for each, which share what they read.
+"""Positions of a tile one by one: a copy of the nests for each, which share what they read.
 
     schedule<grid h tile 2 unroll 2, loop p tile 1 unroll 3>
     nest (h: 56, reduce p: 3, reduce q: 3) ins(%x[h + p, q], %w[p, q])

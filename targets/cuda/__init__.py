@@ -2,6 +2,7 @@
 
     rules.py      schedules for kernels            emit/         a kernel as Triton source
     products.py   ... that contract                streams.py    ... bound by memory
+    strips.py     ... of windows in strips of rows
     convolutions.py  ... that read by windows      windows.py    ... of each channel by itself
     fma_products.py  ... in single precision       attention.py  ... that are joined online
     attention_parts.py  ... of few rows, in parts  product_parts.py  sums in parts

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from passes.loop.outline import is_contraction
+from passes.loop_to_block.copies import copied_level
 from targets.base import TargetOptions
 from targets.cuda import products
 from targets.cuda.library_forms import called, product_form, without_library
@@ -119,6 +120,9 @@ class Space:
             return False
         threads = warps * self.machine.warp
         tiles = self.tiles_of(schedule)
+        copied = copied_level(schedule)
+        if copied is not None and self.size(copied.axis) % copied.tile:
+            return False
         if not self.is_product:
             return max((_elements(n, tiles) for n in self.kernel.nests), default=1
                        ) <= MOST_ELEMENTS * threads
@@ -159,8 +163,10 @@ def _with_options(schedule: Schedule, **options: int) -> Schedule:
 
 
 def _with_tiles(schedule: Schedule, tiles: Mapping[str, int]) -> Schedule:
+    """With other tiles; one whose positions are computed one by one stays such a one."""
+    levels = [replace(x, tile=tiles.get(x.axis, x.tile)) for x in schedule.levels]
     return replace(schedule, levels=tuple(
-        replace(x, tile=tiles.get(x.axis, x.tile)) for x in schedule.levels))
+        replace(x, unroll=x.tile) if x.kind == "grid" and x.unroll > 1 else x for x in levels))
 
 
 # ---------------------------------------------------------------------- products

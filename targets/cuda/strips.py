@@ -1,6 +1,6 @@
 """Schedule rules of the CUDA target for convolutions of each channel by itself: strips of rows.
 
-    nest (n, i, j, c, reduce p, q) ins(%x[n, i + p, j + q, c], %w[c, p, q]) outs(add ...[n, i, j, c])
+    nest (n, i, j, c, reduce p, q) ins(%x[n, i + p, j + q, c], %w[c, p, q]) outs(add ...)
     ->  nest (n, i, e, reduce p, q) ins(%x[n, i + p, e floordiv C + q, e mod C], %w'[p, q, e mod C])
 
 Windows of neighbouring rows overlap: a program computes some rows, and reads what it needs of each

@@ -126,6 +126,9 @@ def lower_sum(schedule: str) -> ModuleOp:
     ("schedule<loop i0 tile 1, whole i1 tile 64, loop i1 tile 8>", "further levels inside"),
     ("schedule<grid i0 tile 1, grid i1 tile 8>", "axis i1 is summed over"),
     ("schedule<loop i1 tile 8, loop i0 tile 4>", "axis i0 is inside the loop over i1"),
+    ("schedule<grid i0 tile 4 unroll 2, loop i1 tile 8>", "tile of 4, of which 2 are unrolled"),
+    ("schedule<grid i0 tile 4 unroll 4, loop i1 tile 8>", "does not divide axis i0"),
+    ("schedule<grid i0 tile 4 unroll 4, loop i0 tile 2, loop i1 tile 8>", "has further levels"),
 ])
 def test_a_schedule_that_does_not_fit_is_refused(schedule: str, fault: str) -> None:
     with pytest.raises(PassError, match=rf"the schedule of kernel @sum: [\s\S]*{fault}"):

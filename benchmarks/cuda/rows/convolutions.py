@@ -13,13 +13,22 @@ APART = False
 
 
 def rows(setting: Setting) -> dict[str, Measure]:
-    kernel = Kernel(channels_last, (Spec((32, 56, 56, 64), torch.float16),),
-                    (Spec((64, 3, 3, 64), torch.float16, 0.05),))
     torch.backends.cudnn.benchmark = True
-    return {"3x3 64 channels 56x56 b32": against_peers(kernel, Goal(1.05, 1.15), "convolutions")}
+    shapes = {"3x3 64 channels 56x56 b32": (56, 64, 1, 3),
+              "3x3 128 channels in 32 groups 56x56 b32": (56, 128, 32, 3),
+              "3x3 144 channels, each by itself, 56x56 b32": (56, 144, 144, 3),
+              "5x5 672 channels, each by itself, 14x14 b32": (14, 672, 672, 5)}
+    return {name: against_peers(_kernel(*shape), Goal(1.05, 1.15), "convolutions")
+            for name, shape in shapes.items()}
+
+
+def _kernel(size: int, channels: int, groups: int, window: int) -> Kernel:
+    return Kernel(channels_last, (Spec((32, size, size, channels), torch.float16),),
+                  (Spec((channels, window, window, channels // groups), torch.float16, 0.05),))
 
 
 def channels_last(x: Tensor, w: Tensor) -> Tensor:
     """Both lie with channels last, and are permuted to what PyTorch calls them."""
-    y = functional.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1)
+    y = functional.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=w.shape[1] // 2,
+                          groups=x.shape[-1] // w.shape[-1])
     return y.permute(0, 2, 3, 1)

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from dialects.expr import Expr
 from dialects.func import FuncOp
-from dialects.graph import ConstantOp, ConvOp, MaxPoolOp, ReluOp
+from dialects.graph import ConstantOp, ConvOp, MaxPoolOp, ReluOp, TransposeOp
 from dialects.graph.convolution import convolve
-from dialects.types import Array, element_of, tensor
+from dialects.types import Array, ExprAttr, element_of, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext
+from passes.graph.join_groups import with_zeros
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -25,7 +27,9 @@ class Case:
     """relu(convolution(relu(x)) + bias), whose tensors lie with channels last; x is an input.
 
     Or, without a filter `w`, the maximum over windows in the place of the convolution.
-    `expects`: what the schedule of its kernel must say.
+    `expects`: what the schedule of its kernel must say. `joined`: how many groups are one, with
+    zeros between them: what is no number in one reaches all of them. `turned`: whether the result,
+    too, has channels last.
     """
 
     name: str
@@ -34,6 +38,8 @@ class Case:
     dtype: str = "f2"
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     expects: str = "dot = 1"
+    joined: int = 1
+    turned: bool = False
 
     def arrays(self) -> list[Array]:
         """x, the filter and the bias. x holds infinities and NaN, but few."""
@@ -52,6 +58,10 @@ class Case:
         return self.arrays()[:1]
 
     def expected(self) -> Array:
+        total = self._expected()
+        return np.moveaxis(total, 1, -1) if self.turned else total
+
+    def _expected(self) -> Array:
         x, *others = (a.astype(np.float64) for a in self.arrays())
         x = np.maximum(x, 0)
         [op] = [op for op in self.module()[0].walk() if isinstance(op, (ConvOp, MaxPoolOp))]
@@ -60,7 +70,9 @@ class Case:
         if not others:
             return self._maxima(x, shape)
         w, b = others
-        total = convolve(x, w, op.properties, shape, x.dtype)
+        group = int(self.attributes.get("group", 1))
+        total = convolve(x, with_zeros(w, group, self.joined), {
+            **op.properties, "group": ExprAttr(Expr.of(group // self.joined))}, shape, x.dtype)
         return np.maximum(total + b.reshape(-1, *[1] * (w.ndim - 2)), 0)
 
     def _maxima(self, x: Array, shape: Sequence[int]) -> Array:
@@ -84,6 +96,9 @@ class Case:
         values = [first.results[0], *(c.results[0] for c in constants)]
         block.add_ops([op := kind.of(*values, **self.attributes),
                        last := ReluOp.of(op.results[0])])
+        if self.turned:
+            last = TransposeOp.of(last.results[0], perm=[0, *range(2, len(self.x)), 1])
+            block.add_op(last)
         func.finish(["y"], last.results)
         return ModuleOp([func]), store
 
@@ -108,12 +123,22 @@ CASES: Sequence[Case] = [
     Case("dilated", (1, 16, 11, 9), (16, 16, 3, 3), attributes={**_same(2), "dilations": [2, 2]}),
     Case("few channels", (2, 3, 23, 21), (16, 3, 7, 7), attributes={**_same(3), "strides": [2, 2]}),
     Case("one row", (1, 4, 3, 3), (5, 4, 3, 3), expects="tails = mask"),
-    Case("groups", (1, 48, 6, 7), (32, 24, 3, 3), attributes={**_same(), "group": 2}),
+    Case("groups", (1, 64, 6, 7), (32, 32, 3, 3), attributes={**_same(), "group": 2}),
+    Case("groups of few channels", (1, 64, 7, 9), (64, 4, 3, 3), attributes={
+        **_same(), "group": 16}, joined=8),
+    Case("groups of fewer results", (2, 48, 9, 5), (10, 24, 3, 3), attributes={
+        **_same(), "group": 2, "strides": [2, 1]}, joined=2),
+    Case("groups in single precision", (1, 32, 7, 7), (16, 8, 3, 3), "f4", {
+        **_same(), "group": 4}, joined=2),
     Case("one dim", (2, 20, 31), (18, 20, 5), attributes={"pads": [2, 2]}),
-    Case("depthwise", (2, 37, 9, 13), (37, 1, 3, 3), attributes={**_same(), "group": 37},
-         expects="tails = mask"),
-    Case("depthwise, strides", (1, 80, 12, 9), (80, 1, 5, 5), "f4", {
-        **_same(2), "group": 80, "strides": [2, 2]}, "tails = mask"),
+    Case("depthwise", (24, 37, 9, 13), (37, 1, 3, 3), attributes={**_same(), "group": 37},
+         expects="tile 3 unroll 3", turned=True),
+    Case("depthwise, strides", (20, 80, 12, 9), (80, 1, 5, 5), "f4", {
+        **_same(2), "group": 80, "strides": [2, 2]}, "unroll 5", turned=True),
+    Case("depthwise, prime rows", (2, 37, 11, 13), (37, 1, 3, 3), attributes={
+        **_same(), "group": 37}, expects="tails = mask", turned=True),
+    Case("depthwise, dilated", (1, 24, 8, 6), (24, 1, 3, 3), attributes={
+        **_same(2), "group": 24, "dilations": [2, 2]}, expects="unroll 3", turned=True),
     Case("maxima", (2, 24, 13, 11), attributes={
         **_same(), "kernel": [3, 3], "strides": [2, 2]}, expects="tails = mask"),
 ]

@@ -44,12 +44,22 @@ CONVOLUTION = """
     %y = graph.relu %c : f16[1, 40, 13, 11]
     strata.return %y
   }"""
+STRIPS = """
+  strata.func @main(%x: f32[66, 4, 8, 6]) -> (f32[66, 8, 6, 4]) inputs ["x"] outputs ["y"] {
+    %r = graph.range {start = -9, step = 1, count = 36, to = f32} : f32[36]
+    %w = graph.reshape %r {shape = [4, 1, 3, 3]} : f32[4, 1, 3, 3]
+    %z = graph.relu %x : f32[66, 4, 8, 6]
+    %c = graph.conv %z, %w {pads = [1, 1, 1, 1], group = 4} : f32[66, 4, 8, 6]
+    %y = graph.transpose %c {perm = [0, 2, 3, 1]} : f32[66, 8, 6, 4]
+    strata.return %y
+  }"""
 COLUMNS = """
   strata.func @main(%x: f32[130, 70]) -> (f32[70]) inputs ["x"] outputs ["y"] {
     %y = graph.reduce_sum %x {axes = [0], keepdims = false} : f32[70]
     strata.return %y
   }"""
-MODELS = {"product": PRODUCT, "vector": VECTOR, "convolution": CONVOLUTION, "columns": COLUMNS,
+MODELS = {"product": PRODUCT, "vector": VECTOR, "convolution": CONVOLUTION, "strips": STRIPS,
+          "columns": COLUMNS,
           "attention": attention("f16", 16), **ANY}
 SOME = 8
 """Candidates that are executed, evenly among all."""
