@@ -200,6 +200,11 @@ class Target(ABC):
         del element, options
         return False
 
+    def encodes(self, element: Attribute, options: TargetOptions) -> bool:
+        """Whether it has one from f32, by which too large numbers become what they shall."""
+        del element, options
+        return False
+
     @abstractmethod
     def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:
         """Choose a schedule for a kernel: ordered rules plus a fallback."""

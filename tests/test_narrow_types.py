@@ -173,6 +173,31 @@ def test_triton_decodes_by_itself_where_the_gpu_can(features: str, is_native: bo
     assert ("tl.float8e4nv" in CUDA.emit(module, "triton", options)) == is_native
 
 
+@pytest.mark.parametrize(("features", "is_native"), [("sm_80", False), ("sm_90", True)])
+def test_triton_encodes_by_itself_where_the_gpu_can(features: str, is_native: bool) -> None:
+    """Where it does, there is no arithmetic on bits."""
+    pytest.importorskip("triton")
+    sample = S(g.CastOp, numbers(t.f8E4M3FN), to=t.f8E4M3FN)
+    module, _, context = build_module(sample, symbolic=False)
+    options = TargetOptions(features=features)
+    list(lower(module, StrataContext.with_dialects(context.weights, CUDA, options)))
+    source = CUDA.emit(module, "triton", options)
+    assert ("tl.float8e4nv" in source) == is_native == (">>" not in source)
+    assert ("cvt.rn.satfinite.e4m3x2.f32" in CUDA.emit(module, "ptx", options)) == is_native
+
+
+@pytest.mark.gpu
+@each_float
+def test_a_gpu_converts_the_same(element: Attribute) -> None:
+    for x, to in ((codes(element), t.f32), (numbers(element), element)):
+        module, inputs, context = build_module(S(g.CastOp, x, to=to), symbolic=False)
+        [want] = interpret(module, context.weights, inputs)
+        options = TargetOptions()
+        list(lower(module, StrataContext.with_dialects(context.weights, CUDA, options)))
+        [got] = CUDA.load(module, context.weights, options).run(inputs)
+        np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+
+
 # ---------------------------------------------------------------------- short integers
 @each_short
 @pytest.mark.parametrize("to", [t.i8, t.ui8, t.i32, t.ui64, t.f32, t.f16, t.i1], ids=str)

@@ -9,7 +9,7 @@ code without its sign is, M bits further up, the number's f32 but for the bias. 
 smallest normal one are multiples of the smallest; a code above the largest finite one is inf or
 NaN. Both conversions are exact or rounded to even, and do not depend on how the machine treats
 subnormal numbers of f32. Targets need only move narrow floats, and read their bits; a target that
-says that it `decodes` a type keeps its extf.
+says that it `decodes` a type keeps its extf, and one that `encodes` it its truncf.
 """
 
 from __future__ import annotations
@@ -38,14 +38,19 @@ class BlockExpandFloats(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for op in list(module.walk()):
             if isinstance(op, arith.ExtFOp) and t.is_narrow_float(op.input.type):
-                if not _is_native(context, op.input.type):
+                if not _decodes(context, op.input.type):
                     _replace(op, decode(_operand(op)))
             elif isinstance(op, arith.TruncFOp) and t.is_narrow_float(op.result.type):
-                _replace(op, encode(_operand(op), op.result.type))
+                if op.input.type != t.f32 or not _encodes(context, op.result.type):
+                    _replace(op, encode(_operand(op), op.result.type))
 
 
-def _is_native(context: StrataContext, element: Attribute) -> bool:
+def _decodes(context: StrataContext, element: Attribute) -> bool:
     return context.target is not None and context.target.decodes(element, context.options)
+
+
+def _encodes(context: StrataContext, element: Attribute) -> bool:
+    return context.target is not None and context.target.encodes(element, context.options)
 
 
 def _operand(op: arith.ExtFOp | arith.TruncFOp) -> Scalar:

@@ -142,6 +142,10 @@ class CudaTarget(Target):
         known = not options.interpret and element in NATIVE_FLOATS
         return known and machine_of(options.features).has_float8
 
+    def encodes(self, element: Attribute, options: TargetOptions) -> bool:
+        """The instruction ends at the largest number; beyond it there is only NaN in this type."""
+        return element == f8E4M3FN and self.decodes(element, options)
+
     def schedule(self, kernel: LoopKernelOp, options: TargetOptions) -> Schedule:
         from targets.cuda.rules import schedule_kernel
 

@@ -211,11 +211,16 @@ def _is_narrow(element: Attribute) -> bool:
 
 NATIVE_FLOATS: dict[Attribute, str] = {t.f8E4M3FN: "tl.float8e4nv", t.f8E5M2: "tl.float8e5"}
 """Narrow floats that Triton converts to f32, on machines that have instructions for it."""
+BEYOND = 464.0
+"""The largest number that is rounded to one of f8E4M3FN: halfway from 448 to what would be next."""
 
 
 def _between_floats(x: str, source: Attribute, target: Attribute) -> str:
     if source in NATIVE_FLOATS:
         return _to(f"{x}.to({NATIVE_FLOATS[source]}, bitcast=True)", target)
+    if target == t.f8E4M3FN and source == t.f32:
+        fits = f'tl.where(tl.abs({x}) <= {BEYOND}, {x}, float("nan"))'
+        return f"{fits}.to({NATIVE_FLOATS[target]}).to(tl.int8, bitcast=True)"
     if t.is_narrow_float(source) or t.is_narrow_float(target):
         raise EmitError(f"Triton does not convert {source} to {target}: run the pass "
                         "block-expand-floats")
