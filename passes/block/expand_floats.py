@@ -37,20 +37,24 @@ class BlockExpandFloats(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for op in list(module.walk()):
-            if isinstance(op, arith.ExtFOp) and t.is_narrow_float(op.input.type):
-                if not _decodes(context, op.input.type):
-                    _replace(op, decode(_operand(op)))
-            elif isinstance(op, arith.TruncFOp) and t.is_narrow_float(op.result.type):
-                if op.input.type != t.f32 or not _encodes(context, op.result.type):
-                    _replace(op, encode(_operand(op), op.result.type))
+            if isinstance(op, arith.ExtFOp) and _is_decoded(op, context):
+                _replace(op, decode(_operand(op)))
+            elif isinstance(op, arith.TruncFOp) and _is_encoded(op, context):
+                _replace(op, encode(_operand(op), op.result.type))
 
 
-def _decodes(context: StrataContext, element: Attribute) -> bool:
-    return context.target is not None and context.target.decodes(element, context.options)
+def _is_decoded(op: arith.ExtFOp, context: StrataContext) -> bool:
+    """Whether it converts a narrow float, and the target does not."""
+    element, target = op.input.type, context.target
+    return t.is_narrow_float(element) and (
+        target is None or not target.decodes(element, context.options))
 
 
-def _encodes(context: StrataContext, element: Attribute) -> bool:
-    return context.target is not None and context.target.encodes(element, context.options)
+def _is_encoded(op: arith.TruncFOp, context: StrataContext) -> bool:
+    """Whether it converts to a narrow float, and the target does not."""
+    element, target = op.result.type, context.target
+    return t.is_narrow_float(element) and (
+        target is None or op.input.type != t.f32 or not target.encodes(element, context.options))
 
 
 def _operand(op: arith.ExtFOp | arith.TruncFOp) -> Scalar:
