@@ -26,9 +26,10 @@ from pathlib import Path
 from targets.cuda.emit import KernelSource
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import is_nvidia, machine_of
+from targets.cuda.tensor_maps import Descriptor
 from targets.cuda.worker import Request, Worker, worker
 
-_FORMAT = 1  # part of every key: raise it when the files' meaning changes
+_FORMAT = 2  # part of every key: raise it when the files' meaning changes
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ class Binary:
     shared: int
     warps: int
     parameters: tuple[int, ...] = ()
+    descriptors: tuple[Descriptor, ...] = ()
+    """Of buffers that are parameters as maps."""
 
     @property
     def ptx(self) -> str:
@@ -184,7 +187,8 @@ def _run_jobs(
 
 def _effort(job: Job) -> tuple[int, int]:
     """What tells how long a kernel compiles: those that take longest are begun first."""
-    return job.source.text.count("tl.dot("), len(job.source.text)
+    products = sum(job.source.text.count(name) for name in ("tl.dot(", "warpgroup_mma("))
+    return products, len(job.source.text)
 
 
 def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) -> Request:
@@ -205,18 +209,20 @@ def _read(path: Path, toolchain: Toolchain) -> Binary:
     assembly = path.with_suffix(f".{toolchain.assembly}").read_text()
     code = path.with_suffix(f".{toolchain.code}").read_bytes()
     widths = parameter_widths(assembly) if toolchain is NVIDIA else ()
-    return Binary(facts["entry"], assembly, code, facts["shared"], facts["warps"], widths)
+    descriptors = tuple(Descriptor.of(place, of) for place, of in facts["descriptors"])
+    return Binary(facts["entry"], assembly, code, facts["shared"], facts["warps"], widths,
+                  descriptors)
 
 
 _ENTRY = re.compile(r"\.visible \.entry \w+\((.*?)\)", re.DOTALL)
-_WIDTH = re.compile(r"\.param\s+\.[a-z](\d+)")
+_WIDTH = re.compile(r"\.param\s+(?:\.align \d+ )?\.[a-z](\d+)\s[^,\[]*(?:\[(\d+)\])?")
 
 
 def parameter_widths(ptx: str) -> tuple[int, ...]:
     """The widths in bytes of a kernel's parameters, in order."""
     entry = _ENTRY.search(ptx)
     assert entry is not None, "PTX of a kernel has an entry"
-    return tuple(int(bits) // 8 for bits in _WIDTH.findall(entry[1]))
+    return tuple(int(bits) // 8 * int(count or 1) for bits, count in _WIDTH.findall(entry[1]))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from targets.cuda.errors import CudaError, DeviceMemoryError
 
@@ -259,17 +259,36 @@ def load_function(cubin: bytes, entry: str, shared: int) -> c_void_p:
     return function
 
 
-def pack_parameters(values: Sequence[int], widths: Sequence[int]) -> tuple[Any, list[Any]]:
-    """The array of parameter addresses for a launch, and what must live as long as it.
+class Cell(Protocol):
+    """A parameter: a value, and where in memory the launch finds it and what belongs to it."""
+
+    value: int
+
+    @property
+    def parameters(self) -> list[int]: ...
+
+
+def pack_parameters(
+    values: Sequence[int | Cell], widths: Sequence[int]
+) -> tuple[Any, list[Any]]:
+    """The array of parameter addresses for a launch, and its cells, which must live as long as it.
 
     Parameters beyond the values are Triton's pointers to scratch memory, which our kernels do not
     use: null.
     """
-    filled = [*values, *[0] * (len(widths) - len(values))]
-    cells = [(c_uint64 if width == 8 else c_uint)(value)
-             for value, width in zip(filled, widths, strict=True)]
-    addresses = (c_void_p * len(cells))(*(ctypes.addressof(cell) for cell in cells))
-    return addresses, cells
+    cells: list[Any] = []
+    addresses: list[int] = []
+    for value in values:
+        if isinstance(value, int):
+            cells.append((c_uint64 if widths[len(addresses)] == 8 else c_uint)(value))
+            addresses.append(ctypes.addressof(cells[-1]))
+        else:
+            cells.append(value)
+            addresses += value.parameters
+    scratch = [c_uint64(0) for _ in widths[len(addresses):]]
+    cells += scratch
+    addresses += map(ctypes.addressof, scratch)
+    return (c_void_p * len(addresses))(*addresses), cells
 
 
 def launch(

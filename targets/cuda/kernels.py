@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dialects.block import KernelOp
+from dialects.types import byte_width
 from targets.cuda import driver
 from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
 from targets.cuda.emit import EmitOptions, emit_kernel
+from targets.cuda.emit.specialized import programs_of
 from targets.cuda.library import LibraryLaunch, library_launch
 from targets.cuda.library_forms import form_of
 from targets.cuda.plan import KernelCall
+from targets.cuda.tensor_maps import TensorMap
 
 _INT32 = 2**31 - 1
 _WARP = 32
@@ -36,7 +39,7 @@ class Kernels:
 
     def __init__(self, options: CompileOptions) -> None:
         self._options = options
-        self._loaded: dict[Variant, tuple[Any, Binary]] = {}
+        self._loaded: dict[Variant, tuple[Any, Binary, int]] = {}
 
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load what is missing, all at once; not what libraries have."""
@@ -46,9 +49,9 @@ class Kernels:
         missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
         jobs = [job_of(v, exact=not self._options.fp_fusion) for v in missing]
         binaries = compile_kernels(jobs, self._options)
-        for variant, binary in zip(missing, binaries, strict=True):
+        for variant, job, binary in zip(missing, jobs, binaries, strict=True):
             function = driver.load_function(binary.cubin, binary.entry, binary.shared)
-            self._loaded[variant] = function, binary
+            self._loaded[variant] = function, binary, job.source.together
 
     def pack(
         self, call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int],
@@ -69,9 +72,16 @@ class Kernels:
         variant = variant_of(call, values)
         if variant not in self._loaded:
             self._load([variant, *_without_libraries(others())])
-        function, binary = self._loaded[variant]
-        parameters, cells = driver.pack_parameters(
-            [*addresses, *values.values()], binary.parameters)
+        function, binary, together = self._loaded[variant]
+        if together:
+            programs = programs_of(call.extents(values), together, driver.multiprocessors())
+        filled: list[Any] = [*addresses, *values.values()]
+        for descriptor in binary.descriptors:
+            type_ = call.buffer(descriptor.place)
+            shape = [int(e.evaluate(values)) for e in type_.shape]
+            filled[descriptor.place] = TensorMap(
+                addresses[descriptor.place], shape, byte_width(type_.element), descriptor)
+        parameters, cells = driver.pack_parameters(filled, binary.parameters)
         return PackedLaunch(function, programs, _WARP * binary.warps, binary.shared, parameters,
                             cells)
 

@@ -98,13 +98,20 @@ class KernelCall:
                                 f"{_MOST}, up to which kernels on CUDA count")
         return values
 
+    def extents(self, values: Mapping[str, int]) -> list[int]:
+        """Those of the grid."""
+        return [max(int(e.evaluate(values)), 0) for e in self.kernel.grid.data]
+
+    def buffer(self, place: int) -> BufferType:
+        """The type of a buffer of the kernel's."""
+        return _buffer(self.kernel.buffers[place])
+
     def programs(self, values: Mapping[str, int]) -> int:
         """How many programs run, for values of the kernel's sizes; none when an extent is 0.
 
         Raises CudaError for too many.
         """
-        extents = [int(e.evaluate(values)) for e in self.kernel.grid.data]
-        count = prod(max(e, 0) for e in extents)
+        count = prod(self.extents(values))
         if count > _MOST:
             raise CudaError(f"kernel @{self.kernel.sym_name.data} would need {count} programs, "
                             f"more than CUDA's {_MOST}: choose larger tiles")

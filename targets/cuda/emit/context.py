@@ -73,6 +73,8 @@ class Context:
     """Whether programs take the tiles of the last grid axis from its end."""
     loops: int = 0
     """How many loops are around what is emitted."""
+    gluon: bool = False
+    """Whether tiles have layouts: positions in them then are found anew for each use."""
 
     def bind(self, result: SSAValue, value: Value, hint: str = "v") -> None:
         """Assign the value to a variable named after the SSA value."""
@@ -84,8 +86,11 @@ class Context:
     def position(self, dim: int, shape: Shape) -> Value:
         """`t<dim>`: the position inside that dim of a tile of this shape."""
         extent = shape[dim]
-        name = self.ranges.get(extent) or self.writer.fresh(f"r{extent}")
-        self.ranges[extent] = name
+        if self.gluon:
+            name = f"gl.arange(0, {extent})"
+        else:
+            name = self.ranges.get(extent) or self.writer.fresh(f"r{extent}")
+            self.ranges[extent] = name
         bounds = (Expr.of(0), Expr.of(extent - 1))
         return place(Value(name, (extent,), *bounds), [dim], len(shape))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,6 +27,7 @@ from dialects.block import (
 )
 from dialects.expr import Expr
 from dialects.syntax import location_name
+from targets.cuda.emit import specialized
 from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_map, emit_reduce
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
 from targets.cuda.emit.helpers import helper_texts
@@ -63,6 +64,8 @@ class KernelSource:
     stages: int
     registers: int = 0
     """The most that a thread may use; 0: no limit."""
+    together: int = 0
+    """How many tiles of rows a program takes at a time, if programs stay; see `specialized.py`."""
 
     @property
     def text(self) -> str:
@@ -72,7 +75,8 @@ class KernelSource:
 def module_text(sources: Sequence[KernelSource]) -> str:
     """One module with several kernels; functions that they share appear once."""
     helpers = dict.fromkeys(h for s in sources for h in s.helpers)
-    return "\n\n".join([HEADER, *helpers, *(s.code for s in sources)])
+    header = HEADER + (specialized.HEADER if any(s.together for s in sources) else "")
+    return "\n\n".join([header, *helpers, *(s.code for s in sources)])
 
 
 def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelSource:
@@ -87,8 +91,11 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
+    division = _division(kernel) if context.options.has_instructions else None
     try:
-        signature = _bind_parameters(context)
+        if division is not None:
+            return _specialized(name, context, division)
+        signature = _bind_parameters(context, {})
         _emit_body(context)
     except EmitError as error:
         raise EmitError(f"kernel @{kernel.sym_name.data}: {error}") from None
@@ -96,6 +103,34 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
         name, tuple(helper_texts(context.helpers, context.options.has_instructions)),
         _code(name, signature, context), signature, schedule_option(kernel, "warps", 4),
         max(context.stages, 1), schedule_option(kernel, "registers", 0))
+
+
+def _division(kernel: KernelOp) -> specialized.Division | None:
+    """How its programs are divided, if some of their warps only load."""
+    option = "" if kernel.schedule is None else kernel.schedule.data.option("specialize", "")
+    if not option:
+        return None
+    groups = schedule_option(kernel, "warps", specialized.GROUP) // specialized.GROUP
+    if option not in (specialized.SHARE, specialized.TURNS) or groups not in specialized.REGISTERS:
+        raise EmitError(f"kernel @{kernel.sym_name.data}: schedule option specialize = {option} "
+                        f"of {groups} groups of warps; there are share and turns, of 1 to 3")
+    return specialized.Division(
+        groups, schedule_option(kernel, "stages", 1), option == specialized.SHARE)
+
+
+def _specialized(name: str, context: Context, division: specialized.Division) -> KernelSource:
+    """A kernel whose factors are loaded by a warp of their own. Raises EmitError."""
+    context.gluon = True
+    emission = specialized.Emission(
+        context.kernel, context, division, schedule_option(context.kernel, "strip", 1),
+        lambda op, context: _emitter_of(type(op))(op, context))
+    signature = _bind_parameters(context, emission.pointers)
+    code = emission.text(name, signature)
+    helpers = helper_texts(context.helpers, context.options.has_instructions)
+    return KernelSource(
+        name, (*specialized.HELPERS, *helpers),
+        "\n".join([*_comment(context.kernel), code]), signature, specialized.GROUP, 1,
+        together=division.together)
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:
@@ -127,15 +162,18 @@ def schedule_option(kernel: KernelOp, name: str, default: int) -> int:
     return value
 
 
-def _bind_parameters(context: Context) -> tuple[tuple[str, str], ...]:
-    """Name the buffers and sizes."""
+def _bind_parameters(
+    context: Context, pointers: Mapping[SSAValue, str]
+) -> tuple[tuple[str, str], ...]:
+    """Name the buffers and sizes. `pointers`: the types of buffers that are not plain pointers."""
     signature: list[tuple[str, str]] = []
     for k, buffer in enumerate(context.kernel.buffers):
         name = context.writer.fresh(buffer.name_hint or f"b{k}")
         context.values[buffer] = Value(name)
         element = buffer_type(buffer).element
-        signature.append((name, NATIVE_POINTERS[element] if buffer in context.native
-                          else pointer_type(element)))
+        plain = (NATIVE_POINTERS[element] if buffer in context.native
+                 else pointer_type(element))
+        signature.append((name, pointers.get(buffer, plain)))
     for size in context.kernel.size_names:
         name, symbol = context.writer.fresh(size), Expr.symbol(size)
         context.sizes[size] = Value(name, (), symbol, symbol)

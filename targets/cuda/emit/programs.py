@@ -23,15 +23,17 @@ from targets.cuda.emit.context import Context
 from targets.cuda.emit.values import Value, in_parentheses
 
 
-def bind_program_ids(context: Context, strip: int) -> None:
-    """Give every program id of the kernel its value."""
-    extents = context.kernel.grid.data
+def bind_program_ids(
+    context: Context, strip: int, flat: str = "tl.program_id(0)",
+    extents: Sequence[Expr] | None = None,
+) -> None:
+    """Give every program id of the kernel its value, from the flat id of a program in a grid."""
+    extents = context.kernel.grid.data if extents is None else extents
     live = [k for k, e in enumerate(extents) if e.constant != 1]
     for k, identity in enumerate(context.kernel.program_ids):
         if k not in live:
             context.values[identity] = Value("0", (), Expr.of(0), Expr.of(0))
-    flat = "tl.program_id(0)"
-    if len(live) > 1:
+    if len(live) > 1 and not flat.isidentifier():
         flat = _named(context, "program", flat)
     in_strips = strip > 1 and len(live) > 1 and live[-2:] == [len(extents) - 2, len(extents) - 1]
     for k in live[:-2] if in_strips else live:

@@ -27,20 +27,31 @@ from triton.runtime.cache import triton_key
 
 def compile_job(job: dict[str, Any]) -> None:
     """Write the assembly, the code and the facts of one kernel."""
-    source = ASTSource(
-        fn=_load(job["source"], job["name"]), signature=dict(job["signature"]), constexprs={},
-        attrs={(k,): [["tt.divisibility", 16]] for k in job["divisible"]})
+    function, signature = _load(job["source"], job["name"]), dict(job["signature"])
+    mapped = [k for k, kind in enumerate(signature.values()) if kind.startswith("tensordesc")]
+    attributes = {(k,): [["tt.divisibility", 16]] for k in job["divisible"] if k not in mapped}
+    source = _source_kind(function)(
+        fn=function, signature=signature, constexprs={}, attrs=attributes)
     options = {"num_warps": job["warps"], "num_stages": job["stages"],
                "enable_fp_fusion": job["fp_fusion"], "maxnreg": job["registers"] or None}
     compiled = cast(Any, triton).compile(source, target=GPUTarget(*job["gpu"]), options=options)
     facts: dict[str, Any] = {"entry": job["name"], "shared": compiled.metadata.shared,
-             "warps": compiled.metadata.num_warps}
+             "warps": compiled.metadata.num_warps,
+             "descriptors": [*zip(mapped, compiled.metadata.tensordesc_meta, strict=True)]
+             if mapped else []}
     results = Path(job["results"])
     for level in job["levels"]:
         content = compiled.asm[level]
         _write(results.with_suffix(f".{level}"),
                content.encode() if isinstance(content, str) else content)
     _write(results.with_suffix(".json"), json.dumps(facts).encode())
+
+
+def _source_kind(function: Any) -> Any:
+    """What Triton calls a kernel's source: in its own language, or in Gluon."""
+    if not function.is_gluon():
+        return ASTSource
+    return importlib.import_module("triton.experimental.gluon._runtime").GluonASTSource
 
 
 def _load(path: str, name: str) -> Any:

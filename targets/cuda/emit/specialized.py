@@ -1,0 +1,422 @@
+"""Products whose factors a warp of their own loads: in Gluon, Triton's lower language.
+
+A schedule with `specialize` has groups of four warps that multiply, each a tile of its own, and
+one more warp that copies factors into shared memory, up to `stages` steps ahead. Programs stay, and
+take one tile after another: while a tile's end is computed, the next one's factors come.
+
+    specialize = share    groups have tiles below each other, and a step's columns in common
+    specialize = turns    groups have steps of their own: one multiplies while one ends its tile
+
+    def contract_loads(...):                def contract_sums(..., group):
+        for program in ...:                     for program in ...:
+            for k in ...:                           for k in ...:
+                wait until a stage is free              wait until a stage is full
+                load the factors of k into it           multiply; the stage before is free
+                                                    map, store
+
+Barriers in shared memory tell that stages are full, and free again; each use of a stage changes
+their phase. What is behind the loop is printed as in other kernels: it takes the layouts of the
+sums. Triton's interpreter has no Gluon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from dialects import types as t
+from dialects.block import KernelOp, StoreOp
+from dialects.expr import Expr
+from targets.cuda.emit.context import Context, buffer_type, tile_type
+from targets.cuda.emit.programs import bind_program_ids
+from targets.cuda.emit.scalar import NATIVE_FLOATS
+from targets.cuda.emit.specialized_form import (
+    SWIZZLES,
+    Rectangle,
+    Specialized,
+    rectangle,
+    specialized_form,
+)
+from targets.cuda.emit.values import NATIVE_POINTERS, Value, dtype_text, pointer_type
+
+SHARE, TURNS = "share", "turns"
+GROUP = 4
+"""Warps that multiply a tile."""
+HEADER = """\
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait)
+
+# Triton 3.6 has other names than later versions
+tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+"""
+HELPERS = ("""\
+@gluon.jit
+def following(stage, phase, stages: gl.constexpr):
+    last = stage == stages - 1
+    return tl.where(last, 0, stage + 1), phase ^ last.to(tl.int32)
+""", """\
+@gluon.jit
+def preceding(stage, stages: gl.constexpr):
+    return tl.where(stage == 0, stages - 1, stage - 1)
+""")
+NAMES = ("gl", "gluon", "fence_async_shared", "mbarrier", "tma", "tma_load", "tma_store",
+         "warpgroup_mma", "warpgroup_mma_wait", "following", "preceding", "group")
+REGISTERS = {1: 240, 2: 240, 3: 160}
+"""Of a thread that multiplies, by how many groups there are."""
+LOADER_REGISTERS = 24
+PART = 256
+"""The bytes of a row of results that are stored at once."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a program is divided: into groups, which share a step's columns or take turns."""
+
+    groups: int
+    stages: int
+    shares: bool
+
+    @property
+    def together(self) -> int:
+        """How many tiles below each other a program has at a time."""
+        return self.groups if self.shares else 1
+
+
+def programs_of(extents: Sequence[int], together: int, at_once: int) -> int:
+    """How many programs run for a grid, so many tiles of rows each at a time; they stay."""
+    *outer, rows, columns = extents
+    return min(prod(outer) * -(-rows // together) * columns, at_once)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Tiles that are copied at once, and the memory they are copied to or from."""
+
+    tile: Rectangle
+    extents: tuple[int, int]
+    memory: str
+
+    @property
+    def layout(self) -> str:
+        return (f"NVMMASharedLayout(swizzle_byte_width={self.tile.swizzle}, "
+                f"element_bitwidth={8 * self.tile.width}, rank=2)")
+
+    @property
+    def element(self) -> Attribute:
+        return buffer_type(self.tile.buffer).element
+
+    @property
+    def pointer(self) -> str:
+        """The type of a parameter that says where the tiles are in memory."""
+        element = NATIVE_POINTERS.get(self.element) or pointer_type(self.element)
+        return f"tensordesc<{element[1:]}{list(self.extents)},{self.layout}>"
+
+    def allocation(self, count: int) -> str:
+        element = (NATIVE_FLOATS.get(self.element) or dtype_text(self.element))
+        return (f"{self.memory} = gl.allocate_shared_memory({element}, "
+                f"{[count, *self.extents]}, gl.{self.layout})")
+
+
+@dataclass
+class Emission:
+    """The text of one kernel: its functions, in the order in which they call each other."""
+
+    kernel: KernelOp
+    context: Context
+    division: Division
+    strip: int
+    emit: Callable[[Operation, Context], None]
+
+    def __post_init__(self) -> None:
+        self.form: Specialized = specialized_form(self.kernel)
+        fresh = self.context.writer.fresh
+        self.left = Copied(self.form.left, self.form.left.extents, fresh("left_tiles"))
+        self.right = Copied(self.form.right, self.form.right.extents, fresh("right_tiles"))
+        self.result = self._result()
+        self.full, self.free, self.turn = fresh("full"), fresh("free"), fresh("turn")
+
+    def _result(self) -> Copied | None:
+        """What is stored, if that is one tile that can be copied in one or two parts."""
+        stores = [op for op in self.form.behind if isinstance(op, StoreOp)]
+        if len(stores) != 1 or len(list(stores[0].buffer.uses)) != 1:
+            return None
+        found = rectangle(stores[0], tile_type(stores[0].value).shape)
+        if found is None or found.transposed or buffer_type(found.buffer).element == t.i1:
+            return None
+        rows, columns = found.extents
+        parts = columns * found.width // PART
+        columns = columns // max(parts, 1)
+        if parts > 2 or columns * found.width % SWIZZLES[-1]:
+            return None
+        return Copied(found, (rows, columns), self.context.writer.fresh("result_tiles"))
+
+    @property
+    def pointers(self) -> Mapping[SSAValue, str]:
+        """The types of parameters that are not plain pointers."""
+        copied = [self.left, self.right, *([self.result] if self.result else [])]
+        return {c.tile.buffer: c.pointer for c in copied}
+
+    # ------------------------------------------------------------------ functions
+    def text(self, name: str, signature: Sequence[tuple[str, str]]) -> str:
+        """All functions; what a kernel's text says of it comes before."""
+        loads, sums = (self.context.writer.fresh(f"{name}_{x}") for x in ("loads", "sums"))
+        shared = [c.memory for c in (self.left, self.right, self.result) if c]
+        shared += [self.full, self.free, *([] if self.division.shares else [self.turn])]
+        parameters = [p for p, _ in signature]
+        inner = ", ".join([*parameters, *shared])
+        texts = [self._function(f"{loads}({inner})", self._loads),
+                 self._function(f"{sums}({inner}, group: gl.constexpr)", self._sums),
+                 self._function(f"{name}({', '.join(parameters)})",
+                                lambda: self._start(loads, sums, inner))]
+        return "\n\n".join(texts)
+
+    def _function(self, head: str, body: Callable[[], None]) -> str:
+        """Tiles that name no layout take that of what they meet."""
+        writer = self.context.writer
+        writer.lines, self.context.products = [], {}
+        with writer.indented():
+            body()
+            lines, writer.lines = writer.lines, []
+            for product, name in self.context.products.items():
+                writer.line(f"{name} = {product}")
+        text = "\n".join(["@gluon.jit", f"def {head}:", *writer.lines, *lines, ""])
+        return text.replace("tl.full(", "gl.full(")
+
+    def _start(self, loads: str, sums: str, inner: str) -> None:
+        line, division = self.context.writer.line, self.division
+        line(self.left.allocation(division.stages * division.together))
+        line(self.right.allocation(division.stages))
+        if self.result:
+            line(self.result.allocation(division.groups))
+        barriers = [(self.full, division.stages, 1),
+                    (self.free, division.stages, division.together)]
+        if not division.shares:
+            barriers.append((self.turn, division.groups, 1))
+        for name, count, arrivals in barriers:
+            line(f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], "
+                 "mbarrier.MBarrierLayout())")
+            line(f"for k in gl.static_range({count}):")
+            with self.context.writer.indented():
+                line(f"mbarrier.init({name}.index(k), count={arrivals})")
+        line("fence_async_shared()")
+        parts = [f"({sums}, ({inner}, {group}))" for group in range(division.groups)]
+        registers = [REGISTERS[division.groups]] * (division.groups - 1)
+        line(f"gl.warp_specialize([{', '.join([*parts, f'({loads}, ({inner}))'])}], "
+             f"{[GROUP] * (division.groups - 1) + [1]}, {[*registers, LOADER_REGISTERS]})")
+
+    # ------------------------------------------------------------------ tiles of a program
+    @contextmanager
+    def _programs(self, group: str) -> Generator[None]:
+        """A loop over the tiles of a program; for a group that takes turns, over its own."""
+        context, division = self.context, self.division
+        *outer, rows, columns = self.kernel.grid.data
+        extents = [*outer, rows.ceildiv(division.together), columns]
+        count = context.product(extents).text
+        start, step = "tl.program_id(0)", "tl.num_programs(0)"
+        if group and not division.shares:
+            start, step = f"{start} + {group}*{step}", f"{division.groups}*{step}"
+        program = context.writer.fresh("program")
+        context.writer.line(f"for {program} in range({start}, {count}, {step}):")
+        with context.writer.indented():
+            bind_program_ids(context, self.strip, program, extents)
+            yield
+
+    def _row(self, group: str) -> Value:
+        """The position of a group's tile among those of rows."""
+        value, rows = self.context.values[self._row_id], self.kernel.grid.data[-2]
+        together = self.division.together
+        text = value.text if together == 1 else f"({together}*{value.text} + {group})"
+        return Value(text, (), Expr.of(0), rows - 1)
+
+    @property
+    def _row_id(self) -> SSAValue:
+        return self.kernel.program_ids[-2]
+
+    def _place(self, tile: Rectangle) -> str:
+        """Where a tile begins."""
+        found = self.context.indices(tile.origin, (), tile.indices)
+        return f"[{', '.join(v.text for v in found)}]"
+
+    def _steps(self, start: str | None = None) -> str:
+        """The bounds of the loop over the sum, or of a part of it."""
+        loop, part = self.form.loop, self.context.promote
+        ends = [loop.lower.data.text, loop.upper.data.text]
+        if start is not None:
+            upper, length = int(ends[1]), int(ends[1]) - int(ends[0])
+            end = f"{start} + {part}"
+            ends = [start, end if length % part == 0 else f"tl.minimum({end}, {upper})"]
+        return f"range({', '.join(ends)}, {self._step})"
+
+    @property
+    def _step(self) -> int:
+        return self.form.loop.step.data.constant or 1
+
+    @property
+    def _step_count(self) -> int:
+        """Of a tile."""
+        loop = self.form.loop
+        length = (loop.upper.data - loop.lower.data).constant or 0
+        return -(-length // self._step)
+
+    # ------------------------------------------------------------------ loads
+    def _loads(self) -> None:
+        context, line = self.context, self.context.writer.line
+        division, stages = self.division, self.division.stages
+        line("stage = 0")
+        line("phase = 1")
+        with self._programs(""):
+            counter = self._counter()
+            line(f"for {counter} in {self._steps()}:")
+            with context.writer.indented():
+                line(f"mbarrier.wait({self.free}.index(stage), phase)")
+                line(f"ready = {self.full}.index(stage)")
+                line(f"mbarrier.expect(ready, {self._step_bytes})")
+                shared = context.values[self._row_id]
+                for k in range(division.together):
+                    context.values[self._row_id] = self._row(str(k))
+                    self._load(self.left, _among("stage", division.together, str(k)))
+                    context.values[self._row_id] = shared
+                self._load(self.right, "stage")
+                line(f"stage, phase = following(stage, phase, {stages})")
+
+    def _load(self, copied: Copied, number: str) -> None:
+        name = self.context.values[copied.tile.buffer].text
+        self.context.writer.line(f"tma_load({name}, {self._place(copied.tile)}, ready, "
+                                 f"{copied.memory}.index({number}))")
+
+    @property
+    def _step_bytes(self) -> int:
+        left, right = (prod(c.extents) * c.tile.width for c in (self.left, self.right))
+        return self.division.together * left + right
+
+    def _counter(self) -> str:
+        loop = self.form.loop
+        counter = self.context.writer.fresh(loop.counter.name_hint or "k")
+        self.context.values[loop.counter] = Value(counter)
+        return counter
+
+    # ------------------------------------------------------------------ sums
+    def _sums(self) -> None:
+        context, line = self.context, self.context.writer.line
+        division = self.division
+        rows, columns = self.form.rows, self.form.columns
+        depth = 256 // (8 * self.left.tile.width)
+        line("layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], "
+             f"warps_per_cta=[{GROUP}, 1], instr_shape=[16, {min(columns, 256)}, {depth}])")
+        zeros = f"gl.zeros([{rows}, {columns}], gl.float32, layout)"
+        line("stage = 0")
+        line("phase = 0")
+        if not division.shares:
+            line("tiles = group")
+            line("parity = 1 if group == 0 else 0")
+        with self._programs("group"):
+            if not division.shares:
+                self._begin_turn()
+            context.values[self._row_id] = self._row("group")
+            total = context.writer.fresh("sums")
+            line(f"{total} = {zeros}")
+            if self._is_promoted:
+                part, start = context.writer.fresh("part"), context.writer.fresh("start")
+                loop = self.form.loop
+                line(f"for {start} in range({loop.lower.data.text}, {loop.upper.data.text}, "
+                     f"{context.promote}):")
+                with context.writer.indented():
+                    line(f"{part} = {zeros}")
+                    self._multiply(part, start)
+                    line(f"{total} = {total} + {part}")
+            else:
+                self._multiply(total, None)
+            if not division.shares:
+                line(f"mbarrier.arrive({self.turn}.index((group + 1) % {division.groups}))")
+            context.values[self.form.loop.results[0]] = Value(total, (rows, columns))
+            self._end()
+        if self.result:
+            line("tma.store_wait(0)")
+
+    def _begin_turn(self) -> None:
+        """Pass over the steps of others, and wait until the last of them have come.
+
+        A barrier tells the phase before its own from the one before that by nothing else.
+        """
+        line, stages = self.context.writer.line, self.division.stages
+        line(f"stage = tiles*{self._step_count} % {stages}")
+        line(f"phase = tiles*{self._step_count} // {stages} & 1")
+        line(f"tiles += {self.division.groups}")
+        line(f"mbarrier.wait({self.turn}.index(group), parity)")
+        line("parity = parity ^ 1")
+
+    @property
+    def _is_promoted(self) -> bool:
+        """Whether sums of fewer bits than f32 has are added to others before they are long."""
+        loop, promote = self.form.loop, self.context.promote
+        length = (loop.upper.data - loop.lower.data).constant or 0
+        return 0 < promote < length and promote % self._step == 0
+
+    def _multiply(self, sums: str, start: str | None) -> None:
+        """Add the products of all steps, or of those of a part that begins there."""
+        line, stages = self.context.writer.line, self.division.stages
+        left, right = (f"{c.memory}.index({number})" + ".permute((1, 0))" * c.tile.transposed
+                       for c, number in (
+                           (self.left, _among("stage", self.division.together, "group")),
+                           (self.right, "stage")))
+        counter = self._counter()
+        first = start or self.form.loop.lower.data.text
+        line(f"for {counter} in {self._steps(start)}:")
+        with self.context.writer.indented():
+            line(f"mbarrier.wait({self.full}.index(stage), phase)")
+            line(f"{sums} = warpgroup_mma({left}, {right}, {sums}, is_async=True)")
+            line(f"{sums} = warpgroup_mma_wait(1, deps=[{sums}])")
+            line(f"mbarrier.arrive({self.free}.index(preceding(stage, {stages})), "
+                 f"pred={counter} > {first})")
+            line(f"stage, phase = following(stage, phase, {stages})")
+        line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
+        line(f"mbarrier.arrive({self.free}.index(preceding(stage, {stages})))")
+
+    # ------------------------------------------------------------------ behind the sums
+    def _end(self) -> None:
+        """Of a group's tile, if there is one: the last of those below each other may be none."""
+        context, rows = self.context, self.kernel.grid.data[-2]
+        if not (rows % self.division.together).terms:
+            self._behind()
+            return
+        context.writer.line(f"if {context.values[self._row_id].text} < {context.size(rows).text}:")
+        with context.writer.indented():
+            self._behind()
+
+    def _behind(self) -> None:
+        for op in self.form.behind:
+            if isinstance(op, StoreOp) and self.result:
+                self._store(op, self.result)
+            else:
+                self.emit(op, self.context)
+
+    def _store(self, op: StoreOp, result: Copied) -> None:
+        """Through shared memory, while the next tile is begun."""
+        context, line = self.context, self.context.writer.line
+        rows, columns = result.extents
+        value, count = context.values[op.value].text, tile_type(op.value).shape[1] // columns
+        parts = [value]
+        if count == 2:
+            parts = [context.writer.fresh("half") for _ in range(2)]
+            line(f"{', '.join(parts)} = {value}.reshape([{rows}, 2, {columns}])"
+                 ".permute((0, 2, 1)).split()")
+        first, second = context.indices(result.tile.origin, (), result.tile.indices)
+        for k, part in enumerate(parts):
+            place = f"{second.text} + {k*columns}" if k else second.text
+            line("tma.store_wait(0)")
+            line(f"{result.memory}.index(group).store({part})")
+            line("fence_async_shared()")
+            line(f"tma_store({context.values[result.tile.buffer].text}, "
+                 f"[{first.text}, {place}], {result.memory}.index(group))")
+
+
+def _among(stage: str, together: int, group: str) -> str:
+    """The number of a group's tile of a stage."""
+    return stage if together == 1 else f"{together}*{stage} + {group}"
