@@ -27,9 +27,14 @@ from dialects.types import Array, BufferType
 from targets.cuda import cublas, cuda_graph, driver, kernels, library
 from targets.cuda.compile import Binary, CompileOptions, Job
 from targets.cuda.cuda_graph import CopyNode
+from targets.cuda.emit import KernelSource
+from targets.cuda.emit.specialized import programs_of
 from targets.cuda.library import LibraryLaunch
+from targets.cuda.tensor_maps import Descriptor
 
 Work = Callable[[], None]
+MULTIPROCESSORS = 3
+MAP = "tensordesc"
 
 
 @dataclass
@@ -48,6 +53,8 @@ class FakeDriver:
     freed: set[int] = field(default_factory=set[int])
     """Blocks of pools that are not in use, as the device sees it."""
     pending: list[Work] = field(default_factory=list[Work])
+    sources: dict[str, KernelSource] = field(default_factory=dict[str, "KernelSource"])
+    """By name, of what was compiled here."""
 
     @staticmethod
     def of(module: ModuleOp, **options: Any) -> FakeDriver:
@@ -75,6 +82,8 @@ class FakeDriver:
     def install_compiler(self, patch: pytest.MonkeyPatch) -> None:
         """Replace Triton, too: kernels are emitted, but not compiled."""
         patch.setattr(kernels, "compile_kernels", self.compile)
+        patch.setattr(kernels, "TensorMap", FakeMap)
+        patch.setattr(driver, "multiprocessors", lambda: MULTIPROCESSORS)
 
     def install_cublas(self, patch: pytest.MonkeyPatch) -> None:
         """Let there be cuBLAS."""
@@ -85,8 +94,12 @@ class FakeDriver:
     def compile(self, jobs: Sequence[Job], options: CompileOptions) -> list[Binary]:
         if jobs:
             self.log.append(f"compile {len(jobs)}")
+        self.sources |= {job.source.name: job.source for job in jobs}
         return [Binary(job.source.name, "", b"\x7fELF", 0, job.source.warps,
-                       tuple(8 if type_[0] == "*" else 4 for _, type_ in job.source.signature))
+                       tuple(n for _, type_ in job.source.signature for n in _widths(type_)),
+                       tuple(Descriptor(k, (), 0, 0)
+                             for k, (_, type_) in enumerate(job.source.signature)
+                             if type_.startswith(MAP)))
                 for job in jobs]
 
     # ------------------------------------------------------------------ memory
@@ -146,11 +159,17 @@ class FakeDriver:
         """A launch whose parameters are what they are now."""
         assert threads % 32 == 0
         count = len(function.buffers)
-        pointers = [_cell(parameters[k], ctypes.c_uint64) for k in range(count)]
-        sizes = {size: _cell(parameters[count + k], ctypes.c_uint32)
+        source = self.sources.get(function.sym_name.data)
+        places = [0]
+        for _, type_ in source.signature if source else [("", "*")] * len(parameters):
+            places.append(places[-1] + len(_widths(type_)))
+        pointers = [_cell(parameters[places[k]], ctypes.c_uint64) for k in range(count)]
+        sizes = {size: _cell(parameters[places[count + k]], ctypes.c_uint32)
                  for k, size in enumerate(function.size_names)}
         assert all(p % 256 == 0 for p in pointers)
-        assert programs == prod(int(e.evaluate(sizes)) for e in function.grid.data)
+        tiles = [int(e.evaluate(sizes)) for e in function.grid.data]
+        assert programs == (programs_of(tiles, source.together, MULTIPROCESSORS)
+                            if source and source.together else prod(tiles))
         return lambda: self._run(function, pointers, sizes)
 
     def _run(self, kernel: KernelOp, pointers: Sequence[int], sizes: dict[str, int]) -> None:
@@ -270,6 +289,28 @@ class FakeProduct:
         return np.frombuffer(raw, dtype).reshape(shape)
 
 
+class FakeMap:
+    """A map that holds nothing but the matrix' address."""
+
+    def __init__(
+        self, address: int, shape: Sequence[int], width: int, descriptor: Descriptor
+    ) -> None:
+        assert len(shape) == 2 and shape[1] * width % 16 == 0
+        self._cell, self._behind = ctypes.c_uint64(address), [*map(ctypes.c_int, (*shape, 0, 0))]
+
+    @property
+    def value(self) -> int:
+        return self._cell.value
+
+    @value.setter
+    def value(self, address: int) -> None:
+        self._cell.value = address
+
+    @property
+    def parameters(self) -> list[int]:
+        return [*map(ctypes.addressof, (self._cell, *self._behind))]
+
+
 class FakeEvent:
     def __init__(self, timing: bool = False) -> None:
         self.recorded = False
@@ -282,6 +323,13 @@ class FakeEvent:
 
     def milliseconds_since(self, earlier: FakeEvent) -> float:
         return 1.0
+
+
+def _widths(type_: str) -> tuple[int, ...]:
+    """The bytes of what stands for a parameter; behind a map its matrix' sizes and pitches."""
+    if type_.startswith(MAP):
+        return 128, 4, 4, 8, 8
+    return (8 if type_[0] == "*" else 4,)
 
 
 def _cell(address: int, kind: Any) -> int:
