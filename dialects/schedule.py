@@ -19,7 +19,9 @@ together share what they read. `online`: 1 where sums of exp(x - m) are rescaled
 m of x is being found, instead of waiting for it (see `passes.loop.online`). `branch`: 1 where one
 loop walks all that rows reach, and selections by indices, which decide few tiles, are in branches.
 `promote`: after how many products of narrow floats their sum, which may have fewer bits until
-then, is added to one of f32. Other options are for targets (`warps` ...).
+then, is added to one of f32. `specialize`: 1 where a warp of each program does nothing but load
+the factors of a product; a tile is that of a group of four of its other warps, and groups have
+tiles below each other. Other options are for targets (`warps` ...).
 """
 
 from __future__ import annotations

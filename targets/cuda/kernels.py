@@ -51,7 +51,7 @@ class Kernels:
         binaries = compile_kernels(jobs, self._options)
         for variant, job, binary in zip(missing, jobs, binaries, strict=True):
             function = driver.load_function(binary.cubin, binary.entry, binary.shared)
-            self._loaded[variant] = function, binary, job.source.together
+            self._loaded[variant] = function, binary, job.source.groups
 
     def pack(
         self, call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int],
@@ -72,9 +72,9 @@ class Kernels:
         variant = variant_of(call, values)
         if variant not in self._loaded:
             self._load([variant, *_without_libraries(others())])
-        function, binary, together = self._loaded[variant]
-        if together:
-            programs = programs_of(call.extents(values), together, driver.multiprocessors())
+        function, binary, groups = self._loaded[variant]
+        if groups:
+            programs = programs_of(call.extents(values), groups, driver.multiprocessors())
         filled: list[Any] = [*addresses, *values.values()]
         for descriptor in binary.descriptors:
             type_ = call.buffer(descriptor.place)

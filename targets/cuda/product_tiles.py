@@ -12,6 +12,7 @@ from math import log
 
 from targets.cuda.machine import Machine
 from targets.cuda.product_time import Product, ProductTile, programs_at_a_time, seconds
+from targets.cuda.specialized_tiles import CAUTION, specialized_seconds, specialized_tiles
 
 LINE = 128
 """The bytes of a cache line: what one step loads of a row of a factor, at least."""
@@ -40,6 +41,8 @@ def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
     """The tiles that fit product and machine, those first that take the least time."""
     times = {t: seconds(product, t, machine) for t in _tiles(product)
              if programs_at_a_time(product, t, machine)}
+    times |= {t: CAUTION * specialized_seconds(product, t, machine)
+              for t in specialized_tiles(product, machine)}
     return tuple(sorted(times, key=lambda t: (
         round(log(times[t]) / ALIKE), -t.sums, t.rows + t.columns, -t.columns,
         abs(t.stages - USUAL), -t.depth, t.warps)))

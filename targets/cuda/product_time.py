@@ -62,7 +62,7 @@ class Product:
     beside the factors. `run`: how many elements of the sum lie side by side in the rows' factor;
     fewer than `depth` where it is read by windows. `narrow`: whether tensor cores multiply. `open`:
     whether any extent is not known, but assumed. `twice`: whether sums are held twice, to be added
-    to others after some steps.
+    to others after some steps. `copied`: whether a warp that does nothing else may load factors.
     """
 
     batch: int
@@ -75,17 +75,28 @@ class Product:
     narrow: bool = True
     open: bool = False
     twice: bool = False
+    copied: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of the factors, and of what is beside them. Windows overlap."""
+        factors = (self.rows * self.run + self.depth * self.columns) * self.width
+        return self.batch * (factors + self.rows * self.columns * self.beside)
 
 
 @dataclass(frozen=True)
 class ProductTile:
-    """What one program computes, `depth` of the sum in a step."""
+    """What one program computes, `depth` of the sum in a step.
+
+    `groups`: of warps that multiply such a tile each, beside a warp that loads; 0 without it.
+    """
 
     rows: int
     columns: int
     depth: int
     warps: int
     stages: int
+    groups: int = 0
 
     @property
     def sums(self) -> int:
@@ -108,7 +119,7 @@ def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
     alone = START + first + steps * step.alone + stored / STORED
     shared = each * (steps * step.busy + stored / STORED_AMONG_OTHERS)
     computed = max(turns * alone, START + first + shared)
-    moved = _moved(product) / (MEMORY * machine.bandwidth * 1e9)
+    moved = product.bytes / (MEMORY * machine.bandwidth * 1e9)
     return max(computed, moved) + BESIDE_MEMORY * min(computed, moved)
 
 
@@ -140,12 +151,12 @@ def _step(product: Product, tile: ProductTile, machine: Machine) -> Step:
     short = product.narrow and machine.has_wgmma and tile.rows < GROUP_ROWS
     more = SHORT * tile.depth * product.width / 256 if short else 0
     idle = 1 if product.narrow else max(1, 4 // tile.warps)  # a warp has a fourth of the FMA units
-    alone = _together(idle * multiplied, loaded, HIDING)
-    waited = _together(alone, LATENCY / (tile.stages - 1), WAITING)
-    return Step(loaded, _together(multiplied, loaded, HIDING), waited + STEP + more)
+    alone = together(idle * multiplied, loaded, HIDING)
+    waited = together(alone, LATENCY / (tile.stages - 1), WAITING)
+    return Step(loaded, together(multiplied, loaded, HIDING), waited + STEP + more)
 
 
-def _together(one: float, other: float, power: int) -> float:
+def together(one: float, other: float, power: int) -> float:
     """The seconds of what is done at the same time."""
     return (one ** power + other ** power) ** (1 / power)
 
@@ -166,9 +177,3 @@ def _rate(product: Product, tile: ProductTile, machine: Machine) -> float:
     groups_of_rows = max(1, tile.rows // GROUP_ROWS)  # more groups of warps share the columns
     columns = tile.columns // max(1, tile.warps // 4 // groups_of_rows)
     return EFFICIENCY * full * min(tile.rows / GROUP_ROWS, 1) * columns / (columns + HALF)
-
-
-def _moved(product: Product) -> int:
-    """The bytes of the factors, and of what is beside them. Windows overlap."""
-    factors = (product.rows * product.run + product.depth * product.columns) * product.width
-    return product.batch * (factors + product.rows * product.columns * product.beside)

@@ -31,6 +31,7 @@ from targets.cuda.roles import (
     stored_by,
     symbols_of,
 )
+from targets.cuda.specialized_products import may_specialize
 from targets.cuda.tiles import finish, power, width_of
 from targets.cuda.vector_products import matrix_direction, vector_products
 
@@ -179,9 +180,11 @@ def _tiled(
     """
     promote = _promote(kernel, nest, options)
     product = replace(product_of(nest, roles), twice=promote > 0,
-                      beside=bytes_beside(kernel, nest, roles))
+                      beside=bytes_beside(kernel, nest, roles),
+                      copied=may_specialize(kernel, nest, roles, options))
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
-        in_strips = product.rows > tile.rows and product.columns > tile.columns
+        in_strips = (product.rows > tile.rows * max(tile.groups, 1)
+                     and product.columns > tile.columns)
         for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
             yield _in_tiles(kernel, roles, tile, strip, options, promote)
 
@@ -220,6 +223,7 @@ def _in_tiles(
               Level("grid", n, tile.columns), Level("loop", k, tile.depth)]
     order = {"strip": strip} if strip > 1 else {}
     order |= {"promote": promote} if promote else {}
+    order |= {"specialize": 1} if tile.groups else {}
     return finish(kernel, levels, dot=1, tails="mask", warps=tile.warps, stages=tile.stages,
                   precision=options.precision, **order)
 

@@ -58,12 +58,18 @@ def candidates(
     """Schedules besides `around`, each once, the most promising first."""
     form = product_form(kernel, options) if options.library else None
     library, around = [] if form is None else [called(around, form)], without_library(around)
-    space = Space(kernel, around, machine_of(options.features))
+    space = Space(kernel, _ordinary(around), machine_of(options.features))
     own = _of_rules(kernel, options)
     whole = list(_products(space) if space.is_product else _streams(space))
     others = [*whole[:FIRST_TILES], *_steps(space), *whole[FIRST_TILES:]]
     ordered = [*library, *own[:FIRST_TILES], *filter(space.fits, others), *own[FIRST_TILES:]]
     return [s for s in dict.fromkeys(ordered) if s != around]
+
+
+def _ordinary(schedule: Schedule) -> Schedule:
+    """The schedule without warps that only load, of whose tiles rules have all."""
+    return replace(schedule, options=tuple(
+        (name, value) for name, value in schedule.options if name != "specialize"))
 
 
 def _of_rules(kernel: KernelOp, options: TargetOptions) -> list[Schedule]:

@@ -64,8 +64,9 @@ class KernelSource:
     stages: int
     registers: int = 0
     """The most that a thread may use; 0: no limit."""
-    together: int = 0
-    """How many tiles of rows a program takes at a time, if programs stay; see `specialized.py`."""
+    groups: int = 0
+    """Of warps that multiply beside one that loads, in programs that stay (`specialized.py`); 0:
+    every program has one tile."""
 
     @property
     def text(self) -> str:
@@ -75,7 +76,7 @@ class KernelSource:
 def module_text(sources: Sequence[KernelSource]) -> str:
     """One module with several kernels; functions that they share appear once."""
     helpers = dict.fromkeys(h for s in sources for h in s.helpers)
-    header = HEADER + (specialized.HEADER if any(s.together for s in sources) else "")
+    header = HEADER + (specialized.HEADER if any(s.groups for s in sources) else "")
     return "\n\n".join([header, *helpers, *(s.code for s in sources)])
 
 
@@ -91,10 +92,9 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
     name = context.writer.fresh(kernel.sym_name.data)
-    division = _division(kernel) if context.options.has_instructions else None
     try:
-        if division is not None:
-            return _specialized(name, context, division)
+        if schedule_option(kernel, "specialize", 0) and context.options.has_instructions:
+            return _specialized(name, context)
         signature = _bind_parameters(context, {})
         _emit_body(context)
     except EmitError as error:
@@ -105,32 +105,23 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
         max(context.stages, 1), schedule_option(kernel, "registers", 0))
 
 
-def _division(kernel: KernelOp) -> specialized.Division | None:
-    """How its programs are divided, if some of their warps only load."""
-    option = "" if kernel.schedule is None else kernel.schedule.data.option("specialize", "")
-    if not option:
-        return None
-    groups = schedule_option(kernel, "warps", specialized.GROUP) // specialized.GROUP
-    if option not in (specialized.SHARE, specialized.TURNS) or groups not in specialized.REGISTERS:
-        raise EmitError(f"kernel @{kernel.sym_name.data}: schedule option specialize = {option} "
-                        f"of {groups} groups of warps; there are share and turns, of 1 to 3")
-    return specialized.Division(
-        groups, schedule_option(kernel, "stages", 1), option == specialized.SHARE)
-
-
-def _specialized(name: str, context: Context, division: specialized.Division) -> KernelSource:
+def _specialized(name: str, context: Context) -> KernelSource:
     """A kernel whose factors are loaded by a warp of their own. Raises EmitError."""
+    kernel = context.kernel
+    groups = schedule_option(kernel, "warps", specialized.GROUP) // specialized.GROUP
+    if not 1 <= groups <= specialized.GROUPS:
+        raise EmitError(f"beside a warp that only loads, {specialized.GROUPS} groups of "
+                        f"{specialized.GROUP} warps multiply at most, not {groups}")
     context.gluon = True
     emission = specialized.Emission(
-        context.kernel, context, division, schedule_option(context.kernel, "strip", 1),
+        kernel, context, groups, max(context.stages, 2), schedule_option(kernel, "strip", 1),
         lambda op, context: _emitter_of(type(op))(op, context))
     signature = _bind_parameters(context, emission.pointers)
     code = emission.text(name, signature)
     helpers = helper_texts(context.helpers, context.options.has_instructions)
     return KernelSource(
-        name, (*specialized.HELPERS, *helpers),
-        "\n".join([*_comment(context.kernel), code]), signature, specialized.GROUP, 1,
-        together=division.together)
+        name, (*specialized.HELPERS, *helpers), "\n".join([*_comment(kernel), code]), signature,
+        specialized.GROUP, 1, groups=groups)
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:

@@ -1,11 +1,9 @@
 """Products whose factors a warp of their own loads: in Gluon, Triton's lower language.
 
-A schedule with `specialize` has groups of four warps that multiply, each a tile of its own, and
-one more warp that copies factors into shared memory, up to `stages` steps ahead. Programs stay, and
-take one tile after another: while a tile's end is computed, the next one's factors come.
-
-    specialize = share    groups have tiles below each other, and a step's columns in common
-    specialize = turns    groups have steps of their own: one multiplies while one ends its tile
+A schedule with `specialize = 1` has groups of four warps that multiply, each a tile of its own, and
+one more warp that copies factors into shared memory, up to `stages` steps ahead. The groups' tiles
+lie below each other, and so have the columns' factor in common. Programs stay, and take one such
+column of tiles after another: while the ends of tiles are computed, the next ones' factors come.
 
     def contract_loads(...):                def contract_sums(..., group):
         for program in ...:                     for program in ...:
@@ -43,7 +41,6 @@ from targets.cuda.emit.specialized_form import (
 )
 from targets.cuda.emit.values import NATIVE_POINTERS, Value, dtype_text, pointer_type
 
-SHARE, TURNS = "share", "turns"
 GROUP = 4
 """Warps that multiply a tile."""
 HEADER = """\
@@ -68,31 +65,18 @@ def preceding(stage, stages: gl.constexpr):
 """)
 NAMES = ("gl", "gluon", "fence_async_shared", "mbarrier", "tma", "tma_load", "tma_store",
          "warpgroup_mma", "warpgroup_mma_wait", "following", "preceding", "group")
-REGISTERS = {1: 240, 2: 240, 3: 160}
-"""Of a thread that multiplies, by how many groups there are."""
-LOADER_REGISTERS = 24
+GROUPS = 2
+"""At most: more leave threads too few registers to begin with."""
+REGISTERS, LOADER_REGISTERS = 240, 24
+"""Of a thread that multiplies, and of one that loads."""
 PART = 256
 """The bytes of a row of results that are stored at once."""
 
 
-@dataclass(frozen=True)
-class Division:
-    """How a program is divided: into groups, which share a step's columns or take turns."""
-
-    groups: int
-    stages: int
-    shares: bool
-
-    @property
-    def together(self) -> int:
-        """How many tiles below each other a program has at a time."""
-        return self.groups if self.shares else 1
-
-
-def programs_of(extents: Sequence[int], together: int, at_once: int) -> int:
+def programs_of(extents: Sequence[int], groups: int, at_once: int) -> int:
     """How many programs run for a grid, so many tiles of rows each at a time; they stay."""
     *outer, rows, columns = extents
-    return min(prod(outer) * -(-rows // together) * columns, at_once)
+    return min(prod(outer) * -(-rows // groups) * columns, at_once)
 
 
 @dataclass(frozen=True)
@@ -130,7 +114,8 @@ class Emission:
 
     kernel: KernelOp
     context: Context
-    division: Division
+    groups: int
+    stages: int
     strip: int
     emit: Callable[[Operation, Context], None]
 
@@ -140,7 +125,7 @@ class Emission:
         self.left = Copied(self.form.left, self.form.left.extents, fresh("left_tiles"))
         self.right = Copied(self.form.right, self.form.right.extents, fresh("right_tiles"))
         self.result = self._result()
-        self.full, self.free, self.turn = fresh("full"), fresh("free"), fresh("turn")
+        self.full, self.free = fresh("full"), fresh("free")
 
     def _result(self) -> Copied | None:
         """What is stored, if that is one tile that can be copied in one or two parts."""
@@ -168,9 +153,8 @@ class Emission:
         """All functions; what a kernel's text says of it comes before."""
         loads, sums = (self.context.writer.fresh(f"{name}_{x}") for x in ("loads", "sums"))
         shared = [c.memory for c in (self.left, self.right, self.result) if c]
-        shared += [self.full, self.free, *([] if self.division.shares else [self.turn])]
         parameters = [p for p, _ in signature]
-        inner = ", ".join([*parameters, *shared])
+        inner = ", ".join([*parameters, *shared, self.full, self.free])
         texts = [self._function(f"{loads}({inner})", self._loads),
                  self._function(f"{sums}({inner}, group: gl.constexpr)", self._sums),
                  self._function(f"{name}({', '.join(parameters)})",
@@ -190,40 +174,34 @@ class Emission:
         return text.replace("tl.full(", "gl.full(")
 
     def _start(self, loads: str, sums: str, inner: str) -> None:
-        line, division = self.context.writer.line, self.division
-        line(self.left.allocation(division.stages * division.together))
-        line(self.right.allocation(division.stages))
+        line = self.context.writer.line
+        line(self.left.allocation(self.stages * self.groups))
+        line(self.right.allocation(self.stages))
         if self.result:
-            line(self.result.allocation(division.groups))
-        barriers = [(self.full, division.stages, 1),
-                    (self.free, division.stages, division.together)]
-        if not division.shares:
-            barriers.append((self.turn, division.groups, 1))
-        for name, count, arrivals in barriers:
-            line(f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], "
+            line(self.result.allocation(self.groups))
+        for barriers in (self.full, self.free):
+            line(f"{barriers} = gl.allocate_shared_memory(gl.int64, [{self.stages}, 1], "
                  "mbarrier.MBarrierLayout())")
-            line(f"for k in gl.static_range({count}):")
-            with self.context.writer.indented():
-                line(f"mbarrier.init({name}.index(k), count={arrivals})")
+        line(f"for stage in gl.static_range({self.stages}):")
+        with self.context.writer.indented():
+            line(f"mbarrier.init({self.full}.index(stage), count=1)")
+            line(f"mbarrier.init({self.free}.index(stage), count={self.groups})")
         line("fence_async_shared()")
-        parts = [f"({sums}, ({inner}, {group}))" for group in range(division.groups)]
-        registers = [REGISTERS[division.groups]] * (division.groups - 1)
+        parts = [f"({sums}, ({inner}, {group}))" for group in range(self.groups)]
+        registers = [REGISTERS] * (self.groups - 1)
         line(f"gl.warp_specialize([{', '.join([*parts, f'({loads}, ({inner}))'])}], "
-             f"{[GROUP] * (division.groups - 1) + [1]}, {[*registers, LOADER_REGISTERS]})")
+             f"{[GROUP] * (self.groups - 1) + [1]}, {[*registers, LOADER_REGISTERS]})")
 
     # ------------------------------------------------------------------ tiles of a program
     @contextmanager
-    def _programs(self, group: str) -> Generator[None]:
-        """A loop over the tiles of a program; for a group that takes turns, over its own."""
-        context, division = self.context, self.division
+    def _programs(self) -> Generator[None]:
+        """A loop over what a program takes, a column of tiles at a time."""
+        context = self.context
         *outer, rows, columns = self.kernel.grid.data
-        extents = [*outer, rows.ceildiv(division.together), columns]
-        count = context.product(extents).text
-        start, step = "tl.program_id(0)", "tl.num_programs(0)"
-        if group and not division.shares:
-            start, step = f"{start} + {group}*{step}", f"{division.groups}*{step}"
-        program = context.writer.fresh("program")
-        context.writer.line(f"for {program} in range({start}, {count}, {step}):")
+        extents = [*outer, rows.ceildiv(self.groups), columns]
+        count, program = context.product(extents).text, context.writer.fresh("program")
+        context.writer.line(
+            f"for {program} in range(tl.program_id(0), {count}, tl.num_programs(0)):")
         with context.writer.indented():
             bind_program_ids(context, self.strip, program, extents)
             yield
@@ -231,8 +209,7 @@ class Emission:
     def _row(self, group: str) -> Value:
         """The position of a group's tile among those of rows."""
         value, rows = self.context.values[self._row_id], self.kernel.grid.data[-2]
-        together = self.division.together
-        text = value.text if together == 1 else f"({together}*{value.text} + {group})"
+        text = value.text if self.groups == 1 else f"({self.groups}*{value.text} + {group})"
         return Value(text, (), Expr.of(0), rows - 1)
 
     @property
@@ -258,20 +235,12 @@ class Emission:
     def _step(self) -> int:
         return self.form.loop.step.data.constant or 1
 
-    @property
-    def _step_count(self) -> int:
-        """Of a tile."""
-        loop = self.form.loop
-        length = (loop.upper.data - loop.lower.data).constant or 0
-        return -(-length // self._step)
-
     # ------------------------------------------------------------------ loads
     def _loads(self) -> None:
         context, line = self.context, self.context.writer.line
-        division, stages = self.division, self.division.stages
         line("stage = 0")
         line("phase = 1")
-        with self._programs(""):
+        with self._programs():
             counter = self._counter()
             line(f"for {counter} in {self._steps()}:")
             with context.writer.indented():
@@ -279,12 +248,12 @@ class Emission:
                 line(f"ready = {self.full}.index(stage)")
                 line(f"mbarrier.expect(ready, {self._step_bytes})")
                 shared = context.values[self._row_id]
-                for k in range(division.together):
-                    context.values[self._row_id] = self._row(str(k))
-                    self._load(self.left, _among("stage", division.together, str(k)))
+                for group in range(self.groups):
+                    context.values[self._row_id] = self._row(str(group))
+                    self._load(self.left, self._left_stage(str(group)))
                     context.values[self._row_id] = shared
                 self._load(self.right, "stage")
-                line(f"stage, phase = following(stage, phase, {stages})")
+                line(f"stage, phase = following(stage, phase, {self.stages})")
 
     def _load(self, copied: Copied, number: str) -> None:
         name = self.context.values[copied.tile.buffer].text
@@ -294,7 +263,11 @@ class Emission:
     @property
     def _step_bytes(self) -> int:
         left, right = (prod(c.extents) * c.tile.width for c in (self.left, self.right))
-        return self.division.together * left + right
+        return self.groups * left + right
+
+    def _left_stage(self, group: str) -> str:
+        """The number of a group's tile of a stage."""
+        return "stage" if self.groups == 1 else f"{self.groups}*stage + {group}"
 
     def _counter(self) -> str:
         loop = self.form.loop
@@ -305,7 +278,6 @@ class Emission:
     # ------------------------------------------------------------------ sums
     def _sums(self) -> None:
         context, line = self.context, self.context.writer.line
-        division = self.division
         rows, columns = self.form.rows, self.form.columns
         depth = 256 // (8 * self.left.tile.width)
         line("layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], "
@@ -313,12 +285,7 @@ class Emission:
         zeros = f"gl.zeros([{rows}, {columns}], gl.float32, layout)"
         line("stage = 0")
         line("phase = 0")
-        if not division.shares:
-            line("tiles = group")
-            line("parity = 1 if group == 0 else 0")
-        with self._programs("group"):
-            if not division.shares:
-                self._begin_turn()
+        with self._programs():
             context.values[self._row_id] = self._row("group")
             total = context.writer.fresh("sums")
             line(f"{total} = {zeros}")
@@ -333,24 +300,10 @@ class Emission:
                     line(f"{total} = {total} + {part}")
             else:
                 self._multiply(total, None)
-            if not division.shares:
-                line(f"mbarrier.arrive({self.turn}.index((group + 1) % {division.groups}))")
             context.values[self.form.loop.results[0]] = Value(total, (rows, columns))
             self._end()
         if self.result:
             line("tma.store_wait(0)")
-
-    def _begin_turn(self) -> None:
-        """Pass over the steps of others, and wait until the last of them have come.
-
-        A barrier tells the phase before its own from the one before that by nothing else.
-        """
-        line, stages = self.context.writer.line, self.division.stages
-        line(f"stage = tiles*{self._step_count} % {stages}")
-        line(f"phase = tiles*{self._step_count} // {stages} & 1")
-        line(f"tiles += {self.division.groups}")
-        line(f"mbarrier.wait({self.turn}.index(group), parity)")
-        line("parity = parity ^ 1")
 
     @property
     def _is_promoted(self) -> bool:
@@ -361,11 +314,10 @@ class Emission:
 
     def _multiply(self, sums: str, start: str | None) -> None:
         """Add the products of all steps, or of those of a part that begins there."""
-        line, stages = self.context.writer.line, self.division.stages
+        line, stages = self.context.writer.line, self.stages
         left, right = (f"{c.memory}.index({number})" + ".permute((1, 0))" * c.tile.transposed
                        for c, number in (
-                           (self.left, _among("stage", self.division.together, "group")),
-                           (self.right, "stage")))
+                           (self.left, self._left_stage("group")), (self.right, "stage")))
         counter = self._counter()
         first = start or self.form.loop.lower.data.text
         line(f"for {counter} in {self._steps(start)}:")
@@ -383,7 +335,7 @@ class Emission:
     def _end(self) -> None:
         """Of a group's tile, if there is one: the last of those below each other may be none."""
         context, rows = self.context, self.kernel.grid.data[-2]
-        if not (rows % self.division.together).terms:
+        if not (rows % self.groups).terms:
             self._behind()
             return
         context.writer.line(f"if {context.values[self._row_id].text} < {context.size(rows).text}:")
@@ -416,7 +368,3 @@ class Emission:
             line(f"tma_store({context.values[result.tile.buffer].text}, "
                  f"[{first.text}, {place}], {result.memory}.index(group))")
 
-
-def _among(stage: str, together: int, group: str) -> str:
-    """The number of a group's tile of a stage."""
-    return stage if together == 1 else f"{together}*{stage} + {group}"

@@ -168,8 +168,8 @@ class FakeDriver:
                  for k, size in enumerate(function.size_names)}
         assert all(p % 256 == 0 for p in pointers)
         tiles = [int(e.evaluate(sizes)) for e in function.grid.data]
-        assert programs == (programs_of(tiles, source.together, MULTIPROCESSORS)
-                            if source and source.together else prod(tiles))
+        assert programs == (programs_of(tiles, source.groups, MULTIPROCESSORS)
+                            if source and source.groups else prod(tiles))
         return lambda: self._run(function, pointers, sizes)
 
     def _run(self, kernel: KernelOp, pointers: Sequence[int], sizes: dict[str, int]) -> None:

@@ -1,0 +1,61 @@
+"""Which products may have warps that only load (`emit/specialized.py`), and in which tiles.
+
+What enters is a contraction as rules meet it. Its factors must be matrices whose tiles hardware
+copies at once, of floats that tensor cores multiply from shared memory; what is done with its sums
+must be elementwise. Only Hopper's GPUs have both such copies and such products.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import BlockArgument, SSAValue
+
+from dialects import types as t
+from dialects.loop import KernelOp, NestOp
+from dialects.types import TensorType
+from passes.loop.nests import gathered_inputs
+from targets.base import TargetOptions
+from targets.cuda.emit.scalar import NATIVE_FLOATS
+from targets.cuda.emit.specialized_form import PITCH
+from targets.cuda.machine import machine_of
+from targets.cuda.roles import Roles
+from targets.cuda.tiles import width_of
+
+_HALVES = (t.f16, t.bf16)
+
+
+def may_specialize(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> bool:
+    """Whether a kernel that contracts may have warps that only load."""
+    others = [n for n in kernel.nests if n is not nest]
+    elementwise = not any(
+        n.is_reduction or any(map(gathered_inputs, n.input_maps)) for n in others)
+    own = all(isinstance(v, BlockArgument) and len(list(v.uses)) == 1 for v in nest.inputs)
+    return elementwise and own and are_copied(nest, roles, options)
+
+
+def are_copied(nest: NestOp, roles: Roles, options: TargetOptions) -> bool:
+    """Whether tiles of both factors are copied at once, and multiplied from where they are then."""
+    if options.interpret or not machine_of(options.features).has_wgmma or roles.batch:
+        return False
+    if {len(x) for x in (roles.rows, roles.columns, roles.reduce)} != {1}:
+        return False
+    [summed] = roles.reduce
+    extents = {a.name: a.extent for a in nest.axes}
+    elements = {v.type.element for v in nest.inputs if isinstance(v.type, TensorType)}
+    if extents[summed].constant is None or len(elements) != 1:
+        return False
+    [element] = elements
+    return all(_is_matrix(v, [str(e) for e in map_], summed if element in NATIVE_FLOATS else None)
+               for v, map_ in zip(nest.inputs, nest.input_maps, strict=True)
+               ) and element in (*_HALVES, *NATIVE_FLOATS)
+
+
+def _is_matrix(value: SSAValue, axes: list[str], last: str | None) -> bool:
+    """Whether two plain axes index a value, whose rows begin where copies may; `last`: along which
+    of them it must lie, if that matters."""
+    assert isinstance(value.type, TensorType)
+    if len(axes) != 2 or len(set(axes)) != 2 or not all(map(str.isidentifier, axes)):
+        return False
+    pitch = value.type.shape[1].constant
+    return pitch is not None and pitch * width_of(value) % PITCH == 0 and last in (None, axes[1])
