@@ -66,15 +66,16 @@ def specialized_tiles(product: Product, machine: Machine) -> Iterator[ProductTil
 def _in_stages(
     product: Product, machine: Machine, rows: int, columns: int, groups: int
 ) -> Iterator[ProductTile]:
-    """Tiles in as many stages as the sum has steps, and shared memory suffices for."""
+    """Tiles in as many stages as the sum has steps, and shared memory suffices for; one step would
+    be no loop."""
     results = groups * rows * PART + BARRIERS
     for lines in (1, 2) if groups * rows * columns <= SMALL else (1,):
         depth = LINE // product.width * lines
         stage = (groups * rows + columns) * depth * product.width
-        steps = max(-(-product.depth // depth), STAGES[-1])
+        steps = -(-product.depth // depth)
         stages = next((n for n in STAGES if n <= max(steps, 4)
                        and n * stage + results <= machine.shared), None)
-        if stages is not None:
+        if steps > 1 and stages is not None:
             yield ProductTile(rows, columns, depth, 4 * groups, stages, groups)
 
 
