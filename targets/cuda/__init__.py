@@ -7,6 +7,7 @@
     fma_products.py  ... in single precision       attention.py  ... that are joined online
     attention_parts.py  ... of few rows, in parts  product_parts.py  sums in parts
     product_tiles.py  tiles of all of them         product_time.py   a model of their time
+    specialized_products.py  with a warp that loads  specialized_tiles.py  their tiles and time
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     worker.py     the process that runs Triton     driver.py     CUDA's driver, through ctypes
     memory.py     memory on the device
@@ -20,6 +21,7 @@
     search.py     schedules to try                 ahead.py      ... compiled before they are loaded
     stopwatch.py  ... and timed                    library_forms.py  kernels that libraries have
     library.py    ... launched by them             cublas.py     cuBLASLt, through ctypes
+    tensor_maps.py  matrices as parameters
 
 Only `workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling needs
 no GPU.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from math import exp, log
 from typing import Any
@@ -15,7 +17,7 @@ from xdsl.parser import Parser
 from dialects.block import KernelOp
 from dialects.context import make_context
 from dialects.loop import KernelOp as LoopKernelOp
-from dialects.schedule import ScheduleAttr, parse_schedule
+from dialects.schedule import Schedule, ScheduleAttr, parse_schedule
 from dialects.types import Array
 from dialects.weights import WeightStore
 from passes.base import StrataContext
@@ -34,6 +36,7 @@ from tests.lowering import STEPS, lower
 from tests.targets.cuda.fake_driver import FakeDriver
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+SM_90 = TargetOptions(features="sm_90")
 TWO = "warps = 8, stages = 4, specialize = 1"
 ONE = TWO.replace("8", "4")
 NEWLINE = "\n  "
@@ -60,27 +63,49 @@ strata.func @main(%a: {e}[{one}], %b: {e}[{f"{n}, {k}" if right else other}], %c
 }}"""
 
 
+@dataclass
+class Lowered:
+    """A model of one product, before or behind the pass that schedules it."""
+
+    module: ModuleOp
+    context: StrataContext
+    kernel: LoopKernelOp
+    steps: Sequence[str]
+
+    @staticmethod
+    def of(text: str, target: TargetOptions, scheduled: bool = True) -> Lowered:
+        middle = STEPS.index("loop-schedule") + scheduled
+        context = StrataContext.with_dialects(WeightStore(), TARGET, target)
+        module = Parser(make_context(), text).parse_module()
+        for _ in lower(module, context, STEPS[:middle]):
+            pass
+        [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
+        return Lowered(module, context, kernel, STEPS[middle:])
+
+    @property
+    def schedule(self) -> Schedule:
+        assert self.kernel.schedule is not None
+        return self.kernel.schedule.data
+
+    def with_schedule(self, schedule: Schedule) -> ModuleOp:
+        """At block level."""
+        module = self.module.clone()
+        [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
+        kernel.properties["schedule"] = ScheduleAttr(schedule)
+        for _ in lower(module, self.context, self.steps):
+            pass
+        return module
+
+
 def scheduled(
-    text: str, options: str, tile: tuple[int, int, int] = (64, 128, 64),
-    target: TargetOptions | None = None,
+    text: str, options: str, tile: tuple[int, int, int] = (64, 128, 64)
 ) -> ModuleOp:
     """A model of one product at block level, in groups' tiles of rows, columns and depth."""
-    middle = STEPS.index("loop-schedule") + 1
-    target = target or TargetOptions(features="sm_90")
-    context = StrataContext.with_dialects(WeightStore(), TARGET, target)
-    module = Parser(make_context(), text).parse_module()
-    for _ in lower(module, context, STEPS[:middle]):
-        pass
-    [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
-    assert kernel.schedule is not None
-    kinds = [x.kind for x in kernel.schedule.data.levels]
-    levels = ", ".join(f"{kind} {axis} tile {size}" for kind, axis, size in zip(
-        kinds, kernel.axes, tile, strict=True))
-    kernel.properties["schedule"] = ScheduleAttr(parse_schedule(
+    found = Lowered.of(text, SM_90)
+    levels = ", ".join(f"{x.kind} {x.axis} tile {size}"
+                       for x, size in zip(found.schedule.levels, tile, strict=True))
+    return found.with_schedule(parse_schedule(
         f"<{levels} | dot = 1, tails = mask, strip = 8, {options}>"))
-    for _ in lower(module, context, STEPS[middle:]):
-        pass
-    return module
 
 
 def kernel_of(module: ModuleOp) -> KernelOp:
@@ -205,24 +230,13 @@ def test_numbers(m: int, n: int, k: int, options: str, tile: tuple[int, int, int
 
 
 # ---------------------------------------------------------------------- rules
-def schedule_of(text: str, **options: Any) -> str:
-    """What rules choose for the one kernel of a model."""
-    target = TargetOptions(**{"features": "sm_90"} | options)
-    module = Parser(make_context(), text).parse_module()
-    context = StrataContext.with_dialects(WeightStore(), TARGET, target)
-    for _ in lower(module, context, STEPS[:STEPS.index("loop-schedule") + 1]):
-        pass
-    [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
-    assert kernel.schedule is not None
-    return kernel.schedule.text
-
-
 def test_large_products_have_a_warp_that_loads() -> None:
     """8192 x 4096 x 1024 on an H200: 114 us without, 99 us with it; 1024 x 768 x 768: 8.8, 9.2."""
-    found = schedule_of(product(8192, 4096, 1024))
-    assert "tile 64" in found and "tile 256" in found and "warps = 8" in found
-    assert "specialize = 1" in found
-    assert "specialize" not in schedule_of(product(1024, 768, 768))
+    found = Lowered.of(product(8192, 4096, 1024), SM_90).schedule
+    assert [x.tile for x in found.levels] == [64, 256, 64] and found.option("warps", 0) == 8
+    assert found.option("specialize", 0) == 1
+    small = Lowered.of(product(1024, 768, 768), SM_90).schedule
+    assert not small.option("specialize", 0)
 
 
 @pytest.mark.parametrize(("text", "options"), [
@@ -234,34 +248,18 @@ def test_large_products_have_a_warp_that_loads() -> None:
 ], ids=["pitch", "Ampere", "Blackwell", "f32", "interpreter", "read twice"])
 def test_where_none_is_offered(text: str, options: dict[str, Any]) -> None:
     target = TargetOptions(**{"features": "sm_90"} | options)
-    module = Parser(make_context(), text).parse_module()
-    context = StrataContext.with_dialects(WeightStore(), TARGET, target)
-    for _ in lower(module, context, STEPS[:STEPS.index("loop-schedule")]):
-        pass
-    [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
+    kernel = Lowered.of(text, target, scheduled=False).kernel
     assert not [s for s in candidates(kernel, target) if s.option("specialize", 0)]
 
 
 def test_candidates_of_the_tuner_are_emitted() -> None:
     """Whatever has such a warp, and of others the first ones."""
-    text = product(4096, 4096, 4096, right=False)
-    options, middle = TargetOptions(features="sm_90"), STEPS.index("loop-schedule") + 1
-    module = Parser(make_context(), text).parse_module()
-    context = StrataContext.with_dialects(WeightStore(), TARGET, options)
-    for _ in lower(module, context, STEPS[:middle]):
-        pass
-    [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
-    assert kernel.schedule is not None
-    tried = [s for s in TARGET.candidates(kernel, kernel.schedule.data, options)
+    found = Lowered.of(product(4096, 4096, 4096, right=False), SM_90)
+    tried = [s for s in TARGET.candidates(found.kernel, found.schedule, SM_90)
              if s.option("specialize", 0)]
     assert len(tried) > 5
     for schedule in tried:
-        again = module.clone()
-        [own] = [op for op in again.walk() if isinstance(op, LoopKernelOp)]
-        own.properties["schedule"] = ScheduleAttr(schedule)
-        for _ in lower(again, context, STEPS[middle:]):
-            pass
-        assert "warpgroup_mma" in emit_kernel(kernel_of(again)).code
+        assert "warpgroup_mma" in emit_kernel(kernel_of(found.with_schedule(schedule))).code
 
 
 def test_its_model_prefers_the_fastest_of_measured_tiles() -> None:
