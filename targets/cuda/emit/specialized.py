@@ -40,6 +40,7 @@ from targets.cuda.emit.specialized_form import (
     specialized_form,
 )
 from targets.cuda.emit.values import NATIVE_POINTERS, Value, dtype_text, pointer_type
+from targets.cuda.errors import EmitError
 
 GROUP = 4
 """Warps that multiply a tile."""
@@ -133,7 +134,8 @@ class Emission:
         if len(stores) != 1 or len(list(stores[0].buffer.uses)) != 1:
             return None
         found = rectangle(stores[0], tile_type(stores[0].value).shape)
-        if found is None or found.transposed or buffer_type(found.buffer).element == t.i1:
+        if found is None or found.transposed or found.width > 4 or (
+                buffer_type(found.buffer).element == t.i1):
             return None
         rows, columns = found.extents
         parts = columns * found.width // PART
@@ -221,19 +223,13 @@ class Emission:
         found = self.context.indices(tile.origin, (), tile.indices)
         return f"[{', '.join(v.text for v in found)}]"
 
-    def _steps(self, start: str | None = None) -> str:
-        """The bounds of the loop over the sum, or of a part of it."""
-        loop, part = self.form.loop, self.context.promote
-        ends = [loop.lower.data.text, loop.upper.data.text]
-        if start is not None:
-            upper, length = int(ends[1]), int(ends[1]) - int(ends[0])
-            end = f"{start} + {part}"
-            ends = [start, end if length % part == 0 else f"tl.minimum({end}, {upper})"]
-        return f"range({', '.join(ends)}, {self._step})"
-
     @property
-    def _step(self) -> int:
-        return self.form.loop.step.data.constant or 1
+    def _steps(self) -> range:
+        """Of the loop over the sum."""
+        loop = self.form.loop
+        lower, upper, step = (e.data.constant for e in (loop.lower, loop.upper, loop.step))
+        assert lower is not None and upper is not None and step
+        return range(lower, upper, step)
 
     # ------------------------------------------------------------------ loads
     def _loads(self) -> None:
@@ -242,7 +238,7 @@ class Emission:
         line("phase = 1")
         with self._programs():
             counter = self._counter()
-            line(f"for {counter} in {self._steps()}:")
+            line(f"for {counter} in {self._steps}:")
             with context.writer.indented():
                 line(f"mbarrier.wait({self.free}.index(stage), phase)")
                 line(f"ready = {self.full}.index(stage)")
@@ -289,47 +285,73 @@ class Emission:
             context.values[self._row_id] = self._row("group")
             total = context.writer.fresh("sums")
             line(f"{total} = {zeros}")
-            if self._is_promoted:
-                part, start = context.writer.fresh("part"), context.writer.fresh("start")
-                loop = self.form.loop
-                line(f"for {start} in range({loop.lower.data.text}, {loop.upper.data.text}, "
-                     f"{context.promote}):")
-                with context.writer.indented():
-                    line(f"{part} = {zeros}")
-                    self._multiply(part, start)
-                    line(f"{total} = {total} + {part}")
+            if self._part == len(self._steps):
+                self._multiply(total)
             else:
-                self._multiply(total, None)
+                self._multiply_in_parts(total, zeros)
             context.values[self.form.loop.results[0]] = Value(total, (rows, columns))
             self._end()
         if self.result:
             line("tma.store_wait(0)")
 
     @property
-    def _is_promoted(self) -> bool:
-        """Whether sums of fewer bits than f32 has are added to others before they are long."""
-        loop, promote = self.form.loop, self.context.promote
-        length = (loop.upper.data - loop.lower.data).constant or 0
-        return 0 < promote < length and promote % self._step == 0
+    def _part(self) -> int:
+        """After how many steps a sum of fewer bits than f32 has is added to another: such as are
+        equal parts of all."""
+        steps, promote = len(self._steps), self.context.promote
+        if not promote or promote >= steps * self._steps.step:
+            return steps
+        if promote < self._steps.step:
+            raise EmitError(f"sums of {promote} products are no steps of {self._steps.step}")
+        return max(n for n in range(1, promote // self._steps.step + 1) if steps % n == 0)
 
-    def _multiply(self, sums: str, start: str | None) -> None:
-        """Add the products of all steps, or of those of a part that begins there."""
-        line, stages = self.context.writer.line, self.stages
-        left, right = (f"{c.memory}.index({number})" + ".permute((1, 0))" * c.tile.transposed
-                       for c, number in (
-                           (self.left, self._left_stage("group")), (self.right, "stage")))
+    @property
+    def _factors(self) -> str:
+        """The tiles of a step that a group multiplies."""
+        return ", ".join(
+            f"{c.memory}.index({number})" + ".permute((1, 0))" * c.tile.transposed
+            for c, number in ((self.left, self._left_stage("group")), (self.right, "stage")))
+
+    def _multiply(self, sums: str) -> None:
+        """Add the products of all steps; what a step has read is free when the next is begun."""
+        line = self.context.writer.line
         counter = self._counter()
-        first = start or self.form.loop.lower.data.text
-        line(f"for {counter} in {self._steps(start)}:")
+        line(f"for {counter} in {self._steps}:")
         with self.context.writer.indented():
             line(f"mbarrier.wait({self.full}.index(stage), phase)")
-            line(f"{sums} = warpgroup_mma({left}, {right}, {sums}, is_async=True)")
+            line(f"{sums} = warpgroup_mma({self._factors}, {sums}, is_async=True)")
             line(f"{sums} = warpgroup_mma_wait(1, deps=[{sums}])")
-            line(f"mbarrier.arrive({self.free}.index(preceding(stage, {stages})), "
-                 f"pred={counter} > {first})")
-            line(f"stage, phase = following(stage, phase, {stages})")
+            line(f"mbarrier.arrive({self._preceding}, pred={counter} > {self._steps.start})")
+            line(f"stage, phase = following(stage, phase, {self.stages})")
         line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
-        line(f"mbarrier.arrive({self.free}.index(preceding(stage, {stages})))")
+        line(f"mbarrier.arrive({self._preceding})")
+
+    def _multiply_in_parts(self, total: str, zeros: str) -> None:
+        """Add the products of all steps, those of a few of them at a time."""
+        line, indented = self.context.writer.line, self.context.writer.indented
+        fresh = self.context.writer.fresh
+        sums, part, step = fresh("part"), fresh("k"), fresh("step")
+        line(f"for {part} in range({len(self._steps) // self._part}):")
+        with indented():
+            line(f"{sums} = {zeros}")
+            line(f"for {step} in gl.static_range({self._part}):")
+            with indented():
+                line(f"mbarrier.wait({self.full}.index(stage), phase)")
+                line(f"{sums} = warpgroup_mma({self._factors}, {sums}, use_acc={step} > 0, "
+                     "is_async=True)")
+                line(f"if {step} > 0:")
+                with indented():
+                    line(f"{sums} = warpgroup_mma_wait(1, deps=[{sums}])")
+                    line(f"mbarrier.arrive({self._preceding})")
+                line(f"stage, phase = following(stage, phase, {self.stages})")
+            line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
+            line(f"mbarrier.arrive({self._preceding})")
+            line(f"{total} = {total} + {sums}")
+
+    @property
+    def _preceding(self) -> str:
+        """The barrier of the stage before, which no product reads any more."""
+        return f"{self.free}.index(preceding(stage, {self.stages}))"
 
     # ------------------------------------------------------------------ behind the sums
     def _end(self) -> None:

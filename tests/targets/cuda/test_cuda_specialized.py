@@ -146,6 +146,28 @@ def test_wide_results_are_stored_in_two_parts() -> None:
         "bf16[64, 64]", "bf16[256, 64]", "", "", "bf16[64, 128]"]
 
 
+FLOAT8 = """strata.func @main(%a: f8E4M3FN[1024, {k}], %b: f8E4M3FN[1024, {k}])
+    -> (bf16[1024, 1024]) inputs ["a", "b"] outputs ["y"] {{
+  %p = graph.cast %a {{to = bf16}} : bf16[1024, {k}]
+  %q = graph.cast %b {{to = bf16}} : bf16[1024, {k}]
+  %t = graph.transpose %q {{perm = [1, 0]}} : bf16[{k}, 1024]
+  %y = graph.matmul %p, %t : bf16[1024, 1024]
+  strata.return %y
+}}"""
+
+
+@pytest.mark.parametrize(("k", "parts", "steps"), [(2048, 4, 4), (1168, 5, 2), (512, 0, 0)])
+def test_sums_of_floats_of_a_byte_are_promoted(k: int, parts: int, steps: int) -> None:
+    """In equal parts of at most 512 products; 1168 are ten steps."""
+    options, tile = f"{TWO}, promote = 512", (64, 128, 128)
+    code = emit_kernel(kernel_of(scheduled(FLOAT8.format(k=k), options, tile))).code
+    assert ("sums = sums + part" in code) == bool(parts)
+    if parts:
+        assert f"in range({parts}):" in code and f"in gl.static_range({steps}):" in code
+    with pytest.raises(EmitError, match="no steps of 128"):
+        emit_kernel(kernel_of(scheduled(FLOAT8.format(k=k), f"{TWO}, promote = 64", tile)))
+
+
 def test_a_kernel_for_an_interpreter_or_another_vendor_has_the_ordinary_form() -> None:
     kernel = kernel_of(scheduled(product(256, 768, 256), TWO))
     for options in (EmitOptions(interpreted=True), EmitOptions(ptx=False)):
@@ -178,14 +200,15 @@ def test_what_is_read_twice_is_no_factor() -> None:
     (product(1576, 3072, 768, left=True), TWO.replace("4", "3"), (128, 128, 64)),
     (product(200, 136, 1000, element="f16"), TWO, (64, 64, 64)),
     (product(200, 136, 1000), ONE, (64, 64, 128)),
-], ids=["two", "open", "left", "halves", "one"])
+    (FLOAT8.format(k=2048), f"{TWO}, promote = 512", (64, 128, 128)),
+], ids=["two", "open", "left", "halves", "one", "promoted"])
 def test_code_keeps_sums_in_registers(text: str, options: str, tile: tuple[int, int, int]) -> None:
     kernel = kernel_of(scheduled(text, options, tile))
     [binary] = compile_kernels([job_of((kernel, frozenset(), False), exact=False)],
                                CompileOptions())
     groups = int(options.split()[2].rstrip(",")) // 4
     assert binary.warps == 4 * (groups + 1) and binary.shared <= 227 << 10
-    assert [d.place for d in binary.descriptors] == [0, 1, 4]
+    assert [d.place for d in binary.descriptors] == [0, 1, len(kernel.buffers) - 1]
     assert binary.parameters[:5] == (128, 4, 4, 8, 8)
     assert "wgmma.mma_async" in binary.ptx and "cp.async.bulk.tensor.2d" in binary.ptx
     assert "setmaxnreg.inc" in binary.ptx
