@@ -91,9 +91,12 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.descends = bool(schedule_option(kernel, "descend", 0))
     context.branches = bool(schedule_option(kernel, "branch", 0))
     context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
+    is_specialized = schedule_option(kernel, "specialize", 0) and context.options.has_instructions
+    if is_specialized:
+        context.writer.used |= specialized.NAMES
     name = context.writer.fresh(kernel.sym_name.data)
     try:
-        if schedule_option(kernel, "specialize", 0) and context.options.has_instructions:
+        if is_specialized:
             return _specialized(name, context)
         signature = _bind_parameters(context, {})
         _emit_body(context)

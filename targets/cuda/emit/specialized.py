@@ -64,8 +64,11 @@ def following(stage, phase, stages: gl.constexpr):
 def preceding(stage, stages: gl.constexpr):
     return tl.where(stage == 0, stages - 1, stage - 1)
 """)
-NAMES = ("gl", "gluon", "fence_async_shared", "mbarrier", "tma", "tma_load", "tma_store",
-         "warpgroup_mma", "warpgroup_mma_wait", "following", "preceding", "group")
+NAMES = frozenset((
+    "gl", "gluon", "fence_async_shared", "mbarrier", "tma", "tma_load", "tma_store",
+    "warpgroup_mma", "warpgroup_mma_wait", "following", "preceding", "group", "layout", "phase",
+    "ready", "stage"))
+"""Those that stand in texts, so that nothing of the kernel's own may have them."""
 GROUPS = 2
 """At most: more leave threads too few registers to begin with."""
 REGISTERS, LOADER_REGISTERS = 240, 24

@@ -139,6 +139,13 @@ def test_groups_share_what_is_loaded_of_columns() -> None:
     assert not re.search(r"if \(2\*i0", even.code)
 
 
+def test_names_of_a_model_hide_none_of_the_text() -> None:
+    text = product(256, 768, 256).replace("%a", "%stage").replace("%b", "%tma").replace(
+        "%r", "%gl")
+    source = emit_kernel(kernel_of(scheduled(text, TWO)))
+    assert [n for n, _ in source.signature] == ["stage_2", "tma_2", "c", "gl_2", "y"]
+
+
 def test_wide_results_are_stored_in_two_parts() -> None:
     wide = emit_kernel(kernel_of(scheduled(product(256, 768, 256), TWO, (64, 256, 64))))
     assert wide.code.count("tma_store(") == 2
