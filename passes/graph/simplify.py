@@ -20,6 +20,7 @@ from xdsl.ir import Operation
 
 from passes.base import StrataContext, StrataPass
 from passes.graph.rules.arithmetic import ARITHMETIC_RULES
+from passes.graph.rules.attention import ATTENTION_RULES
 from passes.graph.rules.convolution import CONVOLUTION_RULES
 from passes.graph.rules.movement import MOVEMENT_RULES
 from passes.rewriting import Rule, functions, rewrite
@@ -38,6 +39,6 @@ class GraphSimplify(StrataPass):
 
 
 def _all_rules() -> dict[type[Operation], list[Rule]]:
-    tables = (ARITHMETIC_RULES, MOVEMENT_RULES, CONVOLUTION_RULES)
+    tables = (ARITHMETIC_RULES, MOVEMENT_RULES, CONVOLUTION_RULES, ATTENTION_RULES)
     classes = dict.fromkeys(class_ for table in tables for class_ in table)
     return {c: [rule for table in tables for rule in table.get(c, ())] for c in classes}

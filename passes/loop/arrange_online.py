@@ -176,6 +176,8 @@ def _division_behind(
             return _division_behind(maker, value.owner.operands[0], rows)
         case arith.SelectOp() if is_zero(value.owner.rhs):
             return _division_behind(maker, value.owner.lhs, rows)
+        case arith.SelectOp() if is_zero(value.owner.lhs):
+            return _division_behind(maker, value.owner.rhs, rows)
         case arith.DivfOp() if isinstance(value.owner.rhs.owner, Block):
             divisor = argument_read(maker, value.owner.rhs)
             fixed = all(ex.symbols <= set(rows) for ex in divisor.map) and divisor.pad is None

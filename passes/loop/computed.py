@@ -5,7 +5,8 @@
 
 A comparison of indices costs less than what it saves to read, and tells how far rows reach. So a
 kernel of a few cheap operations on each element is computed where it is read, though others read it
-as well, if it reads little: nothing, counts, or far fewer elements than it makes.
+as well, if it reads little: nothing, counts, far fewer elements than it makes, what the joined
+kernel reads anyway, or no more bytes than it makes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dialects.expr import Expr, product
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, YieldOp
 from dialects.syntax import set_location
-from dialects.types import TensorType, bit_width, is_float, signless
+from dialects.types import TensorType, bit_width, byte_width, is_float, signless
 from dialects.weights import WeightStore
 from passes.loop.nests import (
     digits_of,
@@ -89,9 +90,10 @@ def count_nest(value: SSAValue, count: Count, name: str) -> NestOp:
 
 def is_computed(call: CallOp, counted: Collection[SSAValue]) -> bool:
     """Whether what a call makes, of few operations, costs less to compute again than to read.
-    `counted`: inputs that are computed themselves."""
-    read = sum(_elements(v) for v in call.inputs if v not in counted)
-    return FEWER * read <= sum(map(_elements, call.results))
+    `counted`: inputs that are computed themselves, or read anyway."""
+    read = [v for v in call.inputs if v not in counted]
+    few = FEWER * sum(map(_elements, read)) <= sum(map(_elements, call.results))
+    return few or sum(map(_bytes, read)) <= sum(map(_bytes, call.results))
 
 
 def is_cheap(kernel: KernelOp) -> bool:
@@ -147,3 +149,8 @@ def _elements(value: SSAValue) -> int:
     assert isinstance(value.type, TensorType)
     count = product(value.type.shape)
     return int(count.evaluate(dict.fromkeys(count.symbols, OPEN_SIZE)))
+
+
+def _bytes(value: SSAValue) -> int:
+    assert isinstance(value.type, TensorType)
+    return _elements(value) * byte_width(value.type.element)

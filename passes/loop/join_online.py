@@ -158,7 +158,8 @@ class OnlineChain(Chain):
         """What a mask is computed from comes first: so little may be left to read."""
         before = dict(self.triangles), dict(self.counts), list(self.masks)
         self._find(call, weights)
-        made = {*self.triangles, *self.counts, *(r for c in self.masks for r in c.results)}
+        made = {*self.triangles, *self.counts, *(r for c in self.masks for r in c.results),
+                *(v for c in self.calls for v in c.inputs)}
         if is_computed(call, made):
             self.names |= {(call, axis): self.fresh() for axis in self.kernel_of(call).axes}
             self.masks.append(call)

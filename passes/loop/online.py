@@ -112,7 +112,8 @@ def exponential(nest: NestOp, value: SSAValue) -> Running | None:
         case arith.MulfOp():
             return _product(nest, maker.lhs, maker.rhs) or _product(nest, maker.rhs, maker.lhs)
         case arith.SelectOp():
-            found = exponential(nest, maker.lhs) if is_zero(maker.rhs) else None
+            chosen = maker.lhs if is_zero(maker.rhs) else maker.rhs if is_zero(maker.lhs) else None
+            found = None if chosen is None else exponential(nest, chosen)
             return None if found is None or _depends(nest, maker.cond, found.maximum) else found
         case _:
             return None

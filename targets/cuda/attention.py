@@ -101,8 +101,8 @@ _LIMITED = _WIDE[1:]
 _HEADS = 4
 """So many heads' rows of one length are computed side by side."""
 _LINE = 128
-_STEP = 8192
-"""How many elements of a factor a program holds that has one row."""
+STEP = 256
+"""How many places a program walks at a time that has one row: so many loads are under way."""
 
 
 def prepare_attention(kernel: KernelOp) -> None:
@@ -133,7 +133,7 @@ def _single_rows(kernel: KernelOp) -> Schedule:
     """A program for each row, whose products are no matrices: all by multiplying and adding."""
     extents, walked = kernel.axes, walked_axis(kernel)
     held = {a: power(extents[a], MAX_WIDTH) for a in _held(kernel)}
-    step = power(extents[walked], max(MIN_DOT, _STEP // max(held.values())))
+    step = power(extents[walked], STEP, MIN_DOT)
     levels = [*(Level("grid", a) for a in common_rows(kernel)),
               *(Level("whole", a, size) for a, size in held.items()), Level("loop", walked, step)]
     return finish(kernel, levels, online=1, tails="peel", warps=4)

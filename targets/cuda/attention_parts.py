@@ -1,7 +1,8 @@
 """How many parts of its keys attention of few rows walks side by side: by a model of time.
 
-Programs ask for what they walk at the rate of their share of a multiprocessor, all of them together
-at most at that of the device's memory. Parts are added by another kernel.
+Programs ask for what they walk at the rate of their share of a multiprocessor, or of what they
+wait for where they load nothing ahead, all of them together at most at that of the device's memory.
+Parts are added by another kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dialects.expr import Expr, product
 from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
 from passes.loop.nests import reads_of
+from passes.loop.private import block_axis
 from targets.base import TargetOptions
 from targets.cuda.attention import program_count, walked_axis
 from targets.cuda.machine import Machine, machine_of
@@ -26,6 +28,10 @@ LEAST = 64
 """The least places that one part walks."""
 MOST = 128
 """More parts take as long to add as they save."""
+ALONE = 10
+"""GB/s that a program of one row asks for: nothing is loaded ahead of a step."""
+ALIKE = 1.1
+"""Fewer parts are taken if they are at most so many times as slow."""
 ADDING = 2.5e-6
 """Seconds that the kernel takes which adds them, behind the other in a graph."""
 
@@ -35,12 +41,16 @@ def online_parts(kernel: KernelOp, options: TargetOptions) -> int:
     machine = machine_of(options.features)
     length = kernel.axes[walked_axis(kernel)].constant
     programs, walked = program_count(kernel, options), _walked_bytes(kernel)
-    if not length or not programs or walked is None or programs >= machine.multiprocessors:
+    alone = block_axis(kernel) is None
+    enough = machine.multiprocessors * (SHARING if alone else 1)
+    if not length or not programs or walked is None or programs >= enough:
         return 1
+    rate = ALONE if alone else machine.cache_rate / SHARING
     choices = [n for n in range(1, min(length // LEAST, MOST) + 1) if length % n == 0] or [1]
-    times = {n: _seconds(walked, programs * n, machine) + (ADDING if n > 1 else 0)
+    times = {n: _seconds(walked, programs * n, rate, machine) + (ADDING if n > 1 else 0)
              for n in choices}
-    best = min(times, key=lambda n: times[n])
+    least = min(times.values())
+    best = min(n for n in choices if times[n] <= ALIKE * least)
     return best if times[best] < GAIN * times[1] else 1
 
 
@@ -52,13 +62,13 @@ class _Walked:
     read: int
 
 
-def _seconds(walked: _Walked, programs: int, machine: Machine) -> float:
-    """How long so many programs take."""
+def _seconds(walked: _Walked, programs: int, rate: float, machine: Machine) -> float:
+    """How long so many programs take, each of which reads so many GB/s."""
     together = SHARING * machine.multiprocessors
     rounds = -(-programs // together)
     idle = rounds * together / programs if rounds > 1 else 1
-    rate = machine.cache_rate * min(programs, together) / SHARING
-    return max(walked.stored / machine.bandwidth, walked.read / rate) * idle / 1e9
+    all_read = walked.read / (rate * min(programs, together))
+    return max(walked.stored / machine.bandwidth, all_read) * idle / 1e9
 
 
 def _walked_bytes(kernel: KernelOp) -> _Walked | None:

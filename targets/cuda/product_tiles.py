@@ -112,9 +112,7 @@ def _power(extent: int) -> int:
 
 
 def group_rows(rows: int | None, groups: int | None) -> int:
-    """How many rows of a group a tile has: about as many as there are, where groups are alike; 1
-    where there are hardly any."""
-    if rows is not None and groups is not None and rows <= groups:
-        return 1
-    each = min((rows or ASSUMED) // (groups or 1), MOST_OF_GROUP)
+    """How many rows of a group a tile has: about twice as many as there are, where groups are
+    alike, so that most groups load their matrix once."""
+    each = min(2 * ((rows or ASSUMED) // (groups or 1)), MOST_OF_GROUP)
     return next(s for s in SIZES if s >= each)

@@ -183,10 +183,11 @@ def _tiled(
                       beside=bytes_beside(kernel, nest, roles),
                       copied=may_specialize(kernel, nest, roles, options))
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
-        in_strips = (product.rows > tile.rows * max(tile.groups, 1)
-                     and product.columns > tile.columns)
+        taken = tile.rows * max(tile.groups, 1)
+        gathered = _is_gathered(nest) and product.rows <= taken and len(roles.batch) == 1
+        in_strips = (product.rows > taken or gathered) and product.columns > tile.columns
         for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
-            yield _in_tiles(kernel, roles, tile, strip, options, promote)
+            yield _in_tiles(kernel, roles, tile, strip, options, promote, turned=gathered)
 
 
 def _promote(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> int:
@@ -216,11 +217,13 @@ def product_of(nest: NestOp, roles: Roles) -> Product:
 
 def _in_tiles(
     kernel: KernelOp, roles: Roles, tile: ProductTile, strip: int, options: TargetOptions,
-    promote: int = 0,
+    promote: int = 0, *, turned: bool = False,
 ) -> Schedule:
+    """`turned`: the tiles of a batch take the place of rows, as neighbours may share a matrix."""
     (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
-    levels = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile.rows),
-              Level("grid", n, tile.columns), Level("loop", k, tile.depth)]
+    rows = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile.rows)]
+    levels = [*(rows[::-1] if turned else rows), Level("grid", n, tile.columns),
+              Level("loop", k, tile.depth)]
     order = {"strip": strip} if strip > 1 else {}
     order |= {"promote": promote} if promote else {}
     order |= {"specialize": 1} if tile.groups else {}

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
-from targets.cuda.roles import Roles, memory_axis
+from passes.loop.nests import data_inputs
+from targets.cuda.roles import Roles, factor_width, memory_axis
 from targets.cuda.tiles import finish, power, width_of
 
 BYTES = 8192
@@ -38,13 +39,15 @@ def vector_products(kernel: KernelOp, nest: NestOp, roles: Roles) -> Iterator[Sc
 def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
     """Which input is the matrix, and the axis along its memory: the column or what is summed.
 
-    None for what is no product of a matrix and a vector, read as they lie.
+    None for what is no product of a matrix and a vector, read as they lie. Which of several
+    matrices it is may be gathered, as of experts.
     """
     axes = roles.columns or roles.rows
     if (roles.columns and roles.rows) or len(axes) != 1 or len(roles.reduce) != 1:
         return None
-    found = [k for k, m in enumerate(nest.input_maps) if any(axes[0] in e.symbols for e in m)]
-    if len(nest.inputs) != 2 or len(found) != 1 or any(p is not None for p in nest.pad_values):
+    factors = data_inputs(nest)
+    found = [k for k in factors if any(axes[0] in e.symbols for e in nest.input_maps[k])]
+    if len(factors) != 2 or len(found) != 1 or any(p is not None for p in nest.pad_values):
         return None
     along = memory_axis(nest, found[0])
     return (found[0], along) if along in (*axes, *roles.reduce) else None
@@ -55,7 +58,7 @@ def _schedule(
 ) -> Schedule:
     """`elements` of the matrix at a time, most of them along its memory."""
     [column], [summed] = roles.columns or roles.rows, roles.reduce
-    extents, width = kernel.axes, max(map(width_of, nest.inputs))
+    extents, width = kernel.axes, factor_width(nest)
     if along == summed:
         depth = power(extents[summed], elements)
         columns = power(extents[column], max(1, elements // depth))

@@ -14,7 +14,7 @@ from tests.models.onnx_graph import Array, OnnxGraph
 
 BATCH, HEADS, DEPTH = 2, 4, 16
 LOWEST = float(np.finfo(np.float16).min)
-OPSET, IR_VERSION = 18, 8
+OPSET, IR_VERSION = 24, 11
 
 
 @dataclass
@@ -274,6 +274,41 @@ def one_head(g: AttentionGraph) -> str:
     return _shared(g, 1, lambda x: x)
 
 
+# ---------------------------------------------------------------------- ONNX's own operator
+def own_operator(
+    mask: Callable[[AttentionGraph], Array] | None = None, heads: int = HEADS, **attributes: int
+) -> Spelling:
+    """Attention by one node; a mask is an input."""
+    def build(g: AttentionGraph) -> str:
+        factors = [g.factor("q", g.rows), *(g.factor(x, g.length, heads) for x in "kv")]
+        masks = [] if mask is None else [g.given("mask", mask(g))]
+        return g.node("Attention", *factors, *masks, **attributes)
+
+    build.__name__ = "_".join(["own", "plain" if mask is None else mask.__name__, str(heads),
+                               *attributes])
+    return build
+
+
+def truths(g: AttentionGraph) -> Array:
+    """Two rows see nothing."""
+    kept = g.random.random((g.rows, g.length)) < 0.7
+    kept[[0, 7]] = False
+    return kept
+
+
+def numbers(g: AttentionGraph) -> Array:
+    """Of each sequence; two rows see nothing."""
+    values = g.random.standard_normal((BATCH, 1, g.rows, g.length)).astype(np.float16)
+    values[:, :, [0, 7]] = -np.inf
+    values[..., 3] = -np.inf
+    return values
+
+
+OWN: tuple[Spelling, ...] = (
+    own_operator(), own_operator(is_causal=1), own_operator(heads=2, is_causal=1),
+    own_operator(truths), own_operator(numbers), own_operator(truths, heads=2),
+    own_operator(numbers, heads=1))
+
 SPELLINGS: Sequence[Spelling] = (
     *map(masked, (*READ, *CAUSAL, *OTHERS)), both_scaled, divided, guarded, in_single_precision,
-    heads_expanded, heads_tiled, one_head)
+    heads_expanded, heads_tiled, one_head, *OWN)

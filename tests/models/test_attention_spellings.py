@@ -18,9 +18,6 @@ from targets.cuda import TARGET
 from tests.lowering import lower
 from tests.models.attention_spellings import SPELLINGS, AttentionGraph, Spelling
 
-OF_THEIR_OWN = {"opposite_times_lowest"}
-"""Masks that are computed once, as many layers read them."""
-
 
 def found(graph: AttentionGraph, path: Path) -> tuple[Any, list[KernelOp]]:
     """What the CUDA target's tiles compute, and its kernels."""
@@ -48,8 +45,7 @@ def check(spelling: Spelling, graph: AttentionGraph, path: Path) -> None:
     made, kernels = found(graph, path)
     np.testing.assert_allclose(made.astype(float), expected(proto, graph).astype(float),
                                rtol=0, atol=1e-2)
-    assert len(kernels) == 1 + (spelling.__name__ in OF_THEIR_OWN), [
-        k.sym_name.data for k in kernels]
+    assert len(kernels) == 1, [k.sym_name.data for k in kernels]
 
 
 each_spelling = pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda f: f.__name__)

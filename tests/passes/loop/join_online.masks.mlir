@@ -3,7 +3,7 @@
 // TOLERANCE: 1e-3
 // A mask that two chains read is computed by both of them, from indices and from a row that is much
 // shorter than it is. What compares indices is the outermost selection, and tells how far rows
-// reach. A mask that reads as much as it makes is read.
+// reach. A mask that reads more bytes than it makes is read.
 builtin.module {
   // CHECK: strata.func @main
   // CHECK-NEXT: %y = loop.call @online_{{.*}}(%m, %q, %k) sizes(s)
@@ -38,10 +38,11 @@ builtin.module {
     %z = graph.matmul %h, %q : f16[3, s, 16]
     strata.return %y, %z
   }
-  strata.func @read(%q: f16[3, s, 16], %k: f16[3, s, 16], %m: i1[s, s]) -> (f16[3, s, 16]) inputs ["q", "k", "m"] outputs ["y"] {
+  strata.func @read(%q: f16[3, s, 16], %k: f16[3, s, 16], %m: i32[s, s]) -> (f16[3, s, 16]) inputs ["q", "k", "m"] outputs ["y"] {
     %n = graph.constant {value = literal[-inf]} : f16[]
     %o = graph.constant {value = literal[0.0]} : f16[]
-    %a = graph.where %m, %o, %n : f16[s, s]
+    %b = graph.cast %m {to = i1} : i1[s, s]
+    %a = graph.where %b, %o, %n : f16[s, s]
     %t = graph.transpose %k {perm = [0, 2, 1]} : f16[3, 16, s]
     %x = graph.matmul %q, %t : f16[3, s, s]
     %xa = graph.add %x, %a : f16[3, s, s]
