@@ -101,8 +101,7 @@ def prepare_strips(kernel: KernelOp) -> bool:
     if nest is None or found is None or found.columns == found.channels:
         return found is not None
     names = [found.columns, found.channels]
-    if _rows(nest, found)[0] == 1 or not _ends_in(
-            kernel, found.channels) or not can_fuse(kernel, names):
+    if not _ends_in(kernel, found.channels) or not can_fuse(kernel, names):
         return False
     fuse_axes(kernel, names)
     return True
