@@ -27,6 +27,7 @@ from targets.cuda.roles import (
     factor_width,
     has_windows,
     memory_axis,
+    reads_vectors,
     roles_of,
     stored_by,
     symbols_of,
@@ -179,7 +180,8 @@ def _tiled(
     """
     promote = _promote(kernel, nest, options)
     product = replace(product_of(nest, roles), twice=promote > 0,
-                      beside=bytes_beside(kernel, nest, roles))
+                      beside=bytes_beside(kernel, nest, roles),
+                      vectors=reads_vectors(kernel, nest, roles))
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
         in_strips = product.rows > tile.rows and product.columns > tile.columns
         for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
