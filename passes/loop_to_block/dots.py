@@ -36,7 +36,8 @@ def add_dot(tiles: Tiles, nest: NestOp) -> None:
                for i, dims in zip(order, ((*rows, k), (k, column)), strict=True)]
     a, b = (_zero_beyond(tiles, factor, k) if i in unclean else factor
             for i, factor in zip(order, factors, strict=True))
-    precision = "tf32" if tiles.schedule.option("precision", "f32") == "tf32" else "ieee"
+    asked = str(tiles.schedule.option("precision", "f32"))
+    precision = asked if asked in ("tf32", "tf32x3") else "ieee"
     tiles.source = nest
     unsigned = sorted(map(order.index, unsigned_factors(nest)))
     op = DotOp.of(a.value, b.value, tile.value, precision, unsigned)

@@ -33,7 +33,7 @@ from targets.cuda.product_parts import parts_of
 from targets.cuda.product_tiles import SIZES, tiles
 from targets.cuda.product_time import Product, ProductTile
 from targets.cuda.products import schedule_product
-from targets.cuda.roles import Roles, bytes_beside
+from targets.cuda.roles import Roles, bytes_beside, reads_vectors
 from targets.cuda.tiles import finish, width_of
 
 OPEN = 16
@@ -197,7 +197,8 @@ def schedule_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions)
 def _schedule(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> Schedule:
-    product = replace(_product(nest, roles, options), beside=bytes_beside(kernel, nest, roles))
+    product = replace(_product(nest, roles, options), beside=bytes_beside(kernel, nest, roles),
+                      vectors=reads_vectors(kernel, nest, roles))
     tile = tiles(product, machine_of(options.features))[0]
     return tiled_product(kernel, roles, tile, options)
 

@@ -82,7 +82,7 @@ def _depths(product: Product, sums: int) -> list[int]:
     if product.run == product.depth:
         return [*dict.fromkeys(_dividing(product, min(d, most)) for d in depths)]
     inside = [d for d in (*depths, line // 2, SIZES[0]) if product.run % d == 0]
-    return inside or [line // 2]
+    return [d for d in inside if d >= line // 2] or inside or [line // 2]
 
 
 def _dividing(product: Product, depth: int) -> int:

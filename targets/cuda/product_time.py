@@ -52,6 +52,12 @@ WORD = 16
 """The bytes that a lane loads at once, where as many lie side by side."""
 REGISTERS, MOST_REGISTERS = 64, 255
 """What a thread needs beside its sums; and the most that it can have."""
+SPILLED = 2.5e-6
+"""Seconds that programs take longer whose threads keep something elsewhere behind their sums: a
+guess, by which small products avoid them, as they also take ten times as long to compile."""
+COLUMN_THREADS = 4
+"""Among so many threads the columns of sums on tensor cores are divided: each has a fourth of a
+vector along them in registers while it adds that to its sums."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class Product:
     fewer than `depth` where it is read by windows. `narrow`: whether tensor cores multiply. `open`:
     whether any extent is not known, but assumed. `twice`: whether sums are held twice, to be added
     to others after some steps. `copied`: whether a warp that does nothing else may load factors.
+    `vectors`: whether what is behind the sums reads a number for each column, such as a bias.
     """
 
     batch: int
@@ -76,6 +83,7 @@ class Product:
     open: bool = False
     twice: bool = False
     copied: bool = False
+    vectors: bool = False
 
     @property
     def bytes(self) -> int:
@@ -117,6 +125,7 @@ def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
     first = LATENCY + FILLED * min(tile.stages - 1, steps) * step.loaded
     stored = tile.sums * product.beside
     alone = START + first + steps * step.alone + stored / STORED
+    alone += SPILLED if _spills(product, tile) else 0
     shared = each * (steps * step.busy + stored / STORED_AMONG_OTHERS)
     computed = max(turns * alone, START + first + shared)
     moved = product.bytes / (MEMORY * machine.bandwidth * 1e9)
@@ -131,6 +140,13 @@ def programs_at_a_time(product: Product, tile: ProductTile, machine: Machine) ->
         return 0
     return min(machine.shared // tile.shared(product.width),
                machine.registers // (registers * threads), machine.threads // threads)
+
+
+def _spills(product: Product, tile: ProductTile) -> bool:
+    """Whether a thread that adds a number for each column to its sums has too few registers."""
+    sums = tile.sums * (2 if product.twice else 1) // (32 * tile.warps)
+    behind = tile.columns // COLUMN_THREADS if product.vectors and product.narrow else 0
+    return sums + behind + REGISTERS > MOST_REGISTERS
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from targets.cuda.roles import (
     factor_width,
     has_windows,
     memory_axis,
+    reads_vectors,
     roles_of,
     stored_by,
     symbols_of,
@@ -181,6 +182,7 @@ def _tiled(
     promote = _promote(kernel, nest, options)
     product = replace(product_of(nest, roles), twice=promote > 0,
                       beside=bytes_beside(kernel, nest, roles),
+                      vectors=reads_vectors(kernel, nest, roles),
                       copied=may_specialize(kernel, nest, roles, options))
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
         taken = tile.rows * max(tile.groups, 1)

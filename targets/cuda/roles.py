@@ -76,6 +76,13 @@ def factor_width(nest: NestOp) -> int:
     return max(width_of(nest.inputs[k]) for k in data_inputs(nest))
 
 
+def reads_vectors(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
+    """Whether nests behind a contraction read a number for each column, whatever the row."""
+    maps = [symbols_of(map_) for n in kernel.nests if n is not nest
+            for v, map_ in zip(n.inputs, n.input_maps, strict=True) if isinstance(v, BlockArgument)]
+    return any(m & {*roles.columns} and not m & {*roles.rows} for m in maps)
+
+
 def symbols_of(map_: Sequence[Expr]) -> set[str]:
     """The names that an index map uses."""
     return set[str]().union(*(e.symbols for e in map_))

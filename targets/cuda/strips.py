@@ -24,12 +24,14 @@ from targets.cuda.machine import machine_of
 from targets.cuda.roles import symbols_of
 from targets.cuda.tiles import finish
 
-ROWS = 8
-"""The most rows of a strip: more need more registers than they save loads."""
+ROWS, READ = 7, 13
+"""The most rows of a strip, and of the data for it: of more, registers hold too much."""
+WRITTEN_OUT = 5
+"""Columns of a window that are not walked by a loop: of more, registers spill."""
 TILES = (512, 256, 128)
 """Columns and channels of a program, four for each thread; fewer for more programs."""
 EACH, WARP = 4, 32
-PROGRAMS = 2
+PROGRAMS = 1.5
 """Programs for each multiprocessor that there should be."""
 
 
@@ -96,11 +98,10 @@ def prepare_strips(kernel: KernelOp) -> bool:
     """Fuse columns and channels; False where a kernel is not computed in strips."""
     nest = _sum_of(kernel)
     found = strips_of(nest) if nest is not None else None
-    if found is None or found.columns == found.channels:
+    if nest is None or found is None or found.columns == found.channels:
         return found is not None
     names = [found.columns, found.channels]
-    if _rows(kernel.axes[found.rows])[0] == 1 or not _ends_in(
-            kernel, found.channels) or not can_fuse(kernel, names):
+    if not _ends_in(kernel, found.channels) or not can_fuse(kernel, names):
         return False
     fuse_axes(kernel, names)
     return True
@@ -123,20 +124,30 @@ def schedule_strips(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> S
     found = strips_of(nest)
     assert found is not None
     wanted = PROGRAMS * machine_of(options.features).multiprocessors
-    shapes = [(rows, tile) for tile in TILES for rows in _rows(kernel.axes[found.rows])]
+    shapes = [(rows, tile) for tile in TILES for rows in _rows(nest, found)]
     rows, tile = next((s for s in shapes if _programs(nest, found, *s) >= wanted), shapes[-1])
     apart = [a.name for a in nest.parallel_axes if a.name not in (found.rows, found.columns)]
-    taps = [a for a in nest.reduce_axes if a.name != found.taps]
+    taps = {a.name: _length(a.extent) for a in nest.reduce_axes}
+    across = [(a, n) for a, n in taps.items() if a != found.taps]
     levels = [*(Level("grid", a) for a in apart), Level("grid", found.rows, rows, rows),
               Level("grid", found.columns, tile),
-              *(Level("loop", a.name, 1, _length(a.extent)) for a in taps),
-              Level("loop", found.taps, 1, _length(kernel.axes[found.taps]))]
+              *(Level("loop", a, 1, n if n <= WRITTEN_OUT else 1) for a, n in across),
+              Level("loop", found.taps, 1, taps[found.taps])]
     return finish(kernel, levels, tails="mask", warps=tile // (EACH * WARP))
 
 
-def _rows(extent: Expr) -> Sequence[int]:
+def _rows(nest: NestOp, found: Strips) -> Sequence[int]:
     """How many rows strips may have, the most first."""
-    return [n for n in range(ROWS, 0, -1) if _length(extent) % n == 0]
+    [window] = [e for e in nest.input_maps[found.data] if found.taps in e.symbols]
+    extents = {a.name: _length(a.extent) for a in nest.axes}
+
+    def read(rows: int) -> int:
+        ends = [window.evaluate({found.rows: r, found.taps: t})
+                for r in (0, rows - 1) for t in (0, extents[found.taps] - 1)]
+        return int(max(ends) - min(ends)) + 1
+
+    return [n for n in range(ROWS, 0, -1)
+            if extents[found.rows] % n == 0 and (n == 1 or read(n) <= READ)]
 
 
 def _length(extent: Expr) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from dialects.block import ForOp, KernelOp
+from dialects.block import DotOp, ForOp, KernelOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.schedule import ScheduleAttr, parse_schedule
@@ -117,8 +118,31 @@ def test_exact_products_stay_apart() -> None:
     exact = TargetOptions("sm_90", exact=True)
     module, _ = Model(1, 64, 64, 64, 64).lowered(exact)
     assert len(kernels_of(module)) == 3
-    module, _ = Model(1, 64, 64, 64, 64, element="f32").lowered(TargetOptions("sm_90"))
-    assert len(kernels_of(module)) == 3, "products of f32 have no tensor cores"
+    single = Model(1, 64, 64, 64, 64, element="f32")
+    for arch, count in (("sm_90", 1), ("sm_80", 3)):
+        module, _ = single.lowered(TargetOptions(arch))
+        assert len(kernels_of(module)) == count
+    module, _ = single.lowered(exact)
+    assert len(kernels_of(module)) == 3
+    module, _ = replace(single, d=128).lowered(TargetOptions("sm_90"))
+    assert len(kernels_of(module)) == 3, "too much of f32 in parts for registers"
+
+
+@needs_triton
+def test_single_precision_in_parts(interpreter: Interpreter) -> None:
+    """Three products of two parts each, unless another precision is asked for."""
+    model = Model(2, 33, 64, 16, 16, "add", "f32")
+    split = TargetOptions("sm_90", interpret=True)
+    module, store = model.lowered(split)
+    [kernel] = kernels_of(module)
+    assert {op.precision.data for op in kernel.walk() if isinstance(op, DotOp)} == {"tf32x3"}
+
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        assert isinstance(kernel, KernelOp)
+        interpreter.run(kernel, buffers, sizes)
+
+    [found] = interpret_host(module, model.inputs, store, run)
+    assert_close(model, found)
 
 
 @needs_triton

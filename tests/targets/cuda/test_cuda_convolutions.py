@@ -28,7 +28,7 @@ from targets.cuda.machine import machine_of
 from targets.cuda.product_tiles import tiles
 from targets.cuda.product_time import Product
 from tests.lowering import lower
-from tests.targets.cuda.float_convolutions import CASES, Case
+from tests.targets.cuda.float_convolutions import CASES, STRIPS, Case
 
 each_case = pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
@@ -46,7 +46,7 @@ def close(found: Array, case: Case) -> None:
                                rtol=TOLERANCE[case.dtype], atol=TOLERANCE[case.dtype])
 
 
-@each_case
+@pytest.mark.parametrize("case", [*CASES, *STRIPS], ids=lambda case: case.name)
 def test_tiles_and_their_meaning(case: Case) -> None:
     module, store = case.lowered(TargetOptions(features="sm_90"))
     schedules = [str(op.schedule) for op in module.walk() if isinstance(op, KernelOp)]

@@ -105,3 +105,11 @@ def test_whole_rounds_of_programs() -> None:
     full = seconds(plain(1, 132 * 128, 256, 4096), tile, H200)
     more = seconds(plain(1, 133 * 128, 256, 4096), tile, H200)
     assert 1.4 < more / full < 2.2
+
+
+def test_small_products_with_a_bias_keep_what_they_need_in_registers() -> None:
+    """A thread's share of a vector along 256 columns, beside 128 sums, is too much."""
+    small = Product(1, 1568, 2048, 1024, 2, 2, 1024)
+    for product, columns in ((small, 256), (replace(small, vectors=True), 128),
+                             (Product(1, 8192, 8192, 8192, 2, 2, 8192, vectors=True), 256)):
+        assert tiles(product, H200)[0].columns == columns
