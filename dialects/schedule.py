@@ -13,7 +13,7 @@ rows walk what is made of the sums. `tails`: "mask" computes the last, partial t
 lanes, "peel" with a smaller body. `keep`: a value that takes so many operations or more, and that
 loops one after another need, is kept in memory of the program (see `passes.loop.reuse`). `stream`:
 1 where a kernel moves more than caches hold: results go past them, or what is read for the last
-time does not stay there (2: nowhere), as targets have it. `strip`: programs are numbered along
+time does not stay there, as targets have it. `strip`: programs are numbered along
 strips of so many tiles of the last grid axis but one, column by column, so that those that run
 together share what they read. `online`: 1 where sums of exp(x - m) are rescaled while the maximum
 m of x is being found, instead of waiting for it (see `passes.loop.online`). `branch`: 1 where one

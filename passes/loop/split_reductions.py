@@ -50,7 +50,7 @@ COLUMNS = 64
 """So many neighbouring results of sums across memory are computed side by side."""
 MIN_COLUMN_PART = 32
 """The least elements of a part of such a column."""
-MAX_MAXIMUM = 1 << 14
+MAX_MAXIMUM = 1 << 13
 """The most elements of a part of a maximum. Sums may follow it, so that a program walks its part
 twice, and so many it can hold."""
 SMALL = 1 / 16

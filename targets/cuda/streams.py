@@ -30,8 +30,9 @@ HELD, LEAST_HELD = 32, 4
 no registers spill. And what a thread has at least, where rows are short."""
 READ_WORDS = 2
 """Words of a row in each thread, where a row is summed up once, and little is written."""
-SHARED = 8192
-"""Bytes of operands that all rows read, from where on they want the near caches for themselves."""
+SHARED, HELD_SHARING, SHARING_WARPS = 8192, 16, 16
+"""Bytes of operands that all rows read, from where on rows share a program, which loads them once;
+and then elements of held rows in each thread, and warps, at most."""
 STEP, STEP_APART, STEP_ONCE, STEP_OPEN = 16384, 4096, 1024, 8192
 """Elements of a longer row that one trip of a reduction takes: in words, one by one, where the row
 is walked only once, and where its length is not known."""
@@ -83,10 +84,12 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
                          WALKING_WARPS.get(width, 8))
         return _online(kernel, walked, options) if apart else walked
     least = 1 if apart else 4  # a warp that has a whole row waits for no other
-    height = _height(kernel, rows, width, least * WARP, options)
+    sharing = not apart and _shared_bytes(kernel) >= SHARED
+    most = HELD_SHARING * SHARING_WARPS if sharing else HELD * least
+    height = _height(kernel, rows, width, (most * WARP, LEAST_HELD * least * WARP), options)
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
-    held = HELD if apart else _held(kernel, options)
+    held = HELD_SHARING if sharing else HELD if apart else _held(kernel, options)
     warps = max(least, min(16, width * height // (held * WARP)))
     return _masked(kernel, [*levels, *placed], options, warps)
 
@@ -94,26 +97,21 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
 def _masked(
     kernel: KernelOp, levels: Sequence[Level], options: TargetOptions, warps: int
 ) -> Schedule:
-    stream = _stream(kernel, options)
-    return finish(kernel, levels, tails="mask", warps=warps, **{"stream": stream} if stream else {})
+    more = {"stream": 1} if _streams(kernel, options) else {}
+    return finish(kernel, levels, tails="mask", warps=warps, **more)
 
 
-def _stream(kernel: KernelOp, options: TargetOptions) -> int:
-    """Which caches need not keep what is read for the last time (see `emit/streaming.py`).
+def _streams(kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether caches need not keep what is read for the last time (see `emit/streaming.py`).
 
-    None, while the shared one holds all that the kernel moves. Where little is written, both: it
-    keeps what has yet to be written, so that a sum of rows takes 9% less, but where as much is
-    written as is read, 2% more. Those of the multiprocessors alone, where all rows read the same
-    long operands: layer norm takes 1% less, kernels without such operands up to 6% more. (Measured
-    on an H200, from a cache full of what others wrote.)
+    Where they do not hold all that the kernel moves, and little is written: the shared one keeps
+    what has yet to be written, so that a sum of rows takes 9% less, but where as much is written as
+    is read, 2% more. (Measured on an H200, from a cache full of what others wrote.) To pass by the
+    caches of the multiprocessors alone gains nothing that would be seen again.
     """
     read, written = (sum(map(_bytes, values)) for values in (
         kernel.body.block.args, kernel.yielded))
-    if read + written <= machine_of(options.features).cache:
-        return 0
-    if read >= 2 * written:
-        return 2
-    return 1 if not _begins_apart(kernel) and _shared_bytes(kernel) >= SHARED else 0
+    return read + written > machine_of(options.features).cache and read >= 2 * written
 
 
 def _bytes(value: SSAValue) -> int:
@@ -133,7 +131,7 @@ def _shared_bytes(kernel: KernelOp) -> int:
 def _held(kernel: KernelOp, options: TargetOptions) -> int:
     """Elements of a row in each thread: few, where all there is to do is to sum up."""
     summing = [n for n in kernel.nests if n.is_reduction]
-    if len(summing) > 1 or _stream(kernel, options) != 2:
+    if len(summing) > 1 or not _streams(kernel, options):
         return HELD
     return READ_WORDS * WORD // max(byte_width(type_.element) for type_ in _types(kernel))
 
@@ -161,12 +159,13 @@ def _types(kernel: KernelOp) -> list[TensorType]:
 
 
 def _height(
-    kernel: KernelOp, rows: Sequence[str], width: int, threads: int, options: TargetOptions
+    kernel: KernelOp, rows: Sequence[str], width: int, bounds: Sequence[int],
+    options: TargetOptions,
 ) -> int:
-    """How many short rows a program of so many threads computes: as many as leave every
-    multiprocessor programs enough."""
+    """How many short rows a program computes: of at most and at least so many elements, as many as
+    leave every multiprocessor programs enough."""
     count = product(kernel.axes[a] for a in rows).constant
-    most, least = (threads * elements // width for elements in (HELD, LEAST_HELD))
+    most, least = (elements // width for elements in bounds)
     if count is None:
         return floor_power(min(OPEN_HEIGHT, most))
     wanted = count // (PROGRAMS * machine_of(options.features).multiprocessors)

@@ -29,6 +29,8 @@ EACH, EACH_FILTERED = 8, 16
 """Elements of a thread; and where they have filters, which a thread then reads for more of them."""
 CHANNELS, WORD = 64, 16
 """How many of them are channels, at most; and at least, where there are as many."""
+LONG = 32
+"""Windows side by side that are so long are parts of a longer sum."""
 WARP = 32
 ENOUGH = 8
 """A larger tile is not worth places beyond the end."""
@@ -51,11 +53,23 @@ def tiled_axes(nest: NestOp) -> tuple[str, str] | None:
     for k, map_ in enumerate(nest.input_maps):
         channel = map_[-1].as_symbol if map_ else None
         windows = [e for e in map_ if e.symbols & parallel and e.symbols - parallel]
+        if any(_is_part(nest, e) for e in windows):
+            return None
         places = sorted(windows[-1].symbols & parallel) if windows else []
         if k not in filters and windows and channel in parallel and len(places) == 1:
             return (places[0], channel) if all(
                 _filters(nest, f, channel) for f in filters) else None
     return None
+
+
+def _is_part(nest: NestOp, place: Expr) -> bool:
+    """Whether a place runs through parts of an axis, long ones side by side: sums of columns."""
+    summed = {a.name: a.extent for a in nest.reduce_axes}
+    split = place.linear([*summed, *(a.name for a in nest.parallel_axes)])
+    steps = {} if split is None else split[0]
+    inner = [summed[a] for a in steps if a in summed]
+    return len(steps) == 2 and len(inner) == 1 and inner[0] in steps.values() and (
+        inner[0].constant or LONG) >= LONG
 
 
 def _filters(nest: NestOp, position: int, channel: str) -> bool:

@@ -63,8 +63,6 @@ class Context:
     """Buffers of narrow floats that are loaded as such, since only products read them."""
     streamed: frozenset[LoadOp] = frozenset()
     """Loads of what caches need not keep; see `streaming.py`."""
-    stream: int = 0
-    """Which caches."""
     moving_pointers: bool = False
     """Whether loads in loops are addressed from pointers that move with the loops' counters."""
     branches: bool = False

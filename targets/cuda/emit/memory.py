@@ -44,14 +44,10 @@ def emit_load(op: LoadOp, context: Context) -> None:
         pad = number_text(op.pad_value, t.i8 if truth else t.f32 if native else tile.element)
         arguments += [f"mask={mask.text}", f"other={pad}"]
     if op in context.streamed:
-        arguments.append(_STREAMED[context.stream])
+        arguments.append('eviction_policy="evict_first"')
     text = f"tl.load({', '.join(arguments)})"
     loaded = Value(f"{text} != 0" if truth else text, shape)
     context.bind(op.result, Value(widen(loaded, tile.shape), tile.shape), "x")
-
-
-_STREAMED = {1: 'cache_modifier=".cg"', 2: 'eviction_policy="evict_first"'}
-"""What loads say that need not stay in the caches of multiprocessors, and in their shared one."""
 
 
 def _offsets(op: LoadOp, context: Context, where: Sequence[Value]) -> tuple[str, Value]:

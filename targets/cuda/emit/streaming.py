@@ -3,9 +3,8 @@
     for k:  load x[i, k]                 is read again below, by the same program
     for k:  load x[i, k], load w[k]      x is at its end, w is what all programs read
 
-What has been read for the last time otherwise pushes out what is needed again. A schedule says
-which caches: with `stream = 1` those of the multiprocessors, with 2 also the one that they share,
-where much waits to be written to memory.
+What has been read for the last time otherwise pushes out what is needed again, or has yet to be
+written to memory. A schedule says where caches are told so: `stream = 1`.
 """
 
 from __future__ import annotations

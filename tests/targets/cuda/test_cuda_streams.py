@@ -103,12 +103,29 @@ strata.func @main(%x: {shape}, %v: bf16[{columns}]) -> ({shape}) inputs ["x", "v
 }}"""
 
 
-@pytest.mark.parametrize(("columns", "stream"), [(4096, 1), (2048, 0), (4095, 0)],
-                         ids=["long", "short", "of parts of words"])
-def test_long_operands_of_all_rows_have_the_near_caches(columns: int, stream: int) -> None:
+@pytest.mark.parametrize(("columns", "tile"), [(4096, 2), (8192, 1), (4095, 1)],
+                         ids=["long", "very long", "of parts of words"])
+def test_rows_share_a_program_that_loads_long_operands_of_all_rows(columns: int, tile: int
+                                                                   ) -> None:
     text = sources(scaled(columns))
-    assert "evict" not in text and text.count('cache_modifier=".cg"') == stream
-    assert ("stream = 1" in text) == bool(stream)
+    assert f"grid i0 tile {tile}, whole" in text
+    assert ("warps = 16" in text) == (columns % 8 == 0)
+
+
+def test_few_rows_share_no_program() -> None:
+    text = sources(scaled(4096).replace("16384", "1024"))
+    assert "grid i0 tile 1, whole i1 tile 4096 | tails = mask, warps = 8>" in text
+
+
+def test_parts_of_columns_are_summed_by_the_rules_of_sums_across_memory() -> None:
+    text = """
+strata.func @main(%x: f32[8192, 4096]) -> (f32[4096]) inputs ["x"] outputs ["y"] {
+  %y = graph.reduce_sum %x {axes = [0], keepdims = false} : f32[4096]
+  strata.return %y
+}"""
+    parts, _ = kernels(text)
+    assert parts.schedule is not None
+    assert "grid i0 tile 64, loop i2 tile 16 | tails = mask, warps = 4" in str(parts.schedule)
 
 
 def test_a_thread_reads_two_words_where_all_there_is_to_do_is_to_sum_up() -> None:
@@ -117,8 +134,8 @@ strata.func @main(%x: f32[8192, 4096]) -> (f32[8192]) inputs ["x"] outputs ["y"]
   %y = graph.reduce_sum %x {axes = [1], keepdims = false} : f32[8192]
   strata.return %y
 }"""
-    assert "warps = 16, stream = 2" in sources(text)
-    assert "warps = 4, stream = 2" in sources(squares(8192, 4096))
+    assert "warps = 16, stream = 1" in sources(text)
+    assert "warps = 4, stream = 1" in sources(squares(8192, 4096))
     assert "warps = 4>" in sources(softmax(8192, 4096))
 
 
