@@ -89,7 +89,8 @@ def _parts_of_columns(
     """
     along = matrix_direction(nest, roles)
     if along is None or along[1] in roles.reduce or constant_behind(nest.inputs[along[0]]):
-        return 1  # constants are packed along what is summed (`products.panels`)
+        return 1  # constants are packed along what is summed (`products.panels`), or lie so that
+        # columns are programs enough: adding parts takes longer than the longer sums
     programs = -(-product.rows * product.columns * product.width // COLUMNS)
     if 2 * programs >= machine.multiprocessors:
         return 1
