@@ -57,7 +57,6 @@ from targets.cuda.plan import host_notes
 from targets.cuda.worker import foresee
 from targets.interface import Timer
 
-
 SHORT_ROWS = 8192
 
 

@@ -17,9 +17,10 @@ from targets.cuda.tiles import finish, power, width_of
 
 BYTES = 8192
 """What a program of four warps reads of the matrix at a time: four words for each lane."""
-COLUMNS = 32
-"""The bytes of neighbouring columns that a program has: what caches give at least. On an H200, 768
-x 768 halves take 2.7 us so, and 3.0 in 64 bytes; 3072 x 768 take 4.5, and 5.7."""
+COLUMNS, ALONE = 64, 32
+"""The bytes of neighbouring columns that a program has: what the memory gives at once; and, where
+it has all of the sums, what caches give at least. On an H200, 768 x 768 halves take 2.7 us so, and
+3.0 in 64 bytes; 3072 x 768 take 4.5, and 5.7."""
 WIDE = 16
 """Warps where the sum takes several steps: more loads then keep the memory busy."""
 
@@ -31,7 +32,7 @@ def vector_products(kernel: KernelOp, nest: NestOp, roles: Roles) -> Iterator[Sc
         return
     matrix, axis = along
     width = width_of(nest.inputs[matrix])
-    elements, held = BYTES // width, 4 * BYTES // COLUMNS
+    elements, held = BYTES // width, 4 * BYTES // ALONE
     warps, factors = (4, 8, 2), (1, 2, 4)
     if axis not in roles.reduce and not roles.batch:
         in_steps = (kernel.axes[roles.reduce[0]].constant or held + 1) > held
@@ -66,7 +67,7 @@ def _schedule(
         depth = power(extents[summed], elements)
         columns = power(extents[column], max(1, elements // depth))
     else:
-        columns = power(extents[column], COLUMNS // width)
+        columns = power(extents[column], (COLUMNS if roles.batch else ALONE) // width)
         depth = power(extents[summed], max(1, elements // columns))
     return finish(kernel, [*_single(roles.batch), Level("grid", column, columns),
                            Level("loop", summed, depth)], tails="mask", warps=warps)
