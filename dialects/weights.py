@@ -41,6 +41,8 @@ class WeightStore:
     residents: list[Any] = field(default_factory=list[Any])
     """Tensors on a device with contents of weights. Whoever brings the model leaves them as they
     are while it is used, so that what is compiled may read them there."""
+    held: set[str] = field(default_factory=set[str])
+    """Keys of weights that are among the residents: in another order they would be there twice."""
 
     def add(self, label: str, array: Array) -> WeightAttr:
         """Keep an array; its handle for the IR. `label` is what people see in dumps."""

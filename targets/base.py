@@ -118,6 +118,11 @@ class Target(ABC):
         del options
         return 1
 
+    def short_rows(self, options: TargetOptions) -> int:
+        """How many elements a few programs walk while another kernel would begin; 0: none."""
+        del options
+        return 0
+
     def multiplies(self, element: Attribute, options: TargetOptions) -> bool:
         """Whether products are faster on factors of this float, summed in f32, than on f32."""
         del element, options

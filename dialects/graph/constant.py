@@ -87,6 +87,11 @@ class ConstantOp(GraphOp):
         label = self.value.label if isinstance(self.value, WeightAttr) else None
         return label.data if isinstance(label, StringAttr) else ""
 
+    def is_held(self, store: WeightStore) -> bool:
+        """Whether it is a weight that the caller holds where it may be read."""
+        key = self.value.key if isinstance(self.value, WeightAttr) else None
+        return isinstance(key, StringAttr) and key.data in store.held
+
     def array(self, store: WeightStore) -> Array:
         """The value. Raises KeyError when the store lacks the weight."""
         if isinstance(self.value, WeightAttr):

@@ -7,8 +7,8 @@
 A result larger than 1 MB and than four times all operands together is left alone (a broadcast
 would only fill memory), as are results beyond the memory budget of the context, with a remark. So
 is a transposition of more than 1 MB whose operand others read as it lies, such as an embedding that
-also gives the scores of words: products read it in either order, and the weight is there once. What
-depends on size symbols is not constant. Assumes nothing.
+also gives the scores of words, or the caller, who holds it: products read it in either order, and
+the weight is there once. What depends on size symbols is not constant. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -68,12 +68,20 @@ class _Folding:
         size = _bytes(op.result_tensors)
         if size > max(GROWTH * _bytes(op.operand_tensors), SMALL):
             return False
-        if isinstance(op, TransposeOp) and size > SMALL and _is_read_both_ways(op):
+        if isinstance(op, TransposeOp) and size > SMALL and self._is_read_both_ways(op):
             return False
         if size > self.bytes_left:
             self._remark(op, f"{size} bytes are beyond the budget for folded constants")
             return False
         return True
+
+    def _is_read_both_ways(self, op: TransposeOp) -> bool:
+        """Whether products read the result, and others the operand."""
+        source = op.operands[0]
+        assert isinstance(source.owner, ConstantOp)
+        return all(isinstance(use.operation, MatmulOp) for use in op.result.uses) and (
+            source.owner.is_held(self.context.weights)
+            or any(not isinstance(use.operation, TransposeOp) for use in source.uses))
 
     def _replace(self, op: GraphOp) -> None:
         arrays = self._evaluate(op)
@@ -111,12 +119,6 @@ def _is_constant(op: GraphOp) -> bool:
     if any(t.static_shape is None for t in op.result_tensors):
         return False
     return not any(_symbols(value) for value in op.properties.values())
-
-
-def _is_read_both_ways(op: TransposeOp) -> bool:
-    """Whether products read the result, and others the operand."""
-    return all(isinstance(use.operation, MatmulOp) for use in op.result.uses) and any(
-        not isinstance(use.operation, TransposeOp) for use in op.operands[0].uses)
 
 
 def _symbols(attribute: object) -> bool:

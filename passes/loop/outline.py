@@ -8,6 +8,7 @@ which one launch computes; no nest remains outside a kernel.
 Four kinds of group, by what the nests are and never by operator:
 - a contraction, then elementwise nests over exactly its parallel axes (the epilogue);
 - reductions over the same rows, and elementwise nests over rows or elements of rows (softmax);
+  they may be few, or one, where the target walks them faster than it starts another kernel;
 - elementwise nests over one domain (several results);
 - a scatter, alone.
 Nests that read each other's results inside a group do so at the same point, so one program can
@@ -178,6 +179,8 @@ class Grouping:
         self.group_of: dict[Operation, Group] = {}
         self.groups: list[Group] = []
         self.names = 0
+        target = context.target
+        self.short = 0 if target is None else target.short_rows(context.options)
 
     def run(self) -> list[Group]:
         for op in list(self.func.body.block.ops):
@@ -232,7 +235,7 @@ class Grouping:
         if names is None:
             self.refuse(nest, "it reads the producer at other points")
             return None
-        if reason := refusal(group, nest, names):
+        if reason := refusal(group, nest, names, self.short):
             self.refuse(nest, reason)
             return None
         return {a.name: names.get(a.name) or self.fresh() for a in nest.axes}
@@ -330,8 +333,9 @@ def _match_shared_reads(group: Group, nest: NestOp, names: dict[str, str]) -> No
         names[free[0].name] = left[0]
 
 
-def refusal(group: Group, nest: NestOp, names: dict[str, str]) -> str | None:
-    """Why a nest whose axes match must not join, or None."""
+def refusal(group: Group, nest: NestOp, names: dict[str, str], short: int = 0) -> str | None:
+    """Why a nest whose axes match must not join, or None. Rows are few, but `short`, if all of them
+    have no more elements than that."""
     if is_contraction(nest):
         return "a contraction starts a kernel"
     if nest.is_scatter or any(n.is_scatter for n in group.renamed):
@@ -348,9 +352,10 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str]) -> str | None:
         rows = parallel if rows is None else rows
         if parallel != rows:
             return "it reduces over other axes"
-        if not rows or any(rows - _wide(n.axes) for n in group.renamed):
+        few_suffice = _are_at_most(short, group)
+        if not (rows or few_suffice) or any(rows - _wide(n.axes) for n in group.renamed):
             return "no rows in common"
-        return None if _enough(rows, group) else "too few rows"
+        return None if few_suffice or _enough(rows, group) else "too few rows"
     if rows is not None:
         count = product(a.extent for a in nest.parallel_axes)
         if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
@@ -369,6 +374,11 @@ def _own_elements(nest: NestOp, names: dict[str, str]) -> Expr:
 def _enough(rows: set[str], group: Group) -> bool:
     count = product(group.extents[r] for r in sorted(rows)).constant
     return count is None or count >= MIN_ROWS
+
+
+def _are_at_most(most: int, group: Group) -> bool:
+    """Whether a group walks no more points than that."""
+    return is_at_most(product(group.extents.values()), Expr.of(most))
 
 
 # ---------------------------------------------------------------------- outlining

@@ -99,11 +99,13 @@ class _Packer:
         self.extents = extents_of(nest.axes)
 
     def constants(self) -> set[int]:
-        """The inputs of the nest that are constants in the caller."""
+        """The inputs of the nest that are constants in the caller, and in no other memory."""
         arguments: dict[SSAValue, SSAValue] = dict(
             zip(self.kernel.body.block.args, self.call.inputs, strict=True))
-        return {k for k, v in enumerate(self.nest.inputs)
-                if v in arguments and constant_behind(arguments[v]) is not None}
+        found = {k: constant_behind(arguments[v]) for k, v in enumerate(self.nest.inputs)
+                 if v in arguments}
+        return {k for k, constant in found.items()
+                if constant is not None and not constant.is_held(self.context.weights)}
 
     def run(self, panels: Mapping[int, Packing]) -> None:
         for position in range(len(self.nest.inputs)):

@@ -59,6 +59,8 @@ from targets.cuda.plan import host_notes
 from targets.cuda.worker import foresee
 from targets.interface import Timer
 
+SHORT_ROWS = 8192
+
 
 @dataclass(frozen=True)
 class CudaTarget(Target):
@@ -89,6 +91,11 @@ class CudaTarget(Target):
     def programs(self, options: TargetOptions) -> int:
         """A few for each multiprocessor."""
         return 4 * machine_of(options.features).multiprocessors
+
+    def short_rows(self, options: TargetOptions) -> int:
+        """What a program has in its registers."""
+        del options
+        return SHORT_ROWS
 
     def multiplies(self, element: Attribute, options: TargetOptions) -> bool:
         """Tensor cores take halves, and the floats of a byte that the machine decodes."""

@@ -85,11 +85,13 @@ def _parts_of_columns(
 ) -> int:
     """Of a vector and a matrix: a few programs for each multiprocessor.
 
-    Where sums run along the memory of the matrix, programs of a few columns each are enough.
+    Where sums run along the memory of the matrix, programs of a few columns each are enough. So
+    constants lie (`products.panels`), but for those that the caller holds: of these, fewer columns
+    make programs enough, and take less time than to add parts.
     """
     along = matrix_direction(nest, roles)
     if along is None or along[1] in roles.reduce or constant_behind(nest.inputs[along[0]]):
-        return 1  # constants are packed along what is summed (`products.panels`)
+        return 1
     programs = -(-product.rows * product.columns * product.width // COLUMNS)
     if 2 * programs >= machine.multiprocessors:
         return 1

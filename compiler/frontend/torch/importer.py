@@ -73,7 +73,10 @@ def import_captured(captured: CapturedGraph, name: str, file: str) -> ImportedMo
     """Import a graph of `torch.compile`, whose sizes Dynamo guards. Raises StrataError."""
     signature = Signature(captured.weights, captured.results)
     model = import_graph(captured.module, signature, Sizes(), Faults(file), name, {})
-    model.weights.residents += [v.detach() for v in captured.weights.values() if v.is_cuda]
+    residents = [v.detach() for v in captured.weights.values() if v.is_cuda]
+    model.weights.residents += residents
+    if residents:
+        model.weights.held |= model.weights.arrays.keys()
     return model
 
 

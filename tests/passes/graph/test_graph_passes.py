@@ -124,6 +124,24 @@ def test_the_memory_budget_holds() -> None:
     assert "192 bytes" in context.remarks[0].text
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_weights_that_the_caller_holds_are_read_as_they_lie(held: bool) -> None:
+    """By products: elsewhere a transposition costs time in every run."""
+    text = """builtin.module {
+      strata.func @main(%a: f32[4, 1024]) -> (f32[4, 512]) inputs ["a"] outputs ["y"] {
+        %w = graph.constant {value = #strata.weight<"w", "key">} : f32[512, 1024]
+        %t = graph.transpose %w {perm = [1, 0]} : f32[1024, 512]
+        %y = graph.matmul %a, %t : f32[4, 512]
+        strata.return %y
+      }
+    }"""
+    context = StrataContext.with_dialects()
+    context.weights.arrays["key"] = np.zeros((512, 1024), np.float32)
+    context.weights.held |= {"key"} if held else set()
+    module = parse(text, context)
+    assert ("graph.transpose" in run_passes(module, "graph-fold-constants", context)) == held
+
+
 def test_large_broadcasts_stay() -> None:
     module, context = make_module(np.zeros(1, np.float32), (BroadcastOp, {"shape": [1 << 20]}))
     assert "graph.broadcast" in run_passes(module, "graph-fold-constants", context)

@@ -6,16 +6,16 @@
 // walked in one go.
 builtin.module {
   // CHECK: strata.func @main
-  // CHECK-NEXT: loop.call @online_3(%q, %k, %m, %v) sizes() : f32[64, 2, 1, 1], f32[64, 2, 1, 1], f32[64, 2, 1, 16]
-  // CHECK-NEXT: %y = loop.call @parts_3(
+  // CHECK-NEXT: loop.call @online_2(%q, %k, %m, %v) sizes() : f32[64, 2, 1, 1], f32[64, 2, 1, 1], f32[64, 2, 1, 16]
+  // CHECK-NEXT: %y = loop.call @parts_2(
   // CHECK-NEXT: strata.return %y
   // CHECK: strata.func @short
   // CHECK-NOT: loop.call @parts
-  // CHECK: loop.kernel @online_3(
+  // CHECK: loop.kernel @online_2(
   // CHECK-NEXT: loop.nest (i0: 2, i2: 64, i2_part: 64, reduce i3: 16) ins(%q[i0, 0, i3], %k[i0, 64*i2 + i2_part, i3])
   // CHECK: loop.nest (i0: 2, i2: 64, reduce i2_part: 64) {{.*}} outs(max f32[64, 2, 1, 1][i2, i0, 0, 0])
   // CHECK: loop.nest (i0: 2, i1: 16, i2: 64, reduce i2_part: 64) {{.*}} outs(add f32[64, 2, 1, 16]
-  // CHECK: loop.kernel @parts_3(
+  // CHECK: loop.kernel @parts_2(
   // CHECK-NEXT: loop.nest (i0: 2, reduce i2: 64) ins({{.*}}[i2, i0, 0, 0]) outs(max
   // CHECK: math.exp2
   // CHECK: arith.cmpf oeq
