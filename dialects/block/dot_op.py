@@ -31,7 +31,8 @@ class DotOp(IRDLOperation):
 
     a is m x k, b is k x n, c and the result are m x n of the accumulation type, in which products
     are computed. m stands for any number of dims. `precision` is how f32 operands multiply: "ieee",
-    "tf32", or "tf32x3", as sums of two of tf32 each, to about 2^-22. `unsigned` names the operands, 0 for a and 1 for b, whose integers have no sign:
+    "tf32", or "tf32x3", as sums of two of tf32 each, to about 2^-22. `unsigned` names the operands,
+    0 for a and 1 for b, whose integers have no sign:
 
         %d = block.dot %a, %b, %c ieee unsigned [0] : tile<6x[64]xi32>
 
