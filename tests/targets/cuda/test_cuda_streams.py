@@ -112,6 +112,13 @@ def test_rows_share_a_program_that_loads_long_operands_of_all_rows(columns: int,
     assert ("warps = 16" in text) == (columns % 8 == 0)
 
 
+def test_rows_share_no_program_that_holds_too_much_for_all() -> None:
+    text = scaled(8192).replace("%v: bf16[8192])", "%v: bf16[8192], %u: bf16[8192])")
+    text = text.replace('"v"]', '"v", "u"]').replace("graph.mul %p, %v", "graph.add %q, %u")
+    text = text.replace("  %y =", "  %q = graph.mul %p, %v : bf16[16384, 8192]\n  %y =")
+    assert "grid i0 tile 1, whole i1 tile 8192 | tails = mask, warps = 8>" in sources(text)
+
+
 def test_few_rows_share_no_program() -> None:
     text = sources(scaled(4096).replace("16384", "1024"))
     assert "grid i0 tile 1, whole i1 tile 4096 | tails = mask, warps = 8>" in text
