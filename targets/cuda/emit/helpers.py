@@ -10,22 +10,20 @@ from collections.abc import Iterable
 
 from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, TYPED, UNTYPED
 from targets.cuda.emit.quick import COMPOSED, QUICK
-from targets.cuda.emit.single import BY_INSTRUCTION, PARTS, SINGLE
+from targets.cuda.emit.single import PARTS, SINGLE
 
 Helper = tuple[str, str]
 """A function and the float type it is for ("" for those that take any type)."""
 
 _PLAIN = {**UNTYPED, **PARTS, **COMPOSED}
 """The functions whose text is the same for all types."""
-_PAIRS = {**QUICK, **BY_INSTRUCTION}
-"""Those that have a text with NVIDIA's instructions, and one without."""
 
 HELPER_NAMES = frozenset(
-    (*_PLAIN, *_PAIRS, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
+    (*_PLAIN, *QUICK, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
 """Names that a kernel's variables must not take."""
 
 _TYPED_CALL = re.compile(rf"\b({'|'.join(TYPED)})_(f32|f64)\(")
-_PLAIN_CALL = re.compile(rf"\b({'|'.join((*_PLAIN, *_PAIRS))})\(")
+_PLAIN_CALL = re.compile(rf"\b({'|'.join((*_PLAIN, *QUICK))})\(")
 
 
 def helper_of(name: str, element: str) -> Helper:
@@ -37,23 +35,23 @@ def helper_texts(used: Iterable[Helper], instructions: bool) -> list[str]:
     """The definitions, each after those that it calls. `instructions`: some are NVIDIA's own."""
     ordered: dict[Helper, None] = {}
     for helper in sorted(used):
-        _add(helper, ordered, instructions)
+        _add(helper, ordered)
     return ["@triton.jit" + _text(name, kind, instructions) for name, kind in ordered]
 
 
-def _add(helper: Helper, ordered: dict[Helper, None], instructions: bool) -> None:
+def _add(helper: Helper, ordered: dict[Helper, None]) -> None:
     name, kind = helper
-    body = _text(name, kind, instructions).partition(":")[2]
+    body = _text(name, kind, instructions=False).partition(":")[2]
     for needed in _TYPED_CALL.findall(body):
-        _add(needed, ordered, instructions)
+        _add(needed, ordered)
     for needed in _PLAIN_CALL.findall(body):
-        _add((needed, ""), ordered, instructions)
+        _add((needed, ""), ordered)
     ordered.setdefault(helper)
 
 
 def _text(name: str, kind: str, instructions: bool) -> str:
-    if name in _PAIRS:
-        return _PAIRS[name][not instructions]
+    if name in QUICK:
+        return QUICK[name][not instructions]
     if not kind:
         return _PLAIN[name]
     single = kind == "f32"

@@ -1,11 +1,10 @@
 """Triton source of functions of f32 that rest on its own format, or on a fit for its precision.
 
 Triton's own exp of f32 is 2^(x*log2(e)), whose rounded exponent costs up to 80 units in the last
-place. Where 2^r is an instruction, `exp_f32` takes whole numbers off that exponent, half the work
-of a fit. Else it takes multiples of log(2) off its argument (Cody and Waite, Software Manual for
-the Elementary Functions, chapter 6), by operations that are as exact with fused multiply-adds as
-without, as do those that need e^x - 1. Other constants in two parts are the nearest f32 and the
-rest. Errors are about 2 units in the last place, or less.
+place; `exp_f32` takes multiples of log(2) off its argument instead (Cody and Waite, Software Manual
+for the Elementary Functions, chapter 6), by operations that are as exact with fused multiply-adds
+as without. Other constants in two parts are the nearest f32 and the rest. Errors are about 2 units
+in the last place, or less.
 """
 
 from __future__ import annotations
@@ -30,6 +29,13 @@ def power_of_two(n):
     # for -126 <= n <= 127; 0 for -127
     return ((n + 127) << 23).to(tl.float32, bitcast=True)
 ''',
+    "exp_f32": '''
+def exp_f32(x):
+    # in two factors, as 2^n alone may be out of range
+    n, p = reduced_exp(x)
+    half = n >> 1
+    return (1.0 + p) * power_of_two(half) * power_of_two(n - half)
+''',
     "half_exp": '''
 def half_exp(x):
     # e^x/2, which is finite for some more x
@@ -47,30 +53,7 @@ def reduced_asin(a):
     return z + z * s * (0.166667525 + s * (0.074952973 + s * q))
 ''',
 }
-"""What those below are made of."""
-
-_EXP2 = ('tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [r], '
-         "dtype=tl.float32, is_pure=True, pack=1)")
-
-BY_INSTRUCTION: dict[str, tuple[str, str]] = {
-    "exp_f32": (f'''
-def exp_f32(x):
-    # x*log2(e) == n + r; in a sum with 1.5*2^23 + 127 only whole numbers have room, in its last
-    # bits, which become the exponent of 2^n. Beyond these bounds r grows, and so 2^r
-    near = tl.minimum(tl.maximum(x * 1.4426950216293335, -126.0), 126.0)
-    shifted = near + 12583039.0
-    n = shifted - 12583039.0
-    r = tl.fma(x, 1.92596299e-08, tl.fma(x, 1.4426950216293335, -n))
-    return {_EXP2} * (shifted.to(tl.int32, bitcast=True) << 23).to(tl.float32, bitcast=True)
-''', '''
-def exp_f32(x):
-    # in two factors, as 2^n alone may be out of range
-    n, p = reduced_exp(x)
-    half = n >> 1
-    return (1.0 + p) * power_of_two(half) * power_of_two(n - half)
-'''),
-}
-"""By an instruction of NVIDIA's, and without."""
+"""What those below are made of, and exp itself."""
 
 SINGLE: dict[str, str] = {
     "expm1": '''
