@@ -32,8 +32,8 @@ READ_WORDS = 2
 """Words of a row in each thread, where a row is summed up once, and little is written."""
 SHARED, MOST_SHARED, HELD_SHARING, SHARING_WARPS = 8192, 16384, 16, 16
 """Bytes of operands that all rows read, from where on rows share a program, which loads them once,
-and up to where; and then elements of held rows in each thread, and warps, at most. On an H200 an RMS
-norm of 8192x4096 with a scale of 16 KiB gains 2% so; a layer norm with 32 KiB loses 5%."""
+and up to where; and then elements of held rows in each thread, and warps, at most. On an H200 an
+RMS norm of 8192x4096 with a scale of 16 KiB gains 2% so; a layer norm with 32 KiB loses 5%."""
 STEP, STEP_APART, STEP_ONCE, STEP_OPEN = 16384, 4096, 1024, 8192
 """Elements of a longer row that one trip of a reduction takes: in words, one by one, where the row
 is walked only once, and where its length is not known."""
