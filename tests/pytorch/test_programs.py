@@ -148,9 +148,31 @@ def test_an_input_that_is_written_is_refused() -> None:
 
 
 # ---------------------------------------------------------------------- structure
+def _and_its_view(x: torch.Tensor) -> torch.Tensor:
+    row = x[0]
+    return x.mul_(2) + row
+
+
+def _twice(x: torch.Tensor) -> torch.Tensor:
+    y = x.add_(1)
+    return x + y
+
+
+def _often(x: torch.Tensor, times: int) -> torch.Tensor:
+    for _ in range(times):
+        x = x.add_(1)
+    return x
+
+
 @pytest.mark.parametrize(("function", "plain"), [
     (lambda x: torch.relu(x) @ x.t(), True),
-    (lambda x: x.clone().add_(1), False),
+    (lambda x: x.clone().add_(1), True),
+    (lambda x: (x @ x.t()).relu_().mul_(2) + x.sum(), True),
+    (lambda x: _and_its_view(x.clone()), False),
+    (lambda x: _twice(x.clone()), True),
+    (lambda x: x.clone().add_(x.double()), False),
+    (lambda x: _often(x.clone(), 16), True),
+    (lambda x: _often(x.clone(), 17), False),
     (lambda x: sum(x.split(2, 1)), True),
     (lambda x: torch.addcmul(x, x, x), False)])
 def test_only_what_needs_it_is_decomposed(
@@ -164,6 +186,12 @@ def test_only_what_needs_it_is_decomposed(
     if plain:
         monkeypatch.setattr(type(program), "run_decompositions", None)
     torch.testing.assert_close(run(program, [x])[0], function(x))
+
+
+def test_what_may_share_memory_is_traced() -> None:
+    """Dropout, which does nothing here, returns its operand."""
+    program = export(lambda x: torch.dropout(x * 2, 0.5, False).relu_(), [torch.randn(3, 4)])
+    assert not is_plain(program)
 
 
 def test_outputs_in_any_structure() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.importer import NO_EFFECT
+from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.frontend.torch.ops import importers
 
@@ -39,7 +40,7 @@ def decompose(program: Any) -> Any:
 
 
 def is_plain(program: Any) -> bool:
-    """Whether every operator is imported as it is, and none writes anywhere."""
+    """Whether every operator is imported as it is, and none writes where others read."""
     known = importers()
     if any(spec.kind.name != "USER_OUTPUT" for spec in program.graph_signature.output_specs):
         return False
@@ -54,7 +55,9 @@ def _is_plain(node: Any, known: Collection[str]) -> bool:
     if str(node.target) in NO_EFFECT:
         return True
     schema = getattr(node.target, "_schema", None)
-    return schema is not None and not schema.is_mutable and str(node.target) in known
+    if schema is None or not schema.is_mutable:
+        return schema is not None and str(node.target) in known
+    return without_mutation(node) in known
 
 
 def decompositions() -> dict[Any, Any]:

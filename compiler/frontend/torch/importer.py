@@ -22,6 +22,7 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch import CapturedGraph
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
+from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import argument_count, importers
@@ -219,7 +220,7 @@ class Importer:
         return Value(type_, block.insert_arg(type_, len(block.args)))
 
     def _import(self, node: Any, values: dict[str, Any]) -> Any:
-        op, meta = _op_name(node), node.meta.get("val")
+        op, meta = without_mutation(node) or _op_name(node), node.meta.get("val")
         function = importers().get(op)
         size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
         checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")

@@ -1,0 +1,45 @@
+"""Operators that write into a tensor which nobody else has: as good as those that make a new one.
+
+    %x = aten.batch_norm(...)                     %x = aten.batch_norm(...)
+    %y = aten.add_.Tensor(%x, %r)           ==    %y = aten.add.Tensor(%x, %r)
+
+Programs are full of them (`nn.ReLU(inplace=True)`, residual sums), and tracing one again only for
+these takes PyTorch longer than the rest of an import.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+NEW = frozenset(f"aten.{name}" for name in (
+    "add.Tensor", "addmm.default", "avg_pool2d.default", "batch_norm.default", "bmm.default",
+    "cat.default", "clone.default", "conv1d.default", "conv2d.default", "conv3d.default",
+    "conv_transpose1d.default", "conv_transpose2d.input", "div.Tensor", "gelu.default",
+    "group_norm.default", "layer_norm.default", "linear.default", "matmul.default",
+    "max_pool2d.default", "mm.default", "mul.Tensor", "relu.default", "sigmoid.default",
+    "silu.default", "sub.Tensor", "tanh.default"))
+"""Operators whose result never shares memory with an operand. Others may (`dropout` returns its
+operand), whatever their schemas say."""
+LONGEST = 16
+"""So many operators in place may follow each other; PyTorch traces programs with longer chains."""
+
+
+def without_mutation(node: Any, steps: int = LONGEST) -> str | None:
+    """The operator that gives the result of one in place: where that writes into a new tensor that
+    nothing else reads, of the types of all operands. None elsewhere, and for other operators."""
+    space, _, rest = str(node.target).partition(".")
+    name, _, overload = rest.partition(".")
+    if space != "aten" or not name.endswith("_") or name.endswith("__") or not node.args:
+        return None
+    written = node.args[0]
+    if not steps or not _is_new(written, steps - 1) or len(written.users) != 1:
+        return None
+    types = {getattr(n.meta.get("val"), "dtype", None) for n in (node, *node.all_input_nodes)}
+    return f"aten.{name[:-1]}.{overload}" if len(types) == 1 else None
+
+
+def _is_new(value: Any, steps: int) -> bool:
+    """Whether a value is a tensor of its own."""
+    if getattr(value, "op", None) != "call_function":
+        return False
+    return str(value.target) in NEW or without_mutation(value, steps) is not None
