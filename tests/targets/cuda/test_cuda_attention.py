@@ -64,10 +64,10 @@ def kernels_of(module: ModuleOp) -> list[KernelOp]:
     return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
 
 
-def assert_close(model: Model, found: Array) -> None:
+def assert_close(model: Model, found: Array, tolerance: float | None = None) -> None:
     """NaN stands where it is expected, and nowhere else."""
     expected = model.expected()
-    bound = TOLERANCE[model.element] * max(1, np.nanmax(np.abs(expected), initial=0))
+    bound = (tolerance or TOLERANCE[model.element]) * max(1, np.nanmax(np.abs(expected), initial=0))
     np.testing.assert_allclose(found.astype(np.float64), expected, rtol=0, atol=bound)
 
 
@@ -77,6 +77,15 @@ def test_tiles_and_their_meaning(model: Model) -> None:
     [found] = interpret_host(module, model.inputs, store)
     assert_close(model, found)
     assert len(kernels_of(module)) == 1, "what is between the products went to memory"
+
+
+@pytest.mark.gpu
+@each_model
+def test_on_a_gpu(model: Model) -> None:
+    """As it is compiled by default; f32 as exactly as f32 allows."""
+    module, store = model.lowered(TargetOptions())
+    [found] = TARGET.load(module, store, TargetOptions()).run(model.inputs)
+    assert_close(model, found, 1e-5 if model.element == "f32" else None)
 
 
 def interpreted(model: Model, interpreter: Interpreter) -> tuple[Array, list[KernelOp]]:
