@@ -17,9 +17,12 @@ GOAL = Goal(0.85, 1.0)
 
 
 def rows(setting: Setting) -> dict[str, Measure]:
-    cases = {"16x8x1024x64 fp16": ((16, 8, 1024, 64), torch.float16, False),
-             "4x32x4096x128 causal bf16": ((4, 32, 4096, 128), torch.bfloat16, True)}
-    return {name: against_peers(kernel(*case), GOAL, "attention") for name, case in cases.items()}
+    return {name: against_peers(k, GOAL, "attention") for name, k in kernels().items()}
+
+
+def kernels() -> dict[str, Kernel]:
+    return {"16x8x1024x64 fp16": kernel((16, 8, 1024, 64), torch.float16, False),
+            "4x32x4096x128 causal bf16": kernel((4, 32, 4096, 128), torch.bfloat16, True)}
 
 
 def kernel(shape: tuple[int, ...], dtype: torch.dtype, causal: bool) -> Kernel:

@@ -16,23 +16,24 @@ FLOAT8 = torch.float8_e4m3fn
 
 
 def rows(setting: Setting) -> dict[str, Measure]:
-    square, few = Goal(0.96, 1.02), Goal(1.0, 1.3)
-    measures = {f"bf16 {n}x{n}x{n}": against_peers(product(n), square, "products")
-                for n in (4096, 8192)}
-    for precision in ("f32", "fast"):
-        name = "fp8" if precision == "f32" else f"fp8 {precision}"
-        measures[f"{name} 8192x8192x8192"] = against_peers(
-            float8(8192, precision), Goal(1.1, 1.17), "products")
+    goals = {"bf16": Goal(0.96, 1.02), "fp8": Goal(1.1, 1.17), "linear + GELU": Goal(1.0, 1.25),
+             "linear bf16": Goal(1.0, 1.3)}
+    return {name: against_peers(kernel, next(g for n, g in goals.items() if name.startswith(n)),
+                                "products") for name, kernel in kernels().items()}
+
+
+def kernels() -> dict[str, Kernel]:
     fused = Kernel(lambda x, w, b: functional.gelu(functional.linear(x, w, b)),
                    (Spec((8192, 1024)),), (Spec((4096, 1024), scale=0.03), Spec((4096,))),
                    xla=xla.linear_gelu)
-    measures["linear + GELU bf16 8192x4096x1024"] = against_peers(
-        fused, Goal(1.0, 1.25), "products")
-    for m in (1, 16):
-        measures[f"linear bf16 {m}x4096x4096"] = against_peers(
-            Kernel(functional.linear, (Spec((m, 4096)),), (Spec((4096, 4096), scale=0.02),)),
-            few, "products")
-    return measures
+    few = {m: Kernel(functional.linear, (Spec((m, 4096)),), (Spec((4096, 4096), scale=0.02),))
+           for m in (1, 16)}
+    return {
+        **{f"bf16 {n}x{n}x{n}": product(n) for n in (4096, 8192)},
+        "fp8 8192x8192x8192": float8(8192, "f32"),
+        "fp8 fast 8192x8192x8192": float8(8192, "fast"),
+        "linear + GELU bf16 8192x4096x1024": fused,
+        **{f"linear bf16 {m}x4096x4096": kernel for m, kernel in few.items()}}
 
 
 def product(n: int) -> Kernel:
