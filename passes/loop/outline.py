@@ -10,7 +10,7 @@ Four kinds of group, by what the nests are and never by operator:
 - reductions over the same rows, and elementwise nests over rows or elements of rows (softmax);
   they may be few, or one, where the target walks them faster than it starts another kernel;
 - elementwise nests over one domain (several results);
-- a scatter, alone.
+- a scatter, alone, or with what computes where it writes.
 Nests that read each other's results inside a group do so at the same point, so one program can
 compute a tile of all of them. A group never waits for something that waits for the group.
 """
@@ -33,6 +33,7 @@ from passes.base import StrataContext, StrataPass
 from passes.loop.nests import (
     body_size,
     digits_of,
+    gathered_inputs,
     index_exprs,
     is_copy,
     reads_of,
@@ -338,7 +339,8 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str], short: int = 0) -
     have no more elements than that."""
     if is_contraction(nest):
         return "a contraction starts a kernel"
-    if nest.is_scatter or any(n.is_scatter for n in group.renamed):
+    if any(n.is_scatter for n in group.renamed) or (
+            nest.is_scatter and not _says_only_where(group, nest)):
         return "a scatter is a kernel of its own"
     if group.operations + body_size(nest) > MAX_OPERATIONS:
         return "the kernel would be too large"
@@ -364,6 +366,16 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str], short: int = 0) -
             return "its rows are long, and nothing else walks them"
         return None if rows <= parallel else "it does not keep the rows"
     return None if parallel == _wide(group.renamed[0].axes) else "it works on another domain"
+
+
+def _says_only_where(group: Group, nest: NestOp) -> bool:
+    """Whether a group computes nothing but where a scatter, of whose updates no two meet, writes.
+    """
+    names = gathered_inputs(nest.output_maps[0])
+    places = [nest.inputs[k] for k in names]
+    made = [r for n in group.nests for r in n.results]
+    return not nest.reduce_axes and all(n.is_elementwise for n in group.nests) and all(
+        r in places and r.has_one_use() for r in made)
 
 
 def _own_elements(nest: NestOp, names: dict[str, str]) -> Expr:

@@ -20,6 +20,7 @@ from dialects.graph import (
     OrOp,
     PowOp,
     ReciprocalOp,
+    ReshapeOp,
     SubOp,
     WhereOp,
 )
@@ -41,16 +42,21 @@ from passes.graph.rules.matching import constant_array, is_number, type_of, unif
 from passes.rewriting import Rewriter, Rule
 
 
-def _unless_broadcast(value: SSAValue, op: Operation) -> SSAValue | None:
-    """The value, if it has the op's result type as it is."""
-    return value if value.type == op.results[0].type else None
+def _unless_broadcast(value: SSAValue, op: Operation, at: Rewriter) -> SSAValue | None:
+    """The value in the op's result type, if it has that, or all of it but dims of one element."""
+    own, wanted = type_of(value), type_of(op.results[0])
+    if own == wanted:
+        return value
+    wide = [[s for s in t.shape if s.constant != 1] for t in (own, wanted)]
+    is_same = own.element == wanted.element and wide[0] == wide[1]
+    return at(ReshapeOp, value, shape=wanted.shape) if is_same else None
 
 
 def _other_operand(op: BinaryOp, number: float, at: Rewriter) -> SSAValue | None:
     """The operand beside one that is `number` everywhere, for a commutative operation."""
     for value, other in ((op.x, op.y), (op.y, op.x)):
         if is_number(other, number, at.context):
-            return _unless_broadcast(value, op)
+            return _unless_broadcast(value, op, at)
     return None
 
 
@@ -62,7 +68,7 @@ def add_zero(op: AddOp, at: Rewriter) -> SSAValue | None:
 
 def subtract_zero(op: SubOp, at: Rewriter) -> SSAValue | None:
     # x - 0 == x
-    return _unless_broadcast(op.x, op) if is_number(op.y, 0, at.context) else None
+    return _unless_broadcast(op.x, op, at) if is_number(op.y, 0, at.context) else None
 
 
 def multiply_by_one(op: MulOp, at: Rewriter) -> SSAValue | None:
@@ -72,7 +78,7 @@ def multiply_by_one(op: MulOp, at: Rewriter) -> SSAValue | None:
 
 def divide_by_one(op: DivOp, at: Rewriter) -> SSAValue | None:
     # x / 1 == x
-    return _unless_broadcast(op.x, op) if is_number(op.y, 1, at.context) else None
+    return _unless_broadcast(op.x, op, at) if is_number(op.y, 1, at.context) else None
 
 
 def max_with_lowest(op: MaxOp, at: Rewriter) -> SSAValue | None:
@@ -180,7 +186,7 @@ def negated_choice(op: WhereOp, at: Rewriter) -> SSAValue | None:
 
 def cast_to_same(op: CastOp, at: Rewriter) -> SSAValue | None:
     # cast(x to its own type) == x, but saturation takes infinities
-    return None if op.saturates else _unless_broadcast(op.x, op)
+    return None if op.saturates else _unless_broadcast(op.x, op, at)
 
 
 def cast_of_lossless_cast(op: CastOp, at: Rewriter) -> SSAValue | None:

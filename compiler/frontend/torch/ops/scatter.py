@@ -11,7 +11,7 @@ from compiler.frontend.torch.ops.elementwise import operand
 from compiler.frontend.torch.ops.gather import index_vectors
 from compiler.frontend.values import Value
 from dialects import types as t
-from dialects.graph.logic import EqualOp, WhereOp
+from dialects.graph.logic import WhereOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import SliceOp
 
@@ -113,10 +113,9 @@ def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> V
 
 
 def _replaced(n: Node, x: Value, axis: int, index: Value, source: Value) -> Value:
-    """x with one slice replaced: a choice at every element, which fuses, and moves no axis."""
-    here = n(EqualOp, n.range(x.shape[axis], index.element), n.reshape(index, [1]))
-    mask = n.reshape(here, [x.shape[axis], *[1] * (x.rank - axis - 1)])
-    return n(WhereOp, mask, n.cast(source, x.element), x)
+    """x with one slice replaced: no axis moves, and where x may be given up, nothing else does."""
+    indices = n.broadcast(n.reshape(index, [1] * x.rank), source.shape)
+    return n(ScatterElementsOp, x, indices, n.cast(source, x.element), axis=axis, combiner="none")
 
 
 @aten_op("aten.masked_scatter.default")
