@@ -9,14 +9,23 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_ulonglong, c_void_p
+from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from targets.cuda.driver import call, check, library, primary_context
 
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
+_PROGRAMMATIC = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+_ADD_EDGES = "cuGraphAddDependencies_v2"  # drivers for CUDA 12.3 and later have it
+
+
+class _Edge(ctypes.Structure):
+    """CUgraphEdgeData."""
+
+    _fields_ = [("source_port", c_ubyte), ("target_port", c_ubyte), ("kind", c_ubyte),
+                ("reserved", c_ubyte * 5)]
 
 
 class _LaunchParameters(ctypes.Structure):
@@ -55,6 +64,8 @@ class Launch(Protocol):
     def shared(self) -> int: ...
     @property
     def parameters(self) -> Any: ...
+    @property
+    def waits(self) -> bool: ...
 
 
 @dataclass
@@ -88,19 +99,28 @@ Packed = _LaunchParameters | _CopyParameters | CallNode
 class Graph:
     """Work on the device: nodes, and for each the earlier ones that it waits for."""
 
-    def __init__(self, nodes: Sequence[Node], waits: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], waits: Sequence[Sequence[int]], overlap: bool = False
+    ) -> None:
+        """`overlap`: launches that wait themselves may begin before the one before them ends."""
         self._graph, self._executable = c_void_p(), c_void_p()
         self._nodes = list(nodes)
         self._packed = [_packed(node) for node in nodes]
         call("cuGraphCreate", byref(self._graph), c_uint(0))
         self._handles: list[c_void_p] = []
-        for packed, earlier in zip(self._packed, waits, strict=True):
+        for node, packed, earlier in zip(nodes, self._packed, waits, strict=True):
             handle = c_void_p()
-            before = (c_void_p * len(earlier))(*(self._handles[k].value for k in earlier))
-            _add(packed, handle, self._graph, before)
+            early = [k for k in earlier if overlap and _may_overlap(nodes[k], node)]
+            _add(packed, handle, self._graph, self._handles_of([
+                k for k in earlier if k not in early]))
             self._handles.append(handle)
+            for k in early:
+                _wait_early(self._graph, self._handles[k], handle)
         call("cuGraphInstantiateWithFlags", byref(self._executable), self._graph, c_ulonglong(0))
         self._launch = library().cuGraphLaunch
+
+    def _handles_of(self, nodes: Sequence[int]) -> ctypes.Array[c_void_p]:
+        return (c_void_p * len(nodes))(*(self._handles[k].value for k in nodes))
 
     def update(self, number: int) -> None:
         """Let later replays of a node have the parameters that it has now."""
@@ -156,6 +176,23 @@ def _set(packed: Packed, handle: c_void_p, executable: c_void_p) -> None:
              primary_context())
     else:
         call(_versioned("cuGraphExecKernelNodeSetParams"), executable, handle, byref(packed))
+
+
+def _may_overlap(earlier: Node, node: Node) -> bool:
+    """Whether a node may begin before an earlier one ends: both are launches, and it waits itself.
+    """
+    return _is_launch(earlier) and _is_launch(node) and node.waits and hasattr(
+        library(), _ADD_EDGES)
+
+
+def _is_launch(node: Node) -> TypeGuard[Launch]:
+    return not isinstance(node, (CopyNode, CallNode))
+
+
+def _wait_early(graph: c_void_p, earlier: c_void_p, node: c_void_p) -> None:
+    """Let a launch begin as soon as all programs of an earlier one let it."""
+    edge = _Edge(_PROGRAMMATIC, 0, _PROGRAMMATIC)
+    call(_ADD_EDGES, graph, byref(earlier), byref(node), byref(edge), c_size_t(1))
 
 
 @contextmanager

@@ -33,7 +33,16 @@ from targets.cuda.memory import (
     upload_constants,
 )
 from targets.cuda.order import Access, waits_of
-from targets.cuda.plan import CONSTANTS, RESIDENT, Copy, HostPlan, Launch, Place, plan_host
+from targets.cuda.plan import (
+    CONSTANTS,
+    RESIDENT,
+    Copy,
+    HostPlan,
+    Launch,
+    Place,
+    constant_buffers,
+    plan_host,
+)
 from targets.cuda.ready import Call, Ready, Result, Step
 from targets.cuda.run_order import RunOrder
 
@@ -52,6 +61,7 @@ class GraphRunner:
     ) -> None:
         self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
         self._kernels, self._order = kernels, order
+        self._kernels.overlap(constant_buffers(self.plan))
         self._kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels
                                if not k.size_names])
         self._constants = upload_constants(self.plan.constants, weights, order.own)
@@ -201,7 +211,7 @@ class GraphRunner:
         for number, (step, _) in enumerate(packed):
             for k, place in enumerate(step.places):
                 ready.users[place.memory].append((number, k))
-        return cuda_graph.Graph(ready.steps, waits)
+        return cuda_graph.Graph(ready.steps, waits, overlap=True)
 
     def _pack(
         self, step: Launch | Copy, ready: Ready, constants: Memory

@@ -13,10 +13,11 @@ from dialects.block import KernelOp
 from dialects.types import byte_width
 from targets.cuda import driver
 from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
-from targets.cuda.emit import EmitOptions, emit_kernel
+from targets.cuda.emit import EmitOptions, KernelSource, emit_kernel
 from targets.cuda.emit.specialized import programs_of
 from targets.cuda.library import LibraryLaunch, library_launch
 from targets.cuda.library_forms import form_of
+from targets.cuda.machine import machine_of
 from targets.cuda.plan import KernelCall
 from targets.cuda.tensor_maps import TensorMap
 
@@ -39,7 +40,16 @@ class Kernels:
 
     def __init__(self, options: CompileOptions) -> None:
         self._options = options
-        self._loaded: dict[Variant, tuple[Any, Binary, int]] = {}
+        self._loaded: dict[Variant, tuple[Any, Binary, KernelSource]] = {}
+        self._constants: Mapping[KernelOp, frozenset[int]] = {}
+
+    def overlap(self, constants: Mapping[KernelOp, frozenset[int]]) -> None:
+        """Let kernels that are launched in a graph begin before others end; before any is compiled.
+
+        `constants`: the positions of the buffers that nothing writes, of every kernel.
+        """
+        if machine_of(self._options.arch).has_early_launches:
+            self._constants = constants
 
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load what is missing, all at once; not what libraries have."""
@@ -47,11 +57,12 @@ class Kernels:
 
     def _load(self, variants: Iterable[Variant]) -> None:
         missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
-        jobs = [job_of(v, exact=not self._options.fp_fusion) for v in missing]
+        jobs = [job_of(v, not self._options.fp_fusion, self._constants.get(v[0]))
+                for v in missing]
         binaries = compile_kernels(jobs, self._options)
         for variant, job, binary in zip(missing, jobs, binaries, strict=True):
             function = driver.load_function(binary.cubin, binary.entry, binary.shared)
-            self._loaded[variant] = function, binary, job.source.groups
+            self._loaded[variant] = function, binary, job.source
 
     def pack(
         self, call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int],
@@ -72,9 +83,9 @@ class Kernels:
         variant = variant_of(call, values)
         if variant not in self._loaded:
             self._load([variant, *_without_libraries(others())])
-        function, binary, groups = self._loaded[variant]
-        if groups:
-            programs = programs_of(call.extents(values), groups, driver.multiprocessors())
+        function, binary, source = self._loaded[variant]
+        if source.groups:
+            programs = programs_of(call.extents(values), source.groups, driver.multiprocessors())
         filled: list[Any] = [*addresses, *values.values()]
         for descriptor in binary.descriptors:
             type_ = call.buffer(descriptor.place)
@@ -83,25 +94,27 @@ class Kernels:
                 addresses[descriptor.place], shape, byte_width(type_.element), descriptor)
         parameters, cells = driver.pack_parameters(filled, binary.parameters)
         return PackedLaunch(function, programs, _WARP * binary.warps, binary.shared, parameters,
-                            cells)
+                            cells, source.waits)
 
 
 def _without_libraries(variants: Iterable[Variant]) -> list[Variant]:
     return [v for v in variants if form_of(v[0]) is None]
 
 
-def job_of(variant: Variant, exact: bool) -> Job:
-    """What is compiled for a variant."""
+def job_of(variant: Variant, exact: bool, constants: frozenset[int] | None = None) -> Job:
+    """What is compiled for a variant. `constants`: see `EmitOptions`."""
     kernel, divisible, wide = variant
     count = len(kernel.buffers)
     sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
-    source = emit_kernel(kernel, EmitOptions(wide=wide, exact=exact))
+    source = emit_kernel(kernel, EmitOptions(
+        wide=wide, exact=exact, constants=constants))
     return Job(source, (*range(count), *sizes))  # buffers lie at multiples of 256 bytes
 
 
 @dataclass(frozen=True)
 class PackedLaunch:
-    """A launch with its parameters in place: `cells` are their memory."""
+    """A launch with its parameters in place: `cells` are their memory. `waits`: whether the kernel
+    waits itself for the one before it."""
 
     function: Any
     programs: int
@@ -109,6 +122,7 @@ class PackedLaunch:
     shared: int
     parameters: Any
     cells: list[Any]
+    waits: bool = False
 
     def __call__(self, stream: int) -> None:
         driver.launch(self.function, self.programs, self.threads, self.shared, self.parameters,

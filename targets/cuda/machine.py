@@ -41,6 +41,11 @@ class Machine:
         return self.arch == "sm_90"
 
     @property
+    def has_early_launches(self) -> bool:
+        """Whether a kernel can begin before the one that it waits for ends."""
+        return is_nvidia(self.arch) and int(self.arch.removeprefix("sm_")) >= 90
+
+    @property
     def has_float8(self) -> bool:
         """Whether there are instructions that convert f8E4M3FN and f8E5M2."""
         return is_nvidia(self.arch) and int(self.arch.removeprefix("sm_")) >= 89

@@ -160,6 +160,17 @@ class HostPlan:
         return list(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
 
 
+def constant_buffers(plan: HostPlan) -> dict[KernelOp, frozenset[int]]:
+    """For each kernel the positions of the buffers that are constants in all of its launches."""
+    found: dict[KernelOp, frozenset[int]] = {}
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            constants = frozenset(
+                k for k, p in enumerate(step.buffers) if p.memory in (CONSTANTS, RESIDENT))
+            found[step.kernel] = found.get(step.kernel, constants) & constants
+    return found
+
+
 def is_straight(function: FuncOp) -> bool:
     """Whether all that a function does is known once its inputs' shapes are."""
     late = (SizeOp, ControlOp, FreeOp)

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from dialects.block import KernelOp, LoadOp
 from dialects.expr import Expr, short_product
 from dialects.types import BufferType, SizesAttr, TileType
+from targets.cuda.emit.early import Early
 from targets.cuda.emit.helpers import HELPER_NAMES, Helper
 from targets.cuda.emit.index import index_value, scaled, size_value
 from targets.cuda.emit.values import Shape, Value, broadcast, place
@@ -28,13 +29,15 @@ class EmitOptions:
     reductions with a combiner of one's own. `wide`: buffers of symbolic size may hold more than
     2^31 - 1 elements, so index them in 64 bits. `exact`: every operation rounds as it is defined,
     also where its result is soon rounded to f16 or bf16. `ptx`: single instructions of NVIDIA's may
-    stand in the source.
+    stand in the source. `constants`: the positions of buffers that nothing writes while a graph of
+    kernels runs, for kernels that then begin before others end (`early.py`); None: they do not.
     """
 
     interpreted: bool = False
     wide: bool = False
     exact: bool = False
     ptx: bool = True
+    constants: frozenset[int] | None = None
 
     @property
     def has_instructions(self) -> bool:
@@ -71,6 +74,8 @@ class Context:
     """Whether programs take the tiles of the last grid axis from its end."""
     loops: int = 0
     """How many loops are around what is emitted."""
+    early: Early | None = None
+    """What is done before the kernel waits for another; None where it does not."""
     gluon: bool = False
     """Whether tiles have layouts: positions in them then are found anew for each use."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,6 +30,7 @@ from dialects.syntax import location_name
 from targets.cuda.emit import specialized
 from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_map, emit_reduce
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
+from targets.cuda.emit.early import Early, emit_early, emit_trips
 from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
 from targets.cuda.emit.partial_sums import (
@@ -67,6 +68,8 @@ class KernelSource:
     groups: int = 0
     """Of warps that multiply beside one that loads, in programs that stay (`specialized.py`); 0:
     every program has one tile."""
+    waits: bool = False
+    """Whether it waits itself for the kernel before it (`early.py`)."""
 
     @property
     def text(self) -> str:
@@ -98,13 +101,16 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
         if is_specialized:
             return _specialized(name, context)
         signature = _bind_parameters(context, {})
+        warps = schedule_option(kernel, "warps", 4)
+        if context.options.constants is not None:
+            context.early = Early(kernel, context.options.constants, warps)
         _emit_body(context)
     except EmitError as error:
         raise EmitError(f"kernel @{kernel.sym_name.data}: {error}") from None
     return KernelSource(
         name, tuple(helper_texts(context.helpers, context.options.has_instructions)),
-        _code(name, signature, context), signature, schedule_option(kernel, "warps", 4),
-        max(context.stages, 1), schedule_option(kernel, "registers", 0))
+        _code(name, signature, context), signature, warps, max(context.stages, 1),
+        schedule_option(kernel, "registers", 0), waits=context.early is not None)
 
 
 def _specialized(name: str, context: Context) -> KernelSource:
@@ -196,6 +202,7 @@ def _comment(kernel: KernelOp) -> list[str]:
 def _emit_body(context: Context) -> None:
     with context.writer.indented():
         bind_program_ids(context, schedule_option(context.kernel, "strip", 1))
+        emit_early(context, emit_load)
         emit_block(context.kernel.body.block, context)
         if not context.writer.lines:
             context.writer.line("pass")
@@ -203,13 +210,17 @@ def _emit_body(context: Context) -> None:
 
 # ---------------------------------------------------------------------- operations
 def emit_block(block: Block, context: Context) -> None:
-    """Emit all operations of a block but its yield."""
+    """Emit all operations of a block but its yield, and what has been loaded early."""
+    early: Collection[Operation] = () if context.early is None else context.early.loads
     for op in block.ops:
-        if not isinstance(op, YieldOp):
+        if not isinstance(op, YieldOp) and op not in early:
             _emitter_of(type(op))(op, context)
 
 
 def _emit_for(op: ForOp, context: Context) -> None:
+    if context.early is not None and op in context.early.loops:
+        emit_trips(op, context.early.loops[op], emit_block, context)
+        return
     carried = [_carry(argument, value, context)
                for argument, value in zip(op.body.block.args[1:], op.carried, strict=True)]
     sums = begin_partial_sums(op, carried, context)
