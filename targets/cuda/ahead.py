@@ -13,7 +13,7 @@ from dialects.host import host_function
 from dialects.weights import WeightStore
 from targets.cuda.compile import Binary, CompileOptions, compile_kernels, resources
 from targets.cuda.errors import CudaError
-from targets.cuda.kernels import job_of, variant_of
+from targets.cuda.kernels import job_of, overlapping, variant_of
 from targets.cuda.library_forms import form_of
 from targets.cuda.machine import machine_of
 from targets.cuda.plan import Launch, is_straight, plan_host
@@ -37,10 +37,10 @@ class Builder:
         del weights
         if not is_straight(host_function(module)):
             raise CudaError("what a model decides while it runs cannot be compiled ahead")
-        launches = [s for s in plan_host(module).steps if isinstance(s, Launch)]
-        exact = not self.options.fp_fusion
-        jobs = [job_of(variant_of(s, s.size_values(sizes)), exact) for s in launches
-                if form_of(s.kernel) is None]
+        plan = plan_host(module)
+        exact, constants = not self.options.fp_fusion, overlapping(plan, self.options)
+        jobs = [job_of(variant_of(s, s.size_values(sizes)), exact, constants.get(s.kernel))
+                for s in plan.steps if isinstance(s, Launch) and form_of(s.kernel) is None]
         if self.worker.is_lost:
             self.worker = Worker()
         binaries = compile_kernels(jobs, self.options, self.worker)

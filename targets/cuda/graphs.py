@@ -40,7 +40,6 @@ from targets.cuda.plan import (
     HostPlan,
     Launch,
     Place,
-    constant_buffers,
     plan_host,
 )
 from targets.cuda.ready import Call, Ready, Result, Step
@@ -61,7 +60,7 @@ class GraphRunner:
     ) -> None:
         self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
         self._kernels, self._order = kernels, order
-        self._kernels.overlap(constant_buffers(self.plan))
+        self._kernels.overlap(self.plan)
         self._kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels
                                if not k.size_names])
         self._constants = upload_constants(self.plan.constants, weights, order.own)

@@ -18,7 +18,7 @@ from targets.cuda.emit.specialized import programs_of
 from targets.cuda.library import LibraryLaunch, library_launch
 from targets.cuda.library_forms import form_of
 from targets.cuda.machine import machine_of
-from targets.cuda.plan import KernelCall
+from targets.cuda.plan import HostPlan, KernelCall, constant_buffers
 from targets.cuda.tensor_maps import TensorMap
 
 _INT32 = 2**31 - 1
@@ -43,13 +43,9 @@ class Kernels:
         self._loaded: dict[Variant, tuple[Any, Binary, KernelSource]] = {}
         self._constants: Mapping[KernelOp, frozenset[int]] = {}
 
-    def overlap(self, constants: Mapping[KernelOp, frozenset[int]]) -> None:
-        """Let kernels that are launched in a graph begin before others end; before any is compiled.
-
-        `constants`: the positions of the buffers that nothing writes, of every kernel.
-        """
-        if machine_of(self._options.arch).has_early_launches:
-            self._constants = constants
+    def overlap(self, plan: HostPlan) -> None:
+        """Let the kernels of a graph begin before others end; before any is compiled."""
+        self._constants = overlapping(plan, self._options)
 
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load what is missing, all at once; not what libraries have."""
@@ -99,6 +95,12 @@ class Kernels:
 
 def _without_libraries(variants: Iterable[Variant]) -> list[Variant]:
     return [v for v in variants if form_of(v[0]) is None]
+
+
+def overlapping(plan: HostPlan, options: CompileOptions) -> dict[KernelOp, frozenset[int]]:
+    """Of kernels that begin before others end, the positions of buffers that are constants; none
+    for machines where they cannot."""
+    return constant_buffers(plan) if machine_of(options.arch).has_early_launches else {}
 
 
 def job_of(variant: Variant, exact: bool, constants: frozenset[int] | None = None) -> Job:

@@ -1,13 +1,15 @@
 """What a kernel does before the kernel is done that it follows: it loads constants.
 
-    tl.extra.cuda.gdc_launch_dependents()
     x = tl.load(weights + ...)
     tl.extra.cuda.gdc_wait()
+    tl.extra.cuda.gdc_launch_dependents()
     y = tl.load(activations + ...)
 
-In a graph, a kernel that says so may begin while the one before it ends: its launch, and the way of
-its weights from memory, then take no time of their own. It waits before it touches anything else.
-Kernels that were begun in the ordinary way do not wait there.
+In a graph, a kernel may begin while the one before it works, as soon as that one lets it: its
+launch, and the way of its weights from memory, then take no time of their own. It waits before it
+touches anything else. Kernels that were begun in the ordinary way do not wait there. Those behind
+are let begin after the wait: before it, two kernels' weights would compete for the memory (GPT-2's
+decode step then takes 395 us on an H200, and 372 so).
 
 A short loop is written out, so that its weights are loaded before it.
 """
@@ -64,13 +66,13 @@ def emit_early(context: Context, emit: Callable[[LoadOp, Context], None]) -> Non
     early = context.early
     if early is None:
         return
-    context.writer.line(BEGIN)
     for load, trips in early.loads.items():
         for trip in trips:
             _enter(early, load.parent_op(), trip, context)
             emit(load, context)
             early.values[load, trip] = context.values[load.result]
     context.writer.line(WAIT)
+    context.writer.line(BEGIN)
 
 
 def emit_trips(

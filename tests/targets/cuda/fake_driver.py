@@ -227,7 +227,10 @@ class FakePool:
 class FakeGraph:
     """Its nodes run in an order that is as unlike their own as what they wait for allows."""
 
-    def __init__(self, device: FakeDriver, nodes: Sequence[Any], waits: Sequence[Sequence[int]]):
+    def __init__(
+        self, device: FakeDriver, nodes: Sequence[Any], waits: Sequence[Sequence[int]],
+        overlap: bool = False,
+    ) -> None:
         self.device, self.nodes = device, nodes
         self.work = [self._made(node) for node in nodes]
         self.order: list[int] = []
