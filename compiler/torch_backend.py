@@ -24,8 +24,9 @@ from operator import attrgetter, is_
 from typing import Any
 
 from compiler.diagnostics import StrataError
+from compiler.faults import CompilerFault
 from compiler.frontend.torch.library import torch_module
-from compiler.torch_parts import Part, Run, compile_part, in_parts, name_eager
+from compiler.torch_parts import Part, Run, in_parts, make_part, name_eager
 
 log = logging.getLogger("strata")
 
@@ -177,16 +178,31 @@ def is_weight(value: Any) -> bool:
 
 
 def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
-    """The graph compiled, as far as it can be; the rest of it runs eagerly and is named."""
+    """The graph compiled, as far as it can be; the rest of it runs eagerly and is named.
+
+    What cannot be imported is looked for only if something is not, as that is an import, too.
+    """
+    try:
+        part = make_part(graph, weights, options)
+        return graph.forward if part is None else part
+    except (StrataError, CompilerFault) as error:
+        return _compile_around(graph, weights, options, error)
+
+
+def _compile_around(
+    graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any],
+    error: StrataError | CompilerFault,
+) -> Run:
+    """What can be compiled of a graph that cannot be as a whole."""
     from compiler.frontend.torch.importer import find_bad
 
     try:
-        bad = find_bad(graph, weights)
-    except StrataError as error:
-        name_eager(["the whole graph"], str(error))
+        bad = {} if isinstance(error, CompilerFault) else find_bad(graph, weights)
+    except StrataError as other:
+        name_eager(["the whole graph"], str(other))
         return graph.forward
     if not bad:
-        part = compile_part(graph, weights, options)
-        return graph.forward if part is None else part
+        name_eager([n.name for n in graph.graph.nodes if n.op == "call_function"], str(error))
+        return graph.forward
     name_eager([n.name for n in bad], "; ".join(sorted(set(bad.values()))))
     return in_parts(graph, set(bad), weights, options)

@@ -77,17 +77,24 @@ class _Supported:
 
 def compile_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run | None:
     """A graph all of whose nodes can be imported, compiled; None, and a warning, if it is not."""
+    try:
+        return make_part(graph, weights, options)
+    except (StrataError, CompilerFault) as error:
+        name_eager([n.name for n in graph.graph.nodes if n.op == "call_function"], str(error))
+        return None
+
+
+def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run | None:
+    """A graph, compiled; None for one that gives no tensors.
+
+    Raises StrataError for what cannot be imported or compiled, CompilerFault for a fault of ours.
+    """
     outputs = _outputs(graph)
     tensors = [k for k, v in enumerate(outputs) if hasattr(_meta(v), "dtype")]
     if not tensors:
         return None
     model = MemoryModel("graph.pt2", CapturedGraph(graph, weights, tensors))
-    try:
-        executable = compiler.compile(model, **options)
-    except (StrataError, CompilerFault) as error:
-        name_eager([n.name for n in graph.graph.nodes if n.op == "call_function"], str(error))
-        return None
-    return Part.of(graph, weights, executable, tensors)
+    return Part.of(graph, weights, compiler.compile(model, **options), tensors)
 
 
 def _outputs(graph: Any) -> list[Any]:

@@ -77,7 +77,7 @@ def tasks_of(
         known = sizes if func.sym_name.data == MAIN else dict[str, int]()
         for call in [op for op in func.body.block.ops if isinstance(op, CallOp)]:
             kernel = kernels[call.kernel.data]
-            text, canonical = text_key(call, kernel)
+            text, canonical = text_key(call, kernel, weights)
             values = _sizes_of(call, kernel, known)
             if text in tasks:
                 tasks[text].launches += 1
@@ -104,7 +104,7 @@ def _sizes_of(
 def _task(
     call: CallOp, original: KernelOp, key: str, weights: WeightStore, sizes: Mapping[str, int]
 ) -> Task:
-    kernel, own = original.clone(), WeightStore()
+    kernel, own = original.clone(), WeightStore(held=weights.held)
     constants = [constant_behind(v) for v in call.inputs]
     arguments = list(kernel.body.block.args)
     given = [k for k, c in enumerate(constants) if c is None]

@@ -32,7 +32,8 @@ class LoopApplyTuned(StrataPass):
             return
         kernels = {op.sym_name.data: op for op in module.body.block.ops
                    if isinstance(op, KernelOp)}
-        choosing = Choosing(context.choices, lambda k: target.schedule(k, context.options))
+        choosing = Choosing(context.choices, context.weights,
+                            lambda k: target.schedule(k, context.options))
         for func in functions(module):
             for call in func.body.block.ops:
                 if isinstance(call, CallOp):

@@ -1,7 +1,8 @@
 """Schedules that were found by measuring (`Choices`), and which kernel each is for.
 
 A key says what is computed and what a schedule may depend on: shapes, types, maps and bodies, by
-canonical names, and which arguments are constants, for these are packed when the model is compiled.
+canonical names, and which arguments are constants, for these are packed when the model is compiled;
+but for those that the caller holds, which are read as they lie.
 It is taken when axes are final and nothing is packed or scheduled yet. Behind the point it has what
 the rules choose, which is what the schedule was faster than: where they choose otherwise by now,
 it counts for nothing.
@@ -16,6 +17,7 @@ from functools import cached_property
 
 from dialects.loop import CallOp, KernelOp
 from dialects.schedule import Schedule
+from dialects.weights import WeightStore
 from passes.loop.canonical import Canonical
 from passes.loop.pack_operands import constant_behind
 
@@ -37,11 +39,12 @@ Choices = Mapping[str, Choice]
 """By key. One mapping is for one target and machine."""
 
 
-def text_key(call: CallOp, kernel: KernelOp) -> tuple[str, Canonical]:
+def text_key(call: CallOp, kernel: KernelOp, weights: WeightStore) -> tuple[str, Canonical]:
     """The key of a kernel that is called so, up to the point, and its names."""
     canonical = Canonical.of(kernel)
-    constants = tuple(constant_behind(v) is not None for v in call.inputs)
-    return canonical.digest(constants), canonical
+    constants = [constant_behind(v) for v in call.inputs]
+    packed = tuple(c is not None and not c.is_held(weights) for c in constants)
+    return canonical.digest(packed), canonical
 
 
 def key_of(text: str, canonical: Canonical, rules: Schedule) -> str:
@@ -55,6 +58,7 @@ class Choosing:
     """Looks choices up. `rules`: what they choose, which is asked only where a choice may count."""
 
     choices: Choices
+    weights: WeightStore
     rules: Callable[[KernelOp], Schedule]
 
     @cached_property
@@ -64,7 +68,7 @@ class Choosing:
 
     def of(self, call: CallOp, kernel: KernelOp) -> tuple[Canonical, Choice]:
         """The choice for a kernel that is called so, the rules' own without any; its names."""
-        text, canonical = text_key(call, kernel)
+        text, canonical = text_key(call, kernel, self.weights)
         if text not in self.texts:
             return canonical, Choice(None)
         key = key_of(text, canonical, self.rules(kernel))

@@ -91,9 +91,20 @@ def test_launches_are_counted_and_keys_stay(model: Path) -> None:
     calls = [op for f in functions(state.module) for op in f.body.block.ops
              if isinstance(op, CallOp)]
     assert sum(t.launches for t in tasks) == len(calls)
-    again = {text_key(call, call.target())[0] for call in calls}
+    again = {text_key(call, call.target(), state.context.weights)[0] for call in calls}
     assert {t.key.partition(".")[0] for t in tasks} == again
     assert [t.key for t in kernels_of(model)[1]] == [t.key for t in tasks]
+
+
+def test_a_weight_that_the_caller_holds_has_a_key_of_its_own(model: Path) -> None:
+    """It is not packed, so a schedule for packed ones does not suit it."""
+    state, _ = kernels_of(model)
+    weights = state.context.weights
+    call = next(op for f in functions(state.module) for op in f.body.block.ops
+                if isinstance(op, CallOp) and op.kernel.data.startswith("contract"))
+    packed = text_key(call, call.target(), weights)[0]
+    weights.held |= weights.arrays.keys()
+    assert text_key(call, call.target(), weights)[0] != packed
 
 
 def test_tuned_schedules_reach_the_kernels(model: Path) -> None:
