@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from operator import attrgetter, is_
 from typing import Any
 
+from compiler.collection import rare_collections
 from compiler.diagnostics import StrataError
 from compiler.faults import CompilerFault
 from compiler.frontend.torch.library import torch_module
@@ -51,7 +52,8 @@ def strata(
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
         decompositions=decompositions(), keep_inference_input_mutations=True)
-    return compiled(graph_module, example_inputs)
+    with rare_collections():
+        return compiled(graph_module, example_inputs)
 
 
 def _take_writes(graph: Any) -> list[int]:
