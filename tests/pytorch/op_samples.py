@@ -234,7 +234,9 @@ sample("scatter_reduce.two", (X, 2, ints(2, 3, 4, low=0, high=4), Y, "amax"),
        (X, 2, ints(2, 3, 4, low=0, high=4), Y, "sum"))
 sample(["index_put.default", "_unsafe_index_put.default"],
        (X, list(PAIR), floats(3, 4)), (X, [None, PAIR[1]], floats(2, 3, 4)),
-       (X, [PAIR[0]], floats(4), True), (X, [B], torch.tensor(9.0)), (X, [bools(2)], floats(1)))
+       (X, [PAIR[0]], floats(4), True), (X, [B], torch.tensor(9.0)), (X, [bools(2)], floats(1)),
+       (X, [None, torch.tensor([-1])], floats(2, 1, 4)), (X, [None, torch.tensor(1)], floats(4)),
+       (X, [torch.tensor([[1]])], floats(1, 1, 3, 1)), (X, [torch.tensor([1])], floats(4), True))
 sample(["index_copy.default", "index_add.default"], (X, 1, torch.tensor([2, 0]), floats(2, 2, 4)))
 sample(["index_copy.default", "index_add.default"], (X, 1, torch.tensor([2]), floats(2, 1, 4)))
 sample("index_copy.default", (X, -1, torch.tensor(3), floats(2, 3, 1)))

@@ -19,6 +19,21 @@ builtin.module {
     %h = graph.min %high, %x : f32[n, 2]
     strata.return %a, %b, %c, %d, %e, %f, %g, %h
   }
+  // Dims of one element are no reason to compute.
+  // CHECK: strata.func @new_dims
+  // CHECK: graph.reshape %x {shape = [1, 3]} : i64[1, 3]
+  // CHECK-NEXT: graph.reshape %y {shape = [1]} : i64[1]
+  // CHECK-NEXT: graph.add %x, %{{.*}} : i64[2, 3]
+  // CHECK-NEXT: strata.return
+  strata.func @new_dims(%x: i64[3], %y: i64[]) -> (i64[1, 3], i64[1], i64[2, 3]) inputs ["x", "y"] outputs ["a", "b", "c"] {
+    %zero = graph.constant {value = literal[0]} : i64[1, 1]
+    %one = graph.constant {value = literal[0]} : i64[1]
+    %two = graph.constant {value = literal[0, 0]} : i64[2, 1]
+    %a = graph.add %x, %zero : i64[1, 3]
+    %b = graph.add %one, %y : i64[1]
+    %c = graph.add %x, %two : i64[2, 3]
+    strata.return %a, %b, %c
+  }
   // 0.0 is not neutral for floats: it turns -0.0 into 0.0. Nor is a neutral operand that broadcasts.
   // CHECK: strata.func @not_neutral
   // CHECK: graph.add %x, %zero

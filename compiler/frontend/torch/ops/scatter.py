@@ -85,7 +85,11 @@ def index_put(
     order = [*axes, *behind]
     count, before = vectors.rank - 1, axes[0]
     sizes = [*x.shape[:before], *vectors.shape[:-1], *x.shape[axes[-1] + 1:]]
-    updates = n.transpose(n.broadcast(n.cast(values, x.element), sizes), [
+    values = n.broadcast(n.cast(values, x.element), sizes)
+    if len(picks) == 1 and picks[0].type.count.constant == 1 and not accumulate:
+        one = [1 if k == before else size for k, size in enumerate(x.shape)]
+        return _replaced(n, x, before, picks[0], n.reshape(values, one))
+    updates = n.transpose(values, [
         *range(before, before + count), *range(before), *range(before + count, len(sizes))])
     moved = n(ScatterNdOp, n.transpose(x, order), vectors, updates,
               combiner="add" if accumulate else "none")
