@@ -140,7 +140,7 @@ def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
 def _candidates(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Iterator[Schedule]:
     roles = roles_of(nest, stored_by(kernel, nest))
     if not _is_matrix_product(nest, roles):
-        yield from vector_products(kernel, nest, roles)
+        yield from vector_products(kernel, nest, roles, machine_of(options.features))
         yield _small_contraction(kernel, roles)
     elif _reads_matrices(nest) and on_tensor_cores(nest, options):
         yield from _tiled(kernel, nest, roles, options)

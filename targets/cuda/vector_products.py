@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from passes.loop.nests import data_inputs
+from targets.cuda.machine import Machine
 from targets.cuda.roles import Roles, factor_width, memory_axis
 from targets.cuda.tiles import finish, power, width_of
 
@@ -20,13 +21,16 @@ BYTES = 8192
 """What a program of four warps reads of the matrix at a time: four words for each lane."""
 COLUMNS, ALONE = 64, 32
 """The bytes of neighbouring columns that a program has: what the memory gives at once; and, where
-it has all of the sums, what caches give at least. On an H200, 768 x 768 halves take 2.7 us so, and
-3.0 in 64 bytes; 3072 x 768 take 4.5, and 5.7."""
+it has all of the sums, what caches give at least. On an H200, 768 x 768 halves take 2.5 us so, and
+2.8 in 64 bytes, which are 24 programs; 3072 x 768 take 4.5, and 5.7; but 768 x 2304 take 3.8 us,
+and 3.2, and 768 x 3072 take 3.9, and 3.5."""
 WIDE = 16
 """Warps where the sum takes several steps: more loads then keep the memory busy."""
 
 
-def vector_products(kernel: KernelOp, nest: NestOp, roles: Roles) -> Iterator[Schedule]:
+def vector_products(
+    kernel: KernelOp, nest: NestOp, roles: Roles, machine: Machine
+) -> Iterator[Schedule]:
     """Schedules of such a kernel, the most promising first; none of another one."""
     along = matrix_direction(nest, roles)
     if along is None:
@@ -34,13 +38,20 @@ def vector_products(kernel: KernelOp, nest: NestOp, roles: Roles) -> Iterator[Sc
     matrix, axis = along
     width = width_of(nest.inputs[matrix])
     elements, held = BYTES // width, 4 * BYTES // ALONE
-    warps, factors = (4, 8, 2), (1, 2, 4)
+    warps, factors, bytes_ = (4, 8, 2), (1, 2, 4), COLUMNS
     if axis not in roles.reduce and not roles.batch:
         in_steps = (kernel.axes[roles.reduce[0]].constant or held + 1) > held
-        warps, factors = ((WIDE, 8, 4), factors) if in_steps else ((8, WIDE, 4), (2, 1, 4))
+        is_wide = (kernel.axes[axis].constant or 0) * width * 2 >= COLUMNS * machine.multiprocessors
+        if in_steps:
+            warps, bytes_ = (WIDE, 8, 4), ALONE
+        elif is_wide:
+            warps, factors = (8, WIDE, 4), (4, 2, 1)
+        else:
+            warps, factors, bytes_ = (8, WIDE, 4), (2, 1, 4), ALONE
     for count in warps:
         for factor in factors:
-            yield _schedule(kernel, nest, roles, axis, elements * count * factor // 4, count)
+            size = elements * count * factor // 4
+            yield _schedule(kernel, nest, roles, axis, size, bytes_, count)
 
 
 def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
@@ -61,16 +72,17 @@ def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
 
 
 def _schedule(
-    kernel: KernelOp, nest: NestOp, roles: Roles, along: str, elements: int, warps: int
+    kernel: KernelOp, nest: NestOp, roles: Roles, along: str, elements: int, bytes_: int,
+    warps: int,
 ) -> Schedule:
-    """`elements` of the matrix at a time, most of them along its memory."""
+    """`elements` of the matrix at a time, most of them along its memory, or `bytes_` of columns."""
     [column], [summed] = roles.columns or roles.rows, roles.reduce
     extents, width = kernel.axes, factor_width(nest)
     if along == summed:
         depth = power(extents[summed], elements)
         columns = power(extents[column], max(1, elements // depth))
     else:
-        columns = power(extents[column], (COLUMNS if roles.batch else ALONE) // width)
+        columns = power(extents[column], bytes_ // width)
         depth = power(extents[summed], max(1, elements // columns))
     return finish(kernel, [*_single(roles.batch), Level("grid", column, columns),
                            Level("loop", summed, depth)], tails="mask", warps=warps)
