@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,8 +13,14 @@ import torch
 from torch import nn
 
 import compiler
+from compiler.driver import Compiler
+from compiler.frontend import MemoryModel
+from compiler.options import CompileOptions
 from compiler.torch_backend import Program, Weights, strata
 from compiler.torch_parts import Part
+from dialects.block import StoreOp
+from targets.cuda.donation import donated, with_donations
+from targets.cuda.plan import Copy, Launch, plan_host
 
 NO_CACHE = {"threads": 1, "cache": "off"}
 
@@ -120,6 +127,43 @@ def test_what_calls_change_is_no_weight(monkeypatch: pytest.MonkeyPatch) -> None
             torch.testing.assert_close(fast(x), other(x), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(model.keys, other.keys, rtol=1e-5, atol=1e-5)
     assert model.count.item() == 4 and len(made) == 1
+
+
+def test_of_a_cache_on_cuda_one_slice_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the cache that is read is given up for the one that is returned."""
+    models: list[MemoryModel] = []
+    real = compiler.compile
+    monkeypatch.setattr(compiler, "compile", lambda m, **k: models.append(m) or real(m, **k))
+    with torch.no_grad():
+        compiled(Cached())(torch.randn(1, 1, 4))
+    options = CompileOptions(target="cuda", features="sm_90", tuned="off")
+    plan = plan_host(Compiler(models[0], options).lower().module)
+    [given], [output] = ([k for k, type_ in enumerate(types) if type_.static_shape == (1, 6, 4)]
+                         for types in (plan.inputs, plan.outputs))
+    assert donated(plan, {output: given}) == {output: given}
+    steps = with_donations(plan, {output: given})
+    [writer] = [s for s in steps if any(s.places[k].memory == given for k in s.written)]
+    assert isinstance(writer, Launch) and not any(isinstance(s, Copy) for s in steps)
+    [store] = [op for op in writer.kernel.walk() if isinstance(op, StoreOp)]
+    assert prod(store.value.type.shape) * writer.programs({}) == 4
+
+
+@pytest.mark.gpu
+def test_a_cache_on_the_device() -> None:
+    """Calls follow each other without a pause: graphs, whose kernels begin before others end."""
+    model = Cached().cuda()
+    model.keys, model.count = model.keys.cuda(), model.count.cuda()
+    for state in (model.keys, model.count):
+        torch._dynamo.mark_static_address(state)
+    other = copy.deepcopy(model)
+    fast = torch.compile(model.eval(), backend=strata, options={"cache": "off"})
+    inputs = [torch.randn(1, 1, 4, device="cuda") for _ in range(6)]
+    with torch.no_grad():
+        mine = [fast(x) for x in inputs]
+        for x, y in zip(inputs, mine, strict=True):
+            torch.testing.assert_close(y, other(x), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(model.keys, other.keys, rtol=1e-3, atol=1e-3)
+    assert model.count.item() == 6
 
 
 def test_changed_weights_are_seen() -> None:
