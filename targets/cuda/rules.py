@@ -23,6 +23,7 @@ from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Packing
 from targets.base import TargetOptions
 from targets.cuda.attention import is_attention, prepare_attention, schedule_attention
+from targets.cuda.convolution_forms import packing
 from targets.cuda.convolutions import (
     convolution_panels,
     convolution_parts,
@@ -83,9 +84,9 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
 def operand_panels(
     kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
 ) -> Mapping[int, Packing] | None:
-    """Which inputs of a contraction to pack, and how; None: none, as for a library."""
+    """Which inputs of a contraction to pack, and how; None: none. A library has its own wishes."""
     if form_of(kernel) is not None:
-        return None
+        return packing(nest)
     if strips_nest(kernel) is nest:
         return strip_panels(nest)
     if windowed_nest(kernel) is nest:

@@ -1,0 +1,178 @@
+"""Convolutions by cuDNN, as PyTorch's packages bring it, with what it computes behind them.
+
+A convolution, a bias, a sum with other values and a ReLU are a graph of operations, for which
+cuDNN's heuristics name engines, the most promising first: the first one counts whose sums are of
+f32 in an order that is always the same, of factors that are not rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from ctypes import byref, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+
+from targets.cuda import cudnn_descriptors as d
+from targets.cuda.cudnn_descriptors import Descriptor, call, version
+from targets.cuda.errors import CudaError
+
+__all__ = ["Call", "Convolution", "Tensor", "version"]
+
+_TYPES = {"f32": 0, "f16": 2, "bf16": 9}  # cudnnDataType_t
+_CROSS_CORRELATION = 1  # cudnnConvolutionMode_t
+_ADD, _RELU = 0, 100  # cudnnPointwiseMode_t
+_PROPAGATE = 1  # cudnnNanPropagation_t
+_MODES = (3, 2)  # cudnnBackendHeurMode_t: A, and what always works
+_TENSOR_CORE, _OTHERS = 0, {1, 2, 4}
+"""cudnnBackendNumericalNote_t: tensor cores; factors that are rounded, sums that are shorter, or
+in any order."""
+_ENGINES, _NOTES = 16, 10
+MOST_WORKSPACE = 32 << 20
+"""Bytes of memory that a call may use besides."""
+_DATA, _FILTER, _BIAS, _ADDED, _RESULT, _SUMS = range(1, 7)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Sizes in cuDNN's order, batch, channels and places (of a filter: results, channels, places),
+    how far apart they lie in elements, and the element as types print."""
+
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    element: str
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """`before` and `after`: zeros around the data. `rounded`: f32 may be, to tf32."""
+
+    data: Tensor
+    filter: Tensor
+    result: Tensor
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    bias: str | None = None
+    """The element of a bias of each channel."""
+    added: Tensor | None = None
+    relu: bool = False
+    rounded: bool = False
+
+
+@cache
+def _handle() -> c_void_p:
+    """For the context that is current when it is first asked for, the only one we use."""
+    handle = c_void_p()
+    call("cudnnCreate", byref(handle))
+    return handle
+
+
+_turn = Lock()
+"""Whose turn it is to have work put on the handle's stream."""
+
+
+class Call:
+    """A convolution that can be called. Raises CudaError where cuDNN has none for it."""
+
+    def __init__(self, convolution: Convolution) -> None:
+        graph = Descriptor.of(d.OPERATION_GRAPH, (d.GRAPH_HANDLE, _handle().value),
+                              (d.GRAPH_OPERATIONS, list(operations(convolution))))
+        self._plan, self.workspace = _first_plan(graph, convolution)
+        self._names = [_DATA, _FILTER, *[_BIAS] * (convolution.bias is not None),
+                       *[_ADDED] * (convolution.added is not None), _RESULT]
+
+    def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
+        """`addresses`: of the data, the filter, the bias and what is added if there are any, and
+        the result."""
+        pack = Descriptor.of(
+            d.VARIANT_PACK, (d.PACK_NAMES, self._names), (d.PACK_POINTERS, list(addresses)),
+            (d.PACK_WORKSPACE, workspace))
+        with _turn:
+            call("cudnnSetStream", _handle(), c_void_p(stream))
+            call("cudnnBackendExecute", _handle(), self._plan.handle, pack.handle)
+
+
+# ---------------------------------------------------------------------- what is asked for
+def operations(convolution: Convolution) -> Iterator[Descriptor]:
+    """The convolution, and what is behind it; only the last one's result is in memory."""
+    behind = [name for name, wanted in (
+        (_ADDED, convolution.added is not None), (_BIAS, convolution.bias is not None),
+        (None, convolution.relu)) if wanted]
+    result = convolution.result
+    places = len(convolution.strides)
+    kind = Descriptor.of(
+        d.CONVOLUTION, (d.COMPUTE_TYPE, _TYPES["f32"]), (d.CONVOLUTION_MODE, _CROSS_CORRELATION),
+        (d.SPATIAL, places), (d.DILATIONS, convolution.dilations),
+        (d.STRIDES, convolution.strides), (d.BEFORE, convolution.before),
+        (d.AFTER, convolution.after))
+    value = _tensor(result, _SUMS if behind else _RESULT, is_virtual=bool(behind))
+    yield Descriptor.of(
+        d.CONVOLUTION_FORWARD, (d.CONVOLUTION_OF, kind), (d.DATA, _tensor(convolution.data, _DATA)),
+        (d.FILTER, _tensor(convolution.filter, _FILTER)), (d.RESULT, value), (d.ALPHA, 1.0),
+        (d.BETA, 0.0))
+    for number, name in enumerate(behind, 1):
+        last = number == len(behind)
+        source, value = value, _tensor(result, _RESULT if last else _SUMS + number, not last)
+        mode = Descriptor.of(
+            d.POINTWISE, (d.MODE, _RELU if name is None else _ADD), (d.MATH_TYPE, _TYPES["f32"]),
+            *[(d.NAN_PROPAGATION, _PROPAGATE)] * (name is None))
+        right = {None: None, _BIAS: _bias(convolution), _ADDED: convolution.added}[name]
+        yield Descriptor.of(
+            d.POINTWISE_OPERATION, (d.POINTWISE_OF, mode), (d.LEFT, source),
+            *[(d.RIGHT, _tensor(t, n)) for t, n in ((right, name),) if t is not None and n],
+            (d.SUM, value))
+
+
+def _bias(convolution: Convolution) -> Tensor | None:
+    """A number for each channel of the result."""
+    if convolution.bias is None:
+        return None
+    channels, places = convolution.result.sizes[1], len(convolution.strides)
+    return Tensor((1, channels, *[1] * places), (channels, 1, *[channels] * places),
+                  convolution.bias)
+
+
+def _tensor(tensor: Tensor, name: int, is_virtual: bool = False) -> Descriptor:
+    """A tensor in memory, or of f32 and in none."""
+    return Descriptor.of(
+        d.TENSOR, (d.ELEMENT, _TYPES["f32" if is_virtual else tensor.element]),
+        (d.DIMS, tensor.sizes), (d.STEPS, tensor.steps), (d.NAME, name), (d.ALIGNMENT, 16),
+        (d.IS_VIRTUAL, is_virtual))
+
+
+# ---------------------------------------------------------------------- how it is computed
+def _first_plan(graph: Descriptor, convolution: Convolution) -> tuple[Descriptor, int]:
+    """The first engine that may be, ready, and the bytes that it needs."""
+    for configuration in _configurations(graph):
+        if not _may_be(configuration, convolution):
+            continue
+        try:
+            plan = Descriptor.of(d.PLAN, (d.PLAN_HANDLE, _handle().value),
+                                 (d.PLAN_CONFIGURATION, configuration))
+        except CudaError:
+            continue
+        [workspace] = plan.numbers(d.PLAN_WORKSPACE)
+        if workspace <= MOST_WORKSPACE:
+            return plan, workspace
+    raise CudaError(f"cuDNN has no {convolution}")
+
+
+def _configurations(graph: Descriptor) -> Iterator[Descriptor]:
+    """Engines with all their choices, the most promising first."""
+    for mode in _MODES:
+        try:
+            found = Descriptor.of(d.HEURISTICS, (d.HEURISTIC_GRAPH, graph),
+                                  (d.HEURISTIC_MODE, mode))
+        except CudaError:
+            continue
+        yield from found.descriptors(d.HEURISTIC_RESULTS, d.CONFIGURATION, _ENGINES)
+
+
+def _may_be(configuration: Descriptor, convolution: Convolution) -> bool:
+    """Whether what an engine computes is as exact as ours, and always the same."""
+    [engine] = configuration.descriptors(d.CONFIGURATION_ENGINE, d.ENGINE, 1)
+    notes = {*engine.numbers(d.ENGINE_NOTES, _NOTES)}
+    exact = convolution.data.element == "f32" and not convolution.rounded
+    return not notes & _OTHERS and not (exact and _TENSOR_CORE in notes)
