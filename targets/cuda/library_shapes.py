@@ -25,9 +25,9 @@ def product_of(
     right = _first(dims, lambda d: "n" in d and "k" in d)
     bias = [k for k, d in enumerate(dims) if d == "n"]
     added = [k for k in range(last) if dims[k] == dims[last]]
-    matrices = [_matrix(shapes[k], elements[k]) for k in (left, right, last)]
+    a, b, y = (_matrix(shapes[k], elements[k]) for k in (left, right, last))
     return Product(
-        *matrices, dims[left].endswith("km"), dims[right].endswith("nk"),
+        a, b, y, dims[left].endswith("km"), dims[right].endswith("nk"),
         elements[bias[0]] if bias else None, bool(added), RELU in words,
     ), (left, right, *bias, *added, last)
 
@@ -48,18 +48,17 @@ def convolution_of(
     def tensor(k: int, outer: str, inner: str) -> Tensor:
         return _tensor(dict(zip(dims[k], shapes[k], strict=True)), [outer, inner, *names],
                        elements[k], dims[data].endswith("c"))
-    made = [tensor(data, "n", "c"), tensor(filter_, "g" if "g" in dims[filter_] else "o", "c"),
-            tensor(last, "n", "o")]
+    x, y = tensor(data, "n", "c"), tensor(last, "n", "o")
+    w = tensor(filter_, "g" if "g" in dims[filter_] else "o", "c")
     strides, dilations, before = (
         tuple({**dict.fromkeys(names, usual), **dict(zip(places, _numbers(words, x), strict=False))}
               .values()) for x, usual in (("s", 1), ("d", 1), ("p", 0)))
     after = tuple(
         max(0, (out - 1) * s + (window - 1) * d + 1 - size - b)
         for out, s, window, d, size, b in zip(
-            made[2].sizes[2:], strides, made[1].sizes[2:], dilations, made[0].sizes[2:], before,
-            strict=True))
+            y.sizes[2:], strides, w.sizes[2:], dilations, x.sizes[2:], before, strict=True))
     return Convolution(
-        *made, strides, dilations, before, after, elements[bias[0]] if bias else None,
+        x, w, y, strides, dilations, before, after, elements[bias[0]] if bias else None,
         tensor(added[0], "n", "o") if added else None, RELU in words, TF32 in words,
     ), (data, filter_, *bias, *added, last)
 
