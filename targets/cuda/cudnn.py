@@ -28,8 +28,9 @@ _TENSOR_CORE, _OTHERS = 0, {1, 2, 4}
 """cudnnBackendNumericalNote_t: tensor cores; factors that are rounded, sums that are shorter, or
 in any order."""
 _ENGINES, _NOTES = 16, 10
-MOST_WORKSPACE = 32 << 20
-"""Bytes of memory that a call may use besides."""
+MOST_WORKSPACE = 1 << 20
+"""Bytes of memory that a call may use besides. The first engines for channels last need none or a
+few hundred."""
 _DATA, _FILTER, _BIAS, _ADDED, _RESULT, _SUMS = range(1, 7)
 
 

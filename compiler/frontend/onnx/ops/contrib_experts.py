@@ -24,7 +24,7 @@ from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp
 from dialects.graph.gather import GatherOp
 from dialects.graph.grouped import GroupedMatmulOp
-from dialects.graph.logic import LessEqualOp
+from dialects.graph.logic import EqualOp, LessEqualOp, LessOp, WhereOp
 from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.ordering import TopKOp
 from dialects.graph.reduce import ReduceSumOp
@@ -52,12 +52,14 @@ def mixture_of_experts(
                     "is not supported")
     rows, chosen = n.reshape(x, [scores.shape[0], x.shape[-1]]), positive(n, "k", 1)
     weights, experts = _chosen(n, scores, chosen)
-    owner, order = _ascending(n, n.reshape(experts, [scores.shape[0] * chosen]))
+    experts = n.reshape(experts, [scores.shape[0] * chosen])
+    place = _place(n, experts)
+    order = _order(n, place)
+    owner = n(GatherOp, experts, order, axis=0)
     source = n(GatherOp, rows, n(DivOp, order, n.scalar(chosen, order)), axis=0)
-    ends = _ends(n, owner, first.shape[0])
+    ends = _ends(n, experts, first.shape[0])
     inner = _ACTIVATIONS[kind](n, _product(n, source, first, first_bias, owner, ends))
     made = _product(n, inner, second, second_bias, owner, ends)
-    place = _ascending(n, order)[1]
     parts = n.reshape(n(GatherOp, made, place, axis=0), [scores.shape[0], chosen, second.shape[1]])
     row = n.reshape(weights, [scores.shape[0], 1, chosen])
     return n.reshape(n(MatmulOp, row, parts), x.shape)
@@ -72,16 +74,30 @@ def _chosen(n: Node, scores: Value, count: int) -> tuple[Value, Value]:
     return weights, experts
 
 
-def _ascending(n: Node, x: Value) -> tuple[Value, Value]:
-    """Numbers in order, equal ones as they were, and where each was."""
-    found, before = n.build.results(TopKOp, x, axis=0, k=x.shape[0], largest=False)
-    return found, before
+def _place(n: Node, experts: Value) -> Value:
+    """Where each row stands among all by their experts: how many are before it.
+
+    That compares each with each, in one kernel; a sort takes many.
+    """
+    count = experts.shape[0]
+    keys = n(AddOp, n(MulOp, experts, n.of_size(count)), places(n, count))
+    before = n(LessOp, n.reshape(keys, [1, count]), n.reshape(keys, [count, 1]))
+    return n(ReduceSumOp, n.cast(before, t.i64), axes=[1], keepdims=False)
 
 
-def _ends(n: Node, owner: Value, experts: Expr) -> Value:
-    """Before which row those of each expert end, i64 [experts]."""
-    numbers = n.reshape(places(n, experts), [experts, 1])
-    before = n(LessEqualOp, n.reshape(owner, [1, owner.shape[0]]), numbers)
+def _order(n: Node, place: Value) -> Value:
+    """The row that stands at each place: of all their numbers those of others count as 0."""
+    count = place.shape[0]
+    numbers = places(n, count)
+    is_there = n(EqualOp, n.reshape(place, [1, count]), n.reshape(numbers, [count, 1]))
+    found = n(WhereOp, is_there, n.reshape(numbers, [1, count]), n.scalar(0, numbers))
+    return n(ReduceSumOp, found, axes=[1], keepdims=False)
+
+
+def _ends(n: Node, experts: Value, count: Expr) -> Value:
+    """Before which place the rows of each of so many experts end."""
+    numbers = n.reshape(places(n, count), [count, 1])
+    before = n(LessEqualOp, n.reshape(experts, [1, experts.shape[0]]), numbers)
     return n(ReduceSumOp, n.cast(before, t.i64), axes=[1], keepdims=False)
 
 
