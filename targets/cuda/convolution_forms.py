@@ -1,13 +1,15 @@
 """Which kernels are convolutions as cuDNN has them.
 
 Such a kernel sums products of data and a filter over channels and windows, with strides, dilations,
-groups and zeros around the data; behind it are at most a bias of each channel, values that are
-added, and a ReLU. The dims of buffers are batch `n`, channels of the data `c` and of the result
-`o`, and places `d`, `h` and `w`, as far as there are; a filter that sums no channels has `g` for
-those of the result. Words tell strides, dilations and the zeros before the data where they are not
-1, 1 and 0, and whether f32 may be rounded.
+groups and zeros around the data; behind it are at most a factor of each channel, a bias, values
+that are added, and a ReLU. The product of two matrices is one without places. The dims of buffers
+are batch `n`, channels of the data `c` and of the result `o`, and places `d`, `h` and `w`, as far
+as there are; a filter that sums no channels has `g` for those of the result, and a factor an `x`
+before it. Words tell strides, dilations and the zeros before the data where they are not 1, 1 and
+0, and whether f32 may be rounded.
 
-    relu(convolution + bias)    nhwc.ohwc.o.nhwo.s2x2.p1x1.relu
+    relu(convolution + bias)          nhwc.ohwc.o.nhwo.s2x2.p1x1.relu
+    (x @ w.T) * scale + bias + other  nc.oc.xo.o.no.no
 
 Axes of such kernels are fused, so what counts as one is a part of an index: `i0 mod 28`, say.
 Filters lie as the data does, channels last or not; that is packed (`packing`).
@@ -33,6 +35,7 @@ from targets.cuda.library_epilogue import RELU, Epilogue, epilogue_of, used_by
 
 CUDNN = "cudnn"
 TF32 = "tf32"
+FACTOR = "x"
 PLACES = "dhw"
 _ELEMENTS = ("f16", "bf16", "f32")
 _MOST_SUMMED = 1 << 20
@@ -90,7 +93,8 @@ def convolution_form(kernel: KernelOp, options: TargetOptions) -> str | None:
         return None
     factors = {product.inputs[k]: letters for k, letters in _packed(reading).items()}
     letters = {str(e): x for e, x in zip(epilogue.sums, reading.result, strict=True)}
-    dims = [factors.get(a) or _dims(m, letters)
+    scale = None if epilogue.scale is None else epilogue.scale[0]
+    dims = [factors.get(a) or FACTOR * (a is scale) + _dims(m, letters)
             for a, m in zip(kernel.body.block.args, maps, strict=True)]
     result = _dims(epilogue.last.output_maps[0], letters)
     if not _is_form([d for a, d in zip(kernel.body.block.args, dims, strict=True)
@@ -133,11 +137,12 @@ def _dims(map_: Sequence[Expr], letters: Mapping[str, str]) -> str:
 
 
 def _is_form(behind: Sequence[str], result: str, reading: Reading) -> bool:
-    """Whether what is added is a bias, and values of all places at most, and all is stored."""
+    """Whether factors are of channels, what is added is a bias and values of all places at most,
+    each once, and all is stored."""
     whole = sorted(reading.result)
-    values = [d for d in behind if d != "o"]
-    return (sorted(result) == whole and len(behind) - len(values) <= 1 and len(values) <= 1
-            and all(sorted(d) == whole for d in values))
+    kinds = [d if d in ("o", f"{FACTOR}o") else sorted(d) for d in behind]
+    return (sorted(result) == whole and all(kinds.count(kind) == 1 for kind in kinds)
+            and all(isinstance(kind, str) or kind == whole for kind in kinds))
 
 
 def _words(dims: Sequence[Dim], epilogue: Epilogue) -> list[str]:
@@ -238,16 +243,16 @@ def _lettered(
 ) -> Reading | None:
     """With names for the dims: the first of the data is a batch if no window moves along it.
 
-    None for a product of two matrices, and for more places than there are names.
+    None for a product whose data has rows last, and for more places than there are names.
     """
     first = dims[0]
     batch = first if first is not None and first.is_batch else None
     places = [d for d in dims if d is not None and d is not batch]
-    if not 0 < len(places) <= len(PLACES) or len({d.own for d in dims if d}) != len(stored) - 1:
+    if len(places) > len(PLACES) or len({d.own for d in dims if d}) != len(stored) - 1:
         return None
     if batch is None and all(d.is_batch for d in places):
         return None
-    names = PLACES[-len(places):]
+    names = PLACES[len(PLACES) - len(places):]
     letters = {d.own: x for d, x in zip(places, names, strict=True)}
     letters |= {d.window: x for d, x in zip(places, names, strict=True) if d.window}
     if batch is not None:

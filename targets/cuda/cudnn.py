@@ -1,8 +1,8 @@
 """Convolutions by cuDNN, as PyTorch's packages bring it, with what it computes behind them.
 
-A convolution, a bias, a sum with other values and a ReLU are a graph of operations, for which
-cuDNN's heuristics name engines, the most promising first: the first one counts whose sums are of
-f32 in an order that is always the same, of factors that are not rounded.
+A convolution, factors of channels, a bias, a sum with other values and a ReLU are a graph of
+operations, for which cuDNN's heuristics name engines, the most promising first: the first one
+counts whose sums are of f32 in an order that is always the same, of factors that are not rounded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Call", "Convolution", "Tensor", "version"]
 
 _TYPES = {"f32": 0, "f16": 2, "bf16": 9}  # cudnnDataType_t
 _CROSS_CORRELATION = 1  # cudnnConvolutionMode_t
-_ADD, _RELU = 0, 100  # cudnnPointwiseMode_t
+_ADD, _MULTIPLY, _RELU = 0, 1, 100  # cudnnPointwiseMode_t
 _PROPAGATE = 1  # cudnnNanPropagation_t
 _MODES = (3, 2)  # cudnnBackendHeurMode_t: A, and what always works
 _TENSOR_CORE, _OTHERS = 0, {1, 2, 4}
@@ -31,7 +31,7 @@ _ENGINES, _NOTES = 16, 10
 MOST_WORKSPACE = 1 << 20
 """Bytes of memory that a call may use besides. The first engines for channels last need none or a
 few hundred."""
-_DATA, _FILTER, _BIAS, _ADDED, _RESULT, _SUMS = range(1, 7)
+_DATA, _FILTER, _SCALE, _BIAS, _ADDED, _RESULT, _SUMS = range(1, 8)
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,10 @@ class Convolution:
     dilations: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+    scale: str | None = None
+    """The element of what each channel of the sums is multiplied by."""
     bias: str | None = None
-    """The element of a bias of each channel."""
+    """The element of what is added to each channel."""
     added: Tensor | None = None
     relu: bool = False
     rounded: bool = False
@@ -81,12 +83,11 @@ class Call:
         graph = Descriptor.of(d.OPERATION_GRAPH, (d.GRAPH_HANDLE, _handle().value),
                               (d.GRAPH_OPERATIONS, list(operations(convolution))))
         self._plan, self.workspace = _first_plan(graph, convolution)
-        self._names = [_DATA, _FILTER, *[_BIAS] * (convolution.bias is not None),
-                       *[_ADDED] * (convolution.added is not None), _RESULT]
+        self._names = [_DATA, _FILTER, *sorted(_behind(convolution)), _RESULT]
 
     def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
-        """`addresses`: of the data, the filter, the bias and what is added if there are any, and
-        the result."""
+        """`addresses`: of the data, the filter, the factors, the bias and what is added, if there
+        are any, and the result."""
         pack = Descriptor.of(
             d.VARIANT_PACK, (d.PACK_NAMES, self._names), (d.PACK_POINTERS, list(addresses)),
             (d.PACK_WORKSPACE, workspace))
@@ -98,14 +99,12 @@ class Call:
 # ---------------------------------------------------------------------- what is asked for
 def operations(convolution: Convolution) -> Iterator[Descriptor]:
     """The convolution, and what is behind it; only the last one's result is in memory."""
-    behind = [name for name, wanted in (
-        (_ADDED, convolution.added is not None), (_BIAS, convolution.bias is not None),
-        (None, convolution.relu)) if wanted]
+    behind: list[tuple[int, Tensor | None]] = [*_behind(convolution).items()]
+    behind += [(_RESULT, None)] * convolution.relu
     result = convolution.result
-    places = len(convolution.strides)
     kind = Descriptor.of(
         d.CONVOLUTION, (d.COMPUTE_TYPE, _TYPES["f32"]), (d.CONVOLUTION_MODE, _CROSS_CORRELATION),
-        (d.SPATIAL, places), (d.DILATIONS, convolution.dilations),
+        (d.SPATIAL, len(convolution.strides)), (d.DILATIONS, convolution.dilations),
         (d.STRIDES, convolution.strides), (d.BEFORE, convolution.before),
         (d.AFTER, convolution.after))
     value = _tensor(result, _SUMS if behind else _RESULT, is_virtual=bool(behind))
@@ -113,26 +112,35 @@ def operations(convolution: Convolution) -> Iterator[Descriptor]:
         d.CONVOLUTION_FORWARD, (d.CONVOLUTION_OF, kind), (d.DATA, _tensor(convolution.data, _DATA)),
         (d.FILTER, _tensor(convolution.filter, _FILTER)), (d.RESULT, value), (d.ALPHA, 1.0),
         (d.BETA, 0.0))
-    for number, name in enumerate(behind, 1):
+    for number, (name, other) in enumerate(behind, 1):
         last = number == len(behind)
         source, value = value, _tensor(result, _RESULT if last else _SUMS + number, not last)
-        mode = Descriptor.of(
-            d.POINTWISE, (d.MODE, _RELU if name is None else _ADD), (d.MATH_TYPE, _TYPES["f32"]),
-            *[(d.NAN_PROPAGATION, _PROPAGATE)] * (name is None))
-        right = {None: None, _BIAS: _bias(convolution), _ADDED: convolution.added}[name]
-        yield Descriptor.of(
-            d.POINTWISE_OPERATION, (d.POINTWISE_OF, mode), (d.LEFT, source),
-            *[(d.RIGHT, _tensor(t, n)) for t, n in ((right, name),) if t is not None and n],
-            (d.SUM, value))
+        right = [] if other is None else [(d.RIGHT, _tensor(other, name))]
+        yield Descriptor.of(d.POINTWISE_OPERATION, (d.POINTWISE_OF, _pointwise(name)),
+                            (d.LEFT, source), *right, (d.SUM, value))
 
 
-def _bias(convolution: Convolution) -> Tensor | None:
+def _behind(convolution: Convolution) -> dict[int, Tensor]:
+    """What is read behind the sums, in order. Engines that are there, not compiled when they are
+    called, take a bias last."""
+    named = {_SCALE: _channels(convolution, convolution.scale),
+             _ADDED: convolution.added, _BIAS: _channels(convolution, convolution.bias)}
+    return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+
+def _channels(convolution: Convolution, element: str | None) -> Tensor | None:
     """A number for each channel of the result."""
-    if convolution.bias is None:
+    if element is None:
         return None
     channels, places = convolution.result.sizes[1], len(convolution.strides)
-    return Tensor((1, channels, *[1] * places), (channels, 1, *[channels] * places),
-                  convolution.bias)
+    return Tensor((1, channels, *[1] * places), (channels, 1, *[channels] * places), element)
+
+
+def _pointwise(name: int) -> Descriptor:
+    """What is done with what is read, or with nothing but the sums."""
+    mode = {_SCALE: _MULTIPLY, _RESULT: _RELU}.get(name, _ADD)
+    return Descriptor.of(d.POINTWISE, (d.MODE, mode), (d.MATH_TYPE, _TYPES["f32"]),
+                         *[(d.NAN_PROPAGATION, _PROPAGATE)] * (mode == _RELU))
 
 
 def _tensor(tensor: Tensor, name: int, is_virtual: bool = False) -> Descriptor:

@@ -19,11 +19,15 @@ RELU = "relu"
 
 @dataclass(frozen=True)
 class Epilogue:
-    """relu(sums + values), or without the relu. `last`: the nest that stores it, and where that
-    reads the sums; `sums` are where the product stores them, if nothing is behind."""
+    """relu(sums * scale + values), or without the relu, or the scale.
+
+    `last`: the nest that stores it. `sums`: where that reads them; where the product stores them,
+    if nothing is behind.
+    """
 
     last: NestOp
     sums: Sequence[Expr]
+    scale: Used | None = None
     added: Sequence[Used] = ()
     relu: bool = False
 
@@ -42,7 +46,8 @@ def epilogue_of(kernel: KernelOp) -> Epilogue | None:
 
 def used_by(kernel: KernelOp, product: NestOp, epilogue: Epilogue) -> list[Sequence[Expr]] | None:
     """Where each of the kernel's arguments is read; None unless each is read at one place."""
-    used = [*zip(product.inputs, product.input_maps, strict=True), *epilogue.added]
+    used = [*zip(product.inputs, product.input_maps, strict=True),
+            *([] if epilogue.scale is None else [epilogue.scale]), *epilogue.added]
     maps = dict(used)
     arguments = list(kernel.body.block.args)
     return [maps[a] for a in arguments] if len(used) == len(arguments) and all(
@@ -50,20 +55,22 @@ def used_by(kernel: KernelOp, product: NestOp, epilogue: Epilogue) -> list[Seque
 
 
 def _behind(nest: NestOp, product: NestOp) -> Epilogue | None:
-    """What a nest makes of the sums; None for anything but sums, and their positive part."""
+    """What a nest makes of the sums; None for anything but scaling, adding and a ReLU."""
     if nest.is_reduction or len(nest.results) != 1 or any(p is not None for p in nest.pad_values):
         return None
-    arguments = list(nest.body.block.args)
-    value, relu = _without_relu(_unrounded(nest.yielded[0]))
-    terms = [t for t in _terms(value) if isinstance(t, BlockArgument)]
-    read = [nest.inputs[t.index] for t in terms]
-    if sorted(t.index for t in terms) != [*range(len(arguments))] or (
-            len(terms) != len([*_terms(value)])) or read.count(product.results[0]) != 1:
+    if list(nest.inputs).count(product.results[0]) != 1:
         return None
-    place = nest.inputs.index(product.results[0])
-    others = [t.index for t in terms if t.index != place]
-    return Epilogue(nest, nest.input_maps[place],
-                    [(nest.inputs[k], nest.input_maps[k]) for k in others], relu)
+    place = list(nest.inputs).index(product.results[0])
+    value, relu = _without_relu(_unrounded(nest.yielded[0]))
+    terms = [_factors(t) for t in _terms(value)]
+    [scaled, *others] = sorted(terms, key=lambda t: place not in t)
+    scales = [k for k in scaled if k != place]
+    if any(len(t) != 1 for t in others) or len(scales) > 1 or sorted(
+            [*scaled, *(k for t in others for k in t)]) != [*range(len(nest.inputs))]:
+        return None
+    used = [(v, map_) for v, map_ in zip(nest.inputs, nest.input_maps, strict=True)]
+    return Epilogue(nest, nest.input_maps[place], used[scales[0]] if scales else None,
+                    [used[k] for t in others for k in t], relu)
 
 
 def _without_relu(value: SSAValue) -> tuple[SSAValue, bool]:
@@ -87,6 +94,14 @@ def _terms(value: SSAValue) -> Iterator[SSAValue]:
             yield from _terms(_unrounded(operand))
     else:
         yield value
+
+
+def _factors(value: SSAValue) -> list[int]:
+    """The arguments that are multiplied, one or two; none for anything else."""
+    factors = [_unrounded(v) for v in value.owner.operands] if isinstance(
+        value.owner, arith.MulfOp) else [value]
+    found = [v.index for v in factors if isinstance(v, BlockArgument)]
+    return found if len(found) == len(factors) else []
 
 
 def _unrounded(value: SSAValue) -> SSAValue:

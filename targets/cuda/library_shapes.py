@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from targets.cuda.convolution_forms import PLACES, TF32
+from targets.cuda.convolution_forms import FACTOR, PLACES, TF32
 from targets.cuda.cublas import Matrix, Product
 from targets.cuda.cudnn import Convolution, Tensor
 from targets.cuda.library_epilogue import RELU
 
 Order = Sequence[int]
-"""Which of a kernel's buffers a call's are: the factors, a bias, what is added, the result."""
+"""Which of a kernel's buffers a call's are: the factors, those of columns, a bias, what is added,
+the result."""
 
 
 def product_of(
@@ -40,10 +41,10 @@ def convolution_of(
     last = len(shapes) - 1
     data = _first(dims, lambda d: "c" in d and "o" not in d)
     filter_ = _first(dims, lambda d: "g" in d or ("c" in d and "o" in d))
-    bias = [k for k, d in enumerate(dims[:-1]) if d == "o"]
-    added = [k for k in range(last) if k not in (data, filter_, *bias)]
+    scale, bias = ([k for k, d in enumerate(dims) if d == wanted] for wanted in (f"{FACTOR}o", "o"))
+    added = [k for k in range(last) if k not in (data, filter_, *scale, *bias)]
     places = [x for x in PLACES if x in dims[last]]
-    names = places if len(places) > 1 else ["h", *places]
+    names = places if len(places) > 1 else PLACES[-2:]
 
     def tensor(k: int, outer: str, inner: str) -> Tensor:
         return _tensor(dict(zip(dims[k], shapes[k], strict=True)), [outer, inner, *names],
@@ -58,9 +59,10 @@ def convolution_of(
         for out, s, window, d, size, b in zip(
             y.sizes[2:], strides, w.sizes[2:], dilations, x.sizes[2:], before, strict=True))
     return Convolution(
-        x, w, y, strides, dilations, before, after, elements[bias[0]] if bias else None,
-        tensor(added[0], "n", "o") if added else None, RELU in words, TF32 in words,
-    ), (data, filter_, *bias, *added, last)
+        x, w, y, strides, dilations, before, after, elements[scale[0]] if scale else None,
+        elements[bias[0]] if bias else None, tensor(added[0], "n", "o") if added else None,
+        RELU in words, TF32 in words,
+    ), (data, filter_, *scale, *bias, *added, last)
 
 
 # ---------------------------------------------------------------------- words and sizes

@@ -33,7 +33,7 @@ def product_form(kernel: KernelOp, options: TargetOptions) -> str | None:
         return None
     epilogue = epilogue_of(kernel)
     maps = None if epilogue is None else used_by(kernel, product, epilogue)
-    if epilogue is None or maps is None:
+    if epilogue is None or epilogue.scale is not None or maps is None:
         return None
     letters = _letters(kernel, product)
     dims = [_dims(m, letters) for m in (*maps, epilogue.last.output_maps[0])]

@@ -97,13 +97,19 @@ class FakeConvolution(FakeCall):
                     np.split(read, groups, 1), np.split(sums, groups, 1), strict=True)):
                 ours = np.split(w[:, :, *place], groups)[g]
                 outs += np.moveaxis(np.tensordot(ours, part, (1, 1)), 0, 1)
+        if asked.scale is not None:
+            sums *= self.channels(behind.pop(0), asked.scale)
         if asked.bias is not None:
-            bias = self.view(behind.pop(0), [sums.shape[1]], [1], asked.bias)
-            sums += bias.reshape(1, -1, *[1] * len(asked.strides))
+            sums += self.channels(behind.pop(0), asked.bias)
         if asked.added is not None:
             sums += self.tensor(behind.pop(0), asked.added)
         self.tensor(result, asked.result)[...] = np.maximum(sums, 0) if asked.relu else sums
         self.device.log.append("run cudnn")
+
+    def channels(self, address: int, element: str) -> Array:
+        result = self.convolution.result
+        numbers = self.view(address, [result.sizes[1]], [1], element)
+        return numbers.reshape(1, -1, *[1] * (len(result.sizes) - 2))
 
     def tensor(self, address: int, tensor: Tensor) -> Array:
         return self.view(address, tensor.sizes, tensor.steps, tensor.element)

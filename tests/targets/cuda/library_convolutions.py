@@ -12,7 +12,8 @@ def convolution(
 ) -> str:
     """A convolution of x, of batch, channels and places; `last`: channels lie last in memory.
 
-    `behind`: lines from `%p` to `%y`, with `%b`, a bias, and `%z`, of the result's shape.
+    `behind`: lines from `%p` to `%y`, with `%f` and `%c`, a factor and a bias of each channel, and
+    `%zt`, of the result's shape.
     """
     places = len(x) - 2
     strides, dilations = strides or [1] * places, dilations or [1] * places
@@ -31,13 +32,14 @@ def convolution(
     lines = [f"%xt = graph.transpose %x {{perm = {to}}} : {element}{list(x)}",
              f"%zt = graph.transpose %z {{perm = {to}}} : {element}{y}",
              f"%p = graph.conv %xt, %w {attributes} : {element}{y}",
-             f"%c = graph.reshape %b {{shape = [{w[0]}{', 1' * places}]}} : "
-             f"{element}[{w[0]}{', 1' * places}]",
+             *(f"%{to} = graph.reshape %{of} {{shape = [{w[0]}{', 1' * places}]}} : "
+               f"{element}[{w[0]}{', 1' * places}]" for to, of in (("c", "b"), ("f", "a"))),
              *behind.replace("RESULT", f"{element}{y}").split("; ")]
     value = "%y" if "%y" in behind else "%p"
     lines.append(f"%r = graph.transpose {value} {{perm = {back}}} : {lying(y)}")
-    return (f"strata.func @main(%x: {lying(x)}, %w: {element}{list(w)}, %b: {element}[{w[0]}], "
-            f'%z: {lying(y)}) -> ({lying(y)}) inputs ["x", "w", "b", "z"] outputs ["r"] {{\n'
+    return (f"strata.func @main(%x: {lying(x)}, %w: {element}{list(w)}, %a: {element}[{w[0]}], "
+            f"%b: {element}[{w[0]}], %z: {lying(y)}) -> ({lying(y)}) "
+            'inputs ["x", "w", "a", "b", "z"] outputs ["r"] {\n'
             + "\n".join(line for line in lines if line) + "\nstrata.return %r\n}")
 
 
@@ -45,12 +47,15 @@ BIAS = "%y = graph.add %p, %c : RESULT"
 RELU = "%s = graph.add %p, %c : RESULT; %y = graph.relu %s : RESULT"
 ADDED = ("%s = graph.add %p, %c : RESULT; %t = graph.add %s, %zt : RESULT; "
          "%y = graph.relu %t : RESULT")
+SCALED = ("%q = graph.mul %p, %f : RESULT; %s = graph.add %q, %c : RESULT; "
+          "%t = graph.add %s, %zt : RESULT; %y = graph.relu %t : RESULT")
 SAME = (1, 1, 1, 1)
 HALF, SMALL = (2, 16, 7, 9), (24, 16, 3, 3)
 FORMS = {
     "nhwc.ohwc.nhwo.p1x1": convolution(HALF, SMALL, pads=SAME),
     "nhwc.ohwc.o.nhwo.p1x1.relu": convolution(HALF, SMALL, pads=SAME, behind=RELU),
     "nhwc.ohwc.o.nhwo.nhwo.p1x1.relu": convolution(HALF, SMALL, "f32", pads=SAME, behind=ADDED),
+    "nhwc.ohwc.xo.o.nhwo.nhwo.p1x1.relu": convolution(HALF, SMALL, pads=SAME, behind=SCALED),
     "nchw.ochw.o.nohw.nohw.p1x1.relu": convolution(
         HALF, SMALL, pads=SAME, behind=ADDED, last=False),
     "nhwc.ohwc.nhwo.s2x1.p1x0.d1x2": convolution(
@@ -63,6 +68,17 @@ FORMS = {
     "nwc.owc.o.nwo.p1.relu": convolution((2, 16, 13), (24, 16, 3), pads=(1, 1), behind=RELU),
     "ndhwc.odhwc.ndhwo.p1x1x1": convolution(
         (2, 16, 5, 6, 7), (24, 16, 3, 3, 3), pads=(1,) * 6),
+    "nc.oc.xo.o.no": """
+      strata.func @main(%x: f16[48, 32], %w: f16[24, 32], %a: f32[24], %b: f32[24]) -> (f16[48, 24])
+          inputs ["x", "w", "a", "b"] outputs ["y"] {
+        %t = graph.transpose %w {perm = [1, 0]} : f16[32, 24]
+        %p = graph.matmul %x, %t : f16[48, 24]
+        %q = graph.cast %p {to = f32} : f32[48, 24]
+        %s = graph.mul %q, %a : f32[48, 24]
+        %r = graph.add %s, %b : f32[48, 24]
+        %y = graph.cast %r {to = f16} : f16[48, 24]
+        strata.return %y
+      }""",
 }
 """By what a schedule says of them behind the library's name."""
 OTHERS = {
@@ -72,5 +88,7 @@ OTHERS = {
     "added behind the relu": convolution(
         HALF, SMALL, behind="%s = graph.relu %p : RESULT; %y = graph.add %s, %zt : RESULT"),
     "another function": convolution(HALF, SMALL, behind="%y = graph.tanh %p : RESULT"),
+    "the factor of what is added": convolution(
+        HALF, SMALL, behind="%s = graph.add %p, %zt : RESULT; %y = graph.mul %s, %f : RESULT"),
     "added twice": convolution(HALF, SMALL, behind="%y = graph.add %p, %p : RESULT"),
 }

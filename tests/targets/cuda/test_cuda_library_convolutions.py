@@ -112,13 +112,18 @@ def test_calls_compute_what_kernels_do(
      Convolution(Tensor((2, 4, 8, 8), (256, 1, 32, 4), "f16"),
                  Tensor((6, 4, 3, 3), (36, 1, 12, 4), "f16"),
                  Tensor((2, 6, 4, 4), (96, 1, 24, 6), "f16"),
-                 (2, 2), (1, 1), (1, 1), (0, 0), "f16", None, True)),
+                 (2, 2), (1, 1), (1, 1), (0, 0), None, "f16", None, True)),
     ("cw.ocw.ow.ow.p1.tf32", [(4, 9), (6, 4, 3), (6, 9), (6, 9)],
      Convolution(Tensor((1, 4, 1, 9), (36, 9, 9, 1), "f16"),
                  Tensor((6, 4, 1, 3), (12, 3, 3, 1), "f16"),
                  Tensor((1, 6, 1, 9), (54, 9, 9, 1), "f16"),
-                 (1, 1), (1, 1), (0, 1), (0, 1), None,
+                 (1, 1), (1, 1), (0, 1), (0, 1), None, None,
                  Tensor((1, 6, 1, 9), (54, 9, 9, 1), "f16"), False, True)),
+    ("nc.oc.xo.no", [(9, 8), (4, 8), (4,), (9, 4)],
+     Convolution(Tensor((9, 8, 1, 1), (8, 1, 8, 8), "f16"),
+                 Tensor((4, 8, 1, 1), (8, 1, 8, 8), "f16"),
+                 Tensor((9, 4, 1, 1), (4, 1, 4, 4), "f16"),
+                 (1, 1), (1, 1), (0, 0), (0, 0), "f16")),
     ("hwc.ghw.hwo.d2x2", [(9, 9, 8), (8, 3, 3), (5, 5, 8)],
      Convolution(Tensor((1, 8, 9, 9), (648, 1, 72, 8), "f16"),
                  Tensor((8, 1, 3, 3), (9, 1, 3, 1), "f16"),
@@ -131,9 +136,9 @@ def test_what_a_form_describes(
 
 
 def test_buffers_in_another_order() -> None:
-    shapes = [(6,), (2, 4, 4, 6), (6, 3, 3, 4), (2, 4, 4, 4), (2, 4, 4, 6)]
-    found, order = convolution_of("o.nhwo.ohwc.nhwc.nhwo.p1x1", shapes, ["f32"] * 5)
-    assert list(order) == [3, 2, 0, 1, 4]
+    shapes = [(6,), (2, 4, 4, 6), (6,), (6, 3, 3, 4), (2, 4, 4, 4), (2, 4, 4, 6)]
+    found, order = convolution_of("o.nhwo.xo.ohwc.nhwc.nhwo.p1x1", shapes, ["f32"] * 6)
+    assert list(order) == [4, 3, 2, 0, 1, 5]
     assert found.bias == "f32" and found.added == found.result
 
 
@@ -233,7 +238,7 @@ def test_the_first_engine_that_is_as_exact(
     call = cudnn.Call(small(element, bias=element, rounded=rounded))
     assert call.workspace == engines[wanted][1]
     call([1 << 40, 2 << 40, 3 << 40, 4 << 40], 9, 5 << 40)
-    assert fake.ran == (wanted, [1, 2, 3, 5], [1 << 40, 2 << 40, 3 << 40, 4 << 40], [5 << 40])
+    assert fake.ran == (wanted, [1, 2, 4, 6], [1 << 40, 2 << 40, 3 << 40, 4 << 40], [5 << 40])
     assert fake.stream == 9
 
 
@@ -244,7 +249,7 @@ def test_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("behind", [{}, {"relu": True}, {"bias": "f32"}, {
-    "bias": "f16", "added": small("f16").result, "relu": True}])
+    "scale": "f32", "bias": "f16", "added": small("f16").result, "relu": True}])
 def test_only_the_last_result_is_in_memory(
     monkeypatch: pytest.MonkeyPatch, behind: dict[str, Any]
 ) -> None:
