@@ -35,8 +35,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
                         help="the least precision of products (default f32); "
                              "`run`, `bench` and `verify` tell the error")
     parser.add_argument("--library", choices=LIBRARIES, default="never",
-                        help="auto: `tune` tries calls of a library for products, which are made "
-                             "where they were faster; never (default)")
+                        help="auto: `tune` tries calls of libraries for products and convolutions, "
+                             "which are made where they were faster; never (default)")
     parser.add_argument("--exact", action="store_true",
                         help="compute quantized models as they are defined, in floats, instead of "
                              "in integers with results up to one quantization step off")

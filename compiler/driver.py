@@ -150,7 +150,7 @@ class Compiler:
             return {}
         from compiler.tuning.database import choices_for
 
-        return choices_for(self.options, key, self.target.library_key(self.target_options))
+        return choices_for(self.options, key, *self.target.library_keys(self.target_options))
 
     def lower(self, to: str | None = None) -> State:
         """Read the model and run the pipeline up to level `to`; None: all of it."""

@@ -231,16 +231,16 @@ class Target(ABC):
         del options
         return None
 
-    def library_key(self, options: TargetOptions) -> str | None:
+    def library_keys(self, options: TargetOptions) -> Sequence[str]:
         """What else the speed of kernels depends on where `options.library` says that they may be
-        calls of a library; None where there is none."""
+        calls: the libraries that there are, with their versions."""
         del options
-        return None
+        return ()
 
-    def in_library(self, kernel: KernelOp, options: TargetOptions) -> bool:
-        """Whether some of its candidates are calls of a library."""
+    def library_of(self, kernel: KernelOp, options: TargetOptions) -> str | None:
+        """The key of the library of which some of its candidates are calls; None without such."""
         del kernel, options
-        return False
+        return None
 
     def builder(self, options: TargetOptions) -> Build:
         """What compiles modules in processes that run none; the code is found by `load` then."""

@@ -2,7 +2,7 @@
 
     python benchmarks/cuda/seed.py kernels build/seed              write them, at loop level
     python benchmarks/cuda/seed.py tune build/seed --seconds 600   tune them, on this device
-    python benchmarks/cuda/seed.py tune build/seed --library auto  ... beside cuBLAS
+    python benchmarks/cuda/seed.py tune build/seed --library auto  ... beside libraries
     python benchmarks/cuda/seed.py kernels build/seed --smoke      tiny sizes, without a GPU
 
 `tune` adds to targets/cuda/tuned.sqlite what it finds for this device, and goes on with what has
@@ -150,10 +150,11 @@ def tune(options: argparse.Namespace) -> int:
         wanted = TuneOptions(seconds=options.seconds, output=work, again=options.again)
         tuner = Tuner(models, CompileOptions(target=TARGET, cache="off", library=options.library),
                       wanted)
-        tuner.database.begin_with(sealed)
+        tuner.plain.begin_with(sealed)
         report = tuner.run()
-        tuner.database.seal(sealed)
-        known = Database(sealed, tuner.database.description).read()
+        tuner.plain.seal(sealed)
+        known = [kernel for database in (tuner.plain, *tuner.by_library.values())
+                 for kernel in Database(sealed, database.description).read()]
     print("\n".join(report.lines()))
     print(f"{sealed}: {len(known)} kernels, {Path(sealed).stat().st_size // 1024} KB")
     return 0

@@ -183,13 +183,13 @@ def _schedule(text: str | None) -> Schedule | None:
     return None if text is None else parse_schedule(text)
 
 
-def choices_for(options: CompileOptions, machine: str, library: str | None = None) -> Choices:
-    """What a compilation uses; with a `library`, the faster one of those without and with it.
+def choices_for(options: CompileOptions, machine: str, *libraries: str) -> Choices:
+    """What a compilation uses; with `libraries`, the faster one of those without and with them.
 
     Raises StrataError for a file that was named and cannot be read.
     """
     found = _found(options, machine)
-    if library is not None:
+    for library in libraries:
         for kernel, choice in _found(options, with_library(machine, library)).items():
             if kernel not in found or choice.gain > found[kernel].gain:
                 found[kernel] = choice

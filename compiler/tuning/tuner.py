@@ -31,6 +31,7 @@ from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
 from compiler.tuning.whole import whole_model
 from compiler.tuning.work import Work, in_lanes, works_of, worthwhile
+from dialects.loop import KernelOp
 from passes.loop.choices import Choice
 
 if TYPE_CHECKING:
@@ -63,10 +64,11 @@ class Tuner:
         self.subjects = [Subject(model, self.options, instruments) for model in models]
         self.compilation = self.subjects[0].compilation
         self.target = self.compilation.target
-        self.database = self._database(options)
+        self.plain, self.by_library = self._databases(options)
 
-    def _database(self, options: CompileOptions) -> Database:
-        """Raises StrataError for a target that cannot be tuned, and where there is no place."""
+    def _databases(self, options: CompileOptions) -> tuple[Database, Mapping[str, Database]]:
+        """Where winners are kept, and by its key those that may be calls of a library. Raises
+        StrataError for a target that cannot be tuned, and where there is no place."""
         key = self.target.tuning_key(self.compilation.target_options)
         if key is None:
             raise StrataError(f"target {self.target.name} cannot be tuned: it offers no schedules "
@@ -76,11 +78,15 @@ class Tuner:
             raise StrataError("there is no place for what tuning finds: the cache is off",
                               [Problem("no file is named", hint="name one with -o FILE")])
         path = os.path.abspath(path)
-        self.plain = Database(path, key)
-        library = self.target.library_key(self.compilation.target_options)
-        if library is None and self.options.library == "auto":
+        libraries = self.target.library_keys(self.compilation.target_options)
+        if not libraries and self.options.library == "auto":
             raise StrataError(f"target {self.target.name} knows no library here to call")
-        return self.plain if library is None else Database(path, with_library(key, library))
+        return Database(path, key), {x: Database(path, with_library(key, x)) for x in libraries}
+
+    def _database_of(self, kernel: KernelOp) -> Database:
+        """That of the library which may have it: a kernel that none has is the same without."""
+        library = self.target.library_of(kernel, self.compilation.target_options)
+        return self.plain if library is None else self.by_library[library]
 
     # ------------------------------------------------------------------ all of it
     @rare_collections()
@@ -88,7 +94,7 @@ class Tuner:
         """Tune. Raises StrataError."""
         started = self.clock()
         mode = MODES[self.wanted.mode]
-        known, plain = self._known(self.database), self._known(self.plain)
+        known = {d: self._known(d) for d in (self.plain, *self.by_library.values())}
         tasks = [subject.tasks(self.wanted) for subject in self.subjects]
         ending = COMPILATIONS * (self.clock() - started) if self.wanted.whole else 0.0
         until = started + max(self.wanted.seconds - ending, self.wanted.seconds / 2)
@@ -96,13 +102,13 @@ class Tuner:
             shared = self._machinery(Path(folder))
             works = works_of(tasks, shared)
             with shared.compilers, shared.measurers:
-                self._recall(works, known, plain)
+                self._recall(works, known)
                 self._look([w for w in works if not w.row.note], started)
                 self._search_all(works, mode, until)
             whole = self._whole(shared.options.cache) if self.wanted.whole else []
         rows = sorted((work.row for work in works), key=lambda row: -row.total)
         notes = [note for subject in self.subjects for note in subject.notes]
-        return Report(self.database.path, rows, shared.faults, notes, self.clock() - started,
+        return Report(self.plain.path, rows, shared.faults, notes, self.clock() - started,
                       whole)
 
     def _whole(self, code: str) -> list[str]:
@@ -111,7 +117,7 @@ class Tuner:
         for subject in self.subjects:
             self.compilation.tell(f"timing {subject.compilation.model}")
             lines.append(whole_model(subject.model, replace(self.options, cache=code),
-                                     self.database.path, self.wanted.sizes, self.wanted.jobs))
+                                     self.plain.path, self.wanted.sizes, self.wanted.jobs))
         return lines
 
     def _known(self, database: Database) -> Mapping[str, Winner]:
@@ -131,15 +137,11 @@ class Tuner:
             k: w for k, w in found.items() if w.mode not in weaker}
 
     def _recall(
-        self, works: Sequence[Work], known: Mapping[str, Winner], plain: Mapping[str, Winner]
+        self, works: Sequence[Work], known: Mapping[Database, Mapping[str, Winner]]
     ) -> None:
-        """Give kernels that were tuned before their figures. `plain`: of what no library was tried
-        for, which holds for kernels that none has."""
-        options = self.compilation.target_options
+        """Give kernels that were tuned before their figures."""
         for work in works:
-            winner = known.get(work.task.key)
-            if winner is None and not self.target.in_library(work.task.kernel, options):
-                winner = plain.get(work.task.key)
+            winner = known[self._database_of(work.task.kernel)].get(work.task.key)
             if winner is not None:
                 work.recall(winner)
 
@@ -217,7 +219,8 @@ class Tuner:
             row.note = f"{row.tried} others tried, then time was up"
             return
         winner = Winner(task.key, choice, row.seconds, self.wanted.mode, task.name)
+        database = self._database_of(task.kernel)
         try:
-            self.database.write(winner)
+            database.write(winner)
         except Unreadable as error:
-            raise unreadable(self.database.path, error) from None
+            raise unreadable(database.path, error) from None

@@ -19,9 +19,12 @@
     steps.py      other functions as steps         control.py    ... that decide, and calls
     runner.py     a model of such functions        interpreter.py  in Triton's interpreter
     search.py     schedules to try                 ahead.py      ... compiled before they are loaded
-    stopwatch.py  ... and timed                    library_forms.py  kernels that libraries have
-    library.py    ... launched by them             cublas.py     cuBLASLt, through ctypes
-    tensor_maps.py  matrices as parameters
+    stopwatch.py  ... and timed                    tensor_maps.py  matrices as parameters
+    library_forms.py  kernels that libraries have  product_forms.py  ... products
+    convolution_forms.py  ... convolutions         library_epilogue.py  ... what is behind them
+    library.py    ... launched by them             library_shapes.py  ... as certain buffers
+    cublas.py     cuBLASLt, through ctypes         cudnn.py, cudnn_descriptors.py  cuDNN
+    packages.py   where libraries lie
 
 Only `workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling needs
 no GPU.
@@ -45,7 +48,7 @@ from dialects.types import Array, bf16, f8E4M3FN, f16, i8
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Packing
 from targets.base import Build, Executable, Target, TargetOptions
-from targets.cuda import cublas, driver
+from targets.cuda import driver
 from targets.cuda.ahead import Builder
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, triton_version
 from targets.cuda.emit import EmitOptions, emit_kernel, module_text
@@ -53,7 +56,8 @@ from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.errors import CudaError
 from targets.cuda.interpreter import InterpretedExecutable
 from targets.cuda.launch import CudaExecutable
-from targets.cuda.library_forms import CUBLAS, library_notes, product_form
+from targets.cuda.library import library_versions
+from targets.cuda.library_forms import library_form, library_notes, library_of
 from targets.cuda.machine import is_nvidia, machine_of, nvidia_machine
 from targets.cuda.plan import host_notes
 from targets.cuda.worker import foresee
@@ -177,15 +181,14 @@ class CudaTarget(Target):
         return (f"{self.name} {VERSION} {machine.arch} {machine.name} "
                 f"{machine.multiprocessors} Triton {triton_version()}")
 
-    def library_key(self, options: TargetOptions) -> str | None:
+    def library_keys(self, options: TargetOptions) -> Sequence[str]:
         wanted = options.library and not options.interpret and is_nvidia(
             machine_of(options.features).arch)
-        version = cublas.version() if wanted else None
-        return None if version is None else f"{CUBLAS} {version}"
+        return [*_library_keys().values()] if wanted else ()
 
-    def in_library(self, kernel: LoopKernelOp, options: TargetOptions) -> bool:
-        return (self.library_key(options) is not None
-                and product_form(kernel, options) is not None)
+    def library_of(self, kernel: LoopKernelOp, options: TargetOptions) -> str | None:
+        form = library_form(kernel, options) if self.library_keys(options) else None
+        return None if form is None else _library_keys().get(library_of(form))
 
     def builder(self, options: TargetOptions) -> Build:
         return Builder(compile_options(options))
@@ -237,6 +240,11 @@ def compile_options(options: TargetOptions) -> CompileOptions:
     cache = None if options.cache is None else options.cache / "cuda"
     return CompileOptions(machine_of(options.features).arch, cache, options.threads,
                           fp_fusion=not options.exact)
+
+
+def _library_keys() -> Mapping[str, str]:
+    """By their names."""
+    return {name: f"{name} {version}" for name, version in library_versions().items()}
 
 
 def _emit_options(options: TargetOptions) -> EmitOptions:

@@ -9,15 +9,15 @@ time, and in an order that is always the same.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, files
 from threading import Lock
 from typing import Any
 
 from targets.cuda.errors import CudaError
+from targets.cuda.packages import load
 
 _NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 _PACKAGES = ("nvidia-cublas", "nvidia-cublas-cu12")
@@ -25,7 +25,7 @@ _TYPES = {"f32": 0, "f16": 2, "bf16": 14, "f8E4M3FN": 28}  # cudaDataType
 _COMPUTE_F32 = 68  # cublasComputeType_t
 _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
 _BIAS_TYPE = 26
-_WITH_BIAS = 4  # cublasLtEpilogue_t
+_PLAIN, _RELU, _WITH_BIAS = 1, 2, 4  # cublasLtEpilogue_t: the last two may be joined
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 _MAX_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
 _TRANSPOSED = 1  # cublasOperation_t
@@ -33,23 +33,8 @@ _TRANSPOSED = 1  # cublasOperation_t
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """cuBLASLt; None where neither the loader nor a package of NVIDIA's has it."""
-    for path in _paths():
-        try:
-            return ctypes.CDLL(path)
-        except OSError:
-            continue
-    return None
-
-
-def _paths() -> Iterator[str]:
-    yield from _NAMES
-    for package in _PACKAGES:
-        try:
-            found = files(package) or ()
-        except PackageNotFoundError:
-            continue
-        yield from (str(file.locate()) for file in found if file.name in _NAMES)
+    """cuBLASLt; None where there is none."""
+    return load(_NAMES, _PACKAGES)
 
 
 @cache
@@ -97,8 +82,8 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """`left @ right` (+ a bias of each column), where a factor may lie transposed: then it is the
-    transposed matrix that is described."""
+    """`left @ right` (+ a bias of each column, + another matrix), where a factor may lie
+    transposed: then it is the transposed matrix that is described. `relu`: its positive part."""
 
     left: Matrix
     right: Matrix
@@ -107,10 +92,14 @@ class Product:
     right_transposed: bool = False
     bias: str | None = None
     """Its element."""
+    added: bool = False
+    relu: bool = False
 
 
 class Call:
     """A product that can be called. Raises CudaError where cuBLAS has none for it."""
+
+    workspace = 0
 
     def __init__(self, product: Product) -> None:
         self.product, self._layouts = product, [
@@ -122,11 +111,13 @@ class Call:
                                       (_TRANSPOSE_B, product.left_transposed)):
             if transposed:
                 self._set(attribute, c_int32(_TRANSPOSED))
+        behind = _RELU * product.relu + _WITH_BIAS * (product.bias is not None)
+        self._set(_EPILOGUE, c_int32(behind or _PLAIN))
         if product.bias is not None:
-            self._set(_EPILOGUE, c_int32(_WITH_BIAS))
             self._set(_BIAS_TYPE, c_int32(_TYPES[product.bias]))
         self._algorithm = self._find()
-        self._scales, self._turn = (c_float(1.0), c_float(0.0)), Lock()
+        self._scales = c_float(1.0), c_float(float(product.added))
+        self._turn = Lock()
 
     def _set(self, attribute: int, value: Any) -> None:
         _call("cublasLtMatmulDescSetAttribute", self._operation, c_int(attribute), byref(value),
@@ -146,16 +137,18 @@ class Call:
             raise CudaError(f"cuBLAS has no {self.product}")
         return found
 
-    def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        """`addresses`: of the left factor, the right one, the bias if there is one, the result."""
-        left, right, *bias, result = addresses
+    def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
+        """`addresses`: of the left factor, the right one, the bias and what is added if there are
+        any, and the result."""
+        left, right, *behind, result = addresses
         layouts, target = self._layouts, c_void_p(result)
-        one, zero = self._scales
+        added = c_void_p(behind[-1]) if self.product.added else target
+        one, others = self._scales
         with self._turn:
-            if bias:
-                self._set(_BIAS, c_uint64(bias[0]))
+            if self.product.bias is not None:
+                self._set(_BIAS, c_uint64(behind[0]))
             _call("cublasLtMatmul", _handle(), self._operation, byref(one), c_void_p(right),
-                  layouts[0], c_void_p(left), layouts[1], byref(zero), target, layouts[2], target,
+                  layouts[0], c_void_p(left), layouts[1], byref(others), added, layouts[2], target,
                   layouts[2], byref(self._algorithm), None, c_size_t(0), c_void_p(stream))
 
 

@@ -1,4 +1,5 @@
-"""Launches that a library carries out: products by cuBLAS, where a kernel's schedule says so.
+"""Launches that a library carries out, where a kernel's schedule says so: products by cuBLAS,
+convolutions by cuDNN.
 
 In a CUDA graph such a launch is a graph of its own, which is captured from a stream; with other
 buffers it is captured again.
@@ -10,28 +11,42 @@ from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
 from dialects.types import BufferType
-from targets.cuda import cublas, driver
+from targets.cuda import cublas, cudnn, driver
 from targets.cuda.cuda_graph import CallNode
 from targets.cuda.errors import CudaError
-from targets.cuda.library_forms import form_of
+from targets.cuda.library_forms import CUBLAS, CUDNN, form_of
+from targets.cuda.library_shapes import Order, convolution_of, product_of
+from targets.cuda.memory import Memory
 from targets.cuda.plan import KernelCall
 
 _RELAXED = 2  # CUstreamCaptureMode: a library may load its code meanwhile
 
 
+class Call(Protocol):
+    """What a library does, on buffers at addresses. `workspace`: bytes that it needs besides."""
+
+    workspace: int
+
+    def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None: ...
+
+
 @dataclass
 class LibraryLaunch(CallNode):
-    """A product on buffers: of its factors, its bias if it has one, and its result."""
+    """A call on buffers."""
 
-    product: cublas.Call
-    order: Sequence[int]
-    """Which of the kernel's buffers the product's are."""
+    call: Call
+    order: Order
+    """Which of the kernel's buffers the call's are."""
     addresses: list[int]
+    workspace: Memory | None = None
+    """Of this launch alone, so that any number may run at a time."""
 
     def __call__(self, stream: int) -> None:
-        self.product([self.addresses[k] for k in self.order], stream)
+        self.call([self.addresses[k] for k in self.order], stream,
+                  0 if self.workspace is None else self.workspace.address)
 
     def point(self, place: int, address: int) -> None:
         """Let later launches have another buffer at a place."""
@@ -58,6 +73,12 @@ def _capturing() -> int:
     return driver.make_stream()
 
 
+def library_versions() -> Mapping[str, int]:
+    """The libraries that there are, by name."""
+    found = {CUBLAS: cublas.version(), CUDNN: cudnn.version()}
+    return {name: version for name, version in found.items() if version is not None}
+
+
 def library_launch(
     call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int]
 ) -> LibraryLaunch | None:
@@ -66,39 +87,32 @@ def library_launch(
     `sizes`: of the kernel.
     """
     form = form_of(call.kernel)
-    if form is None or cublas.version() is None:
+    if form is None:
+        return None
+    name, _, rest = form.partition(".")
+    if name not in library_versions():
         return None
     shapes = [tuple(int(e.evaluate(sizes)) for e in b.type.shape)
               for b in call.kernel.buffers if isinstance(b.type, BufferType)]
     elements = [str(b.type.element) for b in call.kernel.buffers
                 if isinstance(b.type, BufferType)]
-    product, order = described(form, shapes, elements)
-    try:
-        return LibraryLaunch(_made(product), order, list(addresses))
-    except CudaError:
+    made, order = _made(name, rest, tuple(shapes), tuple(elements))
+    if made is None:
         return None
+    return LibraryLaunch(made, order, list(addresses),
+                         Memory(made.workspace) if made.workspace else None)
 
 
 @cache
-def _made(product: cublas.Product) -> cublas.Call:
-    """Raises CudaError. Equal products share it: what it was called with does not stay in it."""
-    return cublas.Call(product)
-
-
-def described(
-    form: str, shapes: Sequence[Sequence[int]], elements: Sequence[str]
-) -> tuple[cublas.Product, Sequence[int]]:
-    """The product of a form on such buffers, and which buffers are its factors, bias and result."""
-    dims = form.split(".")
-    right = next(k for k in (0, 1) if "n" in dims[k])
-    order = [1 - right, right, *range(2, len(dims))]
-    left_matrix, right_matrix, result = (
-        _matrix(shapes[k], elements[k]) for k in (1 - right, right, -1))
-    return cublas.Product(
-        left_matrix, right_matrix, result, dims[1 - right].endswith("km"),
-        dims[right].endswith("nk"), elements[2] if len(dims) == 4 else None), order
-
-
-def _matrix(shape: Sequence[int], element: str) -> cublas.Matrix:
-    *batch, rows, columns = shape
-    return cublas.Matrix(rows, columns, element, *batch)
+def _made(
+    name: str, form: str, shapes: Sequence[Sequence[int]], elements: Sequence[str]
+) -> tuple[Call | None, Order]:
+    """Equal kernels share a call: what it was called with does not stay in it. None: refused."""
+    try:
+        if name == CUBLAS:
+            product, order = product_of(form, shapes, elements)
+            return cublas.Call(product), order
+        convolution, order = convolution_of(form, shapes, elements)
+        return cudnn.Call(convolution), order
+    except CudaError:
+        return None, ()

@@ -23,6 +23,7 @@ from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Packing
 from targets.base import TargetOptions
 from targets.cuda.attention import is_attention, prepare_attention, schedule_attention
+from targets.cuda.convolution_forms import packing
 from targets.cuda.convolutions import (
     convolution_panels,
     convolution_parts,
@@ -31,7 +32,7 @@ from targets.cuda.convolutions import (
     schedule_convolution,
 )
 from targets.cuda.fma_products import fma_parts, schedule_fma_product
-from targets.cuda.library_forms import form_of
+from targets.cuda.library_forms import CUDNN, form_of, library_of
 from targets.cuda.product_parts import product_parts
 from targets.cuda.products import panels, prepare_product, schedule_product
 from targets.cuda.streams import elementwise, reduction, walked_alike
@@ -83,9 +84,10 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
 def operand_panels(
     kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
 ) -> Mapping[int, Packing] | None:
-    """Which inputs of a contraction to pack, and how; None: none, as for a library."""
-    if form_of(kernel) is not None:
-        return None
+    """Which inputs of a contraction to pack, and how; None: none. cuDNN has its own wishes."""
+    form = form_of(kernel)
+    if form is not None:
+        return packing(nest) if library_of(form) == CUDNN else None
     if strips_nest(kernel) is nest:
         return strip_panels(nest)
     if windowed_nest(kernel) is nest:

@@ -21,7 +21,7 @@ from passes.loop.outline import is_contraction
 from passes.loop_to_block.copies import copied_level
 from targets.base import TargetOptions
 from targets.cuda import products
-from targets.cuda.library_forms import called, product_form, without_library
+from targets.cuda.library_forms import called, library_form, without_library
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.products import MIN_DEPTH, MIN_DOT
 from targets.cuda.rules import schedule_kernel
@@ -56,7 +56,7 @@ def candidates(
     kernel: KernelOp, around: Schedule, options: TargetOptions
 ) -> Sequence[Schedule]:
     """Schedules besides `around`, each once, the most promising first."""
-    form = product_form(kernel, options) if options.library else None
+    form = library_form(kernel, options) if options.library else None
     library, around = [] if form is None else [called(around, form)], without_library(around)
     space = Space(kernel, _ordinary(around), machine_of(options.features))
     own = _of_rules(kernel, options)

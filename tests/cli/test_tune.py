@@ -124,10 +124,9 @@ def test_kernels_that_no_library_has_are_not_tuned_for_it(
     small_model: Path, tmp_path: Path, stub: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = type(find_target("cpu"))
-    monkeypatch.setattr(kind, "library_key", lambda self, options: "blas 1" if options.library
-                        else None)
-    monkeypatch.setattr(kind, "in_library", lambda self, kernel, options:
-                        kernel.sym_name.data.startswith("contract"))
+    monkeypatch.setattr(kind, "library_keys", lambda self, options: ["blas 1"] * options.library)
+    monkeypatch.setattr(kind, "library_of", lambda self, kernel, options: "blas 1" if
+                        options.library and kernel.sym_name.data.startswith("contract") else None)
     for library, searched in (("never", True), ("auto", False)):
         report = compiler.tune(small_model, output=tmp_path / "found.sqlite", jobs=1,
                                library=library)

@@ -179,6 +179,23 @@ def _grouped(
               open_sizes=(batch, length, past), **options)
 
 
+def _experts(
+    rows: tuple[int, ...] = (5,), fused: int = 1, bias: bool = True, **options: Any
+) -> Op:
+    """Three experts, which are 16 wide, for rows of 8."""
+    biases = [f(3, 16 * fused), f(3, 8)] if bias else [None, None]
+    return ms("MoE", f(*rows, 8), f(int(np.prod(rows)), 3), f(3, 16 * fused, 8), biases[0],
+              f(3, 8, 16), biases[1], tolerance=2e-4, **options)
+
+
+EXPERTS = [
+    _experts(), _experts((2, 3), k=2, activation_type="gelu", bias=False),
+    _experts(k=2, activation_type="silu", normalize_routing_weights=1),
+    _experts((1,), k=3, activation_type="identity"),
+    _experts(k=2, fused=2, activation_type="swiglu", swiglu_fusion=1),
+    _experts(k=2, fused=2, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.7,
+             activation_beta=1.0, swiglu_limit=0.5)]
+
 _ANGLES = [f(17, 8, low=-1, high=1)] * 2
 
 GROUPED = [
@@ -356,4 +373,4 @@ OTHERS = [
 ]
 
 SAMPLES = [*ACTIVATIONS, *NORMALIZATIONS, *ATTENTIONS, *MULTI_HEADS, *DECODERS, *ROTARY, *GROUPED,
-           *PRODUCTS, *CONVOLUTIONS, *QUANTIZED, *OTHERS]
+           *EXPERTS, *PRODUCTS, *CONVOLUTIONS, *QUANTIZED, *OTHERS]

@@ -73,6 +73,10 @@ MatMulInteger16(A, B) -> Y
 MatMulIntegerToFloat(A, B, a_scale, b_scale, a_zero_point?, b_zero_point?, bias?) -> Y
 MatMulNBits(A, B, scales, zero_points?, g_idx?, bias?) -> Y {K: int!, N: int!, accuracy_level: int,
     bits: int, block_size: int!, weight_prepacked: int}
+MoE(input, router_probs, fc1_experts_weights, fc1_experts_bias?, fc2_experts_weights,
+    fc2_experts_bias?, fc3_experts_weights?, fc3_experts_bias?) -> output {activation_alpha: float,
+    activation_beta: float, activation_type: string, k: int, normalize_routing_weights: int,
+    swiglu_fusion: int, swiglu_limit: float, use_sparse_mixer: int}
 MulInteger(A, A_zero_point?, B, B_zero_point?) -> C
 MultiHeadAttention(query, key?, value?, bias?, key_padding_mask?, attention_bias?, past_key?,
     past_value?, past_sequence_length?, cache_indirection?) -> output, present_key?,

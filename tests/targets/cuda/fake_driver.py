@@ -24,13 +24,14 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
 from dialects.types import Array, BufferType
-from targets.cuda import cublas, cuda_graph, driver, kernels, library
+from targets.cuda import cublas, cuda_graph, cudnn, driver, kernels, library
 from targets.cuda.compile import Binary, CompileOptions, Job
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.emit import KernelSource
 from targets.cuda.emit.specialized import programs_of
 from targets.cuda.library import LibraryLaunch
 from targets.cuda.tensor_maps import Descriptor
+from tests.targets.cuda.fake_libraries import FakeCall, FakeConvolution, FakeProduct
 
 Work = Callable[[], None]
 MULTIPROCESSORS = 3
@@ -85,10 +86,12 @@ class FakeDriver:
         patch.setattr(kernels, "TensorMap", FakeMap)
         patch.setattr(driver, "multiprocessors", lambda: MULTIPROCESSORS)
 
-    def install_cublas(self, patch: pytest.MonkeyPatch) -> None:
-        """Let there be cuBLAS."""
+    def install_libraries(self, patch: pytest.MonkeyPatch) -> None:
+        """Let there be cuBLAS and cuDNN."""
         patch.setattr(cublas, "version", lambda: 130000)
         patch.setattr(cublas, "Call", partial(FakeProduct, self))
+        patch.setattr(cudnn, "version", lambda: 91900)
+        patch.setattr(cudnn, "Call", partial(FakeConvolution, self))
         library._made.cache_clear()
 
     def compile(self, jobs: Sequence[Job], options: CompileOptions) -> list[Binary]:
@@ -242,7 +245,7 @@ class FakeGraph:
     def _made(self, node: Any) -> Work:
         if isinstance(node, LibraryLaunch):
             addresses = [node.addresses[k] for k in node.order]
-            return lambda: cast(FakeProduct, node.product).now(addresses)
+            return partial(cast(FakeCall, node.call).now, addresses)
         if isinstance(node, CopyNode):
             return self.device.copied(node.target, node.source, node.size)
         return self.device.launched(node.function, node.programs, node.threads, node.parameters)
@@ -258,38 +261,6 @@ class FakeGraph:
 
     def close(self) -> None:
         self.device.log.append("close")
-
-
-@dataclass
-class FakeProduct:
-    """A call of cuBLAS: its matrices lie on the device, by rows."""
-
-    device: FakeDriver
-    product: cublas.Product
-
-    def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        self.device.later(partial(self.now, list(addresses)))
-
-    def now(self, addresses: Sequence[int]) -> None:
-        product = self.product
-        left, right, result = (self._view(address, matrix) for address, matrix in zip(
-            (*addresses[:2], addresses[-1]), (product.left, product.right, product.result),
-            strict=True))
-        left = left.swapaxes(-1, -2) if product.left_transposed else left
-        right = right.swapaxes(-1, -2) if product.right_transposed else right
-        sums = left.astype(np.float64) @ right.astype(np.float64)
-        if product.bias is not None:
-            bias = cublas.Matrix(1, product.result.columns, product.bias)
-            sums = sums + self._view(addresses[2], bias)[0]
-        result[...] = sums
-        self.device.log.append("run cublas")
-
-    def _view(self, address: int, matrix: cublas.Matrix) -> Array:
-        shape = [*[matrix.batch] * (matrix.batch > 1), matrix.rows, matrix.columns]
-        dtype = {"f16": np.float16, "f32": np.float32}[matrix.element]
-        size = prod(shape) * np.dtype(dtype).itemsize
-        raw = (ctypes.c_uint8 * size).from_address(self.device._checked(address, size))
-        return np.frombuffer(raw, dtype).reshape(shape)
 
 
 class FakeMap:

@@ -24,8 +24,8 @@ from targets.cuda.compile import CompileOptions as CudaOptions
 from targets.cuda.cublas import Matrix, Product
 from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
-from targets.cuda.library import described
-from targets.cuda.library_forms import called, form_of, product_form, without_library
+from targets.cuda.library_forms import called, form_of, library_form, without_library
+from targets.cuda.library_shapes import product_of
 from targets.cuda.rules import operand_panels
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import FakeTorch
@@ -66,14 +66,29 @@ BATCHED = """
     %y = graph.matmul %a, %b : f16[3, 20, 24]
     strata.return %y
   }"""
-FORMS = {
+RELU = BIAS.replace("%y", "%s") + "; %y = graph.relu %s : RESULT"
+ADDED = """
+  strata.func @main(%a: f16[20, 36], %b: f16[36, 24], %c: f16[24], %d: f16[20, 24]) -> (f16[20, 24])
+      inputs ["a", "b", "c", "d"] outputs ["y"] {
+    %p = graph.matmul %a, %b : f16[20, 24]
+    %s = graph.add %p, %c : f16[20, 24]
+    %t = graph.add %d, %s : f16[20, 24]
+    %y = graph.relu %t : f16[20, 24]
+    strata.return %y
+  }"""
+PRODUCTS = {
     "mk.kn.mn": product("20x36", "36x24"), "mk.nk.mn": product("20x36", "36x24T"),
     "km.kn.mn": product("20x36T", "36x24"), "mk.nk.n.mn": product("20x36", "36x24T", body=BIAS),
-    "mk.kn.n.mn": product("20x36", "36x24", "f32", BIAS), "bmk.bkn.bmn": BATCHED}
+    "mk.kn.n.mn": product("20x36", "36x24", "f32", BIAS), "bmk.bkn.bmn": BATCHED,
+    "mk.kn.mn.relu": product("20x36", "36x24", body="%y = graph.relu %p : RESULT"),
+    "mk.kn.n.mn.relu": product("20x36", "36x24", body=RELU), "mk.kn.mn.n.mn.relu": ADDED}
+FORMS = {f"cublas.{form}": text for form, text in PRODUCTS.items()}
 OTHERS = {
-    "relu": product("20x36", "36x24", body="%y = graph.relu %p : RESULT"),
-    "bias and relu": product("20x36", "36x24", body=BIAS.replace("%y", "%s")
-                             + "; %y = graph.relu %s : RESULT"),
+    "tanh": product("20x36", "36x24", body="%y = graph.tanh %p : RESULT"),
+    "bias behind relu": product("20x36", "36x24", body="%s = graph.relu %p : RESULT; "
+                                "%y = graph.add %s, %c : RESULT"),
+    "two biases": product("20x36", "36x24", body="%s = graph.add %p, %c : RESULT; "
+                          "%y = graph.add %s, %c : RESULT"),
     "doubled": product("20x36", "36x24", body="%y = graph.add %p, %p : RESULT"),
     "f64": product("20x36", "36x24", "f64"),
     "attention": attention("f16", 16)}
@@ -93,22 +108,22 @@ def lowered(task: Task, form: str, folder: Path) -> State:
 @pytest.mark.parametrize("form", FORMS)
 def test_products_that_a_library_has(form: str, tmp_path: Path) -> None:
     task = task_of(FORMS[form], tmp_path)
-    assert product_form(task.kernel, SETTLED) == form
-    assert product_form(task.kernel, replace(SETTLED, exact=True)) is None
-    narrow = product_form(task.kernel, replace(SETTLED, precision="tf32"))
-    assert (narrow is None) == ("f32" in FORMS[form])
+    assert library_form(task.kernel, SETTLED) == form
+    assert library_form(task.kernel, replace(SETTLED, exact=True)) is None
+    narrow = library_form(task.kernel, replace(SETTLED, precision="tf32"))
+    assert narrow != form if "f32" in FORMS[form] else narrow == form
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_kernels_that_it_has_not(name: str, tmp_path: Path) -> None:
-    assert product_form(task_of(OTHERS[name], tmp_path).kernel, SETTLED) is None
+    assert library_form(task_of(OTHERS[name], tmp_path).kernel, SETTLED) is None
 
 
 def test_a_call_is_the_first_candidate_and_visible(tmp_path: Path) -> None:
-    task = task_of(FORMS["mk.nk.n.mn"], tmp_path)
+    task = task_of(FORMS["cublas.mk.nk.n.mn"], tmp_path)
     rules = RULES.schedule(task.kernel, SETTLED)
     call, *others = RULES.candidates(task.kernel, rules, SETTLED)
-    assert call == called(rules, "mk.nk.n.mn") == called(call, "mk.nk.n.mn")
+    assert call == called(rules, "cublas.mk.nk.n.mn") == called(call, "cublas.mk.nk.n.mn")
     assert without_library(call) == rules and parse_schedule(str(call)) == call
     around = RULES.candidates(task.kernel, call, SETTLED)
     assert not any("library" in dict(s.options) for s in (*others, *around[1:]))
@@ -122,10 +137,10 @@ def test_nothing_is_packed_for_a_call(tmp_path: Path) -> None:
     task = task_of(product("16x64", "64x64"), tmp_path)
     nest = task.kernel.nests[0]
     assert operand_panels(task.kernel, nest, [1], SETTLED)
-    state = Compiler(*written(task, called(RULES.schedule(task.kernel, SETTLED), "mk.kn.mn"),
+    state = Compiler(*written(task, called(RULES.schedule(task.kernel, SETTLED), "cublas.mk.kn.mn"),
                               tmp_path, OPTIONS)).lower("loop")
     kernel = next(op for op in state.module.body.block.ops if isinstance(op, KernelOp))
-    assert form_of(kernel) == "mk.kn.mn"
+    assert form_of(kernel) == "cublas.mk.kn.mn"
     assert operand_panels(kernel, kernel.nests[0], [1], SETTLED) is None
 
 
@@ -149,7 +164,7 @@ def test_calls_compute_what_kernels_do(
     weights = state.context.weights
     own = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path)).run(values)
     assert "run cublas" not in device.log  # there is none: our kernel stands in
-    device.install_cublas(monkeypatch)
+    device.install_libraries(monkeypatch)
     device.log.clear()
     executable = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path))
     torch = FakeTorch(device)
@@ -160,7 +175,7 @@ def test_calls_compute_what_kernels_do(
     assert device.log.count("run cublas") == 2 and "compile 1" not in device.log
     assert "update 0" in device.log
     [note] = executable.notes
-    assert note.startswith("library cublas: @") and note.endswith(form)
+    assert note.startswith("library cublas: @") and note.endswith(form.removeprefix("cublas."))
 
 
 def test_our_kernel_runs_where_the_library_refuses(
@@ -169,11 +184,11 @@ def test_our_kernel_runs_where_the_library_refuses(
     def refuse(product: Product) -> None:
         raise CudaError(f"none for {product}")
 
-    state = lowered(task_of(FORMS["mk.kn.mn"], tmp_path), "mk.kn.mn", tmp_path)
+    state = lowered(task_of(FORMS["cublas.mk.kn.mn"], tmp_path), "cublas.mk.kn.mn", tmp_path)
     device = FakeDriver.of(state.module)
     device.install(monkeypatch)
     device.install_compiler(monkeypatch)
-    device.install_cublas(monkeypatch)
+    device.install_libraries(monkeypatch)
     monkeypatch.setattr(cublas, "Call", refuse)
     CudaExecutable(state.module, state.context.weights, CudaOptions(cache=tmp_path)).run(
         values_of(state))
@@ -186,7 +201,7 @@ def test_our_kernel_runs_where_the_library_refuses(
 def test_what_a_form_describes(
     form: str, shapes: Sequence[tuple[int, ...]], wanted: tuple[Any, ...]
 ) -> None:
-    found, order = described(form, shapes, ["f16"] * len(shapes))
+    found, order = product_of(form, shapes, ["f16"] * len(shapes))
     left, right = found.left, found.right
     assert (left.rows, left.columns, right.rows, right.columns, found.left_transposed,
             found.right_transposed, list(order)) == wanted

@@ -155,19 +155,26 @@ def _used(n: Node, cache: Value, sizes: _Lengths) -> Value:
 def _weights(
     n: Node, q: Value, keys: Value, bias: Value | None, sink: Value | None, sizes: _Lengths
 ) -> Value:
-    """[b, h, s, t]."""
-    batch, heads, queries, size = q.shape
+    """[b, g, h / g, s, t]."""
+    scale = n.real("scale") or fixed(n, q.shape[3], "head sizes") ** -0.5
     groups = keys.shape[1]
-    scale = n.real("scale") or fixed(n, size, "head sizes") ** -0.5
-    apart = n.reshape(q, [batch, groups, heads // groups * queries, size])
-    product = n(MatmulOp, apart, n.transpose(keys, [0, 1, 3, 2]))
+    product = n(MatmulOp, _apart(n, q, groups),
+                n.transpose(_apart(n, keys, groups), [0, 1, 2, 4, 3]))
     scores = n(MulOp, product, n.scalar(scale, product))
-    scores = n.reshape(scores, [batch, heads, queries, keys.shape[2]])
     if limit := n.real("softcap"):
         scores = n(MulOp, n(TanhOp, n(DivOp, scores, n.scalar(limit, q))), n.scalar(limit, q))
-    scores = total(n, scores, bias)
-    scores = n(WhereOp, _seen(n, keys.shape[2], sizes), scores, lowest(n, scores))
+    scores = total(n, scores, None if bias is None else _apart(n, bias, groups))
+    seen = _apart(n, _seen(n, keys.shape[2], sizes), groups)
+    scores = n(WhereOp, seen, scores, lowest(n, scores))
     return _softmax(n, scores, sink)
+
+
+def _apart(n: Node, x: Value, groups: Expr) -> Value:
+    """[b, g, h / g, ...] of x [b, h, ...]: each group by itself, or one for all of them."""
+    batch, heads, *rest = x.shape
+    if heads.constant == 1:
+        return n.reshape(x, [batch, 1, 1, *rest])
+    return n.reshape(x, [batch, groups, heads // groups, *rest])
 
 
 def _seen(n: Node, keys: Expr, sizes: _Lengths) -> Value:
@@ -187,17 +194,16 @@ def _softmax(n: Node, scores: Value, sink: Value | None) -> Value:
     """With a sink, or smooth (a sink of 0), one more key is weighed, and then left out."""
     smooth = n.integer("smooth_softmax", -1) > 0
     if sink is None and not smooth:
-        return n(SoftmaxOp, scores, axis=3)
-    extra = n.scalar(0, scores) if sink is None else n.reshape(sink, [1, scores.shape[1], 1, 1])
-    extra = n.broadcast(extra, [*scores.shape[:3], 1])
-    weights = n(SoftmaxOp, n(ConcatOp, extra, scores, axis=3), axis=3)
-    return n.part(weights, 3, 1, scores.shape[3])
+        return n(SoftmaxOp, scores, axis=4)
+    extra = n.scalar(0, scores) if sink is None else n.reshape(
+        sink, [1, *scores.shape[1:3], 1, 1])
+    extra = n.broadcast(extra, [*scores.shape[:4], 1])
+    weights = n(SoftmaxOp, n(ConcatOp, extra, scores, axis=4), axis=4)
+    return n.part(weights, 4, 1, scores.shape[4])
 
 
 def _result(n: Node, weights: Value, values: Value) -> Value:
     """[b, s, h*d]."""
-    batch, heads, queries, keys = weights.shape
-    groups, size = values.shape[1], values.shape[3]
-    apart = n.reshape(weights, [batch, groups, heads // groups * queries, keys])
-    y = n.reshape(n(MatmulOp, apart, values), [batch, heads, queries, size])
-    return n.reshape(n.transpose(y, [0, 2, 1, 3]), [batch, queries, heads * size])
+    y = n(MatmulOp, weights, _apart(n, values, values.shape[1]))
+    batch, groups, shared, queries, size = y.shape
+    return n.reshape(n.transpose(y, [0, 3, 1, 2, 4]), [batch, queries, groups * shared * size])

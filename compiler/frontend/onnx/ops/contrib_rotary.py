@@ -26,31 +26,32 @@ def rotated(
     """x [b, h, s, d] with the pairs of its first entries turned by their position's angles.
 
     `where`: the positions, [s] or [b, s]. `cos`, `sin`: [positions, r/2]. The pairs are the halves
-    of the first r entries of a head or, interleaved, neighbours.
+    of the first r entries of a head or, interleaved, neighbours. In a dim of their own they are
+    multiplied by the cosine, and the other one of each, or what is opposite to it, by the sine: so
+    no part is put behind another.
     """
     half, size = fixed(n, cos.shape[1], "rotary sizes"), fixed(n, x.shape[3], "head sizes")
     if 2 * half > size:
         raise Fault(f"{half} angles do not fit heads of {size}")
     factors = [n(GatherOp, table, where, axis=0) for table in (cos, sin)]
-    c, s = (n.reshape(f, [f.shape[0], 1, *f.shape[1:]]) if f.rank == 3 else f for f in factors)
+    spread = [half, 1] if interleaved else [1, half]
+    c, s = (n.reshape(f, [*([f.shape[0], 1] if f.rank == 3 else []), f.shape[-2], *spread])
+            for f in factors)
     turned = n.part(x, 3, 0, 2 * half)
-    left, right = _neighbours(n, turned) if interleaved else (
-        n.part(turned, 3, k * half, half) for k in (0, 1))
-    pair = [n(SubOp, n(MulOp, left, c), n(MulOp, right, s)),
-            n(AddOp, n(MulOp, right, c), n(MulOp, left, s))]
-    if interleaved:
-        both = [n.reshape(v, [*v.shape, 1]) for v in pair]
-        pair = [n.reshape(n(ConcatOp, *both, axis=4), turned.shape)]
-    rest = [n.part(x, 3, 2 * half, size - 2 * half)] if size > 2 * half else []
-    parts = [*pair, *rest]
-    return n(ConcatOp, *parts, axis=3) if len(parts) > 1 else parts[0]
+    axis = 4 if interleaved else 3
+    pairs = n.reshape(turned, [*x.shape[:3], *([half, 2] if interleaved else [2, half])])
+    signs = n.constant(np.array([-1, 1], x.type.dtype).reshape(
+        [1, 2] if interleaved else [2, 1]))
+    others = n(MulOp, _exchanged(n, pairs, axis), signs)
+    y = n.reshape(n(AddOp, n(MulOp, pairs, c), n(MulOp, others, s)), turned.shape)
+    rest = n.part(x, 3, 2 * half, size - 2 * half)
+    return n(ConcatOp, y, rest, axis=3) if size > 2 * half else y
 
 
-def _neighbours(n: Node, x: Value) -> list[Value]:
-    """The even and the odd entries of the last dim."""
-    sizes = [*x.shape[:-1], x.shape[-1] // 2]
-    return [take(n, x, [*[Expr.of(0)] * (x.rank - 1), Expr.of(k)], sizes,
-                 [*[1] * (x.rank - 1), 2]) for k in (0, 1)]
+def _exchanged(n: Node, pairs: Value, axis: int) -> Value:
+    """Both entries of a dim, the last one first."""
+    starts = [Expr.of(int(d == axis)) for d in range(pairs.rank)]
+    return take(n, pairs, starts, pairs.shape, [-1 if d == axis else 1 for d in range(pairs.rank)])
 
 
 @contrib_op("RotaryEmbedding", ranks=((3, 4), (0, 1, 2), 2, 2))
