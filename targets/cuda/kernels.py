@@ -13,8 +13,7 @@ from dialects.block import KernelOp
 from dialects.types import byte_width
 from targets.cuda import driver
 from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
-from targets.cuda.emit import EmitOptions, emit_kernel
-from targets.cuda.emit.specialized import programs_of
+from targets.cuda.emit import EmitOptions, KernelSource, emit_kernel
 from targets.cuda.library import LibraryLaunch, library_launch
 from targets.cuda.library_forms import form_of
 from targets.cuda.plan import KernelCall
@@ -39,7 +38,7 @@ class Kernels:
 
     def __init__(self, options: CompileOptions) -> None:
         self._options = options
-        self._loaded: dict[Variant, tuple[Any, Binary, int]] = {}
+        self._loaded: dict[Variant, tuple[Any, Binary, KernelSource]] = {}
 
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load what is missing, all at once; not what libraries have."""
@@ -51,7 +50,7 @@ class Kernels:
         binaries = compile_kernels(jobs, self._options)
         for variant, job, binary in zip(missing, jobs, binaries, strict=True):
             function = driver.load_function(binary.cubin, binary.entry, binary.shared)
-            self._loaded[variant] = function, binary, job.source.groups
+            self._loaded[variant] = function, binary, job.source
 
     def pack(
         self, call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int],
@@ -72,9 +71,9 @@ class Kernels:
         variant = variant_of(call, values)
         if variant not in self._loaded:
             self._load([variant, *_without_libraries(others())])
-        function, binary, groups = self._loaded[variant]
-        if groups:
-            programs = programs_of(call.extents(values), groups, driver.multiprocessors())
+        function, binary, source = self._loaded[variant]
+        if source.groups:
+            programs = source.programs(call.extents(values), driver.multiprocessors())
         filled: list[Any] = [*addresses, *values.values()]
         for descriptor in binary.descriptors:
             type_ = call.buffer(descriptor.place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -28,6 +29,7 @@ from dialects.block import (
 from dialects.expr import Expr
 from dialects.syntax import location_name
 from targets.cuda.emit import specialized
+from targets.cuda.emit.attention_form import is_online
 from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_map, emit_reduce
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
 from targets.cuda.emit.helpers import helper_texts
@@ -39,6 +41,8 @@ from targets.cuda.emit.partial_sums import (
 )
 from targets.cuda.emit.programs import bind_program_ids
 from targets.cuda.emit.rounding import needed_in_full
+from targets.cuda.emit.specialized_attention import AttentionEmission
+from targets.cuda.emit.specialized_products import ProductEmission
 from targets.cuda.emit.streaming import last_loads
 from targets.cuda.emit.values import NATIVE_POINTERS, Value, pointer_type
 from targets.cuda.emit.writer import Writer
@@ -65,8 +69,18 @@ class KernelSource:
     registers: int = 0
     """The most that a thread may use; 0: no limit."""
     groups: int = 0
-    """Of warps that multiply beside one that loads, in programs that stay (`specialized.py`); 0:
+    """Of warps that compute beside one that loads, each a tile of its own (`specialized.py`); 0:
     every program has one tile."""
+    row_axis: int = 0
+    """Along which axis of the grid groups' tiles lie."""
+
+    def programs(self, extents: Sequence[int], at_once: int) -> int:
+        """How many programs run for a grid; those with a warp that loads stay, at most so many."""
+        if not self.groups:
+            return prod(extents)
+        shared = list(extents)
+        shared[self.row_axis] = -(-shared[self.row_axis] // self.groups)
+        return min(prod(shared), at_once)
 
     @property
     def text(self) -> str:
@@ -115,7 +129,8 @@ def _specialized(name: str, context: Context) -> KernelSource:
         raise EmitError(f"beside a warp that only loads, {specialized.GROUPS} groups of "
                         f"{specialized.GROUP} warps multiply at most, not {groups}")
     context.gluon = True
-    emission = specialized.Emission(
+    kind = AttentionEmission if is_online(kernel) else ProductEmission
+    emission = kind(
         kernel, context, groups, max(context.stages, 2), schedule_option(kernel, "strip", 1),
         lambda op, context: _emitter_of(type(op))(op, context))
     signature = _bind_parameters(context, emission.pointers)
@@ -123,7 +138,7 @@ def _specialized(name: str, context: Context) -> KernelSource:
     helpers = helper_texts(context.helpers, context.options.has_instructions)
     return KernelSource(
         name, (*specialized.HELPERS, *helpers), "\n".join([*_comment(kernel), code]), signature,
-        specialized.GROUP, 1, groups=groups)
+        specialized.GROUP, 1, groups=groups, row_axis=emission.row_axis)
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:
