@@ -73,14 +73,15 @@ class KernelSource:
     every program has one tile."""
     row_axis: int = 0
     """Along which axis of the grid groups' tiles lie."""
+    stays: bool = False
+    """Whether a program takes several such columns of tiles."""
 
     def programs(self, extents: Sequence[int], at_once: int) -> int:
-        """How many programs run for a grid; those with a warp that loads stay, at most so many."""
-        if not self.groups:
-            return prod(extents)
-        shared = list(extents)
-        shared[self.row_axis] = -(-shared[self.row_axis] // self.groups)
-        return min(prod(shared), at_once)
+        """How many programs run for a grid; of those that stay, at most so many."""
+        columns = list(extents)
+        if self.groups:
+            columns[self.row_axis] = -(-columns[self.row_axis] // self.groups)
+        return min(prod(columns), at_once) if self.stays else prod(columns)
 
     @property
     def text(self) -> str:
@@ -138,7 +139,8 @@ def _specialized(name: str, context: Context) -> KernelSource:
     helpers = helper_texts(context.helpers, context.options.has_instructions)
     return KernelSource(
         name, (*specialized.HELPERS, *helpers), "\n".join([*_comment(kernel), code]), signature,
-        specialized.GROUP, 1, groups=groups, row_axis=emission.row_axis)
+        specialized.GROUP, 1, groups=groups, row_axis=emission.row_axis,
+        stays=emission.stays)
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:

@@ -4,7 +4,7 @@ A schedule with `specialize = 1` has groups of four warps that compute, each a t
 one more warp that copies factors into shared memory, up to `stages` steps ahead. The groups' tiles
 lie below each other, and have in common what does not depend on rows. Programs stay, and take one
 such column of tiles after another: while the ends of tiles are computed, the next ones' factors
-come. Each kind of kernel says what is loaded, and what is computed:
+come. Only where columns take different times (`descend`), a program ends with its own. Each kind of kernel says what is loaded, and what is computed:
 
     specialized_products.py    sums of products      specialized_attention.py    online ones
 
@@ -219,17 +219,32 @@ class Emission(ABC):
     # ------------------------------------------------------------------ tiles of a program
     @contextmanager
     def _programs(self) -> Generator[None]:
-        """A loop over what a program takes, a column of tiles at a time."""
+        """What a program takes, a column of tiles at a time; the only one if it does not stay."""
         context = self.context
         extents = list(self.kernel.grid.data)
         extents[self.row_axis] = self.row_tiles.ceildiv(self.groups)
-        count, program = context.product(extents).text, context.writer.fresh("program")
+        program = context.writer.fresh("program")
+        if not self.stays:
+            context.writer.line(f"{program} = tl.program_id(0)")
+            self._bind(program, extents)
+            yield
+            return
+        count = context.product(extents).text
         context.writer.line(
             f"for {program} in range(tl.program_id(0), {count}, tl.num_programs(0)):")
         with context.writer.indented():
-            bind_program_ids(context, self.strip, program, extents)
-            self._shared_row = context.values[self.row_id]
+            self._bind(program, extents)
             yield
+
+    @property
+    def stays(self) -> bool:
+        """Whether programs take several columns. Where these take different times, the next one is
+        for whoever is done first, as the hardware has it."""
+        return not self.context.descends
+
+    def _bind(self, program: str, extents: Sequence[Expr]) -> None:
+        bind_program_ids(self.context, self.strip, program, extents)
+        self._shared_row = self.context.values[self.row_id]
 
     def row(self, group: str) -> Value:
         """The position of a group's tile among those of rows."""
