@@ -4,7 +4,8 @@ A schedule with `specialize = 1` has groups of four warps that compute, each a t
 one more warp that copies factors into shared memory, up to `stages` steps ahead. The groups' tiles
 lie below each other, and have in common what does not depend on rows. Programs stay, and take one
 such column of tiles after another: while the ends of tiles are computed, the next ones' factors
-come. Only where columns take different times (`descend`), a program ends with its own. Each kind of kernel says what is loaded, and what is computed:
+come. Only where columns take different times (`descend`) a program ends with its own. Each kind of
+kernel says what is loaded, and what is computed:
 
     specialized_products.py    sums of products      specialized_attention.py    online ones
 

@@ -28,7 +28,6 @@ from targets.cuda import cublas, cuda_graph, driver, kernels, library
 from targets.cuda.compile import Binary, CompileOptions, Job
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.emit import KernelSource
-
 from targets.cuda.library import LibraryLaunch
 from targets.cuda.tensor_maps import Descriptor
 

@@ -25,7 +25,6 @@ from targets.base import TargetOptions
 from targets.cuda import TARGET, driver
 from targets.cuda.compile import CompileOptions, compile_kernels, resources
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
-
 from targets.cuda.kernels import job_of
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of
