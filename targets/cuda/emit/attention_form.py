@@ -96,7 +96,7 @@ def attention_form(kernel: KernelOp) -> Attention:
     _need(not strange, f"none of {', '.join(strange)}")
     found = Attention(loop, scores, products, weights, scaling, total, before, behind,
                       *(_factor(v) for v in (scores.a, scores.b, products.b)),
-                      row_axis=_row_axis(kernel, queries))
+                      row_axis=_row_axis(kernel, scores.a))
     _check(found, kernel)
     return found
 
@@ -141,11 +141,12 @@ def _factor(value: SSAValue) -> Rectangle:
     return found
 
 
-def _row_axis(kernel: KernelOp, queries: Operation) -> int:
+def _row_axis(kernel: KernelOp, queries: SSAValue) -> int:
     """The axis of the grid that the first dim of a tile lies along."""
-    assert isinstance(queries, LoadOp)
-    named = {f"%{k}": v for k, v in enumerate(queries.indices)}
-    [along] = [e for e in queries.exprs if "t0" in e.symbols] or [None]
+    load = queries.owner
+    assert isinstance(load, LoadOp)
+    named = {f"%{k}": v for k, v in enumerate(load.indices)}
+    [along] = [e for e in load.exprs if "t0" in e.symbols] or [None]
     ids = [v for name, v in named.items() if along is not None and name in along.symbols]
     axes = [k for k, v in enumerate(kernel.program_ids) if v in ids]
     _need(len(axes) == len(ids) == 1, "rows along one axis of programs")
