@@ -235,7 +235,7 @@ class _Lowering:
         state = self.states[limit.axis]
         sure, end = reach(self.tiles, limit, state, level.tile)
         masked = bool(((state.upper - state.lower) % level.tile).terms)
-        if self.schedule.option("branch", 0) and not masked:
+        if self.schedule.option("branch", 0) and not (masked and self.peel):
             sure = state.lower
         if sure != state.lower:
             self.tiles.decided = limit.chosen

@@ -14,7 +14,6 @@ from dialects.types import byte_width
 from targets.cuda import driver
 from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
 from targets.cuda.emit import EmitOptions, KernelSource, emit_kernel
-from targets.cuda.emit.specialized import programs_of
 from targets.cuda.library import LibraryLaunch, library_launch
 from targets.cuda.library_forms import form_of
 from targets.cuda.machine import machine_of
@@ -81,7 +80,7 @@ class Kernels:
             self._load([variant, *_without_libraries(others())])
         function, binary, source = self._loaded[variant]
         if source.groups:
-            programs = programs_of(call.extents(values), source.groups, driver.multiprocessors())
+            programs = source.programs(call.extents(values), driver.multiprocessors())
         filled: list[Any] = [*addresses, *values.values()]
         for descriptor in binary.descriptors:
             type_ = call.buffer(descriptor.place)

@@ -20,7 +20,8 @@ from dialects.schedule import Level, Schedule
 from passes.loop.outline import is_contraction
 from passes.loop_to_block.copies import copied_level
 from targets.base import TargetOptions
-from targets.cuda import products
+from targets.cuda import attention, products
+from targets.cuda.attention import is_attention
 from targets.cuda.library_forms import called, library_form, without_library
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.products import MIN_DEPTH, MIN_DOT
@@ -74,6 +75,8 @@ def _ordinary(schedule: Schedule) -> Schedule:
 
 def _of_rules(kernel: KernelOp, options: TargetOptions) -> list[Schedule]:
     """What the rules of products choose from besides their choice, where the kernel's is theirs."""
+    if is_attention(kernel):
+        return [*attention.candidates(kernel, options)][1:]
     found = list(islice(products.candidates(kernel, options), MOST))
     return found[1:] if found[:1] == [schedule_kernel(kernel, options)] else []
 

@@ -14,8 +14,8 @@ from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
 from passes.loop.nests import gathered_inputs
 from targets.base import TargetOptions
+from targets.cuda.emit.copied import PITCH
 from targets.cuda.emit.scalar import NATIVE_FLOATS
-from targets.cuda.emit.specialized_form import PITCH
 from targets.cuda.machine import machine_of
 from targets.cuda.roles import Roles
 from targets.cuda.tiles import width_of

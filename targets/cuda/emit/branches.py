@@ -4,6 +4,8 @@
     ->  y = x
         if k + 63 > p*64:        # the last of j, the first of i
             y = tl.where(...)
+
+A position in a last, partial tile is compared likewise, with the end.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from dialects.block import IndexOp, MapOp
+from dialects.block import IndexOp, MapOp, ValidOp
+from dialects.expr import Expr
 from targets.cuda.emit.context import Context, tile_type
 from targets.cuda.emit.values import Value
 
@@ -23,18 +26,26 @@ _CASTS = (arith.IndexCastOp, arith.ExtSIOp)
 
 @dataclass(frozen=True)
 class Choice:
-    """A selection that gives `usual` unless `small < large`, or `<=`, fails for some places."""
+    """A selection that gives `usual` unless `small < large`, or `<=`, fails for some places.
+
+    Of what is valid, the end is the larger one.
+    """
 
     usual: SSAValue
-    small: IndexOp
-    large: IndexOp
+    small: IndexOp | ValidOp
+    large: IndexOp | ValidOp
     equal: bool
 
 
 def choice_of(op: MapOp, value: SSAValue) -> Choice | None:
     """What a value of a map's body is, if it is such a selection, the other side a constant."""
     choice = value.owner
-    if not isinstance(choice, arith.SelectOp) or not isinstance(choice.cond.owner, arith.CmpiOp):
+    if not isinstance(choice, arith.SelectOp):
+        return None
+    valid = _tile(op, choice.cond)
+    if isinstance(valid, ValidOp) and isinstance(choice.rhs.owner, arith.ConstantOp):
+        return Choice(choice.lhs, valid, valid, False)
+    if not isinstance(choice.cond.owner, arith.CmpiOp):
         return None
     compare = choice.cond.owner
     left, right = (_index(op, v) for v in (compare.lhs, compare.rhs))
@@ -55,16 +66,21 @@ def _index(op: MapOp, value: SSAValue) -> IndexOp | None:
     """The tile of indices that a value of a map's body is of."""
     while isinstance(value.owner, _CASTS):
         value = value.owner.operands[0]
-    if not isinstance(value.owner, Block):
-        return None
-    tile = op.inputs[list(op.body.block.args).index(value)].owner  # type: ignore[arg-type]
+    tile = _tile(op, value)
     return tile if isinstance(tile, IndexOp) and not any(
         dims.data for dims in tile.index_dims.data) else None
 
 
+def _tile(op: MapOp, value: SSAValue) -> object:
+    """What makes the tile that a value of a map's body is of, if it is of one."""
+    return op.inputs[value.index].owner if isinstance(value, BlockArgument) else None
+
+
 def branch_off(result: SSAValue, choice: Choice, whole: Value, context: Context) -> None:
     """Let a result that is bound to what it usually is be the whole selection where need be."""
-    last, first = _end(choice.small, context, last=True), _end(choice.large, context, last=False)
+    last = _end(choice.small, choice.small.expr.data, context, last=True)
+    large = choice.large.bound if isinstance(choice.large, ValidOp) else choice.large.expr
+    first = _end(choice.large, large.data, context, last=False)
     name = context.values[result].text
     own = context.writer.fresh(f"chosen_{name}")
     context.writer.line(f"{own} = {name}")
@@ -74,12 +90,12 @@ def branch_off(result: SSAValue, choice: Choice, whole: Value, context: Context)
     context.values[result] = Value(own, context.values[result].shape)
 
 
-def _end(op: IndexOp, context: Context, *, last: bool) -> Value:
-    """The largest or the smallest index of a tile."""
-    expr, shape = op.expr.data, tile_type(op.result).shape
+def _end(op: IndexOp | ValidOp, expr: Expr, context: Context, *, last: bool) -> Value:
+    """The largest or the smallest of an expression over the positions of a tile."""
+    shape = tile_type(op.result).shape
     split = expr.linear([f"t{d}" for d in range(len(shape))])
     assert split is not None, "positions in a tile are added to indices"
     ends = {name: shape[int(name[1:])] - 1 if ((step.constant or 1) > 0) == last else 0
             for name, step in split[0].items()}
-    [value] = context.indices([expr.substitute(ends)], (), op.indices, op.index_dims)
+    [value] = context.indices([expr.substitute(ends)], (), op.indices)
     return value

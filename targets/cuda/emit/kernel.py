@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -28,6 +29,7 @@ from dialects.block import (
 from dialects.expr import Expr
 from dialects.syntax import location_name
 from targets.cuda.emit import specialized
+from targets.cuda.emit.attention_form import is_online
 from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_map, emit_reduce
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
 from targets.cuda.emit.early import Early, emit_early, emit_trips
@@ -40,6 +42,8 @@ from targets.cuda.emit.partial_sums import (
 )
 from targets.cuda.emit.programs import bind_program_ids
 from targets.cuda.emit.rounding import needed_in_full
+from targets.cuda.emit.specialized_attention import AttentionEmission
+from targets.cuda.emit.specialized_products import ProductEmission
 from targets.cuda.emit.streaming import last_loads
 from targets.cuda.emit.values import NATIVE_POINTERS, Value, pointer_type
 from targets.cuda.emit.writer import Writer
@@ -66,10 +70,21 @@ class KernelSource:
     registers: int = 0
     """The most that a thread may use; 0: no limit."""
     groups: int = 0
-    """Of warps that multiply beside one that loads, in programs that stay (`specialized.py`); 0:
+    """Of warps that compute beside one that loads, each a tile of its own (`specialized.py`); 0:
     every program has one tile."""
+    row_axis: int = 0
+    """Along which axis of the grid groups' tiles lie."""
+    stays: bool = False
+    """Whether a program takes several such columns of tiles."""
     waits: bool = False
     """Whether it waits itself for the kernel before it (`early.py`)."""
+
+    def programs(self, extents: Sequence[int], at_once: int) -> int:
+        """How many programs run for a grid; of those that stay, at most so many."""
+        columns = list(extents)
+        if self.groups:
+            columns[self.row_axis] = -(-columns[self.row_axis] // self.groups)
+        return min(prod(columns), at_once) if self.stays else prod(columns)
 
     @property
     def text(self) -> str:
@@ -121,7 +136,8 @@ def _specialized(name: str, context: Context) -> KernelSource:
         raise EmitError(f"beside a warp that only loads, {specialized.GROUPS} groups of "
                         f"{specialized.GROUP} warps multiply at most, not {groups}")
     context.gluon = True
-    emission = specialized.Emission(
+    kind = AttentionEmission if is_online(kernel) else ProductEmission
+    emission = kind(
         kernel, context, groups, max(context.stages, 2), schedule_option(kernel, "strip", 1),
         lambda op, context: _emitter_of(type(op))(op, context))
     signature = _bind_parameters(context, emission.pointers)
@@ -129,7 +145,8 @@ def _specialized(name: str, context: Context) -> KernelSource:
     helpers = helper_texts(context.helpers, context.options.has_instructions)
     return KernelSource(
         name, (*specialized.HELPERS, *helpers), "\n".join([*_comment(kernel), code]), signature,
-        specialized.GROUP, 1, groups=groups)
+        specialized.GROUP, 1, groups=groups, row_axis=emission.row_axis,
+        stays=emission.stays)
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:

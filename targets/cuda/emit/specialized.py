@@ -1,49 +1,40 @@
-"""Products whose factors a warp of their own loads: in Gluon, Triton's lower language.
+"""Kernels with a warp of their own that loads: in Gluon, Triton's lower language.
 
-A schedule with `specialize = 1` has groups of four warps that multiply, each a tile of its own, and
+A schedule with `specialize = 1` has groups of four warps that compute, each a tile of its own, and
 one more warp that copies factors into shared memory, up to `stages` steps ahead. The groups' tiles
-lie below each other, and so have the columns' factor in common. Programs stay, and take one such
-column of tiles after another: while the ends of tiles are computed, the next ones' factors come.
+lie below each other, and have in common what does not depend on rows. Programs stay, and take one
+such column of tiles after another: while the ends of tiles are computed, the next ones' factors
+come. Only where columns take different times (`descend`) a program ends with its own. Each kind of
+kernel says what is loaded, and what is computed:
 
-    def contract_loads(...):                def contract_sums(..., group):
-        for program in ...:                     for program in ...:
-            for k in ...:                           for k in ...:
-                wait until a stage is free              wait until a stage is full
-                load the factors of k into it           multiply; the stage before is free
-                                                    map, store
+    specialized_products.py    sums of products      specialized_attention.py    online ones
 
 Barriers in shared memory tell that stages are full, and free again; each use of a stage changes
-their phase. What is behind the loop is printed as in other kernels: it takes the layouts of the
+their phase. What is behind the sums is printed as in other kernels: it takes the layouts of the
 sums. Triton's interpreter has no Gluon.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from dialects import types as t
 from dialects.block import KernelOp, StoreOp
 from dialects.expr import Expr
 from targets.cuda.emit.context import Context, buffer_type, tile_type
+from targets.cuda.emit.copied import SWIZZLES, Copied, rectangle
 from targets.cuda.emit.programs import bind_program_ids
-from targets.cuda.emit.scalar import NATIVE_FLOATS
-from targets.cuda.emit.specialized_form import (
-    SWIZZLES,
-    Rectangle,
-    Specialized,
-    rectangle,
-    specialized_form,
-)
-from targets.cuda.emit.values import NATIVE_POINTERS, Value, dtype_text, pointer_type
-from targets.cuda.errors import EmitError
+from targets.cuda.emit.values import Value
 
 GROUP = 4
-"""Warps that multiply a tile."""
+"""Warps that compute a tile."""
+GROUP_ROWS = 64
+"""A group multiplies so many rows at a time."""
 HEADER = """\
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -67,53 +58,45 @@ def preceding(stage, stages: gl.constexpr):
 NAMES = frozenset((
     "gl", "gluon", "fence_async_shared", "mbarrier", "tma", "tma_load", "tma_store",
     "warpgroup_mma", "warpgroup_mma_wait", "following", "preceding", "group", "layout", "phase",
-    "ready", "stage"))
+    "ready", "stage", "turn"))
 """Those that stand in texts, so that nothing of the kernel's own may have them."""
 GROUPS = 2
 """At most: more leave threads too few registers to begin with."""
 REGISTERS, LOADER_REGISTERS = 240, 24
-"""Of a thread that multiplies, and of one that loads."""
+"""Of a thread that computes, and of one that loads."""
 PART = 256
 """The bytes of a row of results that are stored at once."""
 
 
-def programs_of(extents: Sequence[int], groups: int, at_once: int) -> int:
-    """How many programs run for a grid, so many tiles of rows each at a time; they stay."""
-    *outer, rows, columns = extents
-    return min(prod(outer) * -(-rows // groups) * columns, at_once)
-
-
 @dataclass(frozen=True)
-class Copied:
-    """Tiles that are copied at once, and the memory they are copied to or from."""
+class Ring:
+    """Stages of shared memory that are filled and freed in turn.
 
-    tile: Rectangle
-    extents: tuple[int, int]
-    memory: str
+    `full`, `free`: the names of their barriers. `stage`, `phase`: of what counts uses.
+    """
 
-    @property
-    def layout(self) -> str:
-        return (f"NVMMASharedLayout(swizzle_byte_width={self.tile.swizzle}, "
-                f"element_bitwidth={8 * self.tile.width}, rank=2)")
-
-    @property
-    def element(self) -> Attribute:
-        return buffer_type(self.tile.buffer).element
+    stages: int
+    full: str
+    free: str
+    stage: str
+    phase: str
 
     @property
-    def pointer(self) -> str:
-        """The type of a parameter that says where the tiles are in memory."""
-        element = NATIVE_POINTERS.get(self.element) or pointer_type(self.element)
-        return f"tensordesc<{element[1:]}{list(self.extents)},{self.layout}>"
+    def is_full(self) -> str:
+        return f"mbarrier.wait({self.full}.index({self.stage}), {self.phase})"
 
-    def allocation(self, count: int) -> str:
-        element = (NATIVE_FLOATS.get(self.element) or dtype_text(self.element))
-        return (f"{self.memory} = gl.allocate_shared_memory({element}, "
-                f"{[count, *self.extents]}, gl.{self.layout})")
+    @property
+    def is_free(self) -> str:
+        return f"mbarrier.wait({self.free}.index({self.stage}), {self.phase})"
+
+    @property
+    def next(self) -> str:
+        return (f"{self.stage}, {self.phase} = "
+                f"following({self.stage}, {self.phase}, {self.stages})")
 
 
 @dataclass
-class Emission:
+class Emission(ABC):
     """The text of one kernel: its functions, in the order in which they call each other."""
 
     kernel: KernelOp
@@ -123,43 +106,50 @@ class Emission:
     strip: int
     emit: Callable[[Operation, Context], None]
 
+    # ------------------------------------------------------------------ kinds of kernels
     def __post_init__(self) -> None:
-        self.form: Specialized = specialized_form(self.kernel)
-        fresh = self.context.writer.fresh
-        self.left = Copied(self.form.left, self.form.left.extents, fresh("left_tiles"))
-        self.right = Copied(self.form.right, self.form.right.extents, fresh("right_tiles"))
-        self.result = self._result()
-        self.full, self.free = fresh("full"), fresh("free")
+        self.behind: Sequence[Operation]
+        """What is done with the sums."""
+        self.row_axis: int
+        """Along which axis of the grid the groups' tiles lie below each other."""
+        self.memory: Sequence[tuple[Copied, int]]
+        """What is loaded, and into how many tiles of shared memory."""
+        self.rings: Sequence[Ring]
+        self.turns = ""
+        """Barriers that tell each group that it is its turn, if they take turns."""
+        self.recognize()
+        self.result = _result(self.behind, self.context)
 
-    def _result(self) -> Copied | None:
-        """What is stored, if that is one tile that can be copied in one or two parts."""
-        stores = [op for op in self.form.behind if isinstance(op, StoreOp)]
-        if len(stores) != 1 or len(list(stores[0].buffer.uses)) != 1:
-            return None
-        found = rectangle(stores[0], tile_type(stores[0].value).shape)
-        if found is None or found.transposed or found.width > 4 or (
-                buffer_type(found.buffer).element == t.i1):
-            return None
-        rows, columns = found.extents
-        parts = columns * found.width // PART
-        columns = columns // max(parts, 1)
-        if parts > 2 or columns * found.width % SWIZZLES[-1]:
-            return None
-        return Copied(found, (rows, columns), self.context.writer.fresh("result_tiles"))
+    @abstractmethod
+    def recognize(self) -> None:
+        """Find all of these in the kernel. Raises EmitError, saying what is in the way."""
 
+    @abstractmethod
+    def loads(self) -> None:
+        """Emit what loads the factors of a column of tiles."""
+
+    @abstractmethod
+    def layouts(self) -> Sequence[str]:
+        """Definitions of layouts."""
+
+    @abstractmethod
+    def sums(self) -> None:
+        """Emit what computes a group's tile, up to the loop's results."""
+
+    # ------------------------------------------------------------------ functions
     @property
     def pointers(self) -> Mapping[SSAValue, str]:
         """The types of parameters that are not plain pointers."""
-        copied = [self.left, self.right, *([self.result] if self.result else [])]
+        copied = [c for c, _ in self.memory] + ([self.result] if self.result else [])
         return {c.tile.buffer: c.pointer for c in copied}
 
-    # ------------------------------------------------------------------ functions
     def text(self, name: str, signature: Sequence[tuple[str, str]]) -> str:
         """All functions; what a kernel's text says of it comes before."""
         loads, sums = (self.context.writer.fresh(f"{name}_{x}") for x in ("loads", "sums"))
-        shared = [c.memory for c in (self.left, self.right, self.result) if c]
         parameters = [p for p, _ in signature]
-        inner = ", ".join([*parameters, *shared, self.full, self.free])
+        memory = [c.memory for c, _ in self.memory] + (
+            [self.result.memory] if self.result else [])
+        inner = ", ".join([*parameters, *memory, *(name for name, _, _ in self._barriers)])
         texts = [self._function(f"{loads}({inner})", self._loads),
                  self._function(f"{sums}({inner}, group: gl.constexpr)", self._sums),
                  self._function(f"{name}({', '.join(parameters)})",
@@ -180,195 +170,135 @@ class Emission:
 
     def _start(self, loads: str, sums: str, inner: str) -> None:
         line = self.context.writer.line
-        line(self.left.allocation(self.stages * self.groups))
-        line(self.right.allocation(self.stages))
+        for copied, count in self.memory:
+            line(copied.allocation(count))
         if self.result:
             line(self.result.allocation(self.groups))
-        for barriers in (self.full, self.free):
-            line(f"{barriers} = gl.allocate_shared_memory(gl.int64, [{self.stages}, 1], "
+        for name, count, arrivals in self._barriers:
+            line(f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], "
                  "mbarrier.MBarrierLayout())")
-        line(f"for stage in gl.static_range({self.stages}):")
-        with self.context.writer.indented():
-            line(f"mbarrier.init({self.full}.index(stage), count=1)")
-            line(f"mbarrier.init({self.free}.index(stage), count={self.groups})")
+            line(f"for stage in gl.static_range({count}):")
+            with self.context.writer.indented():
+                line(f"mbarrier.init({name}.index(stage), count={arrivals})")
         line("fence_async_shared()")
         parts = [f"({sums}, ({inner}, {group}))" for group in range(self.groups)]
         registers = [REGISTERS] * (self.groups - 1)
         line(f"gl.warp_specialize([{', '.join([*parts, f'({loads}, ({inner}))'])}], "
              f"{[GROUP] * (self.groups - 1) + [1]}, {[*registers, LOADER_REGISTERS]})")
 
+    @property
+    def _barriers(self) -> list[tuple[str, int, int]]:
+        """Their names, how many there are, and how many arrive at each."""
+        found = [b for ring in self.rings for b in ((ring.full, ring.stages, 1),
+                                                    (ring.free, ring.stages, self.groups))]
+        return [*found, *([(self.turns, self.groups, 1)] if self.turns else [])]
+
+    def _loads(self) -> None:
+        self._begin(1)
+        with self._programs():
+            self.loads()
+
+    def _sums(self) -> None:
+        for definition in self.layouts():
+            self.context.writer.line(definition)
+        self._begin(0)
+        if self.turns:
+            self.context.writer.line("turn = 1 - group")
+        with self._programs():
+            self.context.values[self.row_id] = self.row("group")
+            self.sums()
+            self._end()
+        if self.result:
+            self.context.writer.line("tma.store_wait(0)")
+
+    def _begin(self, phase: int) -> None:
+        """Count from the first stages: the ones to wait for, or, in the phase before, to fill."""
+        for ring in self.rings:
+            self.context.writer.line(f"{ring.stage} = 0")
+            self.context.writer.line(f"{ring.phase} = {phase}")
+
     # ------------------------------------------------------------------ tiles of a program
     @contextmanager
     def _programs(self) -> Generator[None]:
-        """A loop over what a program takes, a column of tiles at a time."""
+        """What a program takes, a column of tiles at a time; the only one if it does not stay."""
         context = self.context
-        *outer, rows, columns = self.kernel.grid.data
-        extents = [*outer, rows.ceildiv(self.groups), columns]
-        count, program = context.product(extents).text, context.writer.fresh("program")
+        extents = list(self.kernel.grid.data)
+        extents[self.row_axis] = self.row_tiles.ceildiv(self.groups)
+        program = context.writer.fresh("program")
+        if not self.stays:
+            context.writer.line(f"{program} = tl.program_id(0)")
+            self._bind(program, extents)
+            yield
+            return
+        count = context.product(extents).text
         context.writer.line(
             f"for {program} in range(tl.program_id(0), {count}, tl.num_programs(0)):")
         with context.writer.indented():
-            bind_program_ids(context, self.strip, program, extents)
+            self._bind(program, extents)
             yield
 
-    def _row(self, group: str) -> Value:
+    @property
+    def stays(self) -> bool:
+        """Whether programs take several columns. Where these take different times, the next one is
+        for whoever is done first, as the hardware has it."""
+        return not self.context.descends
+
+    def _bind(self, program: str, extents: Sequence[Expr]) -> None:
+        bind_program_ids(self.context, self.strip, program, extents)
+        self._shared_row = self.context.values[self.row_id]
+
+    def row(self, group: str) -> Value:
         """The position of a group's tile among those of rows."""
-        value, rows = self.context.values[self._row_id], self.kernel.grid.data[-2]
+        value = self._shared_row
         text = value.text if self.groups == 1 else f"({self.groups}*{value.text} + {group})"
-        return Value(text, (), Expr.of(0), rows - 1)
+        return Value(text, (), Expr.of(0), self.row_tiles - 1)
 
     @property
-    def _row_id(self) -> SSAValue:
-        return self.kernel.program_ids[-2]
-
-    def _place(self, tile: Rectangle) -> str:
-        """Where a tile begins."""
-        found = self.context.indices(tile.origin, (), tile.indices)
-        return f"[{', '.join(v.text for v in found)}]"
+    def row_id(self) -> SSAValue:
+        return self.kernel.program_ids[self.row_axis]
 
     @property
-    def _steps(self) -> range:
-        """Of the loop over the sum."""
-        loop = self.form.loop
-        lower, upper, step = (e.data.constant for e in (loop.lower, loop.upper, loop.step))
-        assert lower is not None and upper is not None and step
-        return range(lower, upper, step)
+    def row_tiles(self) -> Expr:
+        return self.kernel.grid.data[self.row_axis]
 
     # ------------------------------------------------------------------ loads
-    def _loads(self) -> None:
+    def fill(self, ring: Ring, tiles: Sequence[tuple[Copied, str, bool]]) -> None:
+        """Load tiles into the next stage: into which one of their memory, and whether each group
+        has its own."""
         context, line = self.context, self.context.writer.line
-        line("stage = 0")
-        line("phase = 1")
-        with self._programs():
-            counter = self._counter()
-            line(f"for {counter} in {self._steps}:")
-            with context.writer.indented():
-                line(f"mbarrier.wait({self.free}.index(stage), phase)")
-                line(f"ready = {self.full}.index(stage)")
-                line(f"mbarrier.expect(ready, {self._step_bytes})")
-                shared = context.values[self._row_id]
-                for group in range(self.groups):
-                    context.values[self._row_id] = self._row(str(group))
-                    self._load(self.left, self._left_stage(str(group)))
-                    context.values[self._row_id] = shared
-                self._load(self.right, "stage")
-                line(f"stage, phase = following(stage, phase, {self.stages})")
+        line(ring.is_free)
+        line(f"ready = {ring.full}.index({ring.stage})")
+        size = sum(c.tile.bytes * (self.groups if each else 1) for c, _, each in tiles)
+        line(f"mbarrier.expect(ready, {size})")
+        for copied, number, each in tiles:
+            for group in map(str, range(self.groups if each else 1)):
+                context.values[self.row_id] = self.row(group) if each else self._shared_row
+                self._load(copied, self.own(number, group) if each else number)
+        line(ring.next)
 
     def _load(self, copied: Copied, number: str) -> None:
         name = self.context.values[copied.tile.buffer].text
-        self.context.writer.line(f"tma_load({name}, {self._place(copied.tile)}, ready, "
-                                 f"{copied.memory}.index({number}))")
+        place = ", ".join(copied.tile.place(self.context))
+        self.context.writer.line(
+            f"tma_load({name}, [{place}], ready, {copied.memory}.index({number}))")
 
-    @property
-    def _step_bytes(self) -> int:
-        left, right = (prod(c.extents) * c.tile.width for c in (self.left, self.right))
-        return self.groups * left + right
-
-    def _left_stage(self, group: str) -> str:
+    def own(self, stage: str, group: str) -> str:
         """The number of a group's tile of a stage."""
-        return "stage" if self.groups == 1 else f"{self.groups}*stage + {group}"
-
-    def _counter(self) -> str:
-        loop = self.form.loop
-        counter = self.context.writer.fresh(loop.counter.name_hint or "k")
-        self.context.values[loop.counter] = Value(counter)
-        return counter
-
-    # ------------------------------------------------------------------ sums
-    def _sums(self) -> None:
-        context, line = self.context, self.context.writer.line
-        rows, columns = self.form.rows, self.form.columns
-        depth = 256 // (8 * self.left.tile.width)
-        line("layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], "
-             f"warps_per_cta=[{GROUP}, 1], instr_shape=[16, {min(columns, 256)}, {depth}])")
-        zeros = f"gl.zeros([{rows}, {columns}], gl.float32, layout)"
-        line("stage = 0")
-        line("phase = 0")
-        with self._programs():
-            context.values[self._row_id] = self._row("group")
-            total = context.writer.fresh("sums")
-            line(f"{total} = {zeros}")
-            if self._part == len(self._steps):
-                self._multiply(total)
-            else:
-                self._multiply_in_parts(total, zeros)
-            context.values[self.form.loop.results[0]] = Value(total, (rows, columns))
-            self._end()
-        if self.result:
-            line("tma.store_wait(0)")
-
-    @property
-    def _part(self) -> int:
-        """After how many steps a sum of fewer bits than f32 has is added to another: such as are
-        equal parts of all."""
-        steps, promote = len(self._steps), self.context.promote
-        if not promote or promote >= steps * self._steps.step:
-            return steps
-        if promote < self._steps.step:
-            raise EmitError(f"sums of {promote} products are no steps of {self._steps.step}")
-        return max(n for n in range(1, promote // self._steps.step + 1) if steps % n == 0)
-
-    @property
-    def _factors(self) -> str:
-        """The tiles of a step that a group multiplies."""
-        return ", ".join(
-            f"{c.memory}.index({number})" + ".permute((1, 0))" * c.tile.transposed
-            for c, number in ((self.left, self._left_stage("group")), (self.right, "stage")))
-
-    def _multiply(self, sums: str) -> None:
-        """Add the products of all steps; what a step has read is free when the next is begun."""
-        line = self.context.writer.line
-        counter = self._counter()
-        line(f"for {counter} in {self._steps}:")
-        with self.context.writer.indented():
-            line(f"mbarrier.wait({self.full}.index(stage), phase)")
-            line(f"{sums} = warpgroup_mma({self._factors}, {sums}, is_async=True)")
-            line(f"{sums} = warpgroup_mma_wait(1, deps=[{sums}])")
-            line(f"mbarrier.arrive({self._preceding}, pred={counter} > {self._steps.start})")
-            line(f"stage, phase = following(stage, phase, {self.stages})")
-        line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
-        line(f"mbarrier.arrive({self._preceding})")
-
-    def _multiply_in_parts(self, total: str, zeros: str) -> None:
-        """Add the products of all steps, those of a few of them at a time."""
-        line, indented = self.context.writer.line, self.context.writer.indented
-        fresh = self.context.writer.fresh
-        sums, part, step = fresh("part"), fresh("k"), fresh("step")
-        line(f"for {part} in range({len(self._steps) // self._part}):")
-        with indented():
-            line(f"{sums} = {zeros}")
-            line(f"for {step} in gl.static_range({self._part}):")
-            with indented():
-                line(f"mbarrier.wait({self.full}.index(stage), phase)")
-                line(f"{sums} = warpgroup_mma({self._factors}, {sums}, use_acc={step} > 0, "
-                     "is_async=True)")
-                line(f"if {step} > 0:")
-                with indented():
-                    line(f"{sums} = warpgroup_mma_wait(1, deps=[{sums}])")
-                    line(f"mbarrier.arrive({self._preceding})")
-                line(f"stage, phase = following(stage, phase, {self.stages})")
-            line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
-            line(f"mbarrier.arrive({self._preceding})")
-            line(f"{total} = {total} + {sums}")
-
-    @property
-    def _preceding(self) -> str:
-        """The barrier of the stage before, which no product reads any more."""
-        return f"{self.free}.index(preceding(stage, {self.stages}))"
+        return stage if self.groups == 1 else f"{self.groups}*{stage} + {group}"
 
     # ------------------------------------------------------------------ behind the sums
     def _end(self) -> None:
         """Of a group's tile, if there is one: the last of those below each other may be none."""
-        context, rows = self.context, self.kernel.grid.data[-2]
+        context, rows = self.context, self.row_tiles
         if not (rows % self.groups).terms:
             self._behind()
             return
-        context.writer.line(f"if {context.values[self._row_id].text} < {context.size(rows).text}:")
+        context.writer.line(f"if {context.values[self.row_id].text} < {context.size(rows).text}:")
         with context.writer.indented():
             self._behind()
 
     def _behind(self) -> None:
-        for op in self.form.behind:
+        for op in self.behind:
             if isinstance(op, StoreOp) and self.result:
                 self._store(op, self.result)
             else:
@@ -377,19 +307,36 @@ class Emission:
     def _store(self, op: StoreOp, result: Copied) -> None:
         """Through shared memory, while the next tile is begun."""
         context, line = self.context, self.context.writer.line
-        rows, columns = result.extents
+        rows, columns = result.tile.extents
         value, count = context.values[op.value].text, tile_type(op.value).shape[1] // columns
         parts = [value]
         if count == 2:
             parts = [context.writer.fresh("half") for _ in range(2)]
             line(f"{', '.join(parts)} = {value}.reshape([{rows}, 2, {columns}])"
                  ".permute((0, 2, 1)).split()")
-        first, second = context.indices(result.tile.origin, (), result.tile.indices)
+        *first, second = result.tile.place(context)
         for k, part in enumerate(parts):
-            place = f"{second.text} + {k*columns}" if k else second.text
+            place = [*first, f"{second} + {k*columns}" if k else second]
             line("tma.store_wait(0)")
-            line(f"{result.memory}.index(group).store({part})")
+            line(f"{result.matrix('group')}.store({part})")
             line("fence_async_shared()")
             line(f"tma_store({context.values[result.tile.buffer].text}, "
-                 f"[{first.text}, {place}], {result.memory}.index(group))")
+                 f"[{', '.join(place)}], {result.memory}.index(group))")
 
+
+def _result(behind: Sequence[Operation], context: Context) -> Copied | None:
+    """What is stored, if that is one tile that can be copied in one or two parts."""
+    stores = [op for op in behind if isinstance(op, StoreOp)]
+    if len(stores) != 1 or len(list(stores[0].buffer.uses)) != 1:
+        return None
+    found = rectangle(stores[0], tile_type(stores[0].value).shape)
+    if found is None or found.transposed or found.width > 4 or (
+            buffer_type(found.buffer).element == t.i1):
+        return None
+    rows, columns = found.extents
+    parts = columns * found.width // PART
+    columns = columns // max(parts, 1)
+    if parts > 2 or columns * found.width % SWIZZLES[-1]:
+        return None
+    part = replace(found, box=(*found.box[:-1], columns), extents=(rows, columns))
+    return Copied(part, context.writer.fresh("result_tiles"))

@@ -10,12 +10,10 @@ rectangles that can be copied at once: rows begin at multiples of 16 bytes, zero
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from dialects import types as t
 from dialects.block import (
     DotOp,
     ForOp,
@@ -28,46 +26,12 @@ from dialects.block import (
     ValidOp,
     YieldOp,
 )
-from dialects.expr import Expr
-from targets.cuda.emit.context import buffer_type, tile_type
+from targets.cuda.emit.context import tile_type
+from targets.cuda.emit.copied import Rectangle, rectangle
+from targets.cuda.emit.specialized import GROUP_ROWS
 from targets.cuda.errors import EmitError
 
-PITCH = 16
-"""What divides the bytes from one row of a matrix to the next."""
-GROUP_ROWS = 64
-"""A group of four warps multiplies so many rows at a time."""
-SWIZZLES = (128, 64, 32)
-"""Bytes of a tile's rows that lie in another order, so that columns are read without conflicts."""
 _AROUND = (LoadOp, IndexOp, ValidOp, MapOp, StoreOp)
-
-
-@dataclass(frozen=True)
-class Rectangle:
-    """A tile of a matrix in memory, `transposed` where the tile's first dim runs along memory.
-
-    `extents`: in the order of memory. `origin`: where its first element is, without the tile's own
-    positions; over `indices` as `%0`, `%1` ....
-    """
-
-    buffer: SSAValue
-    extents: tuple[int, int]
-    origin: tuple[Expr, Expr]
-    indices: tuple[SSAValue, ...]
-    transposed: bool
-
-    @property
-    def width(self) -> int:
-        """Bytes of an element."""
-        return t.byte_width(buffer_type(self.buffer).element)
-
-    @property
-    def swizzle(self) -> int:
-        """Raises EmitError for rows that are too short."""
-        row = self.extents[1] * self.width
-        found = next((s for s in SWIZZLES if row % s == 0), None)
-        if found is None:
-            raise EmitError(f"rows of {row} bytes cannot be copied at once: choose larger tiles")
-        return found
 
 
 @dataclass(frozen=True)
@@ -135,19 +99,3 @@ def _factor(value: SSAValue) -> Rectangle:
         raise EmitError("warps that only load need tiles of matrices that nothing else reads, "
                         "zeros around them")
     return found
-
-
-def rectangle(op: LoadOp | StoreOp, shape: Sequence[int]) -> Rectangle | None:
-    """What an operation loads or stores, if that is one."""
-    type_ = buffer_type(op.buffer)
-    if type_.rank != 2 or len(shape) != 2 or any(d.data for d in op.index_dims.data):
-        return None
-    pitch = type_.shape[1].constant
-    if pitch is None or pitch * t.byte_width(type_.element) % PITCH:
-        return None
-    for dims in ((0, 1), (1, 0)):
-        first, second = (e - Expr.symbol(f"t{d}") for e, d in zip(op.exprs, dims, strict=True))
-        if not (first.symbols | second.symbols) & {"t0", "t1"}:
-            return Rectangle(op.buffer, (shape[dims[0]], shape[dims[1]]), (first, second),
-                             tuple(op.indices), dims != (0, 1))
-    return None

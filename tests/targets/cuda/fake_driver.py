@@ -28,7 +28,6 @@ from targets.cuda import cublas, cuda_graph, cudnn, driver, kernels, library
 from targets.cuda.compile import Binary, CompileOptions, Job
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.emit import KernelSource
-from targets.cuda.emit.specialized import programs_of
 from targets.cuda.library import LibraryLaunch
 from targets.cuda.tensor_maps import Descriptor
 from tests.targets.cuda.fake_libraries import FakeCall, FakeConvolution, FakeProduct
@@ -171,8 +170,7 @@ class FakeDriver:
                  for k, size in enumerate(function.size_names)}
         assert all(p % 256 == 0 for p in pointers)
         tiles = [int(e.evaluate(sizes)) for e in function.grid.data]
-        assert programs == (programs_of(tiles, source.groups, MULTIPROCESSORS)
-                            if source and source.groups else prod(tiles))
+        assert programs == (source.programs(tiles, MULTIPROCESSORS) if source else prod(tiles))
         return lambda: self._run(function, pointers, sizes)
 
     def _run(self, kernel: KernelOp, pointers: Sequence[int], sizes: dict[str, int]) -> None:
@@ -264,13 +262,14 @@ class FakeGraph:
 
 
 class FakeMap:
-    """A map that holds nothing but the matrix' address."""
+    """A map that holds nothing but the buffer's address."""
 
     def __init__(
         self, address: int, shape: Sequence[int], width: int, descriptor: Descriptor
     ) -> None:
-        assert len(shape) == 2 and shape[1] * width % 16 == 0
-        self._cell, self._behind = ctypes.c_uint64(address), [*map(ctypes.c_int, (*shape, 0, 0))]
+        assert shape[-1] * width % 16 == 0
+        behind = (*shape, *[0] * len(shape))
+        self._cell, self._behind = ctypes.c_uint64(address), [*map(ctypes.c_int, behind)]
 
     @property
     def value(self) -> int:
@@ -300,9 +299,10 @@ class FakeEvent:
 
 
 def _widths(type_: str) -> tuple[int, ...]:
-    """The bytes of what stands for a parameter; behind a map its matrix' sizes and pitches."""
+    """The bytes of what stands for a parameter; behind a map its buffer's sizes and pitches."""
     if type_.startswith(MAP):
-        return 128, 4, 4, 8, 8
+        rank = type_.partition("]")[0].count(",") + 1
+        return 128, *[4] * rank, *[8] * rank
     return (8 if type_[0] == "*" else 4,)
 
 

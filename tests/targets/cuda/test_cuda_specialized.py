@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import exp, log
 from typing import Any
@@ -25,7 +25,6 @@ from targets.base import TargetOptions
 from targets.cuda import TARGET, driver
 from targets.cuda.compile import CompileOptions, compile_kernels, resources
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
-from targets.cuda.emit.specialized import programs_of
 from targets.cuda.kernels import job_of
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of
@@ -225,9 +224,11 @@ def test_code_keeps_sums_in_registers(text: str, options: str, tile: tuple[int, 
 
 # ---------------------------------------------------------------------- launches
 def test_programs_stay() -> None:
-    assert programs_of([25, 6], 2, 132) == 78
-    assert programs_of([25, 6], 1, 132) == 132
-    assert programs_of([3, 1, 5], 2, 132) == 15
+    kernel = kernel_of(scheduled(product(1576, 768, 256), TWO))
+    source = emit_kernel(kernel)
+    assert source.programs([25, 6], 132) == 78
+    assert replace(source, groups=1).programs([25, 6], 132) == 132
+    assert source.programs([3, 1, 5], 132) == 15
 
 
 def test_maps_follow_the_callers_memory(monkeypatch: pytest.MonkeyPatch) -> None:
