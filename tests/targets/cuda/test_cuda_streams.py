@@ -119,6 +119,18 @@ def test_rows_share_no_program_that_holds_too_much_for_all() -> None:
     assert "grid i0 tile 1, whole i1 tile 8192 | tails = mask, warps = 8>" in sources(text)
 
 
+def test_constants_of_halves_are_read_as_halves() -> None:
+    text = sources("""
+strata.func @main(%x: bf16[16384, 4096]) -> (bf16[16384, 4096]) inputs ["x"] outputs ["y"] {
+  %v = graph.range {start = 0, step = 1, count = 4096, to = bf16} : bf16[4096]
+  %u = graph.range {start = 0, step = 2, count = 4096, to = bf16} : bf16[4096]
+  %y = graph.layer_norm %x, %v, %u {axis = 1, epsilon = 1.0e-05} : bf16[16384, 4096]
+  strata.return %y
+}""")
+    assert "grid i0 tile 2, whole i1 tile 4096 | tails = mask, warps = 16>" in text
+    assert text.count("tl.load(b") == text.count("[None, :].to(tl.float32)") == 2
+
+
 def test_few_rows_share_no_program() -> None:
     text = sources(scaled(4096).replace("16384", "1024"))
     assert "grid i0 tile 1, whole i1 tile 4096 | tails = mask, warps = 8>" in text
