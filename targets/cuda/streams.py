@@ -83,7 +83,7 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     if not all(x.kind == "whole" for x in tiles):
         walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
                          WALKING_WARPS.get(width, 8))
-        return _online(kernel, walked, options) if apart else walked
+        return _in_words(kernel, _online(kernel, walked, options)) if apart else walked
     least = 1 if apart else 4  # a warp that has a whole row waits for no other
     sharing = not apart and SHARED <= _shared_bytes(kernel) <= MOST_SHARED
     most = HELD_SHARING * SHARING_WARPS if sharing else HELD * least
@@ -145,6 +145,12 @@ def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Sched
     if options.exact or not any(running_maximum(n) for n in kernel.nests):
         return walked
     return replace(walked, options=(*walked.options, ("online", 1)))
+
+
+def _in_words(kernel: KernelOp, walked: Schedule) -> Schedule:
+    """The schedule, whose walks begin at whole words of the shortest elements."""
+    word = WORD // min(byte_width(type_.element) for type_ in _types(kernel) if type_.rank > 1)
+    return replace(walked, options=(*walked.options, ("words", word)))
 
 
 def _begins_apart(kernel: KernelOp) -> bool:

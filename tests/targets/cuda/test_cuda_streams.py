@@ -179,6 +179,22 @@ def test_a_long_row_of_parts_of_words_is_walked_once_for_a_maximum_and_its_sums(
     assert sources(softmax(600, 20000)).count("for ") == 3
 
 
+@pytest.mark.parametrize("columns", [16411, 16385, 16391, 20001])
+def test_long_rows_of_parts_of_words_in_whole_words(columns: int) -> None:
+    """At block level: rows that begin at each place of a word, and end behind or before a tile."""
+    x = np.random.default_rng(0).standard_normal((9, columns)).astype(np.float32)
+    module = lowered(softmax(*x.shape), steps=[s for s in STEPS if s != "loop-split-reductions"])
+    assert "words = 4" in str(module)
+    [found] = interpret_host(module, [x], WeightStore())
+    powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol=2e-6)
+
+
+def test_what_cancels_is_left_out_of_addresses() -> None:
+    text = sources(softmax(600, 20001))
+    assert text.count("tl.load(x + (i1 + 4*((20001*i0 + 3) // 4) + r4096))") == 1
+
+
 @pytest.fixture(scope="module")
 def interpreter() -> Iterator[Interpreter]:
     yield Interpreter()
