@@ -72,7 +72,7 @@ class LoopOutline(StrataPass):
 # ---------------------------------------------------------------------- what kind a nest is
 def is_contraction(nest: NestOp) -> bool:
     """A sum of products that uses its operands more than once: a matrix product, a convolution."""
-    if not nest.is_reduction or nest.combiner_names != ["add"]:
+    if not nest.is_reduction or nest.combiner_names != ["add"] or nest.is_scan:
         return False
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes if a.extent.constant != 1}
@@ -342,6 +342,9 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str], short: int = 0) -
     if any(n.is_scatter for n in group.renamed) or (
             nest.is_scatter and not _says_only_where(group, nest)):
         return "a scatter is a kernel of its own"
+    if nest.reduce_axes and any(n.is_scan for n in [nest, *group.renamed]) and group.rows() is not (
+            None):
+        return "a scan and what else is reduced are kernels of their own"
     if group.operations + body_size(nest) > MAX_OPERATIONS:
         return "the kernel would be too large"
     parallel = {names.get(a.name, "") for a in nest.parallel_axes if a.extent.constant != 1}

@@ -185,8 +185,9 @@ class _Lowering:
             if value in seen or not isinstance(producer, NestOp):
                 continue
             seen.add(value)
-            if producer in run and axis in _reduces_over(producer) and not (
-                    nest in self.tiles.online and self.tiles.online[nest].maximum is value):
+            ready = producer.is_scan or (
+                nest in self.tiles.online and self.tiles.online[nest].maximum is value)
+            if producer in run and axis in _reduces_over(producer) and not ready:
                 return True
             todo += producer.inputs
         return False
