@@ -39,6 +39,10 @@ STEP, STEP_APART, STEP_ONCE, STEP_OPEN = 16384, 4096, 1024, 8192
 is walked only once, and where its length is not known."""
 WALKING_WARPS = {STEP: 32, STEP_APART: 16}
 """With how many warps; 8 for other steps."""
+STEP_ONLINE, ONLINE_WARPS = 8192, 16
+"""Likewise of a row that begins between words, where one walk finds a maximum and its sums."""
+STEP_SCAN, SCAN_WARPS = 2048, 4
+"""Likewise of a row that is scanned."""
 MAX_HEIGHT, OPEN_HEIGHT = 16, 4
 """The most rows that one program computes, but very short ones, and how many where their number is
 not known."""
@@ -77,12 +81,12 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     if rows and not _sums_along_memory(kernel, inner) and (not along or along[0] in rows):
         return _strided_reduction(kernel, rows, inner, along, options)
     apart = _begins_apart(kernel)
-    placed = _inner_levels(kernel, inner)
+    placed = _inner_levels(kernel, inner, options)
     tiles = [x for x in placed if x.tile > 1]
     width = max((x.tile for x in tiles), default=1)
     if not all(x.kind == "whole" for x in tiles):
         walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
-                         WALKING_WARPS.get(width, 8))
+                         _walking_warps(kernel, width, options))
         return _in_words(kernel, _online(kernel, walked, options)) if apart else walked
     least = 1 if apart else 4  # a warp that has a whole row waits for no other
     sharing = not apart and SHARED <= _shared_bytes(kernel) <= MOST_SHARED
@@ -142,9 +146,15 @@ def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Sched
 
     That saves loads, which count where they are of single elements.
     """
-    if options.exact or not any(running_maximum(n) for n in kernel.nests):
+    if not _is_online(kernel, options):
         return walked
     return replace(walked, options=(*walked.options, ("online", 1)))
+
+
+def _is_online(kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether sums follow a maximum in the walk that finds it."""
+    apart = _begins_apart(kernel) and not options.exact
+    return apart and any(running_maximum(n) for n in kernel.nests)
 
 
 def _in_words(kernel: KernelOp, walked: Schedule) -> Schedule:
@@ -192,7 +202,9 @@ def _sums_along_memory(kernel: KernelOp, inner: Sequence[str]) -> bool:
         name for names in main for name in names)
 
 
-def _inner_levels(kernel: KernelOp, inner: Sequence[str]) -> list[Level]:
+def _inner_levels(
+    kernel: KernelOp, inner: Sequence[str], options: TargetOptions
+) -> list[Level]:
     """Of the axes that a nest has beside rows, the last has a tile: whole, or long steps."""
     levels: dict[str, Level] = {}
     for name in reversed(inner):
@@ -203,17 +215,27 @@ def _inner_levels(kernel: KernelOp, inner: Sequence[str]) -> list[Level]:
         elif size is not None and size <= MAX_WHOLE:
             levels[name] = Level("whole", name, power(kernel.axes[name], MAX_WHOLE))
         else:
-            levels[name] = Level("loop", name, _step(kernel, name))
+            levels[name] = Level("loop", name, _step(kernel, name, options))
     return [levels[name] for name in inner]
 
 
-def _step(kernel: KernelOp, axis: str) -> int:
+def _step(kernel: KernelOp, axis: str, options: TargetOptions) -> int:
     """How many elements of a long row one trip takes."""
+    if any(n.is_scan for n in kernel.nests):
+        return STEP_SCAN
+    if _is_online(kernel, options):
+        return STEP_ONLINE
     if sum(_has(n, axis) for n in kernel.nests) == 1:
         return STEP_ONCE
     if _begins_apart(kernel):
         return STEP_APART
     return STEP_OPEN if kernel.axes[axis].constant is None else STEP
+
+
+def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
+    if any(n.is_scan for n in kernel.nests):
+        return SCAN_WARPS
+    return ONLINE_WARPS if _is_online(kernel, options) else WALKING_WARPS.get(width, 8)
 
 
 def _has(nest: NestOp, name: str) -> bool:

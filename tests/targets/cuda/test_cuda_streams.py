@@ -192,7 +192,7 @@ def test_long_rows_of_parts_of_words_in_whole_words(columns: int) -> None:
 
 def test_what_cancels_is_left_out_of_addresses() -> None:
     text = sources(softmax(600, 20001))
-    assert text.count("tl.load(x + (i1 + 4*((20001*i0 + 3) // 4) + r4096))") == 1
+    assert text.count("tl.load(x + (i1 + 4*((20001*i0 + 3) // 4) + r8192))") == 1
 
 
 @pytest.fixture(scope="module")
