@@ -28,6 +28,8 @@ MAX_WHOLE = 16384
 HELD, LEAST_HELD = 32, 4
 """Elements of held rows in each thread, where there are many rows: enough words on their way, and
 no registers spill. And what a thread has at least, where rows are short."""
+ALONE = 1024
+"""The longest row of words that one warp holds, where it is a program's only one."""
 READ_WORDS = 2
 """Words of a row in each thread, where a row is summed up once, and little is written."""
 SHARED, MOST_SHARED, HELD_SHARING, SHARING_WARPS = 8192, 16384, 16, 16
@@ -95,7 +97,8 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
     held = HELD_SHARING if sharing else HELD if apart else _held(kernel, options)
-    warps = max(least, min(16, width * height // (held * WARP)))
+    fewest = 1 if height == 1 and width <= ALONE else least
+    warps = max(fewest, min(16, width * height // (held * WARP)))
     return _masked(kernel, [*levels, *placed], options, warps)
 
 

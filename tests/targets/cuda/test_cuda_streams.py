@@ -158,6 +158,12 @@ strata.func @main(%x: f32[8192, 4096]) -> (f32[8192]) inputs ["x"] outputs ["y"]
     assert "warps = 4>" in sources(softmax(8192, 4096))
 
 
+@pytest.mark.parametrize(("rows", "columns", "warps"), [
+    (1024, 768, 1), (1024, 1536, 4), (8192, 768, 4)], ids=["short", "long", "several"])
+def test_a_warp_has_a_short_row_alone(rows: int, columns: int, warps: int) -> None:
+    assert f"warps = {warps}>" in sources(softmax(rows, columns))
+
+
 def test_a_warp_has_whole_rows_that_begin_between_words() -> None:
     assert "grid i0 tile 8, whole i1 tile 128 | tails = mask, warps = 1>" in sources(
         softmax(65536, 77))
