@@ -41,6 +41,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-narrow-products"),  # when scales have become part of weights
     Step("graph", "graph-fold-constants"),  # and again: weights that are rounded now
     Step("graph", "graph-join-groups"),  # on filters that are constants, of the type they keep
+    Step("graph", "graph-shorten-constants"),  # when all that computes constants has done so
     Step("graph", "graph-cse"),  # after simplifying, which makes equal things look equal
     Step("graph", "graph-dce"),  # last: removes what all of these left unused
     # ------------------------------------------------------------------ loop: how it is computed

@@ -16,7 +16,9 @@ loops one after another need, is kept in memory of the program (see `passes.loop
 time does not stay there, as targets have it. `strip`: programs are numbered along
 strips of so many tiles of the last grid axis but one, column by column, so that those that run
 together share what they read. `online`: 1 where sums of exp(x - m) are rescaled while the maximum
-m of x is being found, instead of waiting for it (see `passes.loop.online`). `branch`: 1 where one
+m of x is being found, instead of waiting for it (see `passes.loop.online`). `words`: walks
+of rows that begin between words of so many elements have whole tiles from a whole word on (see
+`passes.loop_to_block.words`). `branch`: 1 where one
 loop walks all that rows reach, and selections by indices, which decide few tiles, are in branches.
 `promote`: after how many products of narrow floats their sum, which may have fewer bits until
 then, is added to one of f32. `specialize`: 1 where a warp of each program does nothing but load

@@ -113,6 +113,15 @@ class Target(ABC):
         """
         return None
 
+    def shortens_constants(self) -> bool:
+        """Whether constants are better read as halves, where these are their exact values."""
+        return False
+
+    def scans(self) -> bool:
+        """Whether one walk that keeps what it has combined is faster than several that combine
+        elements farther and farther apart."""
+        return False
+
     def programs(self, options: TargetOptions) -> int:
         """How many programs keep the machine busy; reductions of everything become as many."""
         del options

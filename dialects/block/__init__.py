@@ -16,6 +16,7 @@ from xdsl.ir import Dialect, Operation
 from dialects.block.dot_op import DotOp
 from dialects.block.kernel_ops import ForOp, KernelOp, YieldOp
 from dialects.block.memory_ops import LoadOp, PrefetchOp, ScratchOp, StoreOp
+from dialects.block.scan_op import ScanOp
 from dialects.block.tile_ops import (
     COMBINERS,
     ConvertOp,
@@ -29,12 +30,12 @@ from dialects.block.tile_ops import (
 
 BLOCK_OPS: list[type[Operation]] = [
     KernelOp, ForOp, YieldOp, LoadOp, StoreOp, FullOp, MapOp, ReduceOp, DotOp, IndexOp, ValidOp,
-    ConvertOp, ScratchOp, PrefetchOp,
+    ConvertOp, ScratchOp, PrefetchOp, ScanOp,
 ]
 Block = Dialect("block", BLOCK_OPS)
 
 __all__ = [
     "BLOCK_OPS", "COMBINERS", "Block", "ConvertOp", "DotOp", "ForOp", "FullOp", "IndexOp",
-    "KernelOp", "LoadOp", "MapOp", "PrefetchOp", "ReduceOp", "ScratchOp", "StoreOp", "ValidOp",
-    "YieldOp", "element_type",
+    "KernelOp", "LoadOp", "MapOp", "PrefetchOp", "ReduceOp", "ScanOp", "ScratchOp", "StoreOp",
+    "ValidOp", "YieldOp", "element_type",
 ]

@@ -107,20 +107,32 @@ def _map(programs: Programs, op: ops.MapOp) -> None:
         programs.values[result] = array.reshape((1,) * (total - array.ndim) + array.shape)
 
 
-_REDUCERS: dict[str, Callable[..., Array]] = {
-    "add": np.add.reduce, "mul": np.multiply.reduce, "max": np.maximum.reduce,
-    "min": np.minimum.reduce, "and": np.bitwise_and.reduce, "or": np.bitwise_or.reduce,
+_COMBINERS: dict[str, np.ufunc] = {
+    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+    "and": np.bitwise_and, "or": np.bitwise_or,
 }
 
 
 def _reduce(programs: Programs, op: ops.ReduceOp) -> None:
+    axis, wide = _along(programs, op)
+    with np.errstate(all="ignore"):
+        found = _COMBINERS[op.combiner.data].reduce(wide, axis=axis, dtype=wide.dtype)
+    programs.values[op.result] = found.astype(programs.tile(op.value).dtype)
+
+
+def _scan(programs: Programs, op: ops.ScanOp) -> None:
+    axis, wide = _along(programs, op)
+    with np.errstate(all="ignore"):
+        found = _COMBINERS[op.combiner.data].accumulate(wide, axis, wide.dtype)
+    programs.values[op.result] = found.astype(programs.tile(op.value).dtype)
+
+
+def _along(programs: Programs, op: ops.ReduceOp | ops.ScanOp) -> tuple[int, Array]:
+    """The dim of an operand that is walked, and its values; halves are combined in f32."""
     axis = len(programs.extents) + op.axis
     array = programs.tile(op.value)
     full = (*array.shape[:axis], tile_type(op.value).shape[op.axis], *array.shape[axis + 1:])
-    wide = widen(np.broadcast_to(array, full))  # halves are summed in f32 and rounded once
-    with np.errstate(all="ignore"):
-        found = _REDUCERS[op.combiner.data](wide, axis=axis, dtype=wide.dtype)
-    programs.values[op.result] = found.astype(array.dtype)
+    return axis, widen(np.broadcast_to(array, full))
 
 
 def _dot(programs: Programs, op: ops.DotOp) -> None:
@@ -287,6 +299,7 @@ _OPERATIONS: dict[type[Operation], Callable[[Programs, Any], None]] = {
     ops.FullOp: _full,
     ops.MapOp: _map,
     ops.ReduceOp: _reduce,
+    ops.ScanOp: _scan,
     ops.DotOp: _dot,
     ops.IndexOp: _index,
     ops.ValidOp: _valid,

@@ -53,7 +53,7 @@ def evaluate_nest(
                for k in range(len(nest.results))]
     inputs = [_Input(np.asarray(array, order="C"), map_, pad) for array, map_, pad in zip(
         operands[:count], nest.input_maps, nest.pad_values, strict=True)]
-    if not all(domain.extents[name] for name in domain.parallel):
+    if not all(domain.extents[name] for output in outputs for name in output.axes):
         return [o.array for o in outputs]
     if not all(extents.values()):
         for output in outputs if nest.is_reduction else ():
@@ -157,6 +157,8 @@ class _Output:
     map: Sequence[Expr]
     kind: str
     domain: Domain
+    axes: Sequence[str]
+    """The axes that index it."""
 
     @staticmethod
     def of(
@@ -168,7 +170,8 @@ class _Output:
         array = aligned_zeros(context.shape(type_), type_.dtype)
         for rest in into:
             array[...] = rest
-        return _Output(array, nest.output_maps[number], nest.combiner_names[number], domain)
+        axes = domain.names if nest.is_scan else domain.parallel
+        return _Output(array, nest.output_maps[number], nest.combiner_names[number], domain, axes)
 
     def combine(self, ranges: Ranges, value: Array) -> None:
         """Reduce a block's values, one dim per axis, and write them."""
@@ -176,12 +179,14 @@ class _Output:
         value = value.view(self.array.dtype)
         if axes:
             full = np.broadcast_to(value, [len(r) for r in ranges.values()])
-            value = _REDUCERS[self.kind].reduce(full, axis=axes, dtype=value.dtype)
+            merge = _REDUCERS[self.kind]
+            value = (merge.accumulate(full, axes[0], value.dtype) if self.is_scan
+                     else merge.reduce(full, axis=axes, dtype=value.dtype))
         self.write(ranges, value)
 
     def write(self, ranges: Ranges, value: Array) -> None:
-        """Store values that have one dim per parallel axis, or broadcast to that."""
-        block = {name: ranges[name] for name in self.domain.parallel}
+        """Store values that have one dim per axis of it, or broadcast to that."""
+        block = {name: ranges[name] for name in self.axes}
         if self.view is not None:
             cut(self.view, block)[...] = value
             return
@@ -196,7 +201,11 @@ class _Output:
             return None
         for dim, affine in enumerate(known):
             self._check(dim, *self.domain.bounds(*affine))
-        return view_of(self.array, known, self.domain, self.domain.parallel)
+        return view_of(self.array, known, self.domain, self.axes)
+
+    @property
+    def is_scan(self) -> bool:
+        return len(self.axes) > len(self.domain.parallel)
 
     def merge(self, known: Mapping[str, Any], value: Array) -> None:
         """Merge values into elements that may repeat, one after another."""
@@ -358,7 +367,7 @@ def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
 
 def _factors_of(nest: NestOp) -> Sequence[SSAValue] | None:
     """The two factors, when a product of f32, f64 or wide integers is all that is yielded."""
-    if len(nest.yielded) != 1 or not isinstance(nest.yielded[0].owner, Operation):
+    if len(nest.yielded) != 1 or not isinstance(nest.yielded[0].owner, Operation) or nest.is_scan:
         return None
     product = nest.yielded[0].owner
     is_product = isinstance(product, arith.MulfOp | arith.MuliOp)

@@ -107,13 +107,19 @@ class NestOp(IRDLOperation):
     the reduce axes follow one another in row-major order, so that the last one wins. It reads %x as
     it was before.
 
+    A scan, whose result is indexed by its reduce axis, stores at each point what has been combined
+    up to there, running sums say:
+
+        %y = loop.nest (i0: 64, reduce i1: n) ins(%x[i0, i1]) outs(add f32[64, n][i0, i1]) { ... }
+
     Constraints: (C1) one expression per dim of every tensor; (C2) result expressions use parallel
-    axes and gathered inputs only, and distinct points (over the parallel axes) write distinct
-    elements; (C3) a nest with reduce axes combines every result, one without stores, unless it is a
-    scatter; (C4) unpadded reads and all writes stay inside; (C5) the body takes the inputs' and
-    yields the results' signless element types; (C6) expressions use known axes and gathered inputs
-    only, and those are integers; (C7) a scatter has one result, `into` a tensor.
-    Source: linalg.generic, extended with padding, gathers, partial results and scatters.
+    axes and gathered inputs only, that of a scan its one reduce axis, too, and distinct points
+    (over these axes) write distinct elements; (C3) a nest with reduce axes combines every result,
+    one without stores, unless it is a scatter; (C4) unpadded reads and all writes stay inside;
+    (C5) the body takes the inputs' and yields the results' signless element types; (C6) expressions
+    use known axes and gathered inputs only, and those are integers; (C7) a scatter has one result,
+    `into` a tensor.
+    Source: linalg.generic, extended with padding, gathers, partial results, scans and scatters.
     """
 
     name = "loop.nest"
@@ -214,6 +220,13 @@ class NestOp(IRDLOperation):
         return bool(self.reduce_axes) and not self.is_scatter
 
     @property
+    def is_scan(self) -> bool:
+        """Whether the result has, at each place along the reduce axis, what is combined so far."""
+        reduce = {a.name for a in self.reduce_axes}
+        return self.is_reduction and any(
+            e.symbols & reduce for m in self.result_maps.data for e in m.data)
+
+    @property
     def yielded(self) -> Sequence[SSAValue]:
         last = self.body.block.last_op
         assert last is not None
@@ -241,9 +254,11 @@ class NestOp(IRDLOperation):
                     f"C1: loop.nest indexes {value.type.short} with {len(map_)} expressions")
         parallel = {a.name for a in self.parallel_axes}
         reduce = {a.name for a in self.reduce_axes}
+        alone = self.is_scan and len(reduce) == len(self.results) == 1
         for map_ in self.output_maps:
-            if any(e.symbols & reduce for e in map_):
-                raise VerifyException("C2: a result of loop.nest is indexed by a reduce axis")
+            if any(e.symbols & reduce for e in map_) and not alone:
+                raise VerifyException("C2: a result of loop.nest is indexed by a reduce axis, "
+                                      "neither the only one nor of the only result")
         self._verify_ranges(parallel | reduce)
 
     def _verify_ranges(self, names: set[str]) -> None:

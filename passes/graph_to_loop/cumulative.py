@@ -1,5 +1,8 @@
 """Running sums and products.
 
+For targets that have scans, one nest (`Target.scans`), or three where there are few rows and long
+ones: of chunks, of their sums, and one that adds what is before. For others:
+
 Over an axis of constant size n in log8(n) elementwise nests: the k-th adds to every element those
 8^k, 2*8^k ... 7*8^k places before it, so that each then holds the sum of 8^(k+1). An axis whose
 size only a run tells is cut into chunks of a constant size, which are summed like that; then every
@@ -8,12 +11,12 @@ element gets the sum of the chunks before its own. That is quadratic in the numb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr
+from dialects.expr import Expr, Size, product
 from dialects.graph.base import flag_of, int_of
 from dialects.graph.cumulative import CumulativeOp, CumulativeProdOp, CumulativeSumOp
 from dialects.types import TensorType, tensor, wide_element
@@ -24,6 +27,10 @@ from passes.rewriting import Rewriter
 
 CHUNK = 256
 """Elements of a chunk."""
+SCANNED, LEAST_SCANNED = 1024, 64
+"""The most and the fewest elements of a chunk that is scanned."""
+BESIDE = 64
+"""Rows that one program scans, where they run across memory."""
 SUMMED = 8
 """Elements that a nest sums up: more of them means fewer nests, each of which walks all memory."""
 
@@ -34,11 +41,15 @@ def cumulate(op: CumulativeOp, at: Rewriter) -> SSAValue:
     result = tensor(wide_element(x.element), x.shape)
     axis = int_of(op.properties, "axis")
     size = x.shape[axis].constant
-    first = _in_order(op, at, result) if size is not None else _chunks(op, at, result)
+    if (chunk := _scanned_chunk(op, at)) is not None:
+        scanned = _by_scan(op, at, result) if chunk == size else _by_scans(op, at, result, chunk)
+        return converted(at, scanned, x.element)
+    first = _in_order(op, at, result) if size is not None else _chunks(op, at, result, CHUNK)
     if size is not None:
         return converted(at, _summed(op, at, first, axis, size, backwards(op)), x.element)
     sums = _summed(op, at, first, axis + 1, CHUNK, False)
-    return converted(at, _joined(op, at, sums, _sums_before(op, at, sums, axis), result), x.element)
+    before = _sums_before(op, at, sums, axis)
+    return converted(at, _joined(op, at, sums, before, result, CHUNK), x.element)
 
 
 def backwards(op: CumulativeOp) -> bool:
@@ -85,20 +96,85 @@ def _moved(point: Sequence[Expr], axis: int, step: int, reverse: bool) -> list[E
     return [i + moved if dim == axis else i for dim, i in enumerate(point)]
 
 
-# ---------------------------------------------------------------------- axes of open size
+# ---------------------------------------------------------------------- scans
+def _scanned_chunk(op: CumulativeOp, at: Rewriter) -> int | None:
+    """How many elements one program scans: the whole axis, or chunks where there are few programs
+    else; None: it is not scanned."""
+    target, options = at.context.target, at.context.options
+    if target is None or not target.scans():
+        return None
+    shape, axis = type_of(op.x).shape, int_of(op.properties, "axis")
+    size, rows = shape[axis].constant, product([*shape[:axis], *shape[axis + 1:]]).constant
+    beside = 1 if product(shape[axis + 1:]) == Expr.of(1) else BESIDE
+    if size is None or rows is None:
+        return size or SCANNED
+    wanted, programs = target.programs(options) // 2, -(-rows // beside)
+    if 4 * programs >= wanted or size * beside <= target.short_rows(options):
+        return size
+    chunk = max(size * programs // wanted, LEAST_SCANNED)
+    return min(1 << chunk.bit_length() - 1, SCANNED)
+
+
+def _by_scan(op: CumulativeOp, at: Rewriter, result: TensorType) -> SSAValue:
+    axis, before = int_of(op.properties, "axis"), int(flag_of(op.properties, "exclusive"))
+
+    def read(point: Sequence[Expr]) -> Read:
+        place = _at(op, point, axis, result)
+        return Read(op.x, _moved(place, axis, before, backwards(op)),
+                    op.NEUTRAL if before else None)
+
+    return _scan(op, at, result, axis, read, lambda point: _at(op, point, axis, result))
+
+
+def _by_scans(op: CumulativeOp, at: Rewriter, result: TensorType, chunk: int) -> SSAValue:
+    """Of chunks, and of the sums of chunks."""
+    axis = int_of(op.properties, "axis")
+    parts = _chunks(op, at, result, chunk)
+    sums = _scan(op, at, type_of(parts), axis + 1, lambda point: Read(parts, point), list)
+    shape = [s for dim, s in enumerate(type_of(sums).shape) if dim != axis + 1]
+
+    def last(point: Sequence[Expr]) -> Read:
+        return Read(sums, [*point[:axis], point[axis] - 1, Expr.of(chunk - 1), *point[axis + 1:]],
+                    op.NEUTRAL)
+
+    before = _scan(op, at, tensor(result.element, shape), axis, last, list)
+    return _joined(op, at, sums, before, result, chunk)
+
+
+def _scan(
+    op: CumulativeOp, at: Rewriter, result: TensorType, axis: int,
+    read: Callable[[Sequence[Expr]], Read], stored: Callable[[Sequence[Expr]], Sequence[Size]],
+) -> SSAValue:
+    domain = Domain()
+    outer = domain.parallel(*result.shape[:axis], *result.shape[axis + 1:])
+    [along] = domain.reduce(result.shape[axis])
+    point = [*outer[:axis], along, *outer[axis:]]
+    return make_nest(at, domain, [read(point)], result, lambda body, read: read[0].wide(),
+                     index=stored(point), combiner=_combiner(op))
+
+
+def _at(op: CumulativeOp, point: Sequence[Expr], axis: int, result: TensorType) -> list[Expr]:
+    return [_place(op, i, result.shape[axis]) if dim == axis else i for dim, i in enumerate(point)]
+
+
+def _combiner(op: CumulativeOp) -> str:
+    return "add" if isinstance(op, CumulativeSumOp) else "mul"
+
+
+# ---------------------------------------------------------------------- axes in chunks
 def _place(op: CumulativeOp, i: Expr, size: Expr) -> Expr:
     """An element's number in the order of the sum, and the other way round."""
     return size - 1 - i if backwards(op) else i
 
 
-def _chunks(op: CumulativeOp, at: Rewriter, result: TensorType) -> SSAValue:
-    """The elements in the order of the sum, as [chunks, CHUNK], neutral numbers behind the end."""
+def _chunks(op: CumulativeOp, at: Rewriter, result: TensorType, chunk: int) -> SSAValue:
+    """The elements in the order of the sum, as [chunks, chunk], neutral numbers behind the end."""
     axis = int_of(op.properties, "axis")
     size = result.shape[axis]
-    shape = [*result.shape[:axis], size.ceildiv(CHUNK), Expr.of(CHUNK), *result.shape[axis + 1:]]
+    shape = [*result.shape[:axis], size.ceildiv(chunk), Expr.of(chunk), *result.shape[axis + 1:]]
     domain = Domain()
     point = domain.parallel(*shape)
-    number = point[axis] * CHUNK + point[axis + 1] - int(flag_of(op.properties, "exclusive"))
+    number = point[axis] * chunk + point[axis + 1] - int(flag_of(op.properties, "exclusive"))
     source = [*point[:axis], _place(op, number, size), *point[axis + 2:]]
     return make_nest(at, domain, [Read(op.x, source, op.NEUTRAL)], tensor(result.element, shape),
                      lambda body, read: read[0].wide())
@@ -117,17 +193,17 @@ def _sums_before(op: CumulativeOp, at: Rewriter, sums: SSAValue, axis: int) -> S
         return body.index(other - point[axis]).compare("lt", 0).where(read[0].wide(), op.NEUTRAL)
 
     return make_nest(at, domain, [Read(sums, last)], tensor(type_.element, shape), counted,
-                     combiner="add" if isinstance(op, CumulativeSumOp) else "mul")
+                     combiner=_combiner(op))
 
 
 def _joined(
-    op: CumulativeOp, at: Rewriter, sums: SSAValue, before: SSAValue, result: TensorType
+    op: CumulativeOp, at: Rewriter, sums: SSAValue, before: SSAValue, result: TensorType, size: int
 ) -> SSAValue:
     axis = int_of(op.properties, "axis")
     domain = Domain()
     point = domain.parallel(*result.shape)
     number = _place(op, point[axis], result.shape[axis])
-    chunk, inside = number // CHUNK, number % CHUNK
+    chunk, inside = number // size, number % size
     reads = [Read(sums, [*point[:axis], chunk, inside, *point[axis + 1:]]),
              Read(before, [*point[:axis], chunk, *point[axis + 1:]])]
     return make_nest(at, domain, reads, result,

@@ -344,7 +344,7 @@ def drop_unit_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
 
 def drop_idle_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """What a reduction makes alike for all places along an axis is computed once, and repeated."""
-    if nest.is_elementwise or len(nest.results) != 1 or nest.into:
+    if nest.is_elementwise or len(nest.results) != 1 or nest.into or nest.is_scan:
         return None
     named = [e for read in reads_of(nest) for e in read.map] + index_exprs(nest)
     used = {symbol for expr in named for symbol in expr.symbols}

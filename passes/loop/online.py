@@ -37,7 +37,7 @@ class Running:
 
 def running_maximum(nest: NestOp) -> Running | None:
     """What a reduction is online on; None if it is not."""
-    if not nest.is_reduction or nest.combiner_names != ["add"]:
+    if not nest.is_reduction or nest.combiner_names != ["add"] or nest.is_scan:
         return None
     found = exponential(nest, nest.yielded[0])
     if found is None or scalar_type(nest.results[0]) != scalar_type(found.maximum) or (
@@ -50,7 +50,7 @@ def running_maximum(nest: NestOp) -> Running | None:
 
 def waits_for(nest: NestOp, axes: Collection[str], running: Running | None) -> set[SSAValue]:
     """The reductions over some axes that a nest needs finished, directly or not."""
-    found = {v for v in sources_of(nest) if isinstance(v.owner, NestOp)
+    found = {v for v in sources_of(nest) if isinstance(v.owner, NestOp) and not v.owner.is_scan
              and any(a.name in axes for a in v.owner.reduce_axes)}
     return found - ({running.maximum} if running else set())
 
@@ -153,7 +153,8 @@ def _difference(nest: NestOp, op: math.ExpOp | math.Exp2Op) -> Running | None:
         return None
     maximum = argument_read(nest, difference.rhs).value
     maker = maximum.owner
-    if not isinstance(maker, NestOp) or not maker.is_reduction or maker.combiner_names != ["max"]:
+    if not isinstance(maker, NestOp) or not maker.is_reduction or maker.is_scan or (
+            maker.combiner_names != ["max"]):
         return None
     return None if _depends(nest, difference.lhs, maximum) else Running(maximum, type(op))
 

@@ -9,6 +9,7 @@ Four kinds of group, by what the nests are and never by operator:
 - a contraction, then elementwise nests over exactly its parallel axes (the epilogue);
 - reductions over the same rows, and elementwise nests over rows or elements of rows (softmax);
   they may be few, or one, where the target walks them faster than it starts another kernel;
+  reductions that only read the same tensor alike are among them (its sum, and that of its squares);
 - elementwise nests over one domain (several results);
 - a scatter, alone, or with what computes where it writes.
 Nests that read each other's results inside a group do so at the same point, so one program can
@@ -72,7 +73,7 @@ class LoopOutline(StrataPass):
 # ---------------------------------------------------------------------- what kind a nest is
 def is_contraction(nest: NestOp) -> bool:
     """A sum of products that uses its operands more than once: a matrix product, a convolution."""
-    if not nest.is_reduction or nest.combiner_names != ["add"]:
+    if not nest.is_reduction or nest.combiner_names != ["add"] or nest.is_scan:
         return False
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes if a.extent.constant != 1}
@@ -166,6 +167,14 @@ class Group:
         return found[0] if found else None
 
 
+def _is_plain_reduction(nest: NestOp) -> bool:
+    return nest.is_reduction and not nest.is_scan and not is_contraction(nest)
+
+
+def _latest(groups: Iterable[Group]) -> list[Group]:
+    return sorted(groups, key=lambda g: g.number, reverse=True)
+
+
 def _wide(axes: Iterable[Axis]) -> set[str]:
     """The names of axes longer than 1."""
     return {a.name for a in axes if a.extent.constant != 1}
@@ -208,7 +217,7 @@ class Grouping:
 
     def place(self, nest: NestOp) -> None:
         sources = self.sources(nest)
-        for group in sorted(sources, key=lambda g: g.number, reverse=True):
+        for group in [*_latest(sources), *_latest(self.siblings(nest) - sources)]:
             aligned, others = in_digits(group, nest), sources - {group}
             names = self.fit(group, aligned)
             if names is not None and not any(o.waits_for(group) for o in others):
@@ -223,6 +232,16 @@ class Grouping:
         group = self.new_group(sources)
         group.add(nest, {a.name: self.fresh() for a in nest.axes})
         self.group_of[nest] = group
+
+    def siblings(self, nest: NestOp) -> set[Group]:
+        """The groups that reduce what a reduction reads, all of it along the same axes."""
+        if not _is_plain_reduction(nest):
+            return set()
+        readers = {use.operation for v in nest.inputs for use in v.uses} & self.group_of.keys()
+        groups = {self.group_of[r] for r in readers
+                  if isinstance(r, NestOp) and _is_plain_reduction(r)}
+        return {g for g in groups if not g.has_contraction
+                and _wide(nest.axes) <= (match_axes(g, nest) or {}).keys()}
 
     def fresh(self) -> str:
         self.names += 1
@@ -342,6 +361,9 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str], short: int = 0) -
     if any(n.is_scatter for n in group.renamed) or (
             nest.is_scatter and not _says_only_where(group, nest)):
         return "a scatter is a kernel of its own"
+    if nest.reduce_axes and any(n.is_scan for n in [nest, *group.renamed]) and group.rows() is not (
+            None):
+        return "a scan and what else is reduced are kernels of their own"
     if group.operations + body_size(nest) > MAX_OPERATIONS:
         return "the kernel would be too large"
     parallel = {names.get(a.name, "") for a in nest.parallel_axes if a.extent.constant != 1}

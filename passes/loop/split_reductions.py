@@ -120,7 +120,7 @@ def _bytes(value: SSAValue) -> int:
 
 def _is_candidate(nest: NestOp) -> bool:
     """Whether a nest reduces a known number of rows or columns, or everything to one value."""
-    single = nest.is_reduction and len(nest.results) == 1 and not nest.into
+    single = nest.is_reduction and len(nest.results) == 1 and not nest.into and not nest.is_scan
     return single and not is_contraction(nest) and _results(nest) is not None and (
         result_types(nest)[0].element not in (f16, bf16)) and not is_between_products(nest)
 

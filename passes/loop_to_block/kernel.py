@@ -22,7 +22,7 @@ from dataclasses import replace
 from xdsl.ir import SSAValue
 
 from dialects.block import ForOp, KernelOp, ScratchOp, YieldOp
-from dialects.expr import Expr, minimum
+from dialects.expr import Expr, Size, minimum
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.ranges import upper_bound
@@ -38,6 +38,7 @@ from passes.loop_to_block.online import reach
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.tiles import Scope, Tiles
+from passes.loop_to_block.words import Parts, parts
 
 SMALL_TILE, PAIR = 4, 2
 """What is left behind tiles of an unknown number of places is walked by tiles of so many first: of
@@ -184,8 +185,9 @@ class _Lowering:
             if value in seen or not isinstance(producer, NestOp):
                 continue
             seen.add(value)
-            if producer in run and axis in _reduces_over(producer) and not (
-                    nest in self.tiles.online and self.tiles.online[nest].maximum is value):
+            ready = producer.is_scan or (
+                nest in self.tiles.online and self.tiles.online[nest].maximum is value)
+            if producer in run and axis in _reduces_over(producer) and not ready:
                 return True
             todo += producer.inputs
         return False
@@ -206,9 +208,11 @@ class _Lowering:
         before = self.states[axis]
         summed = [n for n in run if axis in _reduces_over(n)]
         whole = any(not self.schedule.lanes or axis not in self.tiles.folded(n) for n in summed)
-        limit = self._limit(axis, summed)
+        limit, words = self._limit(axis, summed), self._words(level, run, summed)
         if limit is not None:
             self._walk_up_to(limit, depth, level, run)
+        elif words is not None:
+            self._walk_words(words, depth, level, run)
         else:
             for bounds in self.segments(level, before, whole, bool(summed)):
                 self.segment(depth, level, run, bounds)
@@ -242,6 +246,32 @@ class _Lowering:
             self.segment(depth, level, run, (state.lower, sure, level.tile, False))
             self.tiles.decided = {}
         self.segment(depth, level, run, (sure, end, level.tile, masked))
+
+    def _words(
+        self, level: Level, run: Sequence[NestOp], summed: Sequence[NestOp]
+    ) -> Parts | None:
+        """The parts of an axis whose rows begin between words; sums are of no tiles, then."""
+        word = int(self.schedule.option("words", 0))
+        if not word or any(level.axis not in self.tiles.folded(n) for n in summed):
+            return None
+        return parts(run, level.axis, self.states, level.tile, word)
+
+    def _walk_words(self, words: Parts, depth: int, level: Level, run: Sequence[NestOp]) -> None:
+        state, word = self.states[level.axis], int(self.schedule.option("words", 0))
+        first = replace(state, origin=state.lower, end=words.head, tile=word, masked=True)
+        last = replace(state, origin=words.head + words.whole, tile=words.rest, masked=True)
+        self._once(depth, level, run, first)
+        self._loop(depth, level, run, (state.lower, Expr.of(words.whole), level.tile, False),
+                   words.head)
+        self._once(depth, level, run, last)
+
+    def _once(self, depth: int, level: Level, run: Sequence[NestOp], state: AxisState) -> None:
+        """One tile of an axis."""
+        before, self.states[level.axis] = self.states[level.axis], state
+        self.tiles.scopes.append(Scope())
+        self.generate(depth + 1, run)
+        self.tiles.scopes.pop()
+        self.states[level.axis] = before
 
     def hoist(self, nests: Sequence[NestOp], axis: str) -> None:
         """Compute what the loop over `axis` would compute again and again."""
@@ -296,20 +326,16 @@ class _Lowering:
         bounds: tuple[Expr, Expr, int, bool],
     ) -> None:
         lower, upper, tile, masked = bounds
-        state = self.states[level.axis]
         if (trips := (upper - lower).constant) is not None and trips <= tile:
-            self.states[level.axis] = self._at(depth, level.axis, lower, tile, masked)
-            self.tiles.scopes.append(Scope())
-            self.generate(depth + 1, run)
-            self.tiles.scopes.pop()
-            self.states[level.axis] = state
+            self._once(depth, level, run, self._at(depth, level.axis, lower, tile, masked))
             return
         self._loop(depth, level, run, bounds)
 
     def _loop(
         self, depth: int, level: Level, run: Sequence[NestOp],
-        bounds: tuple[Expr, Expr, int, bool],
+        bounds: tuple[Expr, Expr, int, bool], shift: Size = 0,
     ) -> None:
+        """A loop over tiles, which begin so far behind its counter."""
         lower, upper, tile, masked = bounds
         carried = [n for n in self.tiles.open if n in run]
         exprs, indices, _ = self.tiles.symbols.refer([lower, upper], [])
@@ -321,7 +347,7 @@ class _Lowering:
         step = tile if not (lower % tile).terms else 1
         counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds), step)
         state = self.states[level.axis]
-        self.states[level.axis] = self._at(depth, level.axis, counter, tile, masked)
+        self.states[level.axis] = self._at(depth, level.axis, counter + shift, tile, masked)
         outer, self.tiles.block = self.tiles.block, loop.body.block
         for nest, argument in zip(carried, loop.body.block.args[1:], strict=True):
             self.tiles.open[nest] = Tile(argument, self.tiles.open[nest].axes)

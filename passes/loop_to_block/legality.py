@@ -125,8 +125,9 @@ def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
 
 
 def _is_sum_along(value: SSAValue, axis: str) -> bool:
+    """Whether a sum has a value at each place of an axis."""
     return isinstance(value.owner, NestOp) and value.owner.is_reduction and (
-        axis in {a.name for a in value.owner.parallel_axes})
+        value.owner.is_scan or axis in {a.name for a in value.owner.parallel_axes})
 
 
 def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
@@ -182,6 +183,8 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
     if nest.is_scatter:
         yield from _scatter_faults(nest, schedule)
         return
+    if nest.is_scan:
+        yield from _scan_faults(nest, schedule)
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes}
     started: Level | None = None
@@ -194,6 +197,16 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
         elif started is not None and level.axis in parallel - in_matrices:
             yield (f"axis {level.axis} is inside the loop over {started.axis}, which sums up "
                    "one element of it at a time")
+
+
+def _scan_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
+    """One tile behind the other, each in registers of one lane."""
+    [axis] = [a.name for a in nest.reduce_axes]
+    levels = [x for x in schedule.levels if x.axis == axis]
+    if len(levels) > 1:
+        yield f"axis {axis} is scanned, and has several levels"
+    if any(x.lanes or x.group or x.matrix for x in levels):
+        yield f"axis {axis} is scanned, so it cannot lie in lanes"
 
 
 def _scatter_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:

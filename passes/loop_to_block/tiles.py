@@ -42,6 +42,7 @@ from passes.loop_to_block.dots import add_dot
 from passes.loop_to_block.matrices import Sums, keep_sums, lies_in_matrices, sum_here
 from passes.loop_to_block.online import follow, row_maximum, start
 from passes.loop_to_block.private import Kept
+from passes.loop_to_block.scans import add_scan
 from passes.loop_to_block.scatters import add_scatter
 from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile, tiled
 
@@ -117,7 +118,7 @@ class Tiles:
     def folded(self, nest: NestOp) -> set[str]:
         """Reduce axes whose tiles are combined at once: on lanes, what is unrolled beside them."""
         summed = {a.name for a in nest.reduce_axes}
-        if nest in self.online or self.is_followed(nest):
+        if nest in self.online or self.is_followed(nest) or nest.is_scan:
             return summed
         kept = {None, self.layout.lanes, self.layout.group, *self.schedule.matrix}
         return set() if self.lanes is None else summed - kept
@@ -130,6 +131,8 @@ class Tiles:
         """Combine what is left in the dims of reduce axes, and publish the result."""
         self.source = nest
         tile = self.open.pop(nest)
+        if nest.is_scan:  # every step has published its part
+            return
         if lies_in_matrices(nest, self.schedule):
             keep_sums(self, nest.results[0], tile)
             return
@@ -266,6 +269,9 @@ class Tiles:
     def accumulate(self, nest: NestOp) -> None:
         """Combine one tile into the open accumulator."""
         before = self.open[nest]
+        if nest.is_scan:
+            add_scan(self, nest)
+            return
         if self.uses_dot(nest):
             add_dot(self, nest)
         else:
@@ -275,25 +281,28 @@ class Tiles:
     def _accumulate(self, nest: NestOp, tile: Tile) -> None:
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
         if not set(dims) > set(tile.axes):
-            self.open[nest] = self._combined(nest, list(tile.axes), tile)
+            self.open[nest] = self.combined(nest, list(tile.axes), tile)
             return
-        part = row_maximum(self, nest) or self.reduce_dims(nest, self._combined(nest, dims, None))
-        self.open[nest] = self._added(nest, part, tile)
+        part = row_maximum(self, nest) or self.reduce_dims(nest, self.combined(nest, dims, None))
+        self.open[nest] = self.added(nest, part, tile)
 
-    def _added(self, nest: NestOp, part: Tile, total: Tile) -> Tile:
-        """Two tiles of partial results, combined."""
+    def added(self, nest: NestOp, part: Tile, total: Tile) -> Tile:
+        """Two tiles of partial results, combined; the axes of the first are those of the result."""
         def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
             op = combine(nest.combiner_names[0], *arguments)
             block.add_op(op)
             return [op.results[0]]
 
-        type_ = total.value.type
+        type_ = part.value.type
         assert isinstance(type_, TileType)
-        op = self.add(map_tiles([part, total], total.axes, [type_], build))
-        return Tile(op.results[0], total.axes)
+        op = self.add(map_tiles([part, total], part.axes, [type_], build))
+        return Tile(op.results[0], part.axes)
 
     def reduce_at_once(self, nest: NestOp) -> None:
         """A reduction whose axes all lie in one tile."""
+        if nest.is_scan:
+            add_scan(self, nest)
+            return
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
         if self.uses_dot(nest):
             self.open_accumulators(nest, len(self.schedule.levels), self.schedule.levels[-1])
@@ -301,9 +310,9 @@ class Tiles:
             self.finish(nest)
             return
         self.publish(nest, nest.results[0],
-                     self.reduce_dims(nest, self._combined(nest, dims, None)))
+                     self.reduce_dims(nest, self.combined(nest, dims, None)))
 
-    def _combined(self, nest: NestOp, dims: list[str], into: Tile | None) -> Tile:
+    def combined(self, nest: NestOp, dims: list[str], into: Tile | None) -> Tile:
         """The body's values on a tile, masked ones neutral, combined into `into` if given."""
         inputs, indices = self.inputs_of(nest, dims)
         masks = self._masks(nest)

@@ -136,9 +136,10 @@ def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
 
 # ---------------------------------------------------------------------- everything else
 def _reduction(kernel: KernelOp, machine: Machine, lanes: str | None = None) -> Schedule:
-    """Rows in parallel, a few per program; inside, in lanes the axis that runs along memory, or the
-    one given."""
-    lanes = lanes or next(iter(contiguous_axes(kernel)), None)
+    """Rows in parallel, a few per program; inside, in lanes the axis that runs along memory and is
+    not scanned, or the one given."""
+    scanned = {a.name for n in kernel.nests if n.is_scan for a in n.reduce_axes}
+    lanes = lanes or next((a for a in contiguous_axes(kernel) if a not in scanned), None)
     reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
     rows = common_rows(kernel)
     extents = kernel.axes

@@ -92,6 +92,14 @@ class CudaTarget(Target):
         """`tl.dot` multiplies signed bytes."""
         return i8, i8
 
+    def shortens_constants(self) -> bool:
+        """Half the bytes, and fewer registers that hold them."""
+        return True
+
+    def scans(self) -> bool:
+        """Threads scan what they hold, then exchange their sums."""
+        return True
+
     def programs(self, options: TargetOptions) -> int:
         """A few for each multiprocessor."""
         return 4 * machine_of(options.features).multiprocessors

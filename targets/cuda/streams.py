@@ -28,6 +28,8 @@ MAX_WHOLE = 16384
 HELD, LEAST_HELD = 32, 4
 """Elements of held rows in each thread, where there are many rows: enough words on their way, and
 no registers spill. And what a thread has at least, where rows are short."""
+ALONE = 1024
+"""The longest row of words that one warp holds, where it is a program's only one."""
 READ_WORDS = 2
 """Words of a row in each thread, where a row is summed up once, and little is written."""
 SHARED, MOST_SHARED, HELD_SHARING, SHARING_WARPS = 8192, 16384, 16, 16
@@ -39,6 +41,10 @@ STEP, STEP_APART, STEP_ONCE, STEP_OPEN = 16384, 4096, 1024, 8192
 is walked only once, and where its length is not known."""
 WALKING_WARPS = {STEP: 32, STEP_APART: 16}
 """With how many warps; 8 for other steps."""
+STEP_ONLINE, ONLINE_WARPS = 8192, 16
+"""Likewise of a row that begins between words, where one walk finds a maximum and its sums."""
+STEP_SCAN, SCAN_WARPS = 2048, 4
+"""Likewise of a row that is scanned."""
 MAX_HEIGHT, OPEN_HEIGHT = 16, 4
 """The most rows that one program computes, but very short ones, and how many where their number is
 not known."""
@@ -77,13 +83,13 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     if rows and not _sums_along_memory(kernel, inner) and (not along or along[0] in rows):
         return _strided_reduction(kernel, rows, inner, along, options)
     apart = _begins_apart(kernel)
-    placed = _inner_levels(kernel, inner)
+    placed = _inner_levels(kernel, inner, options)
     tiles = [x for x in placed if x.tile > 1]
     width = max((x.tile for x in tiles), default=1)
     if not all(x.kind == "whole" for x in tiles):
         walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
-                         WALKING_WARPS.get(width, 8))
-        return _online(kernel, walked, options) if apart else walked
+                         _walking_warps(kernel, width, options))
+        return _in_words(kernel, _online(kernel, walked, options)) if apart else walked
     least = 1 if apart else 4  # a warp that has a whole row waits for no other
     sharing = not apart and SHARED <= _shared_bytes(kernel) <= MOST_SHARED
     most = HELD_SHARING * SHARING_WARPS if sharing else HELD * least
@@ -91,7 +97,8 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
     held = HELD_SHARING if sharing else HELD if apart else _held(kernel, options)
-    warps = max(least, min(16, width * height // (held * WARP)))
+    fewest = 1 if height == 1 and width <= ALONE else least
+    warps = max(fewest, min(16, width * height // (held * WARP)))
     return _masked(kernel, [*levels, *placed], options, warps)
 
 
@@ -142,9 +149,21 @@ def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Sched
 
     That saves loads, which count where they are of single elements.
     """
-    if options.exact or not any(running_maximum(n) for n in kernel.nests):
+    if not _is_online(kernel, options):
         return walked
     return replace(walked, options=(*walked.options, ("online", 1)))
+
+
+def _is_online(kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether sums follow a maximum in the walk that finds it."""
+    apart = _begins_apart(kernel) and not options.exact
+    return apart and any(running_maximum(n) for n in kernel.nests)
+
+
+def _in_words(kernel: KernelOp, walked: Schedule) -> Schedule:
+    """The schedule, whose walks begin at whole words of the shortest elements."""
+    word = WORD // min(byte_width(type_.element) for type_ in _types(kernel) if type_.rank > 1)
+    return replace(walked, options=(*walked.options, ("words", word)))
 
 
 def _begins_apart(kernel: KernelOp) -> bool:
@@ -186,7 +205,9 @@ def _sums_along_memory(kernel: KernelOp, inner: Sequence[str]) -> bool:
         name for names in main for name in names)
 
 
-def _inner_levels(kernel: KernelOp, inner: Sequence[str]) -> list[Level]:
+def _inner_levels(
+    kernel: KernelOp, inner: Sequence[str], options: TargetOptions
+) -> list[Level]:
     """Of the axes that a nest has beside rows, the last has a tile: whole, or long steps."""
     levels: dict[str, Level] = {}
     for name in reversed(inner):
@@ -197,17 +218,27 @@ def _inner_levels(kernel: KernelOp, inner: Sequence[str]) -> list[Level]:
         elif size is not None and size <= MAX_WHOLE:
             levels[name] = Level("whole", name, power(kernel.axes[name], MAX_WHOLE))
         else:
-            levels[name] = Level("loop", name, _step(kernel, name))
+            levels[name] = Level("loop", name, _step(kernel, name, options))
     return [levels[name] for name in inner]
 
 
-def _step(kernel: KernelOp, axis: str) -> int:
+def _step(kernel: KernelOp, axis: str, options: TargetOptions) -> int:
     """How many elements of a long row one trip takes."""
+    if any(n.is_scan for n in kernel.nests):
+        return STEP_SCAN
+    if _is_online(kernel, options):
+        return STEP_ONLINE
     if sum(_has(n, axis) for n in kernel.nests) == 1:
         return STEP_ONCE
     if _begins_apart(kernel):
         return STEP_APART
     return STEP_OPEN if kernel.axes[axis].constant is None else STEP
+
+
+def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
+    if any(n.is_scan for n in kernel.nests):
+        return SCAN_WARPS
+    return ONLINE_WARPS if _is_online(kernel, options) else WALKING_WARPS.get(width, 8)
 
 
 def _has(nest: NestOp, name: str) -> bool:

@@ -52,7 +52,7 @@ def strips_of(nest: NestOp) -> Strips | None:
     """The axes of a convolution of each channel by itself, columns and channels fused or not."""
     parallel, summed = ({a.name for a in axes} for axes in (nest.parallel_axes, nest.reduce_axes))
     data = [k for k, m in enumerate(nest.input_maps) if parallel <= symbols_of(m)]
-    if len(nest.inputs) != 2 or len(data) != 1 or nest.combiner_names != ["add"]:
+    if len(nest.inputs) != 2 or len(data) != 1 or nest.combiner_names != ["add"] or nest.is_scan:
         return None
     *_, channel = map_ = nest.input_maps[data[0]]
     windows = [e for e in map_ if e.symbols & parallel and e.symbols & summed]

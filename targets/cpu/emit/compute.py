@@ -66,6 +66,20 @@ class Compute:
                 regs.append(self._tree(combiner, column).name)
         return self._laid_out(Tile(kept, tuple(regs), tile.chunks), result)
 
+    def scan(self, combiner: str, tile: Tile, axis: int) -> Tile:
+        """Combine each value with all before it along a dim that is not in lanes."""
+        tile = self.convert(tile, tile.type.lanes)
+        place = unrolled_dims(tile.type).index(axis)
+        found: dict[tuple[tuple[int, ...], int], Reg] = {}
+        for position in positions(tile.type):
+            before = (*position[:place], position[place] - 1, *position[place + 1:])
+            for number in range(len(tile.chunks)):
+                reg = tile.reg(position, number)
+                known = found.get((before, number))
+                found[position, number] = reg if known is None else self.combine(
+                    combiner, known, reg)
+        return Tile(tile.type, tuple(reg.name for reg in found.values()), tile.chunks)
+
     def _laid_out(self, tile: Tile, type_: TileType) -> Tile:
         return tile if tile.type.lanes == type_.lanes else self.convert(tile, type_.lanes)
 

@@ -237,6 +237,10 @@ class _KernelEmitter:
         self.tiles[op.result] = self.compute.reduce(
             op.combiner.data, self.tiles[op.value], op.axis, op.result.type)
 
+    def scan(self, op: bl.ScanOp) -> None:
+        self.tiles[op.result] = self.compute.scan(
+            op.combiner.data, self.tiles[op.value], op.axis)
+
     def dot(self, op: bl.DotOp) -> None:
         if self.matrices and _is_matrix(op.c):
             self.tiles[op.result] = self.matrices.dot(op)
@@ -360,6 +364,7 @@ _EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {
     bl.FullOp: _KernelEmitter.full,
     bl.MapOp: _KernelEmitter.map,
     bl.ReduceOp: _KernelEmitter.reduce,
+    bl.ScanOp: _KernelEmitter.scan,
     bl.DotOp: _KernelEmitter.dot,
     bl.IndexOp: _KernelEmitter.index,
     bl.ValidOp: _KernelEmitter.valid,

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import types as t
-from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, YieldOp
+from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, ScanOp, YieldOp
 from targets.cuda.emit.branches import branch_off, choice_of
 from targets.cuda.emit.context import Context, tile_type
 from targets.cuda.emit.forms import INVERTED, QUICK_ROWS, Form, joined_forms
@@ -222,6 +222,21 @@ def _extremum(
     helper = "larger" if combiner == "max" else "smaller"
     context.helpers.add((helper, ""))
     return f"tl.reduce({text}, {axis}, {helper})"
+
+
+def emit_scan(op: ScanOp, context: Context) -> None:
+    """As `emit_reduce`; sums and products are all that is scanned."""
+    tile = tile_type(op.value)
+    text, element = _computed(context.values[op.value].text, tile.element, op.combiner.data)
+    if op.combiner.data not in _SCANS:
+        raise EmitError(f"block.scan {op.combiner.data} has no form in Triton")
+    text = f"{_SCANS[op.combiner.data]}({text}, {op.axis})"
+    if element != tile.element:
+        text = f"{text}.to({dtype_text(tile.element)})"
+    context.bind(op.result, Value(text, tile.shape), "scan")
+
+
+_SCANS = {"add": "tl.cumsum", "mul": "tl.cumprod"}
 
 
 # ---------------------------------------------------------------------- dot

@@ -21,6 +21,7 @@ from dialects.block import (
     MapOp,
     PrefetchOp,
     ReduceOp,
+    ScanOp,
     ScratchOp,
     StoreOp,
     ValidOp,
@@ -30,7 +31,14 @@ from dialects.expr import Expr
 from dialects.syntax import location_name
 from targets.cuda.emit import specialized
 from targets.cuda.emit.attention_form import is_online
-from targets.cuda.emit.compute import emit_convert, emit_dot, emit_full, emit_map, emit_reduce
+from targets.cuda.emit.compute import (
+    emit_convert,
+    emit_dot,
+    emit_full,
+    emit_map,
+    emit_reduce,
+    emit_scan,
+)
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
 from targets.cuda.emit.early import Early, emit_early, emit_trips
 from targets.cuda.emit.helpers import helper_texts
@@ -333,7 +341,7 @@ def _emitters() -> dict[type[Operation], Callable[[Any, Context], None]]:
         LoadOp: emit_load, StoreOp: emit_store, IndexOp: emit_index, ValidOp: emit_valid,
         FullOp: emit_full, MapOp: emit_map, ReduceOp: emit_reduce, DotOp: emit_dot,
         ConvertOp: emit_convert, ForOp: _emit_for, ScratchOp: _refuse_scratch,
-        PrefetchOp: _ignore,
+        PrefetchOp: _ignore, ScanOp: emit_scan,
     }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from dialects import types as t
 from dialects.block import IndexOp, LoadOp, StoreOp, ValidOp
-from dialects.expr import Expr
+from dialects.expr import Expr, product
 from dialects.types import BufferType
 from targets.cuda.emit.context import Context, buffer_type, tile_type
 from targets.cuda.emit.index import inside_conditions
@@ -60,11 +60,31 @@ def _offsets(op: LoadOp, context: Context, where: Sequence[Value]) -> tuple[str,
     name = context.values[op.buffer].text
     parts = [_split(e, op) for e in op.exprs] if context.moving_pointers and context.loops else []
     if not parts or not all(any(e.terms for e in part) for part in zip(*parts, strict=True)):
-        return name, context.offset(buffer, where)
+        return name, _offset(op, shape, context, where)
     start, offset = (
         context.offset(buffer, context.indices(exprs, shape, op.indices, op.index_dims))
         for exprs in zip(*parts, strict=True))
     return f"({_address(name, start, ())})", offset
+
+
+def _offset(
+    op: LoadOp | StoreOp, shape: Shape, context: Context, where: Sequence[Value]
+) -> Value:
+    """The positions of a tile in its buffer.
+
+    Where indices cancel, as the start of a row and what is left of it to a whole word, they are
+    left out: Triton, which does not see that, then knows whole words.
+    """
+    buffer = buffer_type(op.buffer)
+    strides = [product(buffer.shape[dim + 1:]) for dim in range(len(op.exprs))]
+    if any(s.constant is None for s in strides) or context.is_wide(buffer):
+        return context.offset(buffer, where)
+    terms = [e * s for e, s in zip(op.exprs, strides, strict=True)]
+    total = sum(terms, Expr.of(0))
+    if {m for m, _ in total.terms} == {m for e in terms for m, _ in e.terms}:
+        return context.offset(buffer, where)
+    [offset] = context.indices([total], shape, op.indices, op.index_dims)
+    return offset
 
 
 def _split(expr: Expr, op: LoadOp) -> tuple[Expr, Expr]:
@@ -81,7 +101,7 @@ def _split(expr: Expr, op: LoadOp) -> tuple[Expr, Expr]:
 def emit_store(op: StoreOp, context: Context) -> None:
     buffer, tile = buffer_type(op.buffer), tile_type(op.value)
     where = context.indices(op.exprs, tile.shape, op.indices, op.index_dims)
-    offset = context.offset(buffer, where)
+    offset = _offset(op, tile.shape, context, where)
     mask = _mask(context, buffer, where, op.checked_dims)
     value = context.values[op.value].text
     stored = f"{in_parentheses(value)}.to(tl.int8)" if buffer.element == t.i1 else value

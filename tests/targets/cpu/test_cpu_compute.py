@@ -241,6 +241,23 @@ def test_reductions(
 
 
 @each_machine
+@pytest.mark.parametrize("combiner", ["add", "max"])
+@pytest.mark.parametrize(("shape", "dim"), [
+    ("5x[20]", 0), ("[13]x6", 1), ("4x5", 1), ("3x4x[8]", 1)])
+def test_scans(features: str, combiner: str, shape: str, dim: int) -> None:
+    extents = [int(s.strip("[]")) for s in shape.split("x")]
+    at = ", ".join(f"t{k}" for k in range(len(extents)))
+    text = f"""
+    block.kernel @scan(%x: f32{extents}, %y: f32{extents}) grid() sizes() {{
+      %a = block.load %x[{at}] : tile<{shape}xf32>
+      %b = block.scan {combiner} %a dim {dim} : tile<{shape}xf32>
+      block.store %b, %y[{at}]
+      block.yield
+    }}"""
+    check(text, randoms(*extents), unlike(*extents), features=features, tolerance=1e-5)
+
+
+@each_machine
 @pytest.mark.parametrize("combiner", ["and", "or"])
 def test_truth_reductions(features: str, combiner: str) -> None:
     text = f"""

@@ -119,6 +119,18 @@ def test_rows_share_no_program_that_holds_too_much_for_all() -> None:
     assert "grid i0 tile 1, whole i1 tile 8192 | tails = mask, warps = 8>" in sources(text)
 
 
+def test_constants_of_halves_are_read_as_halves() -> None:
+    text = sources("""
+strata.func @main(%x: bf16[16384, 4096]) -> (bf16[16384, 4096]) inputs ["x"] outputs ["y"] {
+  %v = graph.range {start = 0, step = 1, count = 4096, to = bf16} : bf16[4096]
+  %u = graph.range {start = 0, step = 2, count = 4096, to = bf16} : bf16[4096]
+  %y = graph.layer_norm %x, %v, %u {axis = 1, epsilon = 1.0e-05} : bf16[16384, 4096]
+  strata.return %y
+}""")
+    assert "grid i0 tile 2, whole i1 tile 4096 | tails = mask, warps = 16>" in text
+    assert text.count("tl.load(b") == text.count("[None, :].to(tl.float32)") == 2
+
+
 def test_few_rows_share_no_program() -> None:
     text = sources(scaled(4096).replace("16384", "1024"))
     assert "grid i0 tile 1, whole i1 tile 4096 | tails = mask, warps = 8>" in text
@@ -146,6 +158,12 @@ strata.func @main(%x: f32[8192, 4096]) -> (f32[8192]) inputs ["x"] outputs ["y"]
     assert "warps = 4>" in sources(softmax(8192, 4096))
 
 
+@pytest.mark.parametrize(("rows", "columns", "warps"), [
+    (1024, 768, 1), (1024, 1536, 4), (8192, 768, 4)], ids=["short", "long", "several"])
+def test_a_warp_has_a_short_row_alone(rows: int, columns: int, warps: int) -> None:
+    assert f"warps = {warps}>" in sources(softmax(rows, columns))
+
+
 def test_a_warp_has_whole_rows_that_begin_between_words() -> None:
     assert "grid i0 tile 8, whole i1 tile 128 | tails = mask, warps = 1>" in sources(
         softmax(65536, 77))
@@ -165,6 +183,22 @@ def test_a_long_row_of_parts_of_words_is_walked_once_for_a_maximum_and_its_sums(
     assert sources(softmax(600, 20001), TargetOptions(features="sm_90", exact=True)
                    ).count("for ") == 3
     assert sources(softmax(600, 20000)).count("for ") == 3
+
+
+@pytest.mark.parametrize("columns", [16411, 16385, 16391, 20001])
+def test_long_rows_of_parts_of_words_in_whole_words(columns: int) -> None:
+    """At block level: rows that begin at each place of a word, and end behind or before a tile."""
+    x = np.random.default_rng(0).standard_normal((9, columns)).astype(np.float32)
+    module = lowered(softmax(*x.shape), steps=[s for s in STEPS if s != "loop-split-reductions"])
+    assert "words = 4" in str(module)
+    [found] = interpret_host(module, [x], WeightStore())
+    powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol=2e-6)
+
+
+def test_what_cancels_is_left_out_of_addresses() -> None:
+    text = sources(softmax(600, 20001))
+    assert text.count("tl.load(x + (i1 + 4*((20001*i0 + 3) // 4) + r8192))") == 1
 
 
 @pytest.fixture(scope="module")

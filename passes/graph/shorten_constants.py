@@ -1,0 +1,89 @@
+"""graph-shorten-constants: constants of f32 whose values all are halves become constants of halves.
+
+    %w = graph.constant #strata.weight<"norm.w.cast", ...> : f32[4096]
+    -->  %0 = graph.constant #strata.weight<"norm.w.cast", ...> : bf16[4096]
+         %w = graph.cast %0 {to = f32} : f32[4096]
+
+Weights of halves are computed with in f32, so their casts were folded, and kernels would read them
+in twice the bytes. Whatever widens is computed where it is read. Only constants that elementwise
+operations alone read, and only halves of a type that the function converts anyway: elsewhere ones
+and zeros would look like halves. For targets that want it (`Target.shortens_constants`).
+
+Enters: folded constants. Assumes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from dialects.elements import dtype_of
+from dialects.func import FuncOp
+from dialects.graph import CastOp, ConstantOp
+from dialects.graph.base import Build
+from dialects.graph.composite import cast
+from dialects.graph.elementwise import ElementwiseOp
+from dialects.types import Array, bf16, f16, f32
+from passes.base import StrataContext, StrataPass
+from passes.graph.rules.matching import MAX_COMPARED, PROBED, constant_array, type_of
+from passes.rewriting import functions, replace
+
+LEAST = 64
+"""Elements that make it worth an operation."""
+
+
+@dataclass(frozen=True)
+class GraphShortenConstants(StrataPass):
+    """Store constants as halves where that is exact."""
+
+    name = "graph-shorten-constants"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None or not context.target.shortens_constants():
+            return
+        for func in functions(module):
+            halves = _converted(func)
+            for op in [op for op in func.body.block.ops if isinstance(op, ConstantOp)]:
+                self._shorten(op, halves, context)
+
+    def _shorten(
+        self, op: ConstantOp, halves: Sequence[Attribute], context: StrataContext
+    ) -> None:
+        array = constant_array(op.result, context) if _is_candidate(op) else None
+        if array is None:
+            return
+        element = next((e for e in halves if _holds(e, array)), None)
+        if element is None:
+            return
+        build, short = Build(op), array.astype(dtype_of(element))
+        constant = build.insert(ConstantOp.of_array(short, context.weights, op.label))
+        replace(op, [cast(build, constant.results[0], f32)])
+
+
+def _converted(func: FuncOp) -> list[Attribute]:
+    """The types of halves that a function converts to f32 or makes of it."""
+    casts = [op for op in func.body.block.ops if isinstance(op, CastOp)]
+    found = {type_of(v).element for op in casts for v in (op.x, op.result)}
+    return [element for element in (bf16, f16) if element in found]
+
+
+def _is_candidate(op: ConstantOp) -> bool:
+    count = op.type.count.constant
+    return op.type.element == f32 and count is not None and LEAST <= count <= MAX_COMPARED and all(
+        isinstance(use.operation, ElementwiseOp) for use in op.result.uses)
+
+
+def _holds(element: Attribute, array: Array) -> bool:
+    """Whether a shorter type has every element; most arrays of others differ at once."""
+    flat = array.reshape(-1)
+    return _is_exact(flat[:PROBED], element) and _is_exact(flat, element)
+
+
+def _is_exact(flat: Array, element: Attribute) -> bool:
+    with np.errstate(over="ignore"):
+        back = flat.astype(dtype_of(element)).astype(np.float32)
+    return np.array_equal(back.view(np.int32), flat.view(np.int32))
