@@ -106,8 +106,8 @@ def _factors(value: Computed) -> list[Used]:
     nest, factor = value
     factors = [_behind_names((nest, v)) for v in factor.owner.operands] if isinstance(
         factor.owner, arith.MulfOp) else [value]
-    found = [(n.inputs[v.index], n.input_maps[v.index])
-             for n, v in factors if isinstance(v, BlockArgument)]
+    found: list[Used] = [(n.inputs[v.index], n.input_maps[v.index])
+                         for n, v in factors if isinstance(v, BlockArgument)]
     return found if len(found) == len(factors) else []
 
 
