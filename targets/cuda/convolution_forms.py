@@ -96,7 +96,7 @@ def convolution_form(kernel: KernelOp, options: TargetOptions) -> str | None:
     scale = None if epilogue.scale is None else epilogue.scale[0]
     dims = [factors.get(a) or FACTOR * (a is scale) + _dims(m, letters)
             for a, m in zip(kernel.body.block.args, maps, strict=True)]
-    result = _dims(epilogue.last.output_maps[0], letters)
+    result = _dims(epilogue.result, letters)
     if not _is_form([d for a, d in zip(kernel.body.block.args, dims, strict=True)
                      if a not in factors], result, reading):
         return None

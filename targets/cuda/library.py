@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 from dialects.types import BufferType
@@ -22,6 +22,8 @@ from targets.cuda.library_shapes import Order, convolution_of, product_of
 from targets.cuda.memory import Memory
 from targets.cuda.plan import KernelCall
 
+_KEPT = 256
+"""So many calls stay ready for further launches."""
 _RELAXED = 2  # CUstreamCaptureMode: a library may load its code meanwhile
 
 
@@ -103,7 +105,7 @@ def library_launch(
                          Memory(made.workspace) if made.workspace else None)
 
 
-@cache
+@lru_cache(_KEPT)
 def _made(
     name: str, form: str, shapes: Sequence[Sequence[int]], elements: Sequence[str]
 ) -> tuple[Call | None, Order]:

@@ -14,6 +14,8 @@ from dialects.loop import KernelOp, NestOp
 
 Used = tuple[SSAValue, Sequence[Expr]]
 """A value, and the places of it that a nest reads."""
+Computed = tuple[NestOp, SSAValue]
+"""What a nest computes of an element."""
 RELU = "relu"
 
 
@@ -21,11 +23,10 @@ RELU = "relu"
 class Epilogue:
     """relu(sums * scale + values), or without the relu, or the scale.
 
-    `last`: the nest that stores it. `sums`: where that reads them; where the product stores them,
-    if nothing is behind.
+    `result`: where the last nest stores it. `sums`: where they are read for that.
     """
 
-    last: NestOp
+    result: Sequence[Expr]
     sums: Sequence[Expr]
     scale: Used | None = None
     added: Sequence[Used] = ()
@@ -37,11 +38,22 @@ def epilogue_of(kernel: KernelOp) -> Epilogue | None:
 
     Intermediate results count as they are before they are rounded.
     """
-    product, *behind = kernel.nests
-    if len(behind) > 1 or len(product.results) != 1:
+    product, last = kernel.nests[0], kernel.nests[-1]
+    if len(product.results) != 1 or list(kernel.yielded) != list(last.results):
         return None
-    found = _behind(behind[0], product) if behind else Epilogue(product, product.output_maps[0])
-    return found if found is not None and list(kernel.yielded) == list(found.last.results) else None
+    if last is product:
+        return Epilogue(product.output_maps[0], product.output_maps[0])
+    if not _is_plain(last):
+        return None
+    value, relu = _without_relu(_behind_names((last, last.yielded[0])))
+    terms = [_factors(t) for t in _terms(value)]
+    [scaled, *others] = sorted(terms, key=lambda used: not _read(used, product))
+    sums, scale = _read(scaled, product), [u for u in scaled if u[0] is not product.results[0]]
+    if len(sums) != 1 or len(scale) > 1 or any(
+            len(used) != 1 or _read(used, product) for used in others):
+        return None
+    return Epilogue(last.output_maps[0], sums[0][1], scale[0] if scale else None,
+                    [used[0] for used in others], relu)
 
 
 def used_by(kernel: KernelOp, product: NestOp, epilogue: Epilogue) -> list[Sequence[Expr]] | None:
@@ -54,31 +66,23 @@ def used_by(kernel: KernelOp, product: NestOp, epilogue: Epilogue) -> list[Seque
         a in maps for a in arguments) else None
 
 
-def _behind(nest: NestOp, product: NestOp) -> Epilogue | None:
-    """What a nest makes of the sums; None for anything but scaling, adding and a ReLU."""
-    if nest.is_reduction or len(nest.results) != 1 or any(p is not None for p in nest.pad_values):
-        return None
-    if list(nest.inputs).count(product.results[0]) != 1:
-        return None
-    place = list(nest.inputs).index(product.results[0])
-    value, relu = _without_relu(_unrounded(nest.yielded[0]))
-    terms = [_factors(t) for t in _terms(value)]
-    [scaled, *others] = sorted(terms, key=lambda t: place not in t)
-    scales = [k for k in scaled if k != place]
-    if any(len(t) != 1 for t in others) or len(scales) > 1 or sorted(
-            [*scaled, *(k for t in others for k in t)]) != [*range(len(nest.inputs))]:
-        return None
-    used = [(v, map_) for v, map_ in zip(nest.inputs, nest.input_maps, strict=True)]
-    return Epilogue(nest, nest.input_maps[place], used[scales[0]] if scales else None,
-                    [used[k] for t in others for k in t], relu)
+def _read(used: Sequence[Used], product: NestOp) -> list[Used]:
+    """Those that are a product's sums."""
+    return [u for u in used if u[0] is product.results[0]]
 
 
-def _without_relu(value: SSAValue) -> tuple[SSAValue, bool]:
+def _is_plain(nest: NestOp) -> bool:
+    return (nest.is_elementwise and len(nest.results) == 1
+            and all(p is None for p in nest.pad_values))
+
+
+def _without_relu(value: Computed) -> tuple[Computed, bool]:
     """x of max(x, 0), and whether it was that."""
-    if not isinstance(value.owner, arith.MaximumfOp):
+    nest, maximum = value
+    if not isinstance(maximum.owner, arith.MaximumfOp):
         return value, False
-    others = [v for v in value.owner.operands if not _is_zero(v)]
-    return (_unrounded(others[0]), True) if len(others) == 1 else (value, False)
+    others = [v for v in maximum.owner.operands if not _is_zero(v)]
+    return (_behind_names((nest, others[0])), True) if len(others) == 1 else (value, False)
 
 
 def _is_zero(value: SSAValue) -> bool:
@@ -87,25 +91,35 @@ def _is_zero(value: SSAValue) -> bool:
             and constant.value.value.data == 0.0)
 
 
-def _terms(value: SSAValue) -> Iterator[SSAValue]:
+def _terms(value: Computed) -> Iterator[Computed]:
     """What is added up."""
-    if isinstance(value.owner, arith.AddfOp):
-        for operand in value.owner.operands:
-            yield from _terms(_unrounded(operand))
+    nest, added = value
+    if isinstance(added.owner, arith.AddfOp):
+        for operand in added.owner.operands:
+            yield from _terms(_behind_names((nest, operand)))
     else:
         yield value
 
 
-def _factors(value: SSAValue) -> list[int]:
-    """The arguments that are multiplied, one or two; none for anything else."""
-    factors = [_unrounded(v) for v in value.owner.operands] if isinstance(
-        value.owner, arith.MulfOp) else [value]
-    found = [v.index for v in factors if isinstance(v, BlockArgument)]
+def _factors(value: Computed) -> list[Used]:
+    """What is read and multiplied, one value or two; none for anything else."""
+    nest, factor = value
+    factors = [_behind_names((nest, v)) for v in factor.owner.operands] if isinstance(
+        factor.owner, arith.MulfOp) else [value]
+    found: list[Used] = [(n.inputs[v.index], n.input_maps[v.index])
+                         for n, v in factors if isinstance(v, BlockArgument)]
     return found if len(found) == len(factors) else []
 
 
-def _unrounded(value: SSAValue) -> SSAValue:
-    """What is behind conversions between floats."""
-    while isinstance(value.owner, arith.TruncFOp | arith.ExtFOp):
-        value = value.owner.operands[0]
+def _behind_names(value: Computed) -> Computed:
+    """What is behind conversions between floats, and in the nest that made what is read."""
+    nest, found = value
+    if isinstance(found.owner, arith.TruncFOp | arith.ExtFOp):
+        return _behind_names((nest, found.owner.operands[0]))
+    if not isinstance(found, BlockArgument):
+        return value
+    maker = nest.inputs[found.index].owner
+    if isinstance(maker, NestOp) and _is_plain(maker) and (
+            list(nest.input_maps[found.index]) == list(maker.output_maps[0])):
+        return _behind_names((maker, maker.yielded[0]))
     return value

@@ -36,7 +36,7 @@ def product_form(kernel: KernelOp, options: TargetOptions) -> str | None:
     if epilogue is None or epilogue.scale is not None or maps is None:
         return None
     letters = _letters(kernel, product)
-    dims = [_dims(m, letters) for m in (*maps, epilogue.last.output_maps[0])]
+    dims = [_dims(m, letters) for m in (*maps, epilogue.result)]
     if not _is_form(dims) or not _adds_alike(kernel, dims):
         return None
     return ".".join((CUBLAS, *dims, *[RELU] * epilogue.relu))

@@ -35,7 +35,7 @@ from tests.targets.cuda.test_cuda_library import (
     task_of,
     values_of,
 )
-from tests.targets.searches import written
+from tests.targets.searches import tasks_of_text, written
 
 each_form = pytest.mark.parametrize("form", FORMS)
 
@@ -50,6 +50,30 @@ def test_convolutions_that_a_library_has(form: str, tmp_path: Path) -> None:
     assert rounded == f"cudnn.{form}" + ".tf32" * is_single
     if is_single:  # there is no word for f32 that is rounded to halves
         assert library_form(task.kernel, replace(SETTLED, precision="fp16")) is None
+
+
+def test_what_several_nests_make_of_the_sums(tmp_path: Path) -> None:
+    """Of two scaled products that are added, the one that is computed last adds the other one."""
+    def scaled(name: str) -> str:
+        return f"""
+        %p{name} = graph.matmul %x, %{name} : f16[48, 24]
+        %c{name} = graph.cast %p{name} {{to = f32}} : f32[48, 24]
+        %s{name} = graph.mul %c{name}, %a : f32[48, 24]
+        %t{name} = graph.add %s{name}, %b : f32[48, 24]
+        %y{name} = graph.cast %t{name} {{to = f16}} : f16[48, 24]"""
+    text = f"""
+      strata.func @main(%x: f16[48, 32], %v: f16[32, 24], %w: f16[32, 24], %a: f32[24], %b: f32[24])
+          -> (f16[48, 24]) inputs ["x", "v", "w", "a", "b"] outputs ["y"] {{
+        {scaled("v")}
+        {scaled("w")}
+        %s = graph.add %yv, %yw : f16[48, 24]
+        %y = graph.relu %s : f16[48, 24]
+        strata.return %y
+      }}"""
+    kernels = [t.kernel for t in tasks_of_text(text, tmp_path, OPTIONS)]
+    assert sorted(len(k.nests) for k in kernels) == [2, 3]
+    assert {library_form(k, SETTLED) for k in kernels} == {
+        "cudnn.nc.oc.xo.o.no", "cudnn.nc.oc.xo.o.no.no.relu"}
 
 
 @pytest.mark.parametrize("name", OTHERS)
