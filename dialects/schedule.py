@@ -22,7 +22,7 @@ of rows that begin between words of so many elements have whole tiles from a who
 loop walks all that rows reach, and selections by indices, which decide few tiles, are in branches.
 `promote`: after how many products of narrow floats their sum, which may have fewer bits until
 then, is added to one of f32. `specialize`: 1 where a warp of each program does nothing but load
-the factors of a product; a tile is that of a group of four of its other warps, and groups have
+the factors of products; a tile is that of a group of four of its other warps, and groups have
 tiles below each other. Other options are for targets (`warps` ...).
 """
 

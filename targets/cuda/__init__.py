@@ -8,6 +8,7 @@
     attention_parts.py  ... of few rows, in parts  product_parts.py  sums in parts
     product_tiles.py  tiles of all of them         product_time.py   a model of their time
     specialized_products.py  with a warp that loads  specialized_tiles.py  their tiles and time
+    specialized_attention.py  ... that are joined online
     machine.py    facts about GPUs                 compile.py    source to PTX and cubin
     worker.py     the process that runs Triton     driver.py     CUDA's driver, through ctypes
     memory.py     memory on the device

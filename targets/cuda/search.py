@@ -59,7 +59,7 @@ def candidates(
     """Schedules besides `around`, each once, the most promising first."""
     form = library_form(kernel, options) if options.library else None
     library, around = [] if form is None else [called(around, form)], without_library(around)
-    space = Space(kernel, _ordinary(around), machine_of(options.features))
+    space = Space(kernel, _ordinary(kernel, around, options), machine_of(options.features))
     own = _of_rules(kernel, options)
     whole = list(_products(space) if space.is_product else _streams(space))
     others = [*whole[:FIRST_TILES], *_steps(space), *whole[FIRST_TILES:]]
@@ -67,8 +67,10 @@ def candidates(
     return [s for s in dict.fromkeys(ordered) if s != around]
 
 
-def _ordinary(schedule: Schedule) -> Schedule:
-    """The schedule without warps that only load, of whose tiles rules have all."""
+def _ordinary(kernel: KernelOp, schedule: Schedule, options: TargetOptions) -> Schedule:
+    """A schedule without warps that only load, of whose tiles rules have all."""
+    if is_attention(kernel) and schedule.option("specialize", 0):
+        return [*attention.candidates(kernel, options)][-1]
     return replace(schedule, options=tuple(
         (name, value) for name, value in schedule.options if name != "specialize"))
 
