@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
@@ -22,6 +23,7 @@ from targets.cuda import TARGET, driver
 from targets.cuda.attention import candidates
 from targets.cuda.compile import CompileOptions, compile_kernels, resources
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
+from targets.cuda.interpreter import Interpreter
 from targets.cuda.kernels import job_of
 from targets.cuda.launch import CudaExecutable
 from tests.lowering import STEPS, lower
@@ -143,6 +145,22 @@ def test_refused(model: Model, rows: int, told: str) -> None:
 def test_tiles_and_their_meaning(model: Model) -> None:
     module, store = scheduled(model)
     [found] = interpret_host(module, model.inputs, store)
+    assert_close(model, found)
+
+
+@needs_triton
+@pytest.mark.parametrize("model", MODELS[1:6], ids=[m.name for m in MODELS[1:6]])
+def test_triton_source(model: Model) -> None:
+    """The ordinary form, whose selections are in branches."""
+    interpreter = Interpreter()
+
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        assert isinstance(kernel, KernelOp)
+        assert " if " in emit_kernel(kernel, EmitOptions(interpreted=True)).code
+        interpreter.run(kernel, buffers, sizes)
+
+    module, store = scheduled(model)
+    [found] = interpret_host(module, model.inputs, store, run)
     assert_close(model, found)
 
 
