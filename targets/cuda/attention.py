@@ -118,9 +118,11 @@ _LIMITED = _WIDE[1:]
 _SPLIT = (Tiles(128, 64, 8, 2), Tiles(32, 32, 4, 2))
 """For f32 in parts, which take registers of their own."""
 _SPECIALIZED = Tiles(64, 128, 8, 2)
-"""Of each of two groups, beside a warp that only loads, for wider ones: causal rows of 4096 in 128
-heads of 128 bf16 take 0.97 ms on an H200, and 1.19 ms without it. For factors of one line it is
-slower."""
+"""Of each of two groups, beside a warp that only loads, for wider ones. On an H200, 29 shapes of
+heads of 128 bf16 took 0.69 to 0.98 of the time in other tiles, but rows of 256 or 512 that reach to
+a diagonal 1.02 to 1.07. Factors of one line took longer, too."""
+_REACH = 1024
+"""The shortest rows that reach to a diagonal and have such a warp."""
 _HEADS = 4
 """So many heads' rows of one length are computed side by side."""
 _LINE = 128
@@ -171,13 +173,13 @@ def _is_specialized(kernel: KernelOp, row: str, options: TargetOptions) -> bool:
     """Whether a warp that only loads makes a kernel faster: wide factors, and enough programs."""
     machine, walked, held = machine_of(options.features), walked_axis(kernel), _held(kernel)
     widths = [kernel.axes[a].constant or MAX_WIDTH for a in held]
-    steps = kernel.axes[walked].constant
+    length, limited = kernel.axes[walked].constant, limit_of(kernel, walked) is not None
     pair = _SPECIALIZED.rows * _SPECIALIZED.warps // 4
     programs = product([*(kernel.axes[a] for a in common_rows(kernel) if a != row),
                         kernel.axes[row].ceildiv(pair)]).constant
     return (2 * max(widths) > _LINE and max(widths) <= _LINE
-            and (steps is None or steps > _SPECIALIZED.step)
-            and programs is not None and programs >= machine.multiprocessors
+            and (length is None or length > (_REACH - 1 if limited else _SPECIALIZED.step))
+            and programs is not None and 8 * programs > 7 * machine.multiprocessors
             and may_specialize(kernel, _products(kernel), row, walked, held, options))
 
 

@@ -213,7 +213,7 @@ def test_numbers(model: Model, keys: int, warps: int, stages: int) -> None:
 
 @pytest.mark.gpu
 def test_rules_choice() -> None:
-    model = Model(64, 300, 300, 128, 128, "causal", "bf16")
+    model = Model(17, 1100, 1100, 128, 128, "causal", "bf16")
     module, store = model.lowered(SM_90)
     assert emit_kernel(kernel_of(module)).groups == 2
     assert_close(model, on_hopper(module, store, model.inputs))
