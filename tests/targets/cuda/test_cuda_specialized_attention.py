@@ -180,7 +180,7 @@ def test_maps_follow_the_callers_memory(monkeypatch: pytest.MonkeyPatch) -> None
 @needs_triton
 @pytest.mark.parametrize("model", [
     Model(64, 1024, 1024, 128, 128, "causal", "bf16"), Model(64, 1000, 1000, 128, 128),
-    Model(64, 1000, 1000, 128, 128, "causal")], ids=["causal", "ragged", "both"])
+    Model(64, 1100, 1100, 128, 128, "causal")], ids=["causal", "ragged", "both"])
 def test_code_keeps_sums_in_registers(model: Model) -> None:
     """As rules have it."""
     kernel = kernel_of(model.lowered(SM_90)[0])
@@ -234,7 +234,7 @@ def test_what_is_not_finite_stays_in_its_rows() -> None:
 
 # ---------------------------------------------------------------------- rules
 def test_wide_factors_of_many_rows_have_a_warp_that_loads() -> None:
-    """4 x 32 heads of 4096 x 128 causal on an H200: 1.19 ms without, 0.97 ms with it."""
+    """128 heads of 4096 x 128 causal on an H200: 1.07 ms without, 0.87 ms with it."""
     kernel = before_blocks(Model(32, 4096, 4096, 128, 128, "causal", "bf16"))[2]
     assert kernel.schedule is not None
     chosen = kernel.schedule.data
@@ -248,11 +248,12 @@ def test_wide_factors_of_many_rows_have_a_warp_that_loads() -> None:
 @pytest.mark.parametrize(("model", "target"), [
     (Model(64, 1024, 1024, 64, 64, element="bf16"), SM_90),
     (Model(2, 1024, 1024, 128, 128, element="bf16"), SM_90),
+    (Model(64, 512, 512, 128, 128, "causal", "bf16"), SM_90),
     (Model(64, 1024, 1024, 128, 128, element="bf16"), TargetOptions("sm_80")),
     (Model(64, 1024, 1024, 128, 128, element="bf16"), TargetOptions("sm_90", interpret=True)),
     (Model(64, 1024, 1024, 128, 96, element="bf16"), SM_90),
     (Model(64, 256, 256, 128, 128, "add", "bf16"), SM_90),
-], ids=["one line", "few rows", "Ampere", "interpreter", "no power", "mask in memory"])
+], ids=["one line", "few rows", "short rows", "Ampere", "interpreter", "no power", "mask in memory"])
 def test_where_none_is_offered(model: Model, target: TargetOptions) -> None:
     kernel = before_blocks(model)[2]
     assert not [s for s in candidates(kernel, target) if s.option("specialize", 0)]
