@@ -6,7 +6,7 @@ that are added, and a ReLU. The product of two matrices is one without places. T
 are batch `n`, channels of the data `c` and of the result `o`, and places `d`, `h` and `w`, as far
 as there are; a filter that sums no channels has `g` for those of the result, and a factor an `x`
 before it. Words tell strides, dilations and the zeros before the data where they are not 1, 1 and
-0, and whether f32 may be rounded.
+0, whether f32 may be rounded, and whether the code is to be compiled for it.
 
     relu(convolution + bias)          nhwc.ohwc.o.nhwo.s2x2.p1x1.relu
     (x @ w.T) * scale + bias + other  nc.oc.xo.o.no.no
@@ -34,7 +34,7 @@ from targets.base import TargetOptions
 from targets.cuda.library_epilogue import RELU, Epilogue, epilogue_of, used_by
 
 CUDNN = "cudnn"
-TF32 = "tf32"
+TF32, COMPILED = "tf32", "compiled"
 FACTOR = "x"
 PLACES = "dhw"
 _ELEMENTS = ("f16", "bf16", "f32")

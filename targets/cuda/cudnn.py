@@ -27,7 +27,8 @@ _MODES = (3, 2)  # cudnnBackendHeurMode_t: A, and what always works
 _TENSOR_CORE, _OTHERS = 0, {1, 2, 4}
 """cudnnBackendNumericalNote_t: tensor cores; factors that are rounded, sums that are shorter, or
 in any order."""
-_ENGINES, _NOTES = 16, 10
+_COMPILED = 0  # cudnnBackendBehaviorNote_t
+_ENGINES, _NOTES = 64, 10
 MOST_WORKSPACE = 1 << 20
 """Bytes of memory that a call may use besides. The first engines for channels last need none or a
 few hundred."""
@@ -46,7 +47,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Convolution:
-    """`before` and `after`: zeros around the data. `rounded`: f32 may be, to tf32."""
+    """`before` and `after`: zeros around the data. `rounded`: f32 may be, to tf32.
+
+    `compiled`: by an engine that is compiled for it, in half a second, not by one that is there.
+    """
 
     data: Tensor
     filter: Tensor
@@ -62,6 +66,7 @@ class Convolution:
     added: Tensor | None = None
     relu: bool = False
     rounded: bool = False
+    compiled: bool = False
 
 
 @cache
@@ -180,8 +185,11 @@ def _configurations(graph: Descriptor) -> Iterator[Descriptor]:
 
 
 def _may_be(configuration: Descriptor, convolution: Convolution) -> bool:
-    """Whether what an engine computes is as exact as ours, and always the same."""
+    """Whether an engine is of the kind, and what it computes as exact as ours, and always the same.
+    """
     [engine] = configuration.descriptors(d.CONFIGURATION_ENGINE, d.ENGINE, 1)
     notes = {*engine.numbers(d.ENGINE_NOTES, _NOTES)}
     exact = convolution.data.element == "f32" and not convolution.rounded
-    return not notes & _OTHERS and not (exact and _TENSOR_CORE in notes)
+    is_compiled = _COMPILED in engine.numbers(d.ENGINE_BEHAVIOR, _NOTES)
+    return not notes & _OTHERS and not (exact and _TENSOR_CORE in notes) and (
+        is_compiled or not convolution.compiled)

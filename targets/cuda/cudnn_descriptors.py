@@ -23,7 +23,7 @@ _MESSAGE = 512
 
 _BOOLEAN, _INT64, _FLOAT, _POINTER, _DESCRIPTOR = 2, 3, 4, 6, 15  # cudnnBackendAttributeType_t
 _HANDLE, _DATA_TYPE, _CONVOLUTION_MODE, _HEURISTIC, _NOTE, _POINTWISE_MODE = 0, 1, 7, 8, 11, 14
-_NAN = 10
+_NAN, _BEHAVIOR = 10, 19
 _CELLS: dict[int, Any] = {_HANDLE: c_void_p, _BOOLEAN: c_bool, _INT64: c_int64, _FLOAT: c_float,
                           _POINTER: c_void_p, _DESCRIPTOR: c_void_p}
 
@@ -57,7 +57,7 @@ DIMS, STEPS = Attribute(902, _INT64), Attribute(903, _INT64)
 NAME, IS_VIRTUAL = Attribute(906, _INT64), Attribute(907, _BOOLEAN)
 PACK_NAMES, PACK_POINTERS = Attribute(1000, _INT64), Attribute(1001, _POINTER)
 PACK_WORKSPACE = Attribute(1003, _POINTER)
-ENGINE_NOTES = Attribute(1303, _NOTE)
+ENGINE_NOTES, ENGINE_BEHAVIOR = Attribute(1303, _NOTE), Attribute(1305, _BEHAVIOR)
 
 
 @cache

@@ -19,11 +19,11 @@ from dialects.block import KernelOp as BlockKernelOp
 from dialects.loop import KernelOp
 from dialects.schedule import Schedule
 from targets.base import TargetOptions
-from targets.cuda.convolution_forms import CUDNN, convolution_form
+from targets.cuda.convolution_forms import COMPILED, CUDNN, convolution_form
 from targets.cuda.product_forms import CUBLAS, product_form
 
-__all__ = ["CUBLAS", "CUDNN", "called", "form_of", "library_form", "library_notes", "library_of",
-           "without_library"]
+__all__ = ["CUBLAS", "CUDNN", "called", "form_of", "library_calls", "library_form", "library_notes",
+           "library_of", "without_library"]
 
 OPTION = "library"
 
@@ -44,6 +44,11 @@ def library_form(kernel: KernelOp, options: TargetOptions) -> str | None:
     if options.exact:
         return None
     return product_form(kernel, options) or convolution_form(kernel, options)
+
+
+def library_calls(form: str) -> Sequence[str]:
+    """The ways in which a library may be called for a form, each a form."""
+    return [form, f"{form}.{COMPILED}"] if library_of(form) == CUDNN else [form]
 
 
 def called(schedule: Schedule, form: str) -> Schedule:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from targets.cuda.convolution_forms import FACTOR, PLACES, TF32
+from targets.cuda.convolution_forms import COMPILED, FACTOR, PLACES, TF32
 from targets.cuda.cublas import Matrix, Product
 from targets.cuda.cudnn import Convolution, Tensor
 from targets.cuda.library_epilogue import RELU
@@ -61,7 +61,7 @@ def convolution_of(
     return Convolution(
         x, w, y, strides, dilations, before, after, elements[scale[0]] if scale else None,
         elements[bias[0]] if bias else None, tensor(added[0], "n", "o") if added else None,
-        RELU in words, TF32 in words,
+        RELU in words, TF32 in words, COMPILED in words,
     ), (data, filter_, *scale, *bias, *added, last)
 
 

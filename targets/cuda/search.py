@@ -22,7 +22,7 @@ from passes.loop_to_block.copies import copied_level
 from targets.base import TargetOptions
 from targets.cuda import attention, products
 from targets.cuda.attention import is_attention
-from targets.cuda.library_forms import called, library_form, without_library
+from targets.cuda.library_forms import called, library_calls, library_form, without_library
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.products import MIN_DEPTH, MIN_DOT
 from targets.cuda.rules import schedule_kernel
@@ -58,7 +58,8 @@ def candidates(
 ) -> Sequence[Schedule]:
     """Schedules besides `around`, each once, the most promising first."""
     form = library_form(kernel, options) if options.library else None
-    library, around = [] if form is None else [called(around, form)], without_library(around)
+    library = [] if form is None else [called(around, call) for call in library_calls(form)]
+    around = without_library(around)
     space = Space(kernel, _ordinary(kernel, around, options), machine_of(options.features))
     own = _of_rules(kernel, options)
     whole = list(_products(space) if space.is_product else _streams(space))

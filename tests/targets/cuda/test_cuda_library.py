@@ -126,6 +126,7 @@ def test_a_call_is_the_first_candidate_and_visible(tmp_path: Path) -> None:
     assert call == called(rules, "cublas.mk.nk.n.mn") == called(call, "cublas.mk.nk.n.mn")
     assert without_library(call) == rules and parse_schedule(str(call)) == call
     around = RULES.candidates(task.kernel, call, SETTLED)
+    assert around[0] == call
     assert not any("library" in dict(s.options) for s in (*others, *around[1:]))
     assert call not in RULES.candidates(task.kernel, rules, replace(SETTLED, library=False))
     compilation = Compiler(*written(task, call, tmp_path, OPTIONS))

@@ -81,11 +81,13 @@ def test_kernels_that_it_has_not(name: str, tmp_path: Path) -> None:
     assert library_form(task_of(OTHERS[name], tmp_path).kernel, SETTLED) is None
 
 
-def test_a_call_is_the_first_candidate_and_visible(tmp_path: Path) -> None:
+def test_calls_are_the_first_candidates_and_visible(tmp_path: Path) -> None:
     task = task_of(text_of(HALF, SMALL, pads=SAME, behind=RELU), tmp_path)
     rules = RULES.schedule(task.kernel, SETTLED)
-    call = RULES.candidates(task.kernel, rules, SETTLED)[0]
+    call, compiled, *others = RULES.candidates(task.kernel, rules, SETTLED)
     assert call == called(rules, "cudnn.nhwc.ohwc.o.nhwo.p1x1.relu")
+    assert compiled == called(rules, "cudnn.nhwc.ohwc.o.nhwo.p1x1.relu.compiled")
+    assert not any("library" in dict(s.options) for s in others)
     assert parse_schedule(str(call)) == call
     compilation = Compiler(*written(task, call, tmp_path, OPTIONS))
     text = compilation.emit(compilation.lower(), "triton")
@@ -143,11 +145,11 @@ def test_calls_compute_what_kernels_do(
                  Tensor((1, 6, 1, 9), (54, 9, 9, 1), "f16"),
                  (1, 1), (1, 1), (0, 1), (0, 1), None, None,
                  Tensor((1, 6, 1, 9), (54, 9, 9, 1), "f16"), False, True)),
-    ("nc.oc.xo.no", [(9, 8), (4, 8), (4,), (9, 4)],
+    ("nc.oc.xo.no.compiled", [(9, 8), (4, 8), (4,), (9, 4)],
      Convolution(Tensor((9, 8, 1, 1), (8, 1, 8, 8), "f16"),
                  Tensor((4, 8, 1, 1), (8, 1, 8, 8), "f16"),
                  Tensor((9, 4, 1, 1), (4, 1, 4, 4), "f16"),
-                 (1, 1), (1, 1), (0, 0), (0, 0), "f16")),
+                 (1, 1), (1, 1), (0, 0), (0, 0), "f16", compiled=True)),
     ("hwc.ghw.hwo.d2x2", [(9, 9, 8), (8, 3, 3), (5, 5, 8)],
      Convolution(Tensor((1, 8, 9, 9), (648, 1, 72, 8), "f16"),
                  Tensor((8, 1, 3, 3), (9, 1, 3, 1), "f16"),
@@ -167,9 +169,15 @@ def test_buffers_in_another_order() -> None:
 
 
 # ---------------------------------------------------------------------- cuDNN
+ROUNDED, SHORT, TENSOR_CORE, ANY_ORDER, COMPILED = 1, 2, 0, 4, -1
+
+
 class FakeLibrary:
-    """cuDNN's descriptors by handle: their kind and attributes. `engines`: for each that the
-    heuristics name, its notes and the bytes it needs."""
+    """cuDNN's descriptors by handle: their kind and attributes.
+
+    `engines`: for each that the heuristics name, its notes and the bytes it needs; one with
+    `COMPILED` among its notes is compiled for a call.
+    """
 
     def __init__(self, engines: Sequence[tuple[Sequence[int], int]]) -> None:
         self.engines = engines
@@ -211,7 +219,9 @@ class FakeLibrary:
             self.attributes[cells[0]]["engine"] = mine["engine"]
             return [cells[0]]
         if attribute == d.ENGINE_NOTES.number:
-            return list(self.engines[mine["engine"]][0])
+            return [n for n in self.engines[mine["engine"]][0] if n != COMPILED]
+        if attribute == d.ENGINE_BEHAVIOR.number:
+            return [0] * (COMPILED in self.engines[mine["engine"]][0])
         configuration = self.attributes[mine[d.PLAN_CONFIGURATION.number][0]]
         return [self.engines[configuration["engine"]][1]]
 
@@ -244,7 +254,6 @@ def small(element: str, **options: Any) -> Convolution:
     return Convolution(x, w, x, (1, 1), (1, 1), (1, 1), (1, 1), **options)
 
 
-ROUNDED, SHORT, TENSOR_CORE, ANY_ORDER = 1, 2, 0, 4
 MUCH = cudnn.MOST_WORKSPACE + 1
 
 
@@ -264,6 +273,13 @@ def test_the_first_engine_that_is_as_exact(
     call([1 << 40, 2 << 40, 3 << 40, 4 << 40], 9, 5 << 40)
     assert fake.ran == (wanted, [1, 2, 4, 6], [1 << 40, 2 << 40, 3 << 40, 4 << 40], [5 << 40])
     assert fake.stream == 9
+
+
+def test_an_engine_that_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = asked(monkeypatch, ([], 0), ([ANY_ORDER, COMPILED], 0), ([COMPILED], 0))
+    for compiled, wanted in ((False, 0), (True, 2)):
+        cudnn.Call(small("f16", compiled=compiled))([1, 2, 3], 9)
+        assert fake.ran[0] == wanted
 
 
 def test_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
