@@ -161,10 +161,12 @@ class HostPlan:
 
 
 def constant_buffers(plan: HostPlan) -> dict[KernelOp, frozenset[int]]:
-    """For each kernel the positions of the buffers that are constants in all of its launches."""
+    """For each kernel that some other step precedes, the positions of the buffers that are
+    constants in all of its launches."""
     found: dict[KernelOp, frozenset[int]] = {}
+    preceded = {s.kernel for s in plan.steps[1:] if isinstance(s, Launch)}
     for step in plan.steps:
-        if isinstance(step, Launch):
+        if isinstance(step, Launch) and step.kernel in preceded:
             constants = frozenset(
                 k for k, p in enumerate(step.buffers) if p.memory in (CONSTANTS, RESIDENT))
             found[step.kernel] = found.get(step.kernel, constants) & constants

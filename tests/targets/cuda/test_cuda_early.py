@@ -111,6 +111,13 @@ def test_only_what_is_constant_in_every_launch_is() -> None:
     assert overlapping(plan, CompileOptions("sm_80")) == {}
 
 
+def test_what_only_begins_a_graph_has_nothing_to_wait_for() -> None:
+    lines = MODULE.splitlines()
+    second = next(k for k, line in enumerate(lines) if "%h, %y" in line)
+    plan = plan_host(parse("\n".join([*lines[:second], *lines[second + 1:]])))
+    assert len(plan.kernels) == 1 and constant_buffers(plan) == {}
+
+
 @needs_triton
 def test_written_out_loops_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """In Triton's interpreter, where nothing waits."""
