@@ -119,9 +119,9 @@ _SPLIT = (Tiles(128, 64, 8, 2), Tiles(32, 32, 4, 2))
 """For f32 in parts, which take registers of their own."""
 _SPECIALIZED = Tiles(64, 128, 8, 2)
 """Of each of two groups, beside a warp that only loads, for wider ones. On an H200, 29 shapes of
-heads of 128 bf16 took 0.69 to 0.98 of the time in other tiles, but rows of 256 or 512 that reach to
-a diagonal 1.02 to 1.07. Factors of one line took longer, too."""
-_REACH = 1024
+heads of 128 bf16 took 0.71 to 0.98 of the time in other tiles, but rows of 256 or 512 that reach to
+a diagonal 0.98 to 1.07. Factors of one line took longer, too."""
+_REACH = 768
 """The shortest rows that reach to a diagonal and have such a warp."""
 _HEADS = 4
 """So many heads' rows of one length are computed side by side."""
