@@ -190,8 +190,13 @@ def _allocated() -> int:
     gc.collect()
     if not torch.cuda.is_available():
         return 0
-    torch._C._cuda_clearCublasWorkspaces()
+    _give_back_workspaces()
     return torch.cuda.memory_allocated()
+
+
+def _give_back_workspaces() -> None:
+    """Of libraries: who needs them makes them anew."""
+    torch._C._cuda_clearCublasWorkspaces()
 
 
 def _peak(call: Call) -> int:
@@ -200,6 +205,7 @@ def _peak(call: Call) -> int:
     synchronize()
     if not torch.cuda.is_available():
         return 0
+    _give_back_workspaces()
     torch.cuda.reset_peak_memory_stats()
     call()
     synchronize()
