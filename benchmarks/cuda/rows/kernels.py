@@ -29,7 +29,7 @@ from rows.programs import (
     told,
     with_library,
 )
-from rows.timing import Call, device_times
+from rows.timing import Call, device_times, synchronize, turn
 
 Tensor = torch.Tensor
 SMALL = 32
@@ -104,9 +104,11 @@ class Contest:
                 for k, s in enumerate((*self.kernel.inputs, *self.kernel.constants))]
         count = len(self.kernel.inputs)
         self.inputs, self.constants = made[:count], made[count:]
-        exact = self.kernel.function(*(t.to(self.kernel.exact) for t in made))
         self.module = Applied(self.kernel.function, self.constants)
-        self._enter_eager(exact)
+        with turn(self.setting):
+            exact = self.kernel.function(*(t.to(self.kernel.exact) for t in made))
+            self._enter_eager(exact)
+            synchronize()
         self._add(OURS, exact, partial(self._ours, ours), guard=False)
         self._add(AUTO, exact, partial(self._ours, with_library))
         for mode in _without_graphs(self.setting.modes) if self.kernel.compiled else ():

@@ -23,7 +23,7 @@ from compiler.torch_backend import strata
 from rows import Figures, Goal, Measure, Reached, Setting, milliseconds, programs
 from rows.networks import Network, bert, gpt2, gpt2_decode, resnet, vit
 from rows.programs import AUTO, EAGER, OURS, Compiled, empty_cache, inductor, ours, with_library
-from rows.timing import Call, device_times, synchronize, wall_times
+from rows.timing import Call, device_times, synchronize, turn, wall_times
 
 TITLE = "fp16 models: the best peer's wall time of a call / ours"
 APART = True
@@ -79,8 +79,9 @@ class Contest:
         self.device = "cpu" if self.setting.smoke else "cuda"
         self.half = copy.deepcopy(self.network.module).half()
         self.given = [_cast(v, torch.float16).to(self.device) for v in self.network.inputs]
-        exact = _prepared(self.network.module.double().to(self.device))
-        self.exact = exact(*(_cast(v, torch.float64) for v in self.given)).cpu()
+        with turn(self.setting):
+            exact = _prepared(self.network.module.double().to(self.device))
+            self.exact = exact(*(_cast(v, torch.float64) for v in self.given)).cpu()
         self.network.module.to("meta")
         self._enter(OURS, self._ours)
         self._enter(AUTO, self._auto)

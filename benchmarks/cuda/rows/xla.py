@@ -38,8 +38,8 @@ def milliseconds_of(
     jax = library()
     arrays = [jax.dlpack.from_dlpack(tensor) for tensor in inputs]
     call = jax.jit(function(jax))
-    result = jax.block_until_ready(call(*arrays))
-    with turn(setting):
+    with turn(setting):  # it tries kernels on the device as it compiles
+        result = jax.block_until_ready(call(*arrays))
         taken = [_taken(jax, lambda: call(*arrays)) for _ in range(1 if setting.smoke else LEAST)]
     return statistics.median(taken), torch.from_dlpack(result)
 
