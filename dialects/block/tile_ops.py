@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -154,8 +155,48 @@ class MapOp(IRDLOperation):
         return MapOp.of([v for v, _ in mapped], [d for _, d in mapped], types, body)
 
 
+class AlongDimOp(IRDLOperation):
+    """What combines the values of a tile along a dim: `NAME add %x dim 1 : TYPE`."""
+
+    value = operand_def(TileType)
+    combiner = prop_def(StringAttr)
+    dim = prop_def(ExprAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    @classmethod
+    def typed(cls, combiner: str, value: SSAValue, dim: int, type_: Attribute) -> Self:
+        """With a result of that type."""
+        return cls.create(
+            operands=[value], result_types=[type_],
+            properties={"combiner": StringAttr(combiner), "dim": ExprAttr(Expr.of(dim))})
+
+    @property
+    def axis(self) -> int:
+        return self.dim.data.constant or 0
+
+    def check_combiner(self) -> None:
+        if self.combiner.data not in COMBINERS:
+            raise VerifyException(f"{self.name} has no combiner {self.combiner.data!r}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.combiner.data} ")
+        printer.print_ssa_value(self.value)
+        assert isinstance(self.result.type, TileType)
+        printer.print_string(f" dim {self.axis} : {self.result.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        combiner = parser.parse_identifier()
+        value = parse_value(parser)
+        parser.parse_keyword("dim")
+        dim = parser.parse_integer()
+        parser.parse_punctuation(":")
+        return cls.typed(combiner, value, dim, t.parse_tile_type(parser))
+
+
 @irdl_op_definition
-class ReduceOp(IRDLOperation):
+class ReduceOp(AlongDimOp):
     """Combine the values along one dim: `%m = block.reduce max %x dim 1 : tile<2xf32>`.
 
     The order of combination is free (floating-point sums may differ in rounding).
@@ -163,11 +204,6 @@ class ReduceOp(IRDLOperation):
     """
 
     name = "block.reduce"
-    value = operand_def(TileType)
-    combiner = prop_def(StringAttr)
-    dim = prop_def(ExprAttr)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
 
     @staticmethod
     def of(combiner: str, value: SSAValue, dim: int) -> ReduceOp:
@@ -177,39 +213,14 @@ class ReduceOp(IRDLOperation):
         shape = [s for k, s in enumerate(type_.shape) if k != dim]
         lanes = type_.lanes
         kept = None if lanes is None or lanes == dim else lanes - (lanes > dim)
-        return ReduceOp.create(
-            operands=[value], result_types=[t.tile(type_.element, shape, kept)],
-            properties={"combiner": StringAttr(combiner), "dim": ExprAttr(Expr.of(dim))})
-
-    @property
-    def axis(self) -> int:
-        return self.dim.data.constant or 0
+        return ReduceOp.typed(combiner, value, dim, t.tile(type_.element, shape, kept))
 
     def verify_(self) -> None:
-        if self.combiner.data not in COMBINERS:
-            raise VerifyException(f"block.reduce has no combiner {self.combiner.data!r}")
+        self.check_combiner()
         assert isinstance(self.value.type, TileType) and isinstance(self.result.type, TileType)
         shape = self.value.type.shape
         if self.result.type.shape != shape[: self.axis] + shape[self.axis + 1:]:
             raise VerifyException("C1: block.reduce keeps all dims but one")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.combiner.data} ")
-        printer.print_ssa_value(self.value)
-        assert isinstance(self.result.type, TileType)
-        printer.print_string(f" dim {self.axis} : {self.result.type.short}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ReduceOp:
-        combiner = parser.parse_identifier()
-        value = parse_value(parser)
-        parser.parse_keyword("dim")
-        dim = parser.parse_integer()
-        parser.parse_punctuation(":")
-        type_ = t.parse_tile_type(parser)
-        return ReduceOp.create(
-            operands=[value], result_types=[type_],
-            properties={"combiner": StringAttr(combiner), "dim": ExprAttr(Expr.of(dim))})
 
 
 @irdl_op_definition

@@ -152,30 +152,35 @@ def values_of(state: State) -> list[Any]:
             for t in signature_of(state.module).input_types]
 
 
+def check_calls(state: State, library: str, folder: Path, patch: pytest.MonkeyPatch
+                ) -> tuple[FakeDriver, Sequence[str]]:
+    """That a library's calls give what the kernel's own meaning is: made by the graph, and again at
+    other addresses. The device, and what is noted of the model."""
+    device = FakeDriver.of(state.module)
+    device.install(patch)
+    device.install_compiler(patch)
+    values, weights = values_of(state), state.context.weights
+    own = CudaExecutable(state.module, weights, CudaOptions(cache=folder)).run(values)
+    assert f"run {library}" not in device.log  # there is none: our kernel stands in
+    device.install_libraries(patch)
+    device.log.clear()
+    executable = CudaExecutable(state.module, weights, CudaOptions(cache=folder))
+    torch = FakeTorch(device)
+    torch.install(patch)
+    for _ in range(2):  # the second time on other tensors, which change the node
+        [found] = executable.run([torch.tensor(v) for v in values])
+        assert error_of(found.numpy(), own[0]) < 2e-3
+    assert device.log.count(f"run {library}") == 2
+    return device, executable.notes
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_calls_compute_what_kernels_do(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same as the kernel's own meaning, called by the graph, and again at other addresses."""
     state = lowered(task_of(FORMS[form], tmp_path), form, tmp_path)
-    device = FakeDriver.of(state.module)
-    device.install(monkeypatch)
-    device.install_compiler(monkeypatch)
-    values = values_of(state)
-    weights = state.context.weights
-    own = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path)).run(values)
-    assert "run cublas" not in device.log  # there is none: our kernel stands in
-    device.install_libraries(monkeypatch)
-    device.log.clear()
-    executable = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path))
-    torch = FakeTorch(device)
-    torch.install(monkeypatch)
-    for _ in range(2):  # the second time on other tensors, which change the node
-        [found] = executable.run([torch.tensor(v) for v in values])
-        assert error_of(found.numpy(), own[0]) < 2e-3
-    assert device.log.count("run cublas") == 2 and "compile 1" not in device.log
-    assert "update 0" in device.log
-    [note] = executable.notes
+    device, [note] = check_calls(state, "cublas", tmp_path, monkeypatch)
+    assert "compile 1" not in device.log and "update 0" in device.log
     assert note.startswith("library cublas: @") and note.endswith(form.removeprefix("cublas."))
 
 

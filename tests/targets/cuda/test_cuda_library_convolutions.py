@@ -23,14 +23,13 @@ from targets.cuda.launch import CudaExecutable
 from targets.cuda.library_forms import called, form_of, library_form
 from targets.cuda.library_shapes import convolution_of
 from targets.cuda.rules import operand_panels
-from tests.targets.cuda.fake_driver import FakeDriver
-from tests.targets.cuda.fake_torch import FakeTorch
 from tests.targets.cuda.library_convolutions import FORMS, HALF, OTHERS, RELU, SAME, SMALL
 from tests.targets.cuda.library_convolutions import convolution as text_of
 from tests.targets.cuda.test_cuda_library import (
     OPTIONS,
     RULES,
     SETTLED,
+    check_calls,
     lowered,
     task_of,
     values_of,
@@ -113,24 +112,9 @@ def test_filters_lie_as_the_data_does(tmp_path: Path) -> None:
 def test_calls_compute_what_kernels_do(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same as the kernel's own meaning, called by the graph, and again at other addresses."""
     state = lowered(task_of(FORMS[form], tmp_path), f"cudnn.{form}", tmp_path)
-    device = FakeDriver.of(state.module)
-    device.install(monkeypatch)
-    device.install_compiler(monkeypatch)
-    values, weights = values_of(state), state.context.weights
-    own = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path)).run(values)
-    assert "run cudnn" not in device.log  # there is none: our kernel stands in
-    device.install_libraries(monkeypatch)
-    device.log.clear()
-    executable = CudaExecutable(state.module, weights, CudaOptions(cache=tmp_path))
-    torch = FakeTorch(device)
-    torch.install(monkeypatch)
-    for _ in range(2):  # the second time on other tensors, which change the node
-        [found] = executable.run([torch.tensor(v) for v in values])
-        assert error_of(found.numpy(), own[0]) < 2e-3
-    assert device.log.count("run cudnn") == 2
-    assert executable.notes == [f"library cudnn: @contract_0 {form}"]
+    _, notes = check_calls(state, "cudnn", tmp_path, monkeypatch)
+    assert notes == [f"library cudnn: @contract_0 {form}"]
 
 
 @pytest.mark.parametrize(("form", "shapes", "wanted"), [
