@@ -29,7 +29,7 @@ from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.types import Array
 from passes.base import StrataContext
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
 from targets.cpu.cache import ObjectCache

@@ -28,6 +28,7 @@ from passes.loop.computed import is_repetition
 from passes.loop.conditions import simplify_conditions, unconverted
 from passes.loop.delay_divisions import divide_result
 from passes.loop.delay_factors import delay_factors
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import (
     Read,
     carry,
@@ -43,7 +44,6 @@ from passes.loop.nests import (
     with_reads,
 )
 from passes.loop.online import argument_read, elementwise_maker, is_zero, running_maximum
-from passes.loop.outline import is_contraction
 
 
 def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:

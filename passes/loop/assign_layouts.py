@@ -34,8 +34,8 @@ from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, carry, reads_of, result_types, through_view, with_reads
-from passes.loop.outline import is_contraction
 from passes.rewriting import erase, functions, replace
 
 

@@ -21,9 +21,9 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dialects import types as t
 from dialects.loop import NestOp, scalar_type
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import drop_unused, elementwise_on
 from passes.loop.online import argument_read, exponential
-from passes.loop.outline import is_contraction
 
 FACTOR = log2(e)
 

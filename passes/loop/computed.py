@@ -24,6 +24,7 @@ from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, YieldOp
 from dialects.syntax import set_location
 from dialects.types import TensorType, bit_width, byte_width, is_float, signless
 from dialects.weights import WeightStore
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import (
     digits_of,
     gathered_inputs,
@@ -33,7 +34,6 @@ from passes.loop.nests import (
     plain_axes,
     reads_of,
 )
-from passes.loop.outline import is_contraction
 
 FEWER = 8
 """A computed mask reads at most so many times fewer elements than it makes."""

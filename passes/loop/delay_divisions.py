@@ -20,6 +20,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from dialects import types as t
 from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
 from dialects.syntax import set_location
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import (
     Read,
     plain_axes,
@@ -28,7 +29,6 @@ from passes.loop.nests import (
     result_types,
     with_reads,
 )
-from passes.loop.outline import is_contraction
 
 
 def delay_divisions(kernel: KernelOp, rows: Collection[str]) -> None:

@@ -18,9 +18,9 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import KernelOp, NestOp, scalar_type
 from passes.loop.conditions import unconverted
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import drop_unused, elementwise_on, inline_everywhere, plain_axes
 from passes.loop.numbers import constant, float_of
-from passes.loop.outline import is_contraction
 
 
 def delay_factors(kernel: KernelOp, rows: Collection[str]) -> None:

@@ -36,6 +36,7 @@ from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import is_at_most
 from dialects.types import TensorType, byte_width, tensor
 from passes.base import StrataContext, StrataPass
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import (
     Read,
     axes_of_input,
@@ -55,7 +56,6 @@ from passes.loop.nests import (
     with_reads,
     without_equal_reads,
 )
-from passes.loop.outline import is_contraction
 from passes.rewriting import Rewriter, rewrite
 
 MAX_INPUTS = 24

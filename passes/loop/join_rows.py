@@ -36,8 +36,8 @@ from dialects.syntax import set_location
 from dialects.types import TensorType, byte_width
 from passes.base import StrataContext, StrataPass
 from passes.loop.delay_divisions import delay_divisions
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, reads_of, rename_axes
-from passes.loop.outline import is_contraction
 from passes.loop.private import block_axis, private_values
 from passes.loop.runs import common_rows
 from passes.loop.separate_walks import separate_walks

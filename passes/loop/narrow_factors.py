@@ -24,8 +24,8 @@ from dialects.expr import Size
 from dialects.loop import NestOp, YieldOp
 from dialects.types import TensorType, f32, holds
 from passes.base import StrataContext, StrataPass
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, carry, has_calls, plain_axes, reads_of, result_types
-from passes.loop.outline import is_contraction
 from passes.rewriting import Rewriter, functions, rewrite
 
 

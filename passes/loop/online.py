@@ -22,8 +22,8 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from dialects.loop import NestOp, scalar_type
 from dialects.scalar import operations_behind
 from dialects.types import f32, f64
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, reads_of
-from passes.loop.outline import is_contraction
 from passes.loop.private import is_elsewhere
 
 

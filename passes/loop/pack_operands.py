@@ -33,8 +33,8 @@ from dialects.syntax import set_location
 from dialects.types import TensorType, WeightAttr, tensor
 from dialects.weights import release
 from passes.base import StrataContext, StrataPass
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, reads_of, result_types, with_reads
-from passes.loop.outline import is_contraction
 from passes.rewriting import erase_unused, functions
 
 

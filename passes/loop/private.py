@@ -17,8 +17,8 @@ from xdsl.ir import SSAValue
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, reads_of
-from passes.loop.outline import is_contraction
 from passes.loop.runs import common_rows
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from dialects.loop import KernelOp, NestOp
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import rename_axes, replace_nest
-from passes.loop.outline import is_contraction
 
 
 def separate_walks(kernel: KernelOp, rows: set[str]) -> None:

@@ -14,8 +14,8 @@ from dialects.atoms import Call
 from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.types import TensorType, is_half
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import replace_nest, substitute_axes
-from passes.loop.outline import is_contraction
 from passes.loop.private import block_axis
 from passes.loop.runs import common_rows
 

@@ -23,8 +23,8 @@ from xdsl.ir import SSAValue
 from dialects.loop import NestOp
 from dialects.types import bf16, f16
 from passes.base import StrataContext, StrataPass
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import divided, result_types
-from passes.loop.outline import is_contraction
 from passes.loop.split_reductions import split_nest
 from passes.rewriting import Rewriter, functions, rewrite
 

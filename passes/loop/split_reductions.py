@@ -29,6 +29,7 @@ from dialects.loop import Axis, NestOp, YieldOp, scalar_type
 from dialects.types import TensorType, bf16, byte_width, f16, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.fuse import can_inline
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import (
     carry,
     divided,
@@ -38,7 +39,6 @@ from passes.loop.nests import (
 )
 from passes.loop.online import is_between_products
 from passes.loop.online_parts import powers_in_parts, sum_parts
-from passes.loop.outline import is_contraction
 from passes.loop.runs import memory_order, running_axis
 from passes.rewriting import Rewriter, functions, rewrite
 

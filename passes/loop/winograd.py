@@ -37,8 +37,8 @@ from dialects.syntax import set_location
 from dialects.types import Array, TensorType, f32, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext, StrataPass, TargetLike
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, reads_of
-from passes.loop.outline import is_contraction
 from passes.loop.windows import POINTS, Window, input_table, output_table, weight_table, windows_of
 from passes.loop_to_block.compute import product_operands
 from passes.rewriting import erase_unused, functions, replace

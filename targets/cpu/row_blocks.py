@@ -20,8 +20,8 @@ from dialects.loop import Axis, KernelOp, NestOp, YieldOp
 from dialects.schedule import Level, Schedule
 from dialects.syntax import set_location
 from dialects.types import TensorType, byte_width, tensor
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, reads_of, replace_nest, with_reads
-from passes.loop.outline import is_contraction
 from passes.loop.private import block_axis, private_values
 from passes.loop.runs import common_rows
 from targets.cpu.machine import Machine

@@ -14,7 +14,7 @@ from dialects.expr import Expr, product
 from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from passes.loop.reuse import repeated_values
 from passes.loop.runs import common_rows, contiguous_axes, running_axis
 from targets.cpu.groups import grouped_copy, is_grouped

@@ -16,7 +16,7 @@ from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from passes.loop.private import private_values
 from passes.loop.runs import common_rows
 from targets.cpu.machine import Machine

@@ -17,7 +17,7 @@ from dialects.schedule import Schedule
 from dialects.types import Array, bf16, byte_width, i8, ui8
 from dialects.weights import WeightStore
 from passes.block.prefetch_operands import Caches
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from passes.loop.pack_operands import Panel
 from passes.loop.private import private_values
 from passes.loop.windows import Window

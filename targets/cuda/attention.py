@@ -14,9 +14,9 @@ from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, bf16, f16, f32
 from passes.loop.common_factors import take_factor_out
+from passes.loop.kinds import is_contraction
 from passes.loop.limits import limit_of
 from passes.loop.online import running_maximum
-from passes.loop.outline import is_contraction
 from passes.loop.private import block_axis
 from passes.loop.runs import common_rows
 from passes.loop_to_block.compute import is_dot

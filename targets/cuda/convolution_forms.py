@@ -27,7 +27,7 @@ from dialects.atoms import atom_text
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from passes.loop.pack_operands import Border, Packing
 from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions

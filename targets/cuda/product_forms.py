@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions
 from targets.cuda.library_epilogue import RELU, epilogue_of, used_by
 from targets.cuda.products import is_dot, is_plain

@@ -12,8 +12,8 @@ from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
 from dialects.types import TensorType, byte_width, i8, i32, is_float, is_narrow_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import data_inputs, gathered_inputs, has_calls
-from passes.loop.outline import is_contraction
 from passes.loop.pack_operands import Panel
 from passes.loop.runs import running_axis
 from passes.loop_to_block.compute import is_gathered_dot

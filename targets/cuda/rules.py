@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
 from passes.loop.axis_fusion import fuse_axes
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from passes.loop.pack_operands import Packing
 from targets.base import TargetOptions
 from targets.cuda.attention import is_attention, prepare_attention, schedule_attention

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from passes.loop_to_block.copies import copied_level
 from targets.base import TargetOptions
 from targets.cuda import attention, products

@@ -16,7 +16,7 @@ from compiler.tuning.jobs import Job
 from compiler.tuning.tasks import Task
 from dialects.loop import KernelOp
 from dialects.schedule import Schedule, parse_schedule
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions, find_target
 from targets.cpu.machine import machine_of
 from targets.cpu.search import PROGRAMS, _programs, candidates

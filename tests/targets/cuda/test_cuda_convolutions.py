@@ -16,7 +16,7 @@ from dialects.host.interpret import interpret_host
 from dialects.loop import NestOp
 from dialects.types import Array
 from passes.base import StrataContext
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources

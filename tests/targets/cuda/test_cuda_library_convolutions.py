@@ -14,7 +14,7 @@ from compiler.comparison import error_of
 from compiler.driver import Compiler
 from dialects.loop import KernelOp
 from dialects.schedule import parse_schedule
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from targets.cuda import cudnn, cudnn_descriptors
 from targets.cuda.compile import CompileOptions as CudaOptions
 from targets.cuda.cudnn import Convolution, Tensor

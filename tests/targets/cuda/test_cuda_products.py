@@ -24,7 +24,7 @@ from dialects.schedule import ScheduleAttr, parse_schedule
 from dialects.types import Array, BufferType, f16, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext
-from passes.loop.outline import is_contraction
+from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
