@@ -61,6 +61,7 @@ from targets.cuda.library import library_versions
 from targets.cuda.library_forms import library_form, library_notes, library_of
 from targets.cuda.machine import is_nvidia, machine_of, nvidia_machine
 from targets.cuda.plan import host_notes
+from targets.cuda.stopwatch import NEAR
 from targets.cuda.worker import foresee
 from targets.interface import Timer
 
@@ -210,8 +211,8 @@ class CudaTarget(Target):
         options: TargetOptions,
     ) -> Timer:
         assert isinstance(executable, CudaExecutable)
-        near = driver.cache_size()
-        return executable.stopwatch(2 * near if footprint > near else 0)
+        cache = driver.cache_size()
+        return executable.stopwatch(2 * cache if NEAR * footprint > cache else 0)
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
         """Triton source of all kernels with the host function as comments; or their assembly.

@@ -9,6 +9,7 @@ at once. Else the sum is in parts (`product_parts.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
@@ -24,6 +25,10 @@ COLUMNS, ALONE = 64, 32
 it has all of the sums, what caches give at least. On an H200, 768 x 768 halves take 2.5 us so, and
 2.8 in 64 bytes, which are 24 programs; 3072 x 768 take 4.5, and 5.7; but 768 x 2304 take 3.8 us,
 and 3.2, and 768 x 3072 take 3.9, and 3.5."""
+LARGE = 4
+"""Of a matrix larger than the shared cache by this part, caches need not keep anything. On an H200,
+from a cache full of what others wrote, 4096 x 4096 halves take 14.1 us so, and 15.4; 11008 x 4096
+take 27.6, and 31.7; 3072 x 768 the same. Where the matrix is in the cache, all take the same."""
 WIDE = 16
 """Warps where the sum takes several steps: more loads then keep the memory busy."""
 
@@ -38,6 +43,8 @@ def vector_products(
     matrix, axis = along
     width = width_of(nest.inputs[matrix])
     elements, held = BYTES // width, 4 * BYTES // ALONE
+    size = width * prod(kernel.axes[a].constant or 0 for a in kernel.axes)
+    more = {"stream": 1} if LARGE * size > machine.cache else {}
     warps, factors, bytes_ = (4, 8, 2), (1, 2, 4), COLUMNS
     if axis not in roles.reduce and not roles.batch:
         in_steps = (kernel.axes[roles.reduce[0]].constant or held + 1) > held
@@ -51,7 +58,7 @@ def vector_products(
     for count in warps:
         for factor in factors:
             size = elements * count * factor // 4
-            yield _schedule(kernel, nest, roles, axis, size, bytes_, count)
+            yield _schedule(kernel, nest, roles, axis, size, bytes_, warps=count, **more)
 
 
 def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
@@ -73,7 +80,7 @@ def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
 
 def _schedule(
     kernel: KernelOp, nest: NestOp, roles: Roles, along: str, elements: int, bytes_: int,
-    warps: int,
+    **options: int,
 ) -> Schedule:
     """`elements` of the matrix at a time, most of them along its memory, or `bytes_` of columns."""
     [column], [summed] = roles.columns or roles.rows, roles.reduce
@@ -85,7 +92,7 @@ def _schedule(
         columns = power(extents[column], bytes_ // width)
         depth = power(extents[summed], max(1, elements // columns))
     return finish(kernel, [*_single(roles.batch), Level("grid", column, columns),
-                           Level("loop", summed, depth)], tails="mask", warps=warps)
+                           Level("loop", summed, depth)], tails="mask", **options)
 
 
 def _single(names: Sequence[str]) -> list[Level]:

@@ -91,6 +91,17 @@ def test_the_cache_is_that_of_the_machine() -> None:
     assert "evict" in sources(text, TargetOptions(features="sm_86"))
 
 
+@pytest.mark.parametrize(("columns", "leaves"), [(2048, False), (4096, True), ("n", False)])
+def test_a_large_matrix_leaves_first_but_not_its_vector(columns: int | str, leaves: bool) -> None:
+    text = sources(f"""
+strata.func @main(%x: f16[1, 2048], %w: f16[2048, {columns}]) -> (f16[1, {columns}])
+    inputs ["x", "w"] outputs ["y"] {{
+  %y = graph.matmul %x, %w : f16[1, {columns}]
+  strata.return %y
+}}""")  # 8 and 16 MB, and what is not known; the cache has 50
+    assert set(map(tuple, loads(text).values())) == {(leaves,), (False,)}
+
+
 def scaled(columns: int) -> str:
     """Rows, times their sums, times a vector."""
     shape = f"bf16[16384, {columns}]"
