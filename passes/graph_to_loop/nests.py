@@ -32,6 +32,12 @@ class Domain:
     """The axes of a nest, named i0, i1 ... in the order they are made."""
 
     axes: list[Axis] = field(default_factory=list[Axis])
+    made: int = 0
+
+    def dims(self, shape: Sequence[Expr]) -> list[Expr]:
+        """The index of a point of a tensor: a new parallel axis for each dim but those of size 1,
+        where it is 0."""
+        return [self._add(size, False) if size.constant != 1 else self._none() for size in shape]
 
     def parallel(self, *extents: Size) -> list[Expr]:
         """New parallel axes, as index expressions."""
@@ -47,9 +53,15 @@ class Domain:
         return [Expr.symbol(a.name) for a in self.axes if not a.reduce]
 
     def _add(self, extent: Size, reduce: bool) -> Expr:
-        axis = Axis(f"i{len(self.axes)}", Expr.of(extent), reduce)
+        axis = Axis(f"i{self.made}", Expr.of(extent), reduce)
         self.axes.append(axis)
+        self.made += 1
         return Expr.symbol(axis.name)
+
+    def _none(self) -> Expr:
+        """The index along a dim that needs no axis; the others are named as with one."""
+        self.made += 1
+        return Expr.of(0)
 
 
 @dataclass(frozen=True)
@@ -99,7 +111,7 @@ def pointwise(at: Build, operands: Sequence[SSAValue], result: TensorType,
     `formula` takes one scalar per operand. Constants of one element become constants of the body.
     """
     domain = Domain()
-    point = domain.parallel(*result.shape)
+    point = domain.dims(result.shape)
     numbers = [literal_number(v) for v in operands]
     reads = [Read(v, broadcast_index(type_of(v), result.shape, point))
              for v, number in zip(operands, numbers, strict=True) if number is None]
@@ -111,7 +123,7 @@ def pointwise(at: Build, operands: Sequence[SSAValue], result: TensorType,
                    for v, number in zip(operands, numbers, strict=True)]
         return formula(*scalars)
 
-    return make_nest(at, domain, reads, result, compute)
+    return make_nest(at, domain, reads, result, compute, index=point)
 
 
 def broadcast_index(
