@@ -28,8 +28,8 @@ from suites.figures import Figures, Goal, Missing, milliseconds
 __all__ = ["GROUPS", "MEASURED", "Figures", "Goal", "Measure", "Missing", "Reached", "Setting",
            "group", "milliseconds"]
 
-MEASURED = ("norms", "elementwise", "moves", "products", "attention", "convolutions", "models",
-            "host")
+MEASURED = ("norms", "elementwise", "moves", "scans", "products", "attention", "convolutions",
+            "models", "host")
 """The groups that have rows of their own."""
 AUTOTUNED = ("products", "convolutions", "models")
 """Those that a slow mode of `torch.compile` makes faster."""

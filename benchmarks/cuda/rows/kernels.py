@@ -228,6 +228,7 @@ def _told(time: float | None) -> str:
 
 def _contest(kernel: Kernel, setting: Setting) -> Contest:
     gc.collect()
+    torch.compiler.reset()  # it gives up where it has compiled the same code often
     torch.manual_seed(0)
     contest = Contest(kernel, setting)
     contest.check()
