@@ -82,6 +82,14 @@ PRODUCTS = {
     "mk.kn.n.mn": product("20x36", "36x24", "f32", BIAS), "bmk.bkn.bmn": BATCHED,
     "mk.kn.mn.relu": product("20x36", "36x24", body="%y = graph.relu %p : RESULT"),
     "mk.kn.n.mn.relu": product("20x36", "36x24", body=RELU), "mk.kn.mn.n.mn.relu": ADDED}
+PART = """
+  strata.func @main(%a: f16[20, 64], %b: f16[64, 24]) -> (f16[20, 24])
+      inputs ["a", "b"] outputs ["y"] {
+    %l = graph.slice %a {starts = [0, 0], sizes = [20, 36], steps = [1, 1]} : f16[20, 36]
+    %r = graph.slice %b {starts = [0, 0], sizes = [36, 24], steps = [1, 1]} : f16[36, 24]
+    %y = graph.matmul %l, %r : f16[20, 24]
+    strata.return %y
+  }"""
 FORMS = {f"cublas.{form}": text for form, text in PRODUCTS.items()}
 OTHERS = {
     "tanh": product("20x36", "36x24", body="%y = graph.tanh %p : RESULT"),
@@ -90,7 +98,7 @@ OTHERS = {
     "two biases": product("20x36", "36x24", body="%s = graph.add %p, %c : RESULT; "
                           "%y = graph.add %s, %c : RESULT"),
     "doubled": product("20x36", "36x24", body="%y = graph.add %p, %p : RESULT"),
-    "f64": product("20x36", "36x24", "f64"),
+    "f64": product("20x36", "36x24", "f64"), "a part of the sum": PART,
     "attention": attention("f16", 16)}
 
 
