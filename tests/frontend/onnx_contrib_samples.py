@@ -167,12 +167,13 @@ ROTARY = [
 
 def _grouped(
     length: int, past: int, lengths: Sequence[int], *more: Any, packed: bool = False,
-    size: int = 16, dtype: Any = np.float32, **options: Any,
+    size: int = 16, dtype: Any = np.float32, most: float = 3.0, **options: Any,
 ) -> Op:
     """4 heads in 2 groups; the longest length decides on the cache's size."""
     batch, whole = len(lengths), max(max(lengths), length)
     rows = [8 * size] if packed else [4 * size, 2 * size, 2 * size]
-    given = [F((batch, length, row), dtype=dtype) for row in rows] + [None] * (3 - len(rows))
+    given = [F((batch, length, row), -most, most, dtype) for row in rows]
+    given += [None] * (3 - len(rows))
     state = [F((batch, 2, past, size), dtype=dtype)] * 2 if past else [None, None]
     return ms("GroupQueryAttention", *given, *state, n32(*[k - 1 for k in lengths]),
               C(whole, np.int32), *more, num_heads=4, kv_num_heads=2, outputs=3,
@@ -196,6 +197,12 @@ EXPERTS = [
     _experts(k=2, fused=2, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.7,
              activation_beta=1.0, swiglu_limit=0.5)]
 
+
+def _hidden(low: float) -> C:
+    """What hides the first two keys, so that the first two queries see nothing."""
+    return C(np.float32(np.where(np.arange(5) < 2, low, 0.0) * np.ones((1, 1, 5, 1))))
+
+
 _ANGLES = [f(17, 8, low=-1, high=1)] * 2
 
 GROUPED = [
@@ -215,6 +222,10 @@ GROUPED = [
     _grouped(1, 6, [7, 3, 5], None, None, None, None, f(4)),
     _grouped(3, 6, [9], causal=0), _grouped(5, 0, [5] * 3, causal=0),
     _grouped(3, 6, [9], dtype=np.float16, tolerance=6e-3),
+    _grouped(5, 0, [5] * 3, dtype=np.float16, most=300.0, tolerance=6e-3),
+    _grouped(5, 0, [5] * 3, None, None, None, _hidden(-np.inf)),
+    _grouped(5, 0, [5] * 3, None, None, None, _hidden(np.finfo(np.float32).min)),
+    _grouped(5, 0, [5] * 3, local_window_size=0),
 ]
 
 # ---------------------------------------------------------------------- products and convolutions
