@@ -189,13 +189,22 @@ def _experts(
               f(3, 8, 16), biases[1], tolerance=2e-4, **options)
 
 
+def _half(*shape: int) -> F:
+    return F(shape, dtype=np.float16)
+
+
+_ALIKE = np.array([[0.5, 0.5005, -0.1], [0.25, 0.2502, -3], [1, 0, 0.999]], np.float16)
+"""Scores whose softmax has equal halves, but of which one is the largest."""
+
 EXPERTS = [
     _experts(), _experts((2, 3), k=2, activation_type="gelu", bias=False),
     _experts(k=2, activation_type="silu", normalize_routing_weights=1),
     _experts((1,), k=3, activation_type="identity"),
     _experts(k=2, fused=2, activation_type="swiglu", swiglu_fusion=1),
     _experts(k=2, fused=2, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.7,
-             activation_beta=1.0, swiglu_limit=0.5)]
+             activation_beta=1.0, swiglu_limit=0.5),
+    ms("MoE", _half(3, 8), C(_ALIKE), _half(3, 16, 8), _half(3, 16), _half(3, 8, 16), _half(3, 8),
+       normalize_routing_weights=1, tolerance=4e-3)]
 
 
 def _hidden(low: float) -> C:
