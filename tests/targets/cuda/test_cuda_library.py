@@ -244,6 +244,34 @@ def test_what_cublas_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
         2 << 40, 1 << 40, 4 << 40, 4 << 40, 9]
 
 
+def test_calls_free_what_they_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where cuBLAS has no such product."""
+    alive = set[int]()
+
+    def note(function: str, *arguments: Any) -> None:
+        if function.endswith("Create"):
+            made = arguments[0]._obj
+            made.value = max(alive, default=0) + 1
+            alive.add(made.value)
+        elif function.endswith("Destroy"):
+            alive.remove(arguments[0].value)
+        elif function == "cublasLtMatmulAlgoGetHeuristic":
+            arguments[-1]._obj.value = int(has_one)
+
+    monkeypatch.setattr(cublas, "_call", note)
+    monkeypatch.setattr(cublas, "_handle", lambda: None)
+    asked = Product(Matrix(3, 5, "f16"), Matrix(5, 7, "f16"), Matrix(3, 7, "f16"))
+    has_one = True
+    call = cublas.Call(asked)
+    assert len(alive) == 4
+    del call
+    assert not alive
+    has_one = False
+    with pytest.raises(CudaError, match="no Product"):
+        cublas.Call(asked)
+    assert not alive
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("form", FORMS)
 def test_cublas_computes_what_kernels_do(
