@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,12 @@ from compiler.tuning.tasks import Task
 from dialects.loop import KernelOp
 from dialects.schedule import parse_schedule
 from targets.base import find_target
-from targets.cuda import cublas
+from targets.cuda import cublas, library
 from targets.cuda.compile import CompileOptions as CudaOptions
 from targets.cuda.cublas import Matrix, Product
 from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
+from targets.cuda.library import LibraryLaunch
 from targets.cuda.library_forms import called, form_of, library_form, without_library
 from targets.cuda.library_shapes import product_of
 from targets.cuda.rules import operand_panels
@@ -207,6 +210,30 @@ def test_our_kernel_runs_where_the_library_refuses(
     CudaExecutable(state.module, state.context.weights, CudaOptions(cache=tmp_path)).run(
         values_of(state))
     assert "compile 1" in device.log and "run cublas" not in device.log
+
+
+def test_threads_capture_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver refuses to begin where a capture goes on."""
+    log: list[str] = []
+    begun = Event()
+
+    class Slow:
+        workspace = 0
+
+        def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
+            begun.wait(0.2)  # for the other thread to begin, too
+
+    def call(function: str, *arguments: Any) -> None:
+        log.append(function)
+        if len(log) > 1:
+            begun.set()
+
+    monkeypatch.setattr(library.driver, "call", call)
+    monkeypatch.setattr(library, "_capturing", lambda: 1)
+    launches = [LibraryLaunch(Slow(), (), []) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(LibraryLaunch.captured, launches))
+    assert log == ["cuStreamBeginCapture_v2", "cuStreamEndCapture"] * 2
 
 
 @pytest.mark.parametrize(("form", "shapes", "wanted"), [
