@@ -19,7 +19,7 @@ from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
 from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions
-from targets.cuda.library_epilogue import RELU, epilogue_of, used_by
+from targets.cuda.library_epilogue import RELU, elements_of, epilogue_of, used_by
 from targets.cuda.products import is_dot, is_plain
 from targets.cuda.roles import roles_of, stored_by
 
@@ -35,7 +35,8 @@ def product_form(kernel: KernelOp, options: TargetOptions) -> str | None:
         return None
     epilogue = epilogue_of(kernel)
     maps = None if epilogue is None else used_by(kernel, product, epilogue)
-    if epilogue is None or epilogue.scale is not None or maps is None:
+    if epilogue is None or epilogue.scale is not None or maps is None or not (
+            elements_of(kernel) <= {*_ELEMENTS}):
         return None
     letters = _letters(kernel, product)
     dims = [_dims(v, m, letters, kernel) for v, m in zip(

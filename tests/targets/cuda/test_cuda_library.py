@@ -93,6 +93,13 @@ PART = """
     %y = graph.matmul %l, %r : f16[20, 24]
     strata.return %y
   }"""
+WIDENED = """
+  strata.func @main(%a: f16[20, 36], %b: f16[36, 24]) -> (f64[20, 24])
+      inputs ["a", "b"] outputs ["y"] {
+    %p = graph.matmul %a, %b : f16[20, 24]
+    %y = graph.cast %p {to = f64} : f64[20, 24]
+    strata.return %y
+  }"""
 FORMS = {f"cublas.{form}": text for form, text in PRODUCTS.items()}
 OTHERS = {
     "tanh": product("20x36", "36x24", body="%y = graph.tanh %p : RESULT"),
@@ -101,7 +108,7 @@ OTHERS = {
     "two biases": product("20x36", "36x24", body="%s = graph.add %p, %c : RESULT; "
                           "%y = graph.add %s, %c : RESULT"),
     "doubled": product("20x36", "36x24", body="%y = graph.add %p, %p : RESULT"),
-    "f64": product("20x36", "36x24", "f64"), "a part of the sum": PART,
+    "f64": product("20x36", "36x24", "f64"), "widened": WIDENED, "a part of the sum": PART,
     "attention": attention("f16", 16)}
 
 
