@@ -233,7 +233,7 @@ GROUPED = [
     _grouped(3, 6, [9], dtype=np.float16, tolerance=6e-3),
     _grouped(5, 0, [5] * 3, dtype=np.float16, most=300.0, tolerance=6e-3),
     _grouped(5, 0, [5] * 3, None, None, None, _hidden(-np.inf)),
-    _grouped(5, 0, [5] * 3, None, None, None, _hidden(np.finfo(np.float32).min)),
+    _grouped(5, 0, [5] * 3, None, None, None, _hidden(float(np.finfo(np.float32).min))),
     _grouped(5, 0, [5] * 3, local_window_size=0),
 ]
 
