@@ -31,7 +31,7 @@ from passes.loop.kinds import is_contraction
 from passes.loop.pack_operands import Border, Packing
 from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions
-from targets.cuda.library_epilogue import RELU, Epilogue, epilogue_of, used_by
+from targets.cuda.library_epilogue import RELU, Epilogue, elements_of, epilogue_of, used_by
 
 CUDNN = "cudnn"
 TF32, COMPILED = "tf32", "compiled"
@@ -89,7 +89,7 @@ def convolution_form(kernel: KernelOp, options: TargetOptions) -> str | None:
     if word is None or reading is None or epilogue is None:
         return None
     maps = used_by(kernel, product, epilogue)
-    if maps is None:
+    if maps is None or not elements_of(kernel) <= {*_ELEMENTS}:
         return None
     factors = {product.inputs[k]: letters for k, letters in _packed(reading).items()}
     letters = {str(e): x for e, x in zip(epilogue.sums, reading.result, strict=True)}

@@ -102,9 +102,9 @@ class Call:
     workspace = 0
 
     def __init__(self, product: Product) -> None:
-        self.product, self._layouts = product, [
-            _layout(m) for m in (product.right, product.left, product.result)]
-        self._operation = c_void_p()
+        self.product, self._layouts, self._operation = product, list[c_void_p](), c_void_p()
+        for matrix in (product.right, product.left, product.result):
+            self._layouts.append(_layout(matrix))
         _call("cublasLtMatmulDescCreate", byref(self._operation), c_int(_COMPUTE_F32),
               c_int(_TYPES["f32"]))
         for attribute, transposed in ((_TRANSPOSE_A, product.right_transposed),
@@ -119,6 +119,12 @@ class Call:
         self._scales = c_float(1.0), c_float(float(product.added))
         self._turn = Lock()
 
+    def __del__(self) -> None:
+        for layout in self._layouts:
+            _call("cublasLtMatrixLayoutDestroy", layout)
+        if self._operation:
+            _call("cublasLtMatmulDescDestroy", self._operation)
+
     def _set(self, attribute: int, value: Any) -> None:
         _call("cublasLtMatmulDescSetAttribute", self._operation, c_int(attribute), byref(value),
               c_size_t(ctypes.sizeof(value)))
@@ -127,12 +133,14 @@ class Call:
         preference, found, count = c_void_p(), _Found(), c_int()
         _call("cublasLtMatmulPreferenceCreate", byref(preference))
         none = c_uint64(0)
-        _call("cublasLtMatmulPreferenceSetAttribute", preference, c_int(_MAX_WORKSPACE),
-              byref(none), c_size_t(8))
         right, left, result = self._layouts
-        _call("cublasLtMatmulAlgoGetHeuristic", _handle(), self._operation, right, left, result,
-              result, preference, c_int(1), byref(found), byref(count))
-        _call("cublasLtMatmulPreferenceDestroy", preference)
+        try:
+            _call("cublasLtMatmulPreferenceSetAttribute", preference, c_int(_MAX_WORKSPACE),
+                  byref(none), c_size_t(8))
+            _call("cublasLtMatmulAlgoGetHeuristic", _handle(), self._operation, right, left, result,
+                  result, preference, c_int(1), byref(found), byref(count))
+        finally:
+            _call("cublasLtMatmulPreferenceDestroy", preference)
         if not count.value or found.state:
             raise CudaError(f"cuBLAS has no {self.product}")
         return found

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from threading import Lock
 from typing import Protocol
 
 from dialects.types import BufferType
@@ -60,13 +61,19 @@ class LibraryLaunch(CallNode):
 
     def captured(self) -> c_void_p:
         """See `CallNode`. Raises CudaError."""
-        stream, graph = _capturing(), c_void_p()
-        driver.call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_RELAXED))
-        try:
-            self(stream)
-        finally:
-            driver.call("cuStreamEndCapture", c_void_p(stream), byref(graph))
+        graph = c_void_p()
+        with _turn:
+            stream = _capturing()
+            driver.call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_RELAXED))
+            try:
+                self(stream)
+            finally:
+                driver.call("cuStreamEndCapture", c_void_p(stream), byref(graph))
         return graph
+
+
+_turn = Lock()
+"""Whose turn it is to capture: models that run in several threads have one stream for it."""
 
 
 @cache

@@ -11,6 +11,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
+from dialects.types import TensorType
 
 Used = tuple[SSAValue, Sequence[Expr]]
 """A value, and the places of it that a nest reads."""
@@ -64,6 +65,12 @@ def used_by(kernel: KernelOp, product: NestOp, epilogue: Epilogue) -> list[Seque
     arguments = list(kernel.body.block.args)
     return [maps[a] for a in arguments] if len(used) == len(arguments) and all(
         a in maps for a in arguments) else None
+
+
+def elements_of(kernel: KernelOp) -> set[str]:
+    """The types of what a kernel reads and stores, as they print."""
+    return {str(v.type.element) for v in (*kernel.body.block.args, *kernel.yielded)
+            if isinstance(v.type, TensorType)}
 
 
 def _read(used: Sequence[Used], product: NestOp) -> list[Used]:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.ir import SSAValue
+
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.types import TensorType
 from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions
-from targets.cuda.library_epilogue import RELU, epilogue_of, used_by
+from targets.cuda.library_epilogue import RELU, elements_of, epilogue_of, used_by
 from targets.cuda.products import is_dot, is_plain
 from targets.cuda.roles import roles_of, stored_by
 
@@ -33,10 +35,12 @@ def product_form(kernel: KernelOp, options: TargetOptions) -> str | None:
         return None
     epilogue = epilogue_of(kernel)
     maps = None if epilogue is None else used_by(kernel, product, epilogue)
-    if epilogue is None or epilogue.scale is not None or maps is None:
+    if epilogue is None or epilogue.scale is not None or maps is None or not (
+            elements_of(kernel) <= {*_ELEMENTS}):
         return None
     letters = _letters(kernel, product)
-    dims = [_dims(m, letters) for m in (*maps, epilogue.result)]
+    dims = [_dims(v, m, letters, kernel) for v, m in zip(
+        (*kernel.body.block.args, kernel.yielded[0]), (*maps, epilogue.result), strict=True)]
     if not _is_form(dims) or not _adds_alike(kernel, dims):
         return None
     return ".".join((CUBLAS, *dims, *[RELU] * epilogue.relu))
@@ -57,9 +61,14 @@ def _letters(kernel: KernelOp, nest: NestOp) -> dict[str, str]:
     return {axes[0]: letter for axes, letter in pairs if len(axes) == 1}
 
 
-def _dims(map_: Sequence[Expr], letters: dict[str, str]) -> str:
-    """The letters of a map of plain axes; `?` for any other expression."""
-    return "".join(letters.get(str(e), "?") for e in map_)
+def _dims(
+    value: SSAValue, map_: Sequence[Expr], letters: dict[str, str], kernel: KernelOp
+) -> str:
+    """The letters of a map of plain axes; `?` for any other expression, and for an axis that walks
+    a part of a dim, since a library takes whole matrices."""
+    assert isinstance(value.type, TensorType)
+    return "".join(letters.get(str(e), "?") if kernel.axes.get(str(e)) == size else "?"
+                   for e, size in zip(map_, value.type.shape, strict=True))
 
 
 def _is_form(dims: Sequence[str]) -> bool:

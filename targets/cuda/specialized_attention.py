@@ -18,6 +18,7 @@ from dialects.types import TensorType
 from targets.base import TargetOptions
 from targets.cuda.emit.copied import PITCH, RANK
 from targets.cuda.machine import machine_of
+from targets.cuda.products import MIN_DOT
 from targets.cuda.tiles import width_of
 
 
@@ -34,13 +35,14 @@ def may_specialize(
     alone = len(read) == len(kernel.body.block.args) == 3 and all(
         len(list(v.uses)) == 1 for v, _ in read)
     elements = {v.type.element for v, _ in read if isinstance(v.type, TensorType)}
-    powers = all(_is_power(kernel.axes[a].constant) for a in held)
-    return alone and powers and elements in ({t.f16}, {t.bf16}) and all(
+    whole = all(_is_whole(kernel.axes[a].constant) for a in held)
+    return alone and whole and elements in ({t.f16}, {t.bf16}) and all(
         _is_copied(v, map_, {rows, walked} & _axes(map_), held, kernel) for v, map_ in read)
 
 
-def _is_power(size: int | None) -> bool:
-    return size is not None and size & (size - 1) == 0
+def _is_whole(size: int | None) -> bool:
+    """Whether a tile holds an axis and nothing behind it, such as another head's numbers."""
+    return size is not None and size >= MIN_DOT and size & (size - 1) == 0
 
 
 def _axes(map_: Sequence[Expr]) -> set[str]:

@@ -167,12 +167,13 @@ ROTARY = [
 
 def _grouped(
     length: int, past: int, lengths: Sequence[int], *more: Any, packed: bool = False,
-    size: int = 16, dtype: Any = np.float32, **options: Any,
+    size: int = 16, dtype: Any = np.float32, most: float = 3.0, **options: Any,
 ) -> Op:
     """4 heads in 2 groups; the longest length decides on the cache's size."""
     batch, whole = len(lengths), max(max(lengths), length)
     rows = [8 * size] if packed else [4 * size, 2 * size, 2 * size]
-    given = [F((batch, length, row), dtype=dtype) for row in rows] + [None] * (3 - len(rows))
+    given = [F((batch, length, row), -most, most, dtype) for row in rows]
+    given += [None] * (3 - len(rows))
     state = [F((batch, 2, past, size), dtype=dtype)] * 2 if past else [None, None]
     return ms("GroupQueryAttention", *given, *state, n32(*[k - 1 for k in lengths]),
               C(whole, np.int32), *more, num_heads=4, kv_num_heads=2, outputs=3,
@@ -188,13 +189,28 @@ def _experts(
               f(3, 8, 16), biases[1], tolerance=2e-4, **options)
 
 
+def _half(*shape: int) -> F:
+    return F(shape, dtype=np.float16)
+
+
+_ALIKE = np.array([[0.5, 0.5005, -0.1], [0.25, 0.2502, -3], [1, 0, 0.999]], np.float16)
+"""Scores whose softmax has equal halves, but of which one is the largest."""
+
 EXPERTS = [
     _experts(), _experts((2, 3), k=2, activation_type="gelu", bias=False),
     _experts(k=2, activation_type="silu", normalize_routing_weights=1),
     _experts((1,), k=3, activation_type="identity"),
     _experts(k=2, fused=2, activation_type="swiglu", swiglu_fusion=1),
     _experts(k=2, fused=2, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.7,
-             activation_beta=1.0, swiglu_limit=0.5)]
+             activation_beta=1.0, swiglu_limit=0.5),
+    ms("MoE", _half(3, 8), C(_ALIKE), _half(3, 16, 8), _half(3, 16), _half(3, 8, 16), _half(3, 8),
+       normalize_routing_weights=1, tolerance=4e-3)]
+
+
+def _hidden(low: float) -> C:
+    """What hides the first two keys, so that the first two queries see nothing."""
+    return C(np.float32(np.where(np.arange(5) < 2, low, 0.0) * np.ones((1, 1, 5, 1))))
+
 
 _ANGLES = [f(17, 8, low=-1, high=1)] * 2
 
@@ -215,6 +231,10 @@ GROUPED = [
     _grouped(1, 6, [7, 3, 5], None, None, None, None, f(4)),
     _grouped(3, 6, [9], causal=0), _grouped(5, 0, [5] * 3, causal=0),
     _grouped(3, 6, [9], dtype=np.float16, tolerance=6e-3),
+    _grouped(5, 0, [5] * 3, dtype=np.float16, most=300.0, tolerance=6e-3),
+    _grouped(5, 0, [5] * 3, None, None, None, _hidden(-np.inf)),
+    _grouped(5, 0, [5] * 3, None, None, None, _hidden(float(np.finfo(np.float32).min))),
+    _grouped(5, 0, [5] * 3, local_window_size=0),
 ]
 
 # ---------------------------------------------------------------------- products and convolutions

@@ -81,9 +81,17 @@ FORMS = {
       }""",
 }
 """By what a schedule says of them behind the library's name."""
+WIDENED = """
+  strata.func @main(%x: f16[2, 16, 13, 9], %w: f16[24, 16, 3, 3]) -> (f64[2, 24, 11, 7])
+      inputs ["x", "w"] outputs ["y"] {
+    %p = graph.conv %x, %w {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], group = 1} :
+        f16[2, 24, 11, 7]
+    %y = graph.cast %p {to = f64} : f64[2, 24, 11, 7]
+    strata.return %y
+  }"""
 OTHERS = {
     "few channels, which become whole words": convolution((2, 3, 13, 9), (24, 3, 3, 3)),
-    "f64": convolution(HALF, SMALL, "f64", pads=SAME),
+    "f64": convolution(HALF, SMALL, "f64", pads=SAME), "widened": WIDENED,
     "one place": convolution((1, 16, 7, 9), (24, 16, 7, 9)),
     "added behind the relu": convolution(
         HALF, SMALL, behind="%s = graph.relu %p : RESULT; %y = graph.add %s, %zt : RESULT"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,12 @@ from compiler.tuning.tasks import Task
 from dialects.loop import KernelOp
 from dialects.schedule import parse_schedule
 from targets.base import find_target
-from targets.cuda import cublas
+from targets.cuda import cublas, library
 from targets.cuda.compile import CompileOptions as CudaOptions
 from targets.cuda.cublas import Matrix, Product
 from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
+from targets.cuda.library import LibraryLaunch
 from targets.cuda.library_forms import called, form_of, library_form, without_library
 from targets.cuda.library_shapes import product_of
 from targets.cuda.rules import operand_panels
@@ -82,6 +85,21 @@ PRODUCTS = {
     "mk.kn.n.mn": product("20x36", "36x24", "f32", BIAS), "bmk.bkn.bmn": BATCHED,
     "mk.kn.mn.relu": product("20x36", "36x24", body="%y = graph.relu %p : RESULT"),
     "mk.kn.n.mn.relu": product("20x36", "36x24", body=RELU), "mk.kn.mn.n.mn.relu": ADDED}
+PART = """
+  strata.func @main(%a: f16[20, 64], %b: f16[64, 24]) -> (f16[20, 24])
+      inputs ["a", "b"] outputs ["y"] {
+    %l = graph.slice %a {starts = [0, 0], sizes = [20, 36], steps = [1, 1]} : f16[20, 36]
+    %r = graph.slice %b {starts = [0, 0], sizes = [36, 24], steps = [1, 1]} : f16[36, 24]
+    %y = graph.matmul %l, %r : f16[20, 24]
+    strata.return %y
+  }"""
+WIDENED = """
+  strata.func @main(%a: f16[20, 36], %b: f16[36, 24]) -> (f64[20, 24])
+      inputs ["a", "b"] outputs ["y"] {
+    %p = graph.matmul %a, %b : f16[20, 24]
+    %y = graph.cast %p {to = f64} : f64[20, 24]
+    strata.return %y
+  }"""
 FORMS = {f"cublas.{form}": text for form, text in PRODUCTS.items()}
 OTHERS = {
     "tanh": product("20x36", "36x24", body="%y = graph.tanh %p : RESULT"),
@@ -90,7 +108,7 @@ OTHERS = {
     "two biases": product("20x36", "36x24", body="%s = graph.add %p, %c : RESULT; "
                           "%y = graph.add %s, %c : RESULT"),
     "doubled": product("20x36", "36x24", body="%y = graph.add %p, %p : RESULT"),
-    "f64": product("20x36", "36x24", "f64"),
+    "f64": product("20x36", "36x24", "f64"), "widened": WIDENED, "a part of the sum": PART,
     "attention": attention("f16", 16)}
 
 
@@ -201,6 +219,30 @@ def test_our_kernel_runs_where_the_library_refuses(
     assert "compile 1" in device.log and "run cublas" not in device.log
 
 
+def test_threads_capture_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver refuses to begin where a capture goes on."""
+    log: list[str] = []
+    begun = Event()
+
+    class Slow:
+        workspace = 0
+
+        def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
+            begun.wait(0.2)  # for the other thread to begin, too
+
+    def call(function: str, *arguments: Any) -> None:
+        log.append(function)
+        if len(log) > 1:
+            begun.set()
+
+    monkeypatch.setattr(library.driver, "call", call)
+    monkeypatch.setattr(library, "_capturing", lambda: 1)
+    launches = [LibraryLaunch(Slow(), (), []) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(LibraryLaunch.captured, launches))
+    assert log == ["cuStreamBeginCapture_v2", "cuStreamEndCapture"] * 2
+
+
 @pytest.mark.parametrize(("form", "shapes", "wanted"), [
     ("kn.mk.mn", [(5, 7), (3, 5), (3, 7)], (3, 5, 5, 7, False, False, [1, 0, 2])),
     ("km.nk.n.mn", [(5, 3), (7, 5), (7,), (3, 7)], (5, 3, 7, 5, True, True, [0, 1, 2, 3]))])
@@ -234,6 +276,34 @@ def test_what_cublas_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert function == "cublasLtMatmul"
     assert [arguments[k] for k in (3, 5, 8, 10, -1)] == [
         2 << 40, 1 << 40, 4 << 40, 4 << 40, 9]
+
+
+def test_calls_free_what_they_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where cuBLAS has no such product."""
+    alive = set[int]()
+
+    def note(function: str, *arguments: Any) -> None:
+        if function.endswith("Create"):
+            made = arguments[0]._obj
+            made.value = max(alive, default=0) + 1
+            alive.add(made.value)
+        elif function.endswith("Destroy"):
+            alive.remove(arguments[0].value)
+        elif function == "cublasLtMatmulAlgoGetHeuristic":
+            arguments[-1]._obj.value = int(has_one)
+
+    monkeypatch.setattr(cublas, "_call", note)
+    monkeypatch.setattr(cublas, "_handle", lambda: None)
+    asked = Product(Matrix(3, 5, "f16"), Matrix(5, 7, "f16"), Matrix(3, 7, "f16"))
+    has_one = True
+    call = cublas.Call(asked)
+    assert len(alive) == 4
+    del call
+    assert not alive
+    has_one = False
+    with pytest.raises(CudaError, match="no Product"):
+        cublas.Call(asked)
+    assert not alive
 
 
 @pytest.mark.gpu

@@ -252,8 +252,10 @@ def test_wide_factors_of_many_rows_have_a_warp_that_loads() -> None:
     (Model(64, 1024, 1024, 128, 128, element="bf16"), TargetOptions("sm_80")),
     (Model(64, 1024, 1024, 128, 128, element="bf16"), TargetOptions("sm_90", interpret=True)),
     (Model(64, 1024, 1024, 128, 96, element="bf16"), SM_90),
+    (Model(64, 1024, 1024, 8, 128, element="bf16"), SM_90),
     (Model(64, 256, 256, 128, 128, "add", "bf16"), SM_90),
-], ids=["one line", "few rows", "short rows", "Ampere", "interpreter", "no power", "memory"])
+], ids=["one line", "few rows", "short rows", "Ampere", "interpreter", "no power", "short heads",
+        "memory"])
 def test_where_none_is_offered(model: Model, target: TargetOptions) -> None:
     kernel = before_blocks(model)[2]
     assert not [s for s in candidates(kernel, target) if s.option("specialize", 0)]

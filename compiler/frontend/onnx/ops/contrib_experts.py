@@ -66,12 +66,15 @@ def mixture_of_experts(
 
 
 def _chosen(n: Node, scores: Value, count: int) -> tuple[Value, Value]:
-    """The weights of the experts with the largest scores of each row, and their numbers."""
+    """The weights of the experts with the largest scores of each row, and their numbers.
+
+    Weights are compared as f32: rounded to halves, those of other scores may be equal.
+    """
     weights, experts = n.build.results(
-        TopKOp, n(SoftmaxOp, scores, axis=1), axis=1, k=Expr.of(count), largest=True)
+        TopKOp, n(SoftmaxOp, n.cast(scores, t.f32), axis=1), axis=1, k=Expr.of(count), largest=True)
     if n.flag("normalize_routing_weights"):
         weights = n(DivOp, weights, n(ReduceSumOp, weights, axes=[1], keepdims=True))
-    return weights, experts
+    return n.cast(weights, scores.element), experts
 
 
 def _place(n: Node, experts: Value) -> Value:

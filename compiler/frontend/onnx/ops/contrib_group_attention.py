@@ -21,7 +21,6 @@ from compiler.frontend.onnx.ops.contrib import (
     refuse,
     refuse_inputs,
     single,
-    total,
 )
 from compiler.frontend.onnx.ops.contrib_attention import columns, lowest, places, split_heads
 from compiler.frontend.onnx.ops.contrib_rotary import rotated
@@ -155,7 +154,12 @@ def _used(n: Node, cache: Value, sizes: _Lengths) -> Value:
 def _weights(
     n: Node, q: Value, keys: Value, bias: Value | None, sink: Value | None, sizes: _Lengths
 ) -> Value:
-    """[b, g, h / g, s, t]."""
+    """[b, g, h / g, s, t], zeros where a query sees nothing that is not masked.
+
+    Scores and their softmax are f32, as in onnxruntime: those of halves may be larger than halves.
+    """
+    element = q.element
+    q, keys = n.cast(q, t.f32), n.cast(keys, t.f32)
     scale = n.real("scale") or fixed(n, q.shape[3], "head sizes") ** -0.5
     groups = keys.shape[1]
     product = n(MatmulOp, _apart(n, q, groups),
@@ -163,10 +167,12 @@ def _weights(
     scores = n(MulOp, product, n.scalar(scale, product))
     if limit := n.real("softcap"):
         scores = n(MulOp, n(TanhOp, n(DivOp, scores, n.scalar(limit, q))), n.scalar(limit, q))
-    scores = total(n, scores, None if bias is None else _apart(n, bias, groups))
+    if bias is not None:
+        scores = n(AddOp, scores, n.cast(_apart(n, bias, groups), t.f32))
     seen = _apart(n, _seen(n, keys.shape[2], sizes), groups)
     scores = n(WhereOp, seen, scores, lowest(n, scores))
-    return _softmax(n, scores, sink)
+    weights = _softmax(n, scores, None if sink is None else n.cast(sink, t.f32))
+    return n.cast(n(WhereOp, seen, weights, n.scalar(0, weights)), element)
 
 
 def _apart(n: Node, x: Value, groups: Expr) -> Value:
