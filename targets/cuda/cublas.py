@@ -9,6 +9,7 @@ time, and in an order that is always the same.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -103,6 +104,7 @@ class Call:
 
     def __init__(self, product: Product) -> None:
         self.product, self._layouts, self._operation = product, list[c_void_p](), c_void_p()
+        weakref.finalize(self, _free, self._layouts, self._operation).atexit = False
         for matrix in (product.right, product.left, product.result):
             self._layouts.append(_layout(matrix))
         _call("cublasLtMatmulDescCreate", byref(self._operation), c_int(_COMPUTE_F32),
@@ -118,12 +120,6 @@ class Call:
         self._algorithm = self._find()
         self._scales = c_float(1.0), c_float(float(product.added))
         self._turn = Lock()
-
-    def __del__(self) -> None:
-        for layout in self._layouts:
-            _call("cublasLtMatrixLayoutDestroy", layout)
-        if self._operation:
-            _call("cublasLtMatmulDescDestroy", self._operation)
 
     def _set(self, attribute: int, value: Any) -> None:
         _call("cublasLtMatmulDescSetAttribute", self._operation, c_int(attribute), byref(value),
@@ -158,6 +154,13 @@ class Call:
             _call("cublasLtMatmul", _handle(), self._operation, byref(one), c_void_p(right),
                   layouts[0], c_void_p(left), layouts[1], byref(others), added, layouts[2], target,
                   layouts[2], byref(self._algorithm), None, c_size_t(0), c_void_p(stream))
+
+
+def _free(layouts: Sequence[c_void_p], operation: c_void_p) -> None:
+    for layout in layouts:
+        _call("cublasLtMatrixLayoutDestroy", layout)
+    if operation:
+        _call("cublasLtMatmulDescDestroy", operation)
 
 
 def _layout(matrix: Matrix) -> c_void_p:
