@@ -281,8 +281,13 @@ _WIDENINGS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
 
 def _pad_commutes(read: Read, producer: NestOp) -> bool:
     """Whether reading a copy outside means reading its source outside."""
-    if not is_copy(producer) or producer.pad_values[0] is not None:
-        return False
+    return is_copy(producer) and producer.pad_values[0] is None and (
+        is_outside_likewise(read, producer))
+
+
+def is_outside_likewise(read: Read, producer: NestOp) -> bool:
+    """Whether what a read finds outside of a nest's result, the nest would outside of its input,
+    of which it reads all."""
     names = plain_axes(producer.input_maps[0])
     extents = extents_of(producer.axes)
     if names is None or any(at.constant != 0 and e.as_symbol not in names for at, e in zip(

@@ -24,6 +24,7 @@ from dialects.expr import Size
 from dialects.loop import NestOp, YieldOp
 from dialects.types import TensorType, f32, holds
 from passes.base import StrataContext, StrataPass
+from passes.loop.fuse import is_outside_likewise
 from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, carry, has_calls, plain_axes, reads_of, result_types
 from passes.rewriting import Rewriter, functions, rewrite
@@ -76,9 +77,12 @@ def _source(value: SSAValue) -> SSAValue:
 
 
 def narrow_read(read: Read) -> Read:
-    """A read of what another nest widens as one of its source; any other read as it is."""
+    """A read of what another nest widens as one of its source; any other read as it is, and one
+    that leaves what is only a part of the source, too: there it finds zeros."""
     maker = read.value.owner
     if not isinstance(maker, NestOp) or not _only_widens(maker) or read.pad:
+        return read
+    if read.pad is not None and not is_outside_likewise(read, maker):
         return read
     at: dict[str, Size] = {a.name: 0 for a in maker.axes}  # left for axes of extent 1
     for stored, expr in zip(maker.output_maps[0], read.map, strict=True):

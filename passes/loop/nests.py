@@ -325,10 +325,13 @@ def through_view(
     """Where element `map_` of a view with shape `target` lies in its source of shape `source`.
 
     Row-major order is kept, so equal runs of sizes correspond dim by dim, and within a run of
-    equal products the position is linearized and cut again. None when divisions remain.
+    equal products the position is linearized and cut again. None when divisions remain, and for a
+    source without elements whose view does not show that.
     """
-    if any(size.constant == 0 for size in [*target, *source]):  # nothing is there to be read
+    if any(size.constant == 0 for size in target):  # nothing is there to be read
         return (Expr.of(0),) * len(source)
+    if any(size.constant == 0 for size in source):
+        return None
     at: list[Expr] = []
     for run_target, run_source in _matching_runs(target, source):
         linear = Expr.of(0)

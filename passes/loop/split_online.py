@@ -29,6 +29,7 @@ from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.join_rows import calls_in
+from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, carry, reads_of, result_types, substitute_axes, with_reads
 from passes.loop.numbers import constant
 from passes.loop.online import Running, running_maximum, sources_of
@@ -66,11 +67,13 @@ class Work:
 
     @staticmethod
     def of(kernel: KernelOp) -> Work | None:
-        """None for a kernel that is none, or of which more than maximum and sums is needed."""
+        """None for a kernel that sums no products so, or of which more is needed than maximum and
+        sums."""
         sums = {n: r for n in kernel.nests if (r := running_maximum(n)) is not None}
         finders = {r.maximum.owner for r in sums.values()}
         finder = finders.pop() if len(finders) == 1 else None
-        if not isinstance(finder, NestOp) or len(finder.reduce_axes) != 1:
+        if not isinstance(finder, NestOp) or len(finder.reduce_axes) != 1 or not any(
+                map(is_contraction, sums)):
             return None
         [axis] = finder.reduce_axes
         made = {finder.results[0], *(n.results[0] for n in sums)}

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from xdsl.ir import Block, SSAValue
 
 from dialects.block import KernelOp, LoadOp, StoreOp
 from dialects.expr import Expr
 from dialects.types import TileType
+from targets.cuda.emit.kernel import schedule_option
 from targets.cuda.plan import Copy, HostPlan, Launch, Place
 
 Step = Launch | Copy
+_WARP = 32
 
 
 def donated(plan: HostPlan, pairs: Mapping[int, int]) -> dict[int, int]:
@@ -64,14 +67,16 @@ def _may_share(steps: Sequence[Step], given: int, output: int) -> bool:
 def can_overwrite(kernel: KernelOp, source: int, target: int) -> bool:
     """Whether buffer `target` may be the one that the kernel reads as its buffer `source`.
 
-    It may if every program reads a tile of it, once, and writes that tile, which is no other's.
+    It may if every program reads a tile of it, once, and writes that tile, which is no other's; and
+    if no thread still reads, for another result, what a faster one has written.
     """
     users = [use.operation for k in (source, target) for use in kernel.buffers[k].uses]
     match users:
         case [LoadOp() as load, StoreOp() as store]:
             body = kernel.body.block
             return (load.parent is store.parent is body and _same_tile(load, store)
-                    and load.is_before_in_block(store) and _are_apart(kernel, store))
+                    and load.is_before_in_block(store) and _are_apart(kernel, store)
+                    and (_is_divided(kernel, load) or not _feeds_others(load, store)))
         case _:
             return False
 
@@ -79,6 +84,27 @@ def can_overwrite(kernel: KernelOp, source: int, target: int) -> bool:
 def _same_tile(load: LoadOp, store: StoreOp) -> bool:
     return (load.where == store.where and tuple(load.indices) == tuple(store.indices)
             and load.result.type == store.value.type)
+
+
+def _is_divided(kernel: KernelOp, load: LoadOp) -> bool:
+    """Whether a tile has an element for each thread: of fewer, several threads read the same."""
+    type_ = load.result.type
+    assert isinstance(type_, TileType)
+    return prod(type_.shape) >= _WARP * schedule_option(kernel, "warps", 4)
+
+
+def _feeds_others(load: LoadOp, store: StoreOp) -> bool:
+    """Whether something else is stored that depends on what is loaded."""
+    found: set[SSAValue] = {load.result}
+    body = load.parent
+    assert body is not None
+    for op in body.ops:
+        inside = list(op.walk())
+        if not found.isdisjoint(v for inner in inside for v in inner.operands):
+            if any(isinstance(inner, StoreOp) and inner is not store for inner in inside):
+                return True
+            found |= {*op.results}
+    return False
 
 
 def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:

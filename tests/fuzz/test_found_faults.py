@@ -304,3 +304,13 @@ def test_numbers_of_numpy_are_no_arrays_in_memory() -> None:
     program = compiler.compile(memory_model(model), cache="off", threads=1)
     [found] = program.run([np.float32(3), np.float32(4)])  # type: ignore[list-item]
     assert found == 7
+
+
+def test_no_updates_for_slices_of_open_size() -> None:
+    """They were read at 0, where they have nothing."""
+    model = make_model([node("ScatterND", "x i u", "y")], [sized("x", "n", "c")], ["y"],
+                       {"i": np.array([[2], [1]]), "u": np.zeros((2, 0), np.float32)})
+    program = compiler.compile(memory_model(model), cache="off", threads=1)
+    assert program(np.ones((3, 0), np.float32))[0].shape == (3, 0)
+    with pytest.raises(ValueError, match="c"):
+        program(np.ones((3, 4), np.float32))

@@ -41,4 +41,18 @@ builtin.module {
     %z = graph.matmul %e, %q : f32[3, 5]
     strata.return %x, %y, %z
   }
+  // What lies outside of a slice is zero, and not what the whole tensor has there.
+  // CHECK: strata.func @edges
+  // CHECK: %y = loop.nest ({{.*}}) ins(%p[{{.*}}] pad 0.0, %q[
+  // CHECK: %z = loop.nest ({{.*}}) ins(%a[{{.*}}] pad 0.0, %b[
+  strata.func @edges(%a: f16[1, 8, 9], %b: f16[8, 8, 3]) -> (f32[1, 8, 5], f32[1, 8, 9])
+      inputs ["a", "b"] outputs ["y", "z"] {
+    %s = graph.slice %a {starts = [0, 0, 2], sizes = [1, 8, 5], steps = [1, 1, 1]} : f16[1, 8, 5]
+    %p = graph.cast %s {to = f32} : f32[1, 8, 5]
+    %q = graph.cast %b {to = f32} : f32[8, 8, 3]
+    %y = graph.conv %p, %q {group = 1, pads = [1, 1], strides = [1]} : f32[1, 8, 5]
+    %w = graph.cast %a {to = f32} : f32[1, 8, 9]
+    %z = graph.conv %w, %q {group = 1, pads = [1, 1], strides = [1]} : f32[1, 8, 9]
+    strata.return %y, %z
+  }
 }

@@ -154,3 +154,35 @@ def test_programs_read_what_they_alone_write(text: str, wanted: bool) -> None:
     found = parse(text).body.block.first_op
     assert isinstance(found, KernelOp)
     assert can_overwrite(found, 0, 2) == wanted
+
+
+def state(width: int) -> str:
+    """y = x + v; z = y * x: of rows of so many elements, which 2 warps hold."""
+    def combined(name: str, left: str, right: str, op: str) -> str:
+        return f"""%{name} = block.map (%{left}[0], %{right}[0]) : tile<{width}xf32> {{
+  ^bb0(%p: f32, %q: f32):
+    %u = arith.{op} %p, %q : f32
+    block.yield %u
+  }}"""
+
+    row = f"f32[5, {width}]"
+    return f"""
+block.kernel @state(%x: {row}, %v: {row}, %y: {row}, %z: {row}) grid(%r: 5) sizes()
+    schedule<grid i0 tile 1 | warps = 2> {{
+  %a = block.load %x[%r, t0] : tile<{width}xf32>
+  %b = block.load %v[%r, t0] : tile<{width}xf32>
+  {combined("c", "a", "b", "addf")}
+  block.store %c, %y[%r, t0]
+  {combined("d", "c", "a", "mulf")}
+  block.store %d, %z[%r, t0]
+  block.yield
+}}
+"""
+
+
+@pytest.mark.parametrize(("width", "wanted"), [(64, True), (32, False)])
+def test_no_thread_reads_what_another_one_wrote(width: int, wanted: bool) -> None:
+    """All threads read an element of a small tile, and one of them writes it."""
+    found = parse(state(width)).body.block.first_op
+    assert isinstance(found, KernelOp)
+    assert can_overwrite(found, 0, 2) == wanted
