@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeGuard
 
-from targets.cuda.driver import call, check, library, primary_context
+from targets.cuda.driver import call, check, free_with, library, primary_context
 
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _PROGRAMMATIC = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
@@ -107,6 +107,7 @@ class Graph:
         self._nodes = list(nodes)
         self._packed = [_packed(node) for node in nodes]
         call("cuGraphCreate", byref(self._graph), c_uint(0))
+        self._freed = [free_with(self, "cuGraphDestroy", self._graph)]
         self._handles: list[c_void_p] = []
         for node, packed, earlier in zip(nodes, self._packed, waits, strict=True):
             handle = c_void_p()
@@ -117,6 +118,7 @@ class Graph:
             for k in early:
                 _wait_early(self._graph, self._handles[k], handle)
         call("cuGraphInstantiateWithFlags", byref(self._executable), self._graph, c_ulonglong(0))
+        self._freed += [free_with(self, "cuGraphExecDestroy", self._executable)]
         self._launch = library().cuGraphLaunch
 
     def _handles_of(self, nodes: Sequence[int]) -> ctypes.Array[c_void_p]:
@@ -133,9 +135,9 @@ class Graph:
         check(self._launch(self._executable, stream), "cuGraphLaunch")
 
     def close(self) -> None:
-        """Replays must be done."""
-        call("cuGraphExecDestroy", self._executable)
-        call("cuGraphDestroy", self._graph)
+        """Replays must be done. What is gone is closed, too."""
+        for free in self._freed:
+            free()
 
 
 def _packed(node: Node) -> Packed:

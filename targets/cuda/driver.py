@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Any, Protocol
@@ -82,6 +83,22 @@ def check(status: int, function: str) -> None:
 def call(function: str, *arguments: Any) -> None:
     """Call a function of the driver. Raises CudaError when it fails."""
     check(getattr(library(), function)(*arguments), function)
+
+
+def free_with(owner: object, function: str, handle: Any) -> weakref.finalize[Any, Any]:
+    """Give back what is the driver's when its owner is gone, or when what this returns is called.
+
+    Nothing is done when the process ends: the driver may be gone by then.
+    """
+    freed = weakref.finalize(owner, _free, function, handle)
+    freed.atexit = False
+    return freed
+
+
+def _free(function: str, handle: Any) -> None:
+    with suppress(CudaError):  # nobody could do anything about it
+        use_device()
+        call(function, handle)
 
 
 # ---------------------------------------------------------------------- devices
@@ -181,7 +198,7 @@ class MemoryPool:
         call("cuMemPoolCreate", byref(self.handle), byref(properties))
         threshold = c_uint64(kept)
         call("cuMemPoolSetAttribute", self.handle, c_int(_RELEASE_THRESHOLD), byref(threshold))
-        weakref.finalize(self, call, "cuMemPoolDestroy", self.handle).atexit = False
+        free_with(self, "cuMemPoolDestroy", self.handle)
 
     def allocate(self, size: int, stream: int) -> int:
         """Raises DeviceMemoryError when the device is full."""
@@ -215,9 +232,12 @@ def copy(target: int, source: int, size: int, stream: int) -> None:
              c_void_p(stream))
 
 
-def make_stream() -> int:
+def make_stream(owner: object | None = None) -> int:
+    """A stream, which is there as long as its owner."""
     stream = c_void_p()
     call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
+    if owner is not None:
+        free_with(owner, "cuStreamDestroy_v2", stream)
     return stream.value or 0
 
 
@@ -232,6 +252,7 @@ class Event:
         self.handle = c_void_p()
         call("cuEventCreate", byref(self.handle), c_uint(0 if timing else _WITHOUT_TIMING))
         self._record = library().cuEventRecord
+        free_with(self, "cuEventDestroy_v2", self.handle)
 
     def record(self, stream: int) -> None:
         check(self._record(self.handle, stream), "cuEventRecord")
@@ -249,10 +270,15 @@ class Event:
 
 
 # ---------------------------------------------------------------------- kernels
-def load_function(cubin: bytes, entry: str, shared: int) -> c_void_p:
+class Function(c_void_p):
+    """A kernel. It is on the device as long as this is there, or a graph that has it."""
+
+
+def load_function(cubin: bytes, entry: str, shared: int) -> Function:
     """A kernel of a cubin, allowed to use so much shared memory."""
-    module, function = c_void_p(), c_void_p()
+    module, function = c_void_p(), Function()
     call("cuModuleLoadData", byref(module), c_char_p(cubin))
+    free_with(function, "cuModuleUnload", module)
     call("cuModuleGetFunction", byref(function), module, c_char_p(entry.encode()))
     if shared > _DEFAULT_SHARED:
         call("cuFuncSetAttribute", function, c_int(_DYNAMIC_SHARED), c_int(shared))

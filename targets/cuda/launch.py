@@ -8,7 +8,9 @@ imported it. Any thread may call; calls of one model follow each other, on whate
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,7 @@ class CudaExecutable(Executable):
             self._runner = GraphRunner(module, weights, kernels, self._order)
         else:
             self._runner = ControlRunner(module, weights, kernels, self._order.own)
+        weakref.finalize(self, _finish, self._order, self._runner).atexit = False
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs in model order, torch tensors on the device if an input is one, else arrays.
@@ -148,3 +151,9 @@ class CudaExecutable(Executable):
         return sizes
 
 
+def _finish(order: RunOrder, runner: GraphRunner | ControlRunner) -> None:
+    """Wait for the runs of a program that is gone: its memory and its kernels go behind it."""
+    with suppress(CudaError):
+        driver.use_device()
+        order.finish()
+    del runner

@@ -55,6 +55,7 @@ class Memory:
         self._tensor: Any = None
         if torch is not None:
             self._tensor = tensor_maker((max(size, 1),), np.dtype(np.uint8))()
+            _wait_for_last_users(torch)
             self.address: int = self._tensor.data_ptr()
             self._free = None
         else:
@@ -66,6 +67,13 @@ class Memory:
         self._tensor = None
         if self._free is not None:
             self._free()
+
+
+def _wait_for_last_users(torch: Any) -> None:
+    """What is ahead in torch's stream may still use a block that torch gives out again: it expects
+    other work behind that only. While the stream is captured, blocks are of the capture alone."""
+    if not torch.cuda.is_current_stream_capturing():
+        driver.synchronize(current_stream())
 
 
 # ---------------------------------------------------------------------- blocks of a run

@@ -12,9 +12,10 @@ class RunOrder:
     """`own`: the stream of runs whose callers have none."""
 
     def __init__(self) -> None:
-        self.own = driver.make_stream()
+        self.own = driver.make_stream(self)
         self._done, self._last = driver.Event(), self.own
         self._done.record(self.own)
+        self._synchronize = driver.synchronize
 
     def begin(self, stream: int) -> None:
         """Let the stream's later work wait for all earlier runs."""
@@ -33,4 +34,4 @@ class RunOrder:
     def finish(self) -> None:
         """Wait for all runs."""
         self.begin(self.own)
-        driver.synchronize(self.own)
+        self._synchronize(self.own)

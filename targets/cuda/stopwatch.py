@@ -9,7 +9,6 @@ just been written, and may be there.
 from __future__ import annotations
 
 import math
-import weakref
 
 from targets.cuda import driver
 from targets.cuda.graphs import GraphRunner
@@ -39,7 +38,6 @@ class Stopwatch:
         count = min(MOST, max(FIRST, math.ceil(SECONDS / max(self(1), 1e-7))))
         self.graph.close()
         self._make(count)
-        weakref.finalize(self, self.graph.close).atexit = False
 
     def _make(self, count: int) -> None:
         self.count, self.graph = count, self.runner.repeated(self.copies[:count], count)

@@ -75,7 +75,7 @@ class FakeDriver:
         patch.setattr(driver, "MemoryPool", partial(FakePool, self))
         patch.setattr(driver, "use_device", lambda: None)
         patch.setattr(driver, "cache_size", lambda: self.cache)
-        patch.setattr(driver, "make_stream", lambda: 7)
+        patch.setattr(driver, "make_stream", lambda owner=None: 7)
         patch.setattr(driver, "Event", FakeEvent)
         patch.setattr(cuda_graph, "Graph", partial(FakeGraph, self))
 

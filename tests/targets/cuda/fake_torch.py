@@ -68,6 +68,7 @@ class FakeTorch:
         self.pool = FakePool(self.fake, 0)
         self.cuda = SimpleNamespace(
             is_available=lambda: True, OutOfMemoryError=OutOfMemoryError,
+            is_current_stream_capturing=lambda: False,
             caching_allocator_alloc=self._allocate,
             caching_allocator_delete=lambda address: self.pool.free(address, STREAM))
         self._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: STREAM)

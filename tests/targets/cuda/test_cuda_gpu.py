@@ -50,6 +50,23 @@ def test_tensors_on_the_device_go_in_and_come_out() -> None:
         torch.testing.assert_close(y, torch.softmax(x, 1))
 
 
+def test_programs_come_and_go() -> None:
+    """Each is given up with a run under way; in the end the device has what it had."""
+    torch = pytest.importorskip("torch")
+    module, left = as_model(Sample(samples.SOFTMAX).kernel), list[int]()
+    x, stream = torch.randn(4001, 1000, device="cuda"), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    for _ in range(60):
+        model = TARGET.load(module, WeightStore(), TargetOptions())
+        with torch.cuda.stream(stream):
+            [y] = model.run([x])
+        del model
+        torch.testing.assert_close(y, torch.softmax(x, 1))
+        del y
+        left.append(torch.cuda.mem_get_info()[0])
+    assert left[-1] >= left[9]
+
+
 def test_tensors_that_lie_anywhere_on_any_stream() -> None:
     """Other tensors each time, some that kernels cannot read in place, from several threads."""
     torch = pytest.importorskip("torch")

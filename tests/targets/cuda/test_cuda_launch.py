@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from dialects.sizes import SizeError
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.base import TargetOptions
-from targets.cuda import TARGET, driver
+from targets.cuda import TARGET, cuda_graph, driver
 from targets.cuda.compile import CompileOptions
+from targets.cuda.cuda_graph import Graph
 from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import MACHINES, machine_of
@@ -133,6 +135,48 @@ def test_tensors_and_arrays(
     assert executable.replay(4) == 0.25
 
 
+def test_what_is_gone_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph once, also where it was closed."""
+    log: list[str] = []
+
+    class Library:
+        def __getattr__(self, name: str) -> Callable[..., int]:
+            return lambda *arguments: log.append(name) or 0
+
+    for module in (driver, cuda_graph):
+        monkeypatch.setattr(module, "library", Library)
+    monkeypatch.setattr(driver, "use_device", lambda: None)
+    closed, graph, order = Graph([], []), Graph([], []), RunOrder()
+    function = driver.load_function(b"", "kernel", 0)
+    closed.close()
+    log.clear()
+    del closed, graph
+    assert log == ["cuGraphExecDestroy", "cuGraphDestroy"]
+    del order, function
+    assert sorted(log[2:]) == ["cuEventDestroy_v2", "cuModuleUnload", "cuStreamDestroy_v2"]
+
+
+@needs_triton
+def test_memory_that_programs_share_with_torch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """torch gives out a block again behind its own stream's work only: when a program takes one,
+    all work is done, and when it gives one back, its own is."""
+    weights = WeightStore()
+    module = model(weights, np.arange(80, dtype=np.float32))
+    device, done = FakeDriver.of(module), list[str]()
+    device.install(monkeypatch)
+    torch = FakeTorch(device)
+    torch.install(monkeypatch)
+    device.later(lambda: done.append("torch's"))
+    executable = CudaExecutable(module, weights, CompileOptions(cache=tmp_path))
+    assert done == ["torch's"]
+    executable.run([torch.tensor(RANDOM.standard_normal((5, 80)).astype(np.float32))])
+    device.later(lambda: done.append("the run"))
+    del executable
+    assert done == ["torch's", "the run"]
+
+
 def test_streams_wait_for_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default stream, which stays, needs an event only when another one is used."""
     log: list[str] = []
@@ -145,7 +189,7 @@ def test_streams_wait_for_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
             log.append(f"{stream} waits")
 
     monkeypatch.setattr(driver, "Event", Event)
-    monkeypatch.setattr(driver, "make_stream", lambda: 7)
+    monkeypatch.setattr(driver, "make_stream", lambda owner=None: 7)
     monkeypatch.setattr(driver, "synchronize", lambda stream: log.append(f"sync {stream}"))
     order = RunOrder()
     for stream in (0, 0, 5, 5, 7, 0):
