@@ -11,12 +11,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.block import KernelOp
 from dialects.context import make_context
 from dialects.host.interpret import interpret_host
 from dialects.types import Array
 from dialects.weights import WeightStore
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions, find_target
+from targets.cuda.emit import emit_kernel
 from targets.cuda.interpreter import Interpreter
 from targets.reference.interpret import interpret
 from tests.lowering import STEPS, lower
@@ -173,3 +175,23 @@ def test_scans_in_triton(shape: tuple[int, int], interpreter: Interpreter) -> No
     module = lowered(cumulative(shape, 1), "cuda", TargetOptions(features="sm_90", interpret=True))
     [found] = interpret_host(module, [x], WeightStore(), interpreter.run)
     np.testing.assert_allclose(found, np.add.accumulate(x.astype(np.float64), 1), atol=2e-3)
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_what_is_scanned_and_summed_in_a_loop_hides_that_it_is_a_load(element: str) -> None:
+    """Triton 3.6 could not compile it."""
+    module = lowered(cumulative((8192, 4096), 0, element=element), "cuda", CUDA)
+    text = "\n".join(emit_kernel(k).code for k in module.body.block.ops if isinstance(k, KernelOp))
+    integer = element.replace("f", "int")
+    assert f".to(tl.{integer}, bitcast=True).to(tl.{element.replace('f', 'float')}, bitcast" in text
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_scans_on_a_gpu(element: str, axis: int) -> None:
+    x = np.random.default_rng(0).standard_normal((3001, 517)).astype(element.replace("f", "float"))
+    module = lowered(cumulative((3001, 517), axis, element=element), "cuda", TargetOptions())
+    model = find_target("cuda").load(module, WeightStore(), TargetOptions())
+    [found] = model.run([x])
+    np.testing.assert_allclose(found, np.add.accumulate(x.astype(np.float64), axis), atol=2e-3)

@@ -180,11 +180,18 @@ def _literal_text(number: float | bool, element: Attribute, wide: bool, bare: bo
 
 
 # ---------------------------------------------------------------------- reduce
+_BITS = {t.f32: "tl.int32", t.f64: "tl.int64"}
+"""Integers of floats' bits. Triton 3.6 fails where it would sum up behind a loop what is loaded and
+scanned in it; bits that come and go cost nothing, and hide the load."""
+
+
 def emit_reduce(op: ReduceOp, context: Context) -> None:
     """Narrow types reduce in f32 or i32, as Triton does by itself, and come back."""
     tile = tile_type(op.value)
     value = context.values[op.value]
     text, element = _computed(value.text, tile.element, op.combiner.data)
+    if element in _BITS and any(isinstance(use.operation, ScanOp) for use in op.value.uses):
+        text = f"{text}.to({_BITS[element]}, bitcast=True).to({dtype_text(element)}, bitcast=True)"
     text = _reduction(op, text, element, context)
     if element != tile.element:
         text = f"{text} != 0" if tile.element == t.i1 else f"{text}.to({dtype_text(tile.element)})"
