@@ -15,7 +15,7 @@ class RunOrder:
         self.own = driver.make_stream(self)
         self._done, self._last = driver.Event(), self.own
         self._done.record(self.own)
-        self._synchronize = driver.synchronize
+        self._synchronize = driver.synchronize  # of the driver that the stream is of
 
     def begin(self, stream: int) -> None:
         """Let the stream's later work wait for all earlier runs."""

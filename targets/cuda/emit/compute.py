@@ -180,7 +180,7 @@ def _literal_text(number: float | bool, element: Attribute, wide: bool, bare: bo
 
 
 # ---------------------------------------------------------------------- reduce
-_BITS = {t.f32: "tl.int32", t.f64: "tl.int64"}
+_BITS: dict[Attribute, str] = {t.f32: "tl.int32", t.f64: "tl.int64"}
 """Integers of floats' bits. Triton 3.6 fails where it would sum up behind a loop what is loaded and
 scanned in it; bits that come and go cost nothing, and hide the load."""
 
