@@ -33,6 +33,7 @@ class Domain:
 
     axes: list[Axis] = field(default_factory=list[Axis])
     made: int = 0
+    """Names that are taken."""
 
     def dims(self, shape: Sequence[Expr]) -> list[Expr]:
         """The index of a point of a tensor: a new parallel axis for each dim but those of size 1,

@@ -26,9 +26,9 @@ it has all of the sums, what caches give at least. On an H200, 768 x 768 halves 
 2.8 in 64 bytes, which are 24 programs; 3072 x 768 take 4.5, and 5.7; but 768 x 2304 take 3.8 us,
 and 3.2, and 768 x 3072 take 3.9, and 3.5."""
 LARGE = 4
-"""Of a matrix larger than the shared cache by this part, caches need not keep anything. On an H200,
-from a cache full of what others wrote, 4096 x 4096 halves take 14.1 us so, and 15.4; 11008 x 4096
-take 27.6, and 31.7; 3072 x 768 the same. Where the matrix is in the cache, all take the same."""
+"""Caches need not keep a matrix of more than a fourth of the shared one. On an H200, from a cache
+full of what others wrote, 4096 x 4096 halves take 14.1 us so, and 15.4; 11008 x 4096 take 27.6, and
+31.6; 3072 x 768 the same. Where the matrix is in the cache, all take the same."""
 WIDE = 16
 """Warps where the sum takes several steps: more loads then keep the memory busy."""
 
@@ -43,8 +43,8 @@ def vector_products(
     matrix, axis = along
     width = width_of(nest.inputs[matrix])
     elements, held = BYTES // width, 4 * BYTES // ALONE
-    size = width * prod(kernel.axes[a].constant or 0 for a in kernel.axes)
-    more = {"stream": 1} if LARGE * size > machine.cache else {}
+    whole = width * prod(extent.constant or 0 for extent in kernel.axes.values())
+    more = {"stream": 1} if LARGE * whole > machine.cache else {}
     warps, factors, bytes_ = (4, 8, 2), (1, 2, 4), COLUMNS
     if axis not in roles.reduce and not roles.batch:
         in_steps = (kernel.axes[roles.reduce[0]].constant or held + 1) > held
