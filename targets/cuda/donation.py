@@ -17,10 +17,10 @@ from dialects.block import KernelOp, LoadOp, StoreOp
 from dialects.expr import Expr
 from dialects.types import TileType
 from targets.cuda.emit.kernel import schedule_option
+from targets.cuda.machine import WARP
 from targets.cuda.plan import Copy, HostPlan, Launch, Place
 
 Step = Launch | Copy
-_WARP = 32
 
 
 def donated(plan: HostPlan, pairs: Mapping[int, int]) -> dict[int, int]:
@@ -90,7 +90,7 @@ def _is_divided(kernel: KernelOp, load: LoadOp) -> bool:
     """Whether a tile has an element for each thread: of fewer, several threads read the same."""
     type_ = load.result.type
     assert isinstance(type_, TileType)
-    return prod(type_.shape) >= _WARP * schedule_option(kernel, "warps", 4)
+    return prod(type_.shape) >= WARP * schedule_option(kernel, "warps", 4)
 
 
 def _feeds_others(load: LoadOp, store: StoreOp) -> bool:

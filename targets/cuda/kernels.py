@@ -16,12 +16,11 @@ from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
 from targets.cuda.emit import EmitOptions, KernelSource, emit_kernel
 from targets.cuda.library import LibraryLaunch, library_launch
 from targets.cuda.library_forms import form_of
-from targets.cuda.machine import machine_of
+from targets.cuda.machine import WARP, machine_of
 from targets.cuda.plan import HostPlan, KernelCall, constant_buffers
 from targets.cuda.tensor_maps import TensorMap
 
 _INT32 = 2**31 - 1
-_WARP = 32
 
 Variant = tuple[KernelOp, frozenset[str], bool]
 """A kernel, its sizes that 16 divides, and whether offsets need 64 bits."""
@@ -88,7 +87,7 @@ class Kernels:
             filled[descriptor.place] = TensorMap(
                 addresses[descriptor.place], shape, byte_width(type_.element), descriptor)
         parameters, cells = driver.pack_parameters(filled, binary.parameters)
-        return PackedLaunch(function, programs, _WARP * binary.warps, binary.shared, parameters,
+        return PackedLaunch(function, programs, WARP * binary.warps, binary.shared, parameters,
                             cells, source.waits)
 
 

@@ -9,6 +9,8 @@ from targets.cuda import driver
 from targets.cuda.errors import CudaError
 
 DEFAULT_ARCH = "sm_90"
+WARP = 32
+"""How many threads run in step on NVIDIA's."""
 _KIB, _MIB = 1 << 10, 1 << 20
 
 
@@ -53,7 +55,7 @@ class Machine:
     @property
     def warp(self) -> int:
         """How many threads run in step."""
-        return 32 if is_nvidia(self.arch) else 64
+        return WARP if is_nvidia(self.arch) else 64
 
 
 def is_nvidia(arch: str) -> bool:

@@ -15,7 +15,7 @@ from dialects.types import TensorType, byte_width
 from passes.loop.online import running_maximum
 from passes.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
 from targets.base import TargetOptions
-from targets.cuda.machine import machine_of
+from targets.cuda.machine import WARP, machine_of
 from targets.cuda.roles import symbols_of
 from targets.cuda.tiles import even_power, finish, floor_power, power
 
@@ -52,7 +52,6 @@ BESIDE, ACROSS, ACROSS_WARPS = 64, 16, 4
 """Of sums across memory: results side by side, rows that one trip takes, and warps."""
 PROGRAMS = 8
 """Programs per multiprocessor that short rows are to be divided into."""
-WARP = 32
 WORD = 16
 """The bytes that a thread reads at once."""
 

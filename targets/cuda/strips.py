@@ -20,7 +20,7 @@ from dialects.schedule import Level, Schedule
 from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.pack_operands import Border
 from targets.base import TargetOptions
-from targets.cuda.machine import machine_of
+from targets.cuda.machine import WARP, machine_of
 from targets.cuda.roles import symbols_of
 from targets.cuda.tiles import finish
 
@@ -30,7 +30,7 @@ WRITTEN_OUT = 5
 """Columns of a window that are not walked by a loop: of more, registers spill."""
 TILES = (512, 256, 128)
 """Columns and channels of a program, four for each thread; fewer for more programs."""
-EACH, WARP = 4, 32
+EACH = 4
 PROGRAMS = 1.5
 """Programs for each multiprocessor that there should be."""
 

@@ -12,7 +12,7 @@ from dialects.loop import KernelOp
 from dialects.schedule import Level, Schedule
 from passes.loop.runs import common_rows, contiguous_axes
 from targets.base import TargetOptions
-from targets.cuda.machine import machine_of
+from targets.cuda.machine import WARP, machine_of
 from targets.cuda.tiles import finish, power
 
 MOST_PARTS = 32
@@ -21,7 +21,6 @@ TOGETHER = 16
 """Parts that one step takes: what lanes hold in registers."""
 LANE = 4
 """Results of one lane: a load of 16 bytes in f32."""
-WARP = 32
 
 
 def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:

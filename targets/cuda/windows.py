@@ -20,7 +20,7 @@ from dialects.schedule import Level, Schedule
 from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.pack_operands import Panel
 from targets.base import TargetOptions
-from targets.cuda.machine import machine_of
+from targets.cuda.machine import WARP, machine_of
 from targets.cuda.tiles import finish, power
 
 ELEMENTS = 1024
@@ -31,7 +31,6 @@ CHANNELS, WORD = 64, 16
 """How many of them are channels, at most; and at least, where there are as many."""
 LONG = 32
 """Windows side by side that are so long are parts of a longer sum."""
-WARP = 32
 ENOUGH = 8
 """A larger tile is not worth places beyond the end."""
 

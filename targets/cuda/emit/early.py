@@ -26,6 +26,7 @@ from dialects.block import DotOp, ForOp, KernelOp, LoadOp
 from dialects.expr import Expr
 from dialects.types import TileType, byte_width
 from targets.cuda.emit.values import Value
+from targets.cuda.machine import WARP
 
 if TYPE_CHECKING:
     from targets.cuda.emit.context import Context
@@ -34,7 +35,6 @@ HELD = 256
 """Bytes of a thread up to which constants are held while it waits."""
 TRIPS = 8
 """Loops of so many trips are written out."""
-_WARP = 32
 
 
 class Early:
@@ -48,7 +48,7 @@ class Early:
         """Those that are written out."""
         self.values: dict[tuple[LoadOp, int], Value] = {}
         """What has been loaded, by the counter."""
-        buffers, left = {kernel.buffers[k] for k in constants}, HELD * _WARP * warps
+        buffers, left = {kernel.buffers[k] for k in constants}, HELD * WARP * warps
         for op in kernel.body.block.ops:
             trips = _trips(op)
             found = [x for x in _loads_of(op) if x.buffer in buffers
