@@ -25,7 +25,7 @@ def input_arrays(arguments: argparse.Namespace, signature: Signature) -> list[Ar
     """
     named = {name: _restored(name, array, signature)
              for name, array in _given_arrays(arguments).items()}
-    sizes = known_sizes(signature, named) | _named_sizes(arguments.dim)
+    sizes = known_sizes(signature, named) | named_sizes(arguments.dim)
     random = signature.random(arguments.seed, sizes, dict(arguments.shape))
     missing = [name for name in signature.input_names if name not in named]
     _tell_guesses(signature, missing, sizes)
@@ -79,7 +79,7 @@ def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, i
     return sizes
 
 
-def _named_sizes(dims: Sequence[tuple[str, int]]) -> dict[str, int]:
+def named_sizes(dims: Sequence[tuple[str, int]]) -> dict[str, int]:
     """The symbols' values, where sizes are named as in the model."""
     if not dims:
         return {}

@@ -128,7 +128,10 @@ def scan(draft: Draft) -> None:
         if x.dtype not in draft.allowed("Add"):
             raise Impossible
         both = draft.node(draft.choose(("Add", "Sub")), [state, row], x.dtype, row.shape)
-        made.outputs = [both, _result(draft, made, both)]
+        stacked = _result(draft, made, both)
+        if stacked is both:  # onnxruntime mixes up outputs of one name
+            stacked = draft.node("Identity", [both], x.dtype, row.shape)
+        made.outputs = [both, stacked]
     back = draft.integer(0, 1)
     draft.nodes("Scan", [start, x], [(x.dtype, start.shape), (x.dtype, x.shape)], body=made,
                 num_scan_inputs=1, scan_input_directions=[back],

@@ -11,6 +11,8 @@ from tests.fuzz.solver.domains import POSITIVE, is_float
 from tests.fuzz.solver.draft import FLOATS, I64, Dim, Domain, Draft, Impossible, Value, same
 
 REDUCTIONS = ("Sum", "Max", "Min", "Mean", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
+EPSILON = 2.0**-7
+"""The same number in every type."""
 OF_NOTHING = ("Sum", "Prod", "L1", "L2", "SumSquare")
 """Reductions that are defined where there is nothing to reduce."""
 
@@ -117,7 +119,7 @@ def layer_norm(draft: Draft) -> None:
     scale = draft.placeholder(x.dtype, x.shape[axis:])
     bias = [draft.placeholder(x.dtype, x.shape[axis:])] if draft.chance(0.7) else []
     draft.node("LayerNormalization", [x, scale, *bias], x.dtype, x.shape,
-               axis=axis - (x.rank if draft.chance() else 0), epsilon=0.01)
+               axis=axis - (x.rank if draft.chance() else 0), epsilon=EPSILON)
 
 
 def rms_norm(draft: Draft) -> None:
@@ -125,7 +127,7 @@ def rms_norm(draft: Draft) -> None:
     axis = draft.integer(0, x.rank - 1)
     nonempty(draft, x.shape[axis:])
     scale = draft.placeholder(x.dtype, x.shape[axis:])
-    draft.node("RMSNormalization", [x, scale], x.dtype, x.shape, axis=axis, epsilon=0.01)
+    draft.node("RMSNormalization", [x, scale], x.dtype, x.shape, axis=axis, epsilon=EPSILON)
 
 
 def _not_alone(draft: Draft, dims: Sequence[Dim]) -> None:
@@ -148,7 +150,7 @@ def channel_norm(draft: Draft) -> None:
     if name == "BatchNormalization":
         operands.append(draft.placeholder(x.dtype, [channel], fixed=True))
         operands.append(draft.placeholder(x.dtype, [channel], POSITIVE, fixed=True))
-    draft.node(name, operands, x.dtype, x.shape, epsilon=0.01)
+    draft.node(name, operands, x.dtype, x.shape, epsilon=EPSILON)
 
 
 def _group_norm(draft: Draft, x: Value) -> None:
@@ -158,7 +160,7 @@ def _group_norm(draft: Draft, x: Value) -> None:
         raise Impossible
     scale, bias = (draft.placeholder(x.dtype, [x.shape[1]]) for _ in range(2))
     draft.node("GroupNormalization", [x, scale, bias], x.dtype, x.shape, num_groups=groups,
-               epsilon=0.01)
+               epsilon=EPSILON)
 
 
 def other_norm(draft: Draft) -> None:
