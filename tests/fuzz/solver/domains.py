@@ -13,8 +13,8 @@ import numpy as np
 
 from tests.fuzz.solver.draft import BF16, FLOATS, Array, Domain, Draft, Impossible, Value
 
-POSITIVE, UNIT, SMALL, ABOVE_ONE, NONZERO = (
-    Domain(k) for k in ("positive", "unit", "small", "above_one", "nonzero"))
+POSITIVE, UNIT, SMALL, ABOVE_ONE, NONZERO, FEW = (
+    Domain(k) for k in ("positive", "unit", "small", "above_one", "nonzero", "few"))
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 65504.0, -1.0, 0.0, 1e-6)
 
 
@@ -26,6 +26,8 @@ def confine(draft: Draft, value: Value, domain: Domain) -> Value:
         raise Impossible
     if value.dtype in FLOATS:
         return value if draft.chance(0.08) else _confined_float(draft, value, domain)
+    if domain.kind == "few":
+        return _few(draft, value)
     return _nonzero_integer(draft, value) if domain.kind == "nonzero" else value
 
 
@@ -53,6 +55,14 @@ def _confined_float(draft: Draft, value: Value, domain: Domain) -> Value:
         return apply("Clip", value, constant(-4), constant(4))
     offset = 1.0 if domain.kind == "above_one" else 0.25
     return apply("Add", apply("Abs", value), constant(offset))
+
+
+def _few(draft: Draft, value: Value) -> Value:
+    """Integers from 0 to 5, whose powers are none that wrap around."""
+    if value.dtype not in draft.allowed("Clip"):
+        raise Impossible
+    bounds = [draft.constant(b, value.dtype) for b in (0, 5)]
+    return draft.node("Clip", [value, *bounds], value.dtype, value.shape, keep=False)
 
 
 def _nonzero_integer(draft: Draft, value: Value) -> Value:
@@ -85,7 +95,7 @@ def numbers(
 def _integers(
     random: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], domain: Domain
 ) -> Array:
-    low = 0 if dtype.kind == "u" or domain.kind in ("positive", "above_one") else -5
+    low = 0 if dtype.kind == "u" or domain.kind in ("positive", "above_one", "few") else -5
     array = np.asarray(random.integers(low, 6, shape), dtype)
     zero = domain.kind in ("nonzero", "positive", "above_one")
     return np.where(array == 0, np.ones((), dtype), array) if zero else array

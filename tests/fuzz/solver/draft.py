@@ -28,6 +28,12 @@ I64, I32, U8, I8 = INTS[0], INTS[1], INTS[4], INTS[3]
 BOOL = np.dtype(bool)
 NUMBERS = (*FLOATS, *INTS)
 ALL = (*NUMBERS, BOOL)
+NARROWED: dict[str, tuple[DType, ...]] = {
+    "Erf": FLOATS, "ReduceLogSum": FLOATS, "ReduceLogSumExp": FLOATS,
+    "Shrink": (*FLOATS, *INTS[:4])}
+"""Of what Strata refuses integers, as docs/operators.md says; and Shrink, whose definition makes an
+unsigned number of -lambd.
+"""
 SEQUENCES = ("SequenceAt", "ConcatFromSequence")
 """Operators whose first input is a sequence, for which a value of its elements' type stands."""
 LARGEST_DIM = 40
@@ -189,7 +195,8 @@ class Draft:
     # ------------------------------------------------------------------ operands
     def allowed(self, op_type: str, position: int = 0, domain: str = "") -> list[DType]:
         """The element types that an operator takes at this opset, of those that we draw."""
-        return [t for t in ALL if t in allowed_types(op_type, self.opset, position, domain)]
+        known = NARROWED.get(op_type, ALL)
+        return [t for t in known if t in allowed_types(op_type, self.opset, position, domain)]
 
     def placeholder(
         self, dtype: DType, shape: Sequence[Dim], domain: Domain = ANY, fixed: bool | None = None

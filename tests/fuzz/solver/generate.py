@@ -156,6 +156,7 @@ def _further(draft: Draft, builder: Builder, opened: dict[str, str]) -> list[z3.
     solver.set("timeout", 500)
     solver.add(*draft.demands, *builder.fixed(opened))
     symbols = [z3.Int(name) for name in opened]
+    _check_empty(builder, solver, symbols)
     found: list[z3.ModelRef] = []
     solver.add(z3.Or([s != builder.solution.eval(s, True) for s in symbols]))
     while len(found) < MOST_SIZES - 1 and solver.check() == z3.sat:
@@ -165,6 +166,13 @@ def _further(draft: Draft, builder: Builder, opened: dict[str, str]) -> list[z3.
         found.append(solver.model())
         solver.add(z3.Or([s != found[-1].eval(s, True) for s in symbols]))
     return [m for m in found if _fits(draft, m)]
+
+
+def _check_empty(builder: Builder, solver: z3.Solver, symbols: Sequence[z3.ArithRef]) -> None:
+    """An open dim that fits no size but 0 is not taken: the compiler holds it for 1 or more."""
+    for symbol in symbols:
+        if contents(symbol, builder.solution) == 0 and solver.check(symbol != 0) != z3.sat:
+            raise Unusable("an open dim that must be 0")
 
 
 def _vary(draft: Draft, solver: z3.Solver, symbols: Sequence[z3.ArithRef]) -> None:

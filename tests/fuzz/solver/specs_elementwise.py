@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.solver.domains import ABOVE_ONE, NONZERO, POSITIVE, SMALL, UNIT, is_float
+from tests.fuzz.solver.domains import ABOVE_ONE, FEW, NONZERO, POSITIVE, SMALL, UNIT, is_float
 from tests.fuzz.solver.draft import ALL, ANY, BOOL, FLOATS, Domain, Draft, Impossible, Value
 
 Attributes = Callable[[Draft], dict[str, Any]]
@@ -121,14 +121,14 @@ def modulo(draft: Draft) -> None:
 
 
 def power(draft: Draft) -> None:
-    x = draft.pick([t for t in draft.allowed("Pow") if t in draft.allowed("Pow", 1)],
-                   domain=POSITIVE)
+    x = draft.pick([t for t in draft.allowed("Pow") if t in draft.allowed("Pow", 1)])
+    x = draft.within(x, FEW if x.dtype.kind in "iu" else POSITIVE)
     if draft.chance(0.6):
         exponent = draft.choose((0, 1, 2, 3) if x.dtype.kind in "iu" else (-1, 0.5, 2, 3, 0, 1.5))
         draft.node("Pow", [x, draft.constant(exponent, x.dtype)], x.dtype, x.shape)
         return
     y, shape = draft.partner(x)
-    y = draft.within(y, POSITIVE if x.dtype.kind in "iu" else SMALL)
+    y = draft.within(y, FEW if x.dtype.kind in "iu" else SMALL)
     draft.node("Pow", [x, y], x.dtype, shape)
 
 
