@@ -55,7 +55,7 @@ def with_nodes(
             return None
         inputs.append(info)
     wanted = [name for node in nodes for name in node.output if name and name not in read]
-    outputs = [infos.get(name) or helper.make_empty_tensor_value_info(name) for name in wanted]
+    outputs = [infos.get(name) or _result(name, values.get(name)) for name in wanted]
     arrays = {name: array for name, array in given.items() if array is not None}
     return Candidate(_model(candidate.model, nodes, inputs, outputs, weights), arrays)
 
@@ -71,6 +71,14 @@ def _info(
     if known is not None and known.type.tensor_type.elem_type:
         kind = known.type.tensor_type.elem_type
     return helper.make_tensor_value_info(name, kind, array.shape)
+
+
+def _result(name: str, array: Array | None) -> onnx.ValueInfoProto:
+    """The declaration of a value that becomes an output: its type and rank, if they are known."""
+    if array is None:
+        return helper.make_empty_tensor_value_info(name)
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_value_info(name, kind, [None] * array.ndim)
 
 
 def _model(

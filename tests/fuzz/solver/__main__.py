@@ -53,7 +53,7 @@ def campaign(arguments: argparse.Namespace, folder: str) -> int:
         counts[outcome.kind or "right"] += 1
         covered.update(set(outcome.operators))
         runs += outcome.runs
-        if outcome.kind not in ("", "unusable"):
+        if outcome.fails:
             failures.append(outcome)
             print(f"{outcome.number}: {outcome.kind}: {first_line(outcome.text)}", flush=True)
         elif sys.stderr.isatty():

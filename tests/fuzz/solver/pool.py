@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+FINE = ("", "unusable", "explained")
+"""Outcomes that are no failures."""
 WORN = 400
 """After so many models a worker is replaced."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`kind`: empty where nothing is wrong."""
+    """`kind`: empty where nothing is wrong; see `FINE` for others that are no failure."""
 
     number: int
     kind: str = ""
@@ -27,6 +29,10 @@ class Outcome:
     operators: tuple[str, ...] = ()
     seconds: float = 0.0
     runs: int = 0
+
+    @property
+    def fails(self) -> bool:
+        return self.kind not in FINE
 
 
 class Worker:

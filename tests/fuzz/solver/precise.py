@@ -50,6 +50,10 @@ EXACT = frozenset((
 """Operations that compute nothing which could be rounded."""
 
 
+CANCELLING = frozenset(("gelu", "log_softmax", "mish", "softplus"))
+"""Operations whose results may be far smaller than what they are the difference of."""
+
+
 def is_wide(attribute: Attribute) -> bool:
     """Whether it is the type of f64, f32, f16 or bf16."""
     try:
@@ -123,6 +127,8 @@ class Precise:
         if name not in LINEAR and name not in SINGLE:
             results = self._from_moved(op, operands, results, context)
         extent = _extent(op, operands, results, context) if name in LINEAR else None
+        if name in CANCELLING:
+            extent = np.full(results[0].shape, _magnitude(operands))
         return [self._noisy(array, value.type, extent if k == 0 else None, name in SINGLE)
                 for k, (value, array) in enumerate(zip(op.results, results, strict=True))]
 
@@ -161,6 +167,12 @@ class Precise:
 def _computed_step(element: Attribute) -> float:
     """A unit of the type in which it is computed: f32 for halves."""
     return precision(wide_element(element))
+
+
+def _magnitude(operands: Sequence[Array]) -> float:
+    """The largest finite one, at least 1."""
+    return float(max((np.abs(a[np.isfinite(a)]).max(initial=1.0) for a in operands
+                      if a.dtype == F64), default=1.0))
 
 
 def _extent(

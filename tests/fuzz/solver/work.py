@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 
+from tests.fuzz.solver.explained import explanation_of
 from tests.fuzz.solver.generate import Unusable, generate
 from tests.fuzz.solver.judge import judge
 from tests.fuzz.solver.pool import Outcome
@@ -21,6 +22,9 @@ def work(number: int, seed: int) -> Outcome:
     try:
         found = judge(drawn)
         kind, text = found.kind, f"run {found.feed}: {found.text}" if found else ""
+        reason = explanation_of(drawn, found) if found else ""
+        if reason:
+            kind, text = "explained", reason
     except Exception:
         kind, text = "harness", traceback.format_exc()
     return Outcome(number, kind, text, operators, time.monotonic() - started, len(drawn.feeds))

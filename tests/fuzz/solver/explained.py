@@ -1,0 +1,50 @@
+"""Differences that were looked into and are nobody's fault here: each with its reason.
+
+They are counted, and are no failures. An entry says what a model must have, and what was found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import onnx
+
+from tests.fuzz.solver.generate import Generated
+from tests.fuzz.solver.judge import Finding
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`applies`: whether it explains a finding about a model."""
+
+    reason: str
+    applies: Callable[[Generated, Finding], bool]
+
+
+def operators(graph: onnx.GraphProto) -> set[str]:
+    """Also those in bodies."""
+    found = {node.op_type for node in graph.node}
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= operators(attribute.g)
+    return found
+
+
+def _half_reduction(drawn: Generated, found: Finding) -> bool:
+    shape = re.match(r"output \S+ is float16\[.*\], not float16\[", found.text)
+    return found.kind == "peer" and shape is not None and any(
+        name.startswith("Reduce") for name in operators(drawn.proto.graph))
+
+
+EXPLANATIONS = (
+    Explanation("onnxruntime leaves dims of f16 reductions that are empty or counted from the end",
+                _half_reduction),
+)
+
+
+def explanation_of(drawn: Generated, found: Finding) -> str:
+    """The reason why a finding is none; empty where there is none."""
+    return next((e.reason for e in EXPLANATIONS if e.applies(drawn, found)), "")
