@@ -39,7 +39,15 @@ def _half_reduction(drawn: Generated, found: Finding) -> bool:
         name.startswith("Reduce") for name in operators(drawn.proto.graph))
 
 
+def _open_zero(drawn: Generated, found: Finding) -> bool:
+    del drawn
+    return found.kind == "refused" and re.search(
+        r"do not broadcast: (0 and [^\W\d]\w*|[^\W\d]\w* and 0)\n", found.text + "\n") is not None
+
+
 EXPLANATIONS = (
+    Explanation("a dim of 0 in a file is an open size, which is 1 or more until a run tells",
+                _open_zero),
     Explanation("onnxruntime leaves dims of f16 reductions that are empty or counted from the end",
                 _half_reduction),
 )
