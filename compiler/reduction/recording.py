@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def record(model: Path, inputs: Mapping[str, Array], question: Question, to: Path) -> int:
     """Write the arrays by name; how many. By onnxruntime, else by the reference."""
     proto = onnx.load(str(model))
-    told = _with_all_outputs(proto)
+    told = with_all_outputs(proto)
     names = [info.name for info in told.graph.output]
     opened = model.with_name("recorded.onnx")
     opened.write_bytes(told.SerializeToString())
@@ -33,7 +33,7 @@ def record(model: Path, inputs: Mapping[str, Array], question: Question, to: Pat
     return len(arrays)
 
 
-def _with_all_outputs(proto: onnx.ModelProto) -> onnx.ModelProto:
+def with_all_outputs(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The model with each value of its graph among the outputs."""
     told = onnx.ModelProto()
     told.CopyFrom(proto)

@@ -3,8 +3,9 @@
     python -m tests.fuzz.solver --seed 1 --count 2000 --jobs 16 -o found
     python -m tests.fuzz.solver --seed 1 --show 17
 
-Failures that look alike are one line of the table, with the smallest model among them. With -o
-each is written as NAME.onnx with its inputs NAME.npz. The exit status is 1 when there are any.
+Failures that look alike are one row of the table; the smallest model among them is made smaller,
+and the first wrong pass is named. With -o each is written as NAME.onnx with its inputs NAME.npz,
+and the small ones as NAME-small.onnx. The exit status is 1 when there are any.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import onnx
+
+from compiler.reduction.candidate import Candidate
+from tests.fuzz.solver.generate import describe, generate
 from tests.fuzz.solver.pool import Outcome, outcomes
+from tests.fuzz.solver.shrinking import Shrinker
 from tests.fuzz.solver.work import work
 
 LIMIT = 90.0
@@ -62,9 +68,9 @@ def campaign(arguments: argparse.Namespace, folder: str) -> int:
     print(f"{counts.total()} models, {runs} runs in {seconds:.0f} s "
           f"({seconds / most:.2f} s per model, {arguments.jobs} jobs): {dict(counts)}; "
           f"{len(covered)} operators")
-    tabulate(failures)
-    if arguments.output is not None and failures:
+    if arguments.output is not None:
         keep(failures, arguments.seed, arguments.output)
+    tabulate(failures, arguments, folder)
     return 1 if failures else 0
 
 
@@ -81,38 +87,54 @@ def likeness(outcome: Outcome) -> tuple[str, str]:
     return outcome.kind, re.sub(r"[a-z]?\d[\w.e+-]*", "#", re.sub(r"'[^']*'", "'_'", text))
 
 
-def tabulate(failures: list[Outcome]) -> None:
-    """One line per likeness: how many, the smallest, its operators."""
+def grouped(failures: list[Outcome]) -> list[list[Outcome]]:
+    """Failures that look alike, the smallest of them first; the largest group first."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for failure in sorted(failures, key=lambda o: len(o.operators)):
         groups.setdefault(likeness(failure), []).append(failure)
-    for (kind, text), alike in sorted(groups.items(), key=lambda item: -len(item[1])):
-        smallest = alike[0]
-        print(f"{len(alike):4} {kind:10} model {smallest.number}: {text[:150]}\n"
-              f"     {' '.join(smallest.operators)}")
+    return sorted(groups.values(), key=lambda alike: -len(alike))
+
+
+def reduced(failure: Outcome, seed: int, folder: str) -> tuple[Candidate, str]:
+    """The smallest model that fails like this one, and the first wrong pass, if it is known."""
+    drawn = generate(failure.number, seed)
+    match = re.match(r"run (\d+): ", failure.text)
+    feed = drawn.feeds[int(match[1]) if match else 0]
+    text = failure.text[match.end():] if match else failure.text
+    shrinker = Shrinker(failure.kind, text, drawn.special, folder)
+    return shrinker.run(drawn.proto, feed)
+
+
+def tabulate(failures: list[Outcome], arguments: argparse.Namespace, folder: str) -> None:
+    """One row per likeness: how many, the smallest made smaller, the first wrong pass."""
+    for alike in grouped(failures):
+        first = alike[0]
+        print(f"\n{len(alike)} x {first.kind}, model {first.number}: {first_line(first.text)}")
+        if first.kind in ("harness", "invalid"):
+            continue
+        small, wrong = reduced(first, arguments.seed, folder)
+        print(f"  {small.nodes} nodes: {' '.join(n.op_type for n in small.model.graph.node)}"
+              + (f"; first wrong pass: {wrong}" if wrong else ""), flush=True)
+        if small.elements < 100:
+            print(onnx.printer.to_text(small.model))
+        if arguments.output is not None:
+            small.save(arguments.output / f"{first.kind}-{arguments.seed}-{first.number}-small.onnx")
 
 
 def keep(failures: list[Outcome], seed: int, folder: Path) -> None:
     """Write the models that failed, with their inputs."""
-    import numpy as np
-
-    from tests.fuzz.solver.generate import generate
-
     folder.mkdir(parents=True, exist_ok=True)
     for failure in failures:
         drawn = generate(failure.number, seed)
         name = f"{failure.kind}-{seed}-{failure.number}"
-        (folder / f"{name}.onnx").write_bytes(drawn.proto.SerializeToString())
         (folder / f"{name}.txt").write_text(failure.text, encoding="utf-8")
-        match = re.match(r"run (\d+)", failure.text)
-        feed = drawn.feeds[int(match[1]) if match else 0]
-        np.savez(folder / f"{name}.npz", **feed)
+        match = re.match(r"run (\d+): ", failure.text)
+        Candidate(drawn.proto, drawn.feeds[int(match[1]) if match else 0]).save(
+            folder / f"{name}.onnx")
 
 
 def show(number: int, seed: int) -> int:
     """Print one model and what is wrong with it."""
-    from tests.fuzz.solver.generate import describe, generate
-
     print(describe(generate(number, seed)))
     outcome = work(number, seed)
     print(f"{outcome.kind}: {outcome.text}" if outcome.kind else "nothing is wrong")

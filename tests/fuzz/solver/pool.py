@@ -36,23 +36,23 @@ class Outcome:
 
 
 class Worker:
-    """One process, and what it is at."""
+    """One process, and what it is at: a number, or anything else that `work` takes."""
 
-    def __init__(self, work: Callable[[int], Outcome], folder: str):
+    def __init__(self, work: Callable[[Any], Any], folder: str):
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, work, folder), daemon=True)
         self.process.start()
         theirs.close()
-        self.number: int | None = None
+        self.number: Any = None
         self.started, self.done = 0.0, 0
 
-    def give(self, number: int) -> None:
+    def give(self, number: Any) -> None:
         self.number, self.started = number, time.monotonic()
         self.connection.send(number)
 
-    def take(self) -> Outcome:
-        """The answer, or what became of the worker."""
+    def take(self) -> Any:
+        """The answer, or the outcome `crash`."""
         assert self.number is not None
         number, self.number, self.done = self.number, None, self.done + 1
         try:
@@ -67,7 +67,7 @@ class Worker:
         self.process.join()
 
 
-def _serve(connection: Connection, work: Callable[[int], Outcome], folder: str) -> None:
+def _serve(connection: Connection, work: Callable[[Any], Any], folder: str) -> None:
     """Answer until the other end closes. `folder`: where reproducers may be written."""
     import os
     import sys
