@@ -1,4 +1,4 @@
-"""Make a model that fails small: leave out nodes, outputs and sizes as long as it fails the same way.
+"""Make a failing model small: leave out nodes, outputs and sizes while it fails in the same way.
 
 A model fails when compiling it is refused, is a fault of the compiler or ends the process; when it
 computes something else than the reference, or the reference something else than onnxruntime (where

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -18,7 +19,8 @@ def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool]) -> list[It
     while len(left) >= 2:
         smaller = _smaller(left, count, fails)
         if smaller is not None:
-            left, count = smaller, 2 if len(smaller) <= len(left) // count + 1 else max(count - 1, 2)
+            is_chunk = len(smaller) <= len(left) // count + 1
+            left, count = smaller, 2 if is_chunk else max(count - 1, 2)
         elif count >= len(left):
             break
         else:
@@ -45,4 +47,4 @@ def _smaller(
 
 def _chunks(items: list[Item], count: int) -> list[list[Item]]:
     bounds = [len(items) * k // count for k in range(count + 1)]
-    return [items[a:b] for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+    return [items[a:b] for a, b in pairwise(bounds) if a < b]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import onnx
 
@@ -15,7 +16,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise StrataError(f"there is no file {path}")
     try:
-        model = onnx.load(str(path))
+        model: onnx.ModelProto = cast(Any, onnx).load(str(path))
     except FILE_ERRORS as error:
         raise _unreadable(path, error) from error
     except Exception as error:  # protobuf's own, and those of external data

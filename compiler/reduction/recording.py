@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def record(model: Path, inputs: Mapping[str, Array], question: Question, to: Path) -> int:
     """Write the arrays by name; how many. By onnxruntime, else by the reference."""
-    proto = onnx.load(str(model))
+    proto: onnx.ModelProto = cast(Any, onnx).load(str(model))
     told = with_all_outputs(proto)
     names = [info.name for info in told.graph.output]
     opened = model.with_name("recorded.onnx")
@@ -28,7 +28,8 @@ def record(model: Path, inputs: Mapping[str, Array], question: Question, to: Pat
     found: list[Any] | None = run_onnxruntime(opened, named)
     if found is None:
         found = _by_reference(opened, named, question)
-    arrays = {n: a for n, a in zip(names, found or [], strict=False) if isinstance(a, np.ndarray)}
+    arrays: dict[str, Array] = {n: a for n, a in zip(names, found or [], strict=False)
+                                if isinstance(a, np.ndarray)}
     write_bytes(to, npz_bytes({**named, **arrays}))
     return len(arrays)
 

@@ -6,6 +6,7 @@ computes, where it is installed and takes the model.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import tempfile
@@ -196,7 +197,7 @@ def _against_peer(
 def run_onnxruntime(model: Path, named: Mapping[str, Array]) -> list[Any] | None:
     """Its outputs; None where it is not installed, or does not take the model."""
     try:
-        import onnxruntime
+        onnxruntime: Any = importlib.import_module("onnxruntime")
     except ImportError:
         return None
     options = onnxruntime.SessionOptions()

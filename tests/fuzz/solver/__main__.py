@@ -118,7 +118,8 @@ def tabulate(failures: list[Outcome], arguments: argparse.Namespace, folder: str
         if small.elements < 100:
             print(onnx.printer.to_text(small.model))
         if arguments.output is not None:
-            small.save(arguments.output / f"{first.kind}-{arguments.seed}-{first.number}-small.onnx")
+            name = f"{first.kind}-{arguments.seed}-{first.number}-small.onnx"
+            small.save(arguments.output / name)
 
 
 def keep(failures: list[Outcome], seed: int, folder: Path) -> None:

@@ -24,7 +24,20 @@ from tests.fuzz.solver import (
 )
 from tests.fuzz.solver.build import Builder, contents
 from tests.fuzz.solver.domains import numbers
-from tests.fuzz.solver.draft import BF16, F16, F32, F64, I32, I64, INTS, Array, Dim, Domain, Draft, DType
+from tests.fuzz.solver.draft import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    I32,
+    I64,
+    INTS,
+    Array,
+    Dim,
+    Domain,
+    Draft,
+    DType,
+)
 
 Spec = Callable[[Draft], None]
 SPECS: dict[Spec, float] = {

@@ -16,8 +16,8 @@ from tests.fuzz.solver.draft import (
     I64,
     U8,
     Dim,
-    DType,
     Draft,
+    DType,
     Impossible,
     Shape,
     Value,
@@ -228,7 +228,7 @@ def pool(draft: Draft) -> None:
     x = _image(draft, draft.allowed(name))
     n, channels, *spatial = x.shape
     windows = _windows(draft, len(spatial))
-    dilations = name == "MaxPool" and draft.opset >= 10 or draft.opset >= 19
+    dilations = (name == "MaxPool" and draft.opset >= 10) or draft.opset >= 19
     if not dilations:
         windows = [Window(w.kernel, w.stride, 1, w.before, w.after) for w in windows]
     sizes = [_walked(draft, s, w) for s, w in zip(spatial, windows, strict=True)]
