@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from targets.base import Executable
 
 RIGHT = "right"
+WORDS = 6
+"""How many words of a message a smaller model must share: what follows lists types and names."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,9 @@ def verdict_of(model: Path, inputs: Mapping[str, Array], question: Question) -> 
     except StrataError as error:
         return Verdict("refused", shape_of(str(error)), str(error))
     except CompilerFault as error:
-        cause = f"{error.phase}: {type(error.cause).__name__}: {shape_of(str(error.cause))}"
-        return Verdict("fault", cause, f"fault of the compiler in {error.phase}: "
-                       f"{type(error.cause).__name__}: {error.cause}")
+        kind = f"{error.phase}: {type(error.cause).__name__}"
+        return Verdict("fault", f"{kind}: {shape_of(str(error.cause))}",
+                       f"fault of the compiler in {kind}: {error.cause}")
 
 
 def _compared(model: Path, inputs: Mapping[str, Array], question: Question) -> Verdict:
@@ -212,10 +214,11 @@ def run_onnxruntime(model: Path, named: Mapping[str, Array]) -> list[Any] | None
 
 
 def shape_of(text: str) -> str:
-    """A message without the names and numbers that change while a model shrinks."""
+    """How a message begins, without the names and numbers that change while a model shrinks."""
     lines = text.strip().splitlines()
     problem = next((line for line in lines if line.startswith("- ")), lines[0] if lines else "")
-    return re.sub(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\w.]*", "_", problem)
+    words = re.sub(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\w.]*", "_", problem).split()
+    return " ".join(words[:WORDS])
 
 
 class _elsewhere:

@@ -50,7 +50,7 @@ EXACT = frozenset((
 """Operations that compute nothing which could be rounded."""
 
 
-CANCELLING = frozenset(("gelu", "log_softmax", "mish", "softplus"))
+CANCELLING = frozenset(("gelu", "log_softmax", "mish", "resize", "softplus"))
 """Operations whose results may be far smaller than what they are the difference of."""
 
 
