@@ -1,0 +1,83 @@
+"""Long sums on the CPU become sums of sums: which levels of a schedule are `partial`.
+
+A register that holds one sum of n products is off by as many roundings as it has additions. Libraries
+add a block of some hundred products at a time and so lose fewer digits; `add_partial_levels` cuts the
+loops of a sum likewise, wherever one register would take more than LONGEST additions:
+
+    loop k tile 1      ->  loop k tile 256 partial, loop k tile 1           k: 4096
+    loop c, loop w     ->  loop c tile 64 partial, loop c, loop w           c: 512, w: 3
+
+The extra additions are one for each register and PART steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dialects.expr import Expr
+from dialects.loop import KernelOp
+from dialects.schedule import Level, Schedule
+from passes.loop_to_block.partial import sums_floats
+
+PART = 256
+"""Additions in a row that a part of a sum should have."""
+LONGEST = 384
+"""Additions in a row that need no parts."""
+
+
+def add_partial_levels(kernel: KernelOp, schedule: Schedule) -> Schedule:
+    """The schedule, with partial levels in the loops of long sums of floats."""
+    sums = [{a.name for a in n.reduce_axes} - schedule.matrix
+            for n in kernel.nests if sums_floats(n)]
+    levels = list(schedule.levels)
+    for chain in reversed(_chains(levels, sums)):
+        levels[chain.start:chain.stop] = _cut(levels[chain.start:chain.stop], kernel)
+    return replace(schedule, levels=tuple(levels))
+
+
+def _chains(levels: Sequence[Level], sums: Sequence[set[str]]) -> list[slice]:
+    """Runs of loops that one sum walks, one inside the other."""
+    found: list[slice] = []
+    for k, level in enumerate(levels):
+        if level.kind != "loop" or not any(level.axis in axes for axes in sums):
+            continue
+        before = {x.axis for x in levels[found[-1]]} if found and found[-1].stop == k else set[str]()
+        if before and any({level.axis, *before} <= axes for axes in sums):
+            found[-1] = slice(found[-1].start, k + 1)
+        else:
+            found.append(slice(k, k + 1))
+    return found
+
+
+def _cut(levels: Sequence[Level], kernel: KernelOp) -> list[Level]:
+    """The loops of a sum with partial levels, from the innermost outwards."""
+    made, inner = list[Level](), 1
+    for level in reversed(levels):
+        trips = kernel.axes[level.axis].ceildiv(level.tile)
+        made.insert(0, level)
+        for part in _parts(trips, inner):
+            made.insert(0, Level("loop", level.axis, part * level.tile, partial=True))
+            inner = 1
+            trips = trips.ceildiv(part)
+        inner *= trips.constant or 1
+    return made
+
+
+def _parts(trips: Expr, inner: int) -> Iterator[int]:
+    """Trips of a loop that belong to a part, and parts of that to a larger one, if need be."""
+    count = trips.constant
+    if count is None:
+        yield max(1, PART // inner)
+        return
+    while count * inner > LONGEST:
+        part = _even(count, max(1, PART // inner))
+        yield part
+        count, inner = -(-count // part), 1
+
+
+def _even(count: int, wanted: int) -> int:
+    """About as many as wanted, a divisor if there is one from half of it to half as much again."""
+    near = range(max(1, wanted // 2), min(count, wanted * 3 // 2) + 1)
+    fitting = [n for n in near if count % n == 0]
+    return min(fitting, key=lambda n: abs(n - wanted), default=min(count, wanted))
