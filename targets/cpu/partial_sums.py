@@ -2,7 +2,8 @@
 
 A register that holds one sum of n products is off by as many roundings as it has additions. Libraries
 add a block of some hundred products at a time and so lose fewer digits; `add_partial_levels` cuts the
-loops of a sum likewise, wherever one register would take more than LONGEST additions:
+loops of a sum likewise, wherever one register would take clearly more than PART additions, or more
+than the nest asks for (`parts`):
 
     loop k tile 1      ->  loop k tile 256 partial, loop k tile 1           k: 4096
     loop c, loop w     ->  loop c tile 64 partial, loop c, loop w           c: 512, w: 3
@@ -13,7 +14,7 @@ The extra additions are one for each register and PART steps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dialects.expr import Expr
 from dialects.loop import KernelOp
@@ -21,19 +22,29 @@ from dialects.schedule import Level, Schedule
 from passes.loop_to_block.partial import sums_floats
 
 PART = 256
-"""Additions in a row that a part of a sum should have."""
-LONGEST = 384
-"""Additions in a row that need no parts."""
+"""Additions in a row that a part of a sum should have, if its nest asks for nothing else."""
+TOLERANCE = 1.5
+"""How many times that number may be."""
 
 
 def add_partial_levels(kernel: KernelOp, schedule: Schedule) -> Schedule:
     """The schedule, with partial levels in the loops of long sums of floats."""
-    sums = [{a.name for a in n.reduce_axes} - schedule.matrix
+    sums = [_Sum({a.name for a in n.reduce_axes} - schedule.matrix, n.part.data if n.part else PART)
             for n in kernel.nests if sums_floats(n)]
     levels = list(schedule.levels)
-    for chain in reversed(_chains(levels, sums)):
-        levels[chain.start:chain.stop] = _cut(levels[chain.start:chain.stop], kernel)
+    for chain in reversed(_chains(levels, [s.axes for s in sums])):
+        loops = levels[chain]
+        part = min(s.part for s in sums if s.axes.issuperset(x.axis for x in loops))
+        levels[chain] = _cut(loops, kernel, part)
     return replace(schedule, levels=tuple(levels))
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The axes that a nest sums over, and how many additions a part of its sum should have."""
+
+    axes: set[str]
+    part: int
 
 
 def _chains(levels: Sequence[Level], sums: Sequence[set[str]]) -> list[slice]:
@@ -50,13 +61,13 @@ def _chains(levels: Sequence[Level], sums: Sequence[set[str]]) -> list[slice]:
     return found
 
 
-def _cut(levels: Sequence[Level], kernel: KernelOp) -> list[Level]:
+def _cut(levels: Sequence[Level], kernel: KernelOp, wanted: int) -> list[Level]:
     """The loops of a sum with partial levels, from the innermost outwards."""
     made, inner = list[Level](), 1
     for level in reversed(levels):
         trips = kernel.axes[level.axis].ceildiv(level.tile)
         made.insert(0, level)
-        for part in _parts(trips, inner):
+        for part in _parts(trips, inner, wanted):
             made.insert(0, Level("loop", level.axis, part * level.tile, partial=True))
             inner = 1
             trips = trips.ceildiv(part)
@@ -64,14 +75,14 @@ def _cut(levels: Sequence[Level], kernel: KernelOp) -> list[Level]:
     return made
 
 
-def _parts(trips: Expr, inner: int) -> Iterator[int]:
+def _parts(trips: Expr, inner: int, wanted: int) -> Iterator[int]:
     """Trips of a loop that belong to a part, and parts of that to a larger one, if need be."""
     count = trips.constant
     if count is None:
-        yield max(1, PART // inner)
+        yield max(1, wanted // inner)
         return
-    while count * inner > LONGEST:
-        part = _even(count, max(1, PART // inner))
+    while count * inner > TOLERANCE * wanted:
+        part = _even(count, max(1, wanted // inner))
         yield part
         count, inner = -(-count // part), 1
 
