@@ -65,13 +65,11 @@ def _cut(levels: Sequence[Level], kernel: KernelOp, wanted: int) -> list[Level]:
     """The loops of a sum with partial levels, from the innermost outwards."""
     made, inner = list[Level](), 1
     for level in reversed(levels):
-        trips = kernel.axes[level.axis].ceildiv(level.tile)
         made.insert(0, level)
-        for part in _parts(trips, inner, wanted):
-            made.insert(0, Level("loop", level.axis, part * level.tile, partial=True))
+        for part in _parts(kernel.axes[level.axis].ceildiv(level.tile), inner, wanted):
+            made.insert(0, Level("loop", level.axis, part * made[0].tile, partial=True))
             inner = 1
-            trips = trips.ceildiv(part)
-        inner *= trips.constant or 1
+        inner *= kernel.axes[level.axis].ceildiv(made[0].tile).constant or 1
     return made
 
 
