@@ -11,21 +11,21 @@ by side inside each lane: an instruction multiplies and sums them at once. `matr
 and of a summed axis, lie in matrix registers while products are summed up; further levels of such
 rows walk what is made of the sums. Within each tile of a `partial` level of a summed axis, sums
 start from zero; then they are added to the sums so far. So a long sum is one of a few short sums,
-which loses fewer digits (pairwise summation, Higham 1993). `tails`: "mask" computes the last, partial tile with masked
-lanes, "peel" with a smaller body. `keep`: a value that takes so many operations or more, and that
-loops one after another need, is kept in memory of the program (see `passes.loop.reuse`). `stream`:
-1 where a kernel moves more than caches hold: results go past them, or what is read for the last
-time does not stay there, as targets have it. `strip`: programs are numbered along
-strips of so many tiles of the last grid axis but one, column by column, so that those that run
-together share what they read. `online`: 1 where sums of exp(x - m) are rescaled while the maximum
-m of x is being found, instead of waiting for it (see `passes.loop.online`). `words`: walks
-of rows that begin between words of so many elements have whole tiles from a whole word on (see
-`passes.loop_to_block.words`). `branch`: 1 where one
-loop walks all that rows reach, and selections by indices, which decide few tiles, are in branches.
-`promote`: after how many products of narrow floats their sum, which may have fewer bits until
-then, is added to one of f32. `specialize`: 1 where a warp of each program does nothing but load
-the factors of products; a tile is that of a group of four of its other warps, and groups have
-tiles below each other. Other options are for targets (`warps` ...).
+which loses fewer digits (pairwise summation, Higham 1993). `tails`: "mask" computes the last,
+partial tile with masked lanes, "peel" with a smaller body. `keep`: a value that takes so many
+operations or more, and that loops one after another need, is kept in memory of the program (see
+`passes.loop.reuse`). `stream`: 1 where a kernel moves more than caches hold: results go past them,
+or what is read for the last time does not stay there, as targets have it. `strip`: programs are
+numbered along strips of so many tiles of the last grid axis but one, column by column, so that
+those that run together share what they read. `online`: 1 where sums of exp(x - m) are rescaled
+while the maximum m of x is being found, instead of waiting for it (see `passes.loop.online`).
+`words`: walks of rows that begin between words of so many elements have whole tiles from a whole
+word on (see `passes.loop_to_block.words`). `branch`: 1 where one loop walks all that rows reach,
+and selections by indices, which decide few tiles, are in branches. `promote`: after how many
+products of narrow floats their sum, which may have fewer bits until then, is added to one of f32.
+`specialize`: 1 where a warp of each program does nothing but load the factors of products; a tile
+is that of a group of four of its other warps, and groups have tiles below each other. Other options
+are for targets (`warps` ...).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reductions of arrays, as exact as the result's type: sums of f32 are made in f64 and rounded once.
+"""Reductions of arrays, as exact as their type: sums of f32 are made in f64 and rounded once.
 
-NumPy adds rows of a matrix one after another, so that a sum of 20,000 f32 is off by some 70 units in
-the last place: too much for what says what all else must compute.
+NumPy adds rows of a matrix one after another, so that a sum of 20,000 f32 is off by some 70 units
+in the last place: too much for what says what all else must compute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How exact `verify` is: it finds lost digits and wrong small numbers, and grants what rounding explains."""
+"""`verify` finds lost digits and wrong small numbers, and grants what rounding explains."""
 
 from __future__ import annotations
 

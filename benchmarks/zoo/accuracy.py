@@ -4,9 +4,9 @@
 
 Each model runs on its first case and on variants of it, in which each number of floating-point
 inputs is changed by about a thousandth: a single output of a single run may be exact by luck. The
-error of a run is the root of the mean square of its deviations over that of the values expected, of
-the worst output; a row tells the root of the mean square over all runs, and the ratio of both. Both
-run on one thread. A model that rounds on purpose (quantized, or of halves) has no meaning in f64 and
+error of a run is the root of the mean square of its deviations over that of the values expected,
+of the worst output; a row tells the root of the mean square over all runs, and the ratio of both.
+Both run on one thread. A model that rounds on purpose (quantized, or of halves) has no meaning in f64 and
 is left out. Exit status: 1 when Strata is off by more than LIMIT times what onnxruntime is.
 """
 
@@ -107,8 +107,8 @@ def main() -> None:
         print(lines[-1], flush=True)
     header = ["# Accuracy of whole models on the CPU", "",
               f"Made by `python benchmarks/zoo/accuracy.py --variants {options.variants}`; its "
-              "docstring says what is", "measured. Errors below 6e-8, which a single rounding makes, "
-              "count as 6e-8 in the ratio.", "",
+              "docstring says what is", "measured. Errors below 6e-8, which a single rounding "
+              "makes, count as 6e-8 in the ratio.", "",
               f"With {', '.join(versions())}.", "",
               "| model | Strata's error | onnxruntime's | ratio |", "|---|---|---|---|"]
     options.output.write_text("\n".join([*header, *lines]) + "\n", encoding="utf-8")

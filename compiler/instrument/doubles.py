@@ -1,7 +1,7 @@
 """A module over tensors in f64: what it computes when rounding to f32 has no part in it.
 
-Every f32 becomes f64: arguments, results, constants and the types in attributes. Halves and narrower
-floats stay, as a model that has them rounds on purpose.
+Every f32 becomes f64: arguments, results, constants and the types in attributes. Halves and
+narrower floats stay, as a model that has them rounds on purpose.
 """
 
 from __future__ import annotations

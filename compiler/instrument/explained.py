@@ -1,16 +1,17 @@
 """How far each element of an output may be off: what rounding in another order explains, in f64.
 
-The outputs are computed in f64, and a few times with each number of each result off by a unit in the
-last place that it has in the model's own type, or by none. How far these runs are from f64 is what rounding does to the
-model on these inputs. It depends on the element: near 0 a tenth of the largest error may be a wrong
-number. So elements of like magnitude are taken together (powers of two, and their neighbours until
-there are FEW), and each may be off by GRANTED times the most that one of them was off.
+The outputs are computed in f64, and a few times with each number of each result off by a unit in
+the last place that it has in the model's own type, or by none. How far these runs are from f64 is
+what rounding does to the model on these inputs. It depends on the element: near 0 a tenth of the
+largest error may be a wrong number. So elements of like magnitude are taken together (powers of
+two, and their neighbours until there are FEW), and each may be off by GRANTED times the most that
+one of them was off.
 
-That a sum is off by more than one unit is part of GRANTED: a sum of 256 numbers in one register, whose
-parts all have one sign, is off by 9 units where its result alone would be off by one.
+That a sum is off by more than one unit is part of GRANTED: a sum of 256 numbers in one register,
+whose parts all have one sign, is off by 9 units where its result alone would be off by one.
 
-A model that decides by floats (compares, rounds, sorts) can leap where another form of it does not, so
-that a few runs tell too little; there `verify` compares with the largest magnitude only.
+A model that decides by floats (compares, rounds, sorts) can leap where another form of it does not,
+so that a few runs tell too little; there `verify` compares with the largest magnitude only.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ def explain(rounding: Rounding) -> Explained | None:
 
 def decides_by_floats(module: ModuleOp) -> bool:
     """Whether some result that is no float, or leaps, depends on floats."""
-    return any(isinstance(op, LEAPS) and any(_floats(op)) or any(_floats(op)) and any(
-        isinstance(r.type, TensorType) and not is_float(r.type.element) for r in op.results)
+    return any((isinstance(op, LEAPS) and any(_floats(op))) or (any(_floats(op)) and any(
+        isinstance(r.type, TensorType) and not is_float(r.type.element) for r in op.results))
         for op in module.walk())
 
 

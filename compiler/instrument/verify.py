@@ -1,10 +1,10 @@
 """Executes the module after every pass that changed it, and compares the outputs.
 
 What the imported module computes, by the NumPy meaning of its operations, is what every later form
-of it must compute, element by element as far as rounding in another order explains (`explained.py`).
-Of a model that decides by floats, an output is compared with its largest magnitude. Where that does
-not fit, it is measured how far rounding alone moves the outputs on these inputs, and a few times that
-is granted.
+of it must compute, element by element as far as rounding in another order explains
+(`explained.py`). Of a model that decides by floats, an output is compared with its largest
+magnitude. Where that does not fit, it is measured how far rounding alone moves the outputs on these
+inputs, and a few times that is granted.
 """
 
 from __future__ import annotations

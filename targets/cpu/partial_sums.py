@@ -1,9 +1,9 @@
 """Long sums on the CPU become sums of sums: which levels of a schedule are `partial`.
 
-A register that holds one sum of n products is off by as many roundings as it has additions. Libraries
-add a block of some hundred products at a time and so lose fewer digits; `add_partial_levels` cuts the
-loops of a sum likewise, wherever one register would take clearly more than PART additions, or more
-than the nest asks for (`parts`):
+A register that holds one sum of n products is off by as many roundings as it has additions.
+Libraries add a block of some hundred products at a time and so lose fewer digits;
+`add_partial_levels` cuts the loops of a sum likewise, wherever one register would take clearly more
+than PART additions, or more than the nest asks for (`parts`):
 
     loop k tile 1      ->  loop k tile 256 partial, loop k tile 1           k: 4096
     loop c, loop w     ->  loop c tile 64 partial, loop c, loop w           c: 512, w: 3
@@ -53,7 +53,8 @@ def _chains(levels: Sequence[Level], sums: Sequence[set[str]]) -> list[slice]:
     for k, level in enumerate(levels):
         if level.kind != "loop" or not any(level.axis in axes for axes in sums):
             continue
-        before = {x.axis for x in levels[found[-1]]} if found and found[-1].stop == k else set[str]()
+        follows = bool(found) and found[-1].stop == k
+        before = {x.axis for x in levels[found[-1]]} if follows else set[str]()
         if before and any({level.axis, *before} <= axes for axes in sums):
             found[-1] = slice(found[-1].start, k + 1)
         else:

@@ -1,4 +1,4 @@
-"""Long sums on the CPU: as exact as sums of short sums, and which levels of a schedule make them so."""
+"""Long sums on the CPU are as exact as sums of short sums, by levels of their schedules."""
 
 from __future__ import annotations
 
