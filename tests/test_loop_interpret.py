@@ -17,6 +17,7 @@ from dialects.graph.base import EvaluationContext
 from dialects.loop import KernelOp, NestOp, interpret, scalar_type
 from dialects.scalar import evaluate_body
 from dialects.types import Array
+from tests.symbols import by_symbol
 
 COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
            "and": np.bitwise_and, "or": np.bitwise_or}
@@ -233,7 +234,7 @@ def point_values(nest: NestOp, known: dict[str, Any], inputs: Sequence[Array]) -
 def test_nest_is_its_definition(case: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(interpret, "BLOCK_BYTES", block_bytes)
     kernel = make_kernel(*CASES[case])
-    context = EvaluationContext({"n": 4, "m": 3})
+    context = EvaluationContext(by_symbol({"n": 4, "m": 3}))
     inputs = make_inputs(kernel, context)
     actual = kernel.evaluate(context, *inputs)
     arrays = dict(zip(kernel.body.block.args, inputs, strict=True))
@@ -246,7 +247,7 @@ def test_nest_is_its_definition(case: str, block_bytes: int, monkeypatch: pytest
 
 # ---------------------------------------------------------------------- edges
 def evaluate(arguments: str, head: str, body: str, *inputs: Array, **sizes: int) -> Array:
-    context = EvaluationContext({"n": 4, "m": 3, **sizes})
+    context = EvaluationContext(by_symbol({"n": 4, "m": 3, **sizes}))
     return make_kernel(arguments, head, body).evaluate(context, *inputs)[0]
 
 
@@ -333,6 +334,6 @@ def test_a_kernel_runs_nests_views_and_empties():
     kernel = Parser(make_context(), text).parse_module().body.block.first_op
     assert isinstance(kernel, KernelOp)
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
-    b, v = kernel.evaluate(EvaluationContext({"n": 3}), x)
+    b, v = kernel.evaluate(EvaluationContext(by_symbol({"n": 3})), x)
     np.testing.assert_array_equal(b, [0, -3, 1, -4, 2, -5])
     np.testing.assert_array_equal(v, x.reshape(-1))

@@ -98,7 +98,7 @@ class Graph:
     def argument(self) -> TensorType:
         names = [self.choose([*SIZES, ""]) for _ in range(self.integer(0, 4))]
         self.inputs.append(self.numbers([self.sizes.get(n, 1) for n in names]))
-        shape: list[Size] = [Expr.symbol(n) if n in self.symbolic else self.sizes.get(n, 1)
+        shape: list[Size] = [Expr.size(n) if n in self.symbolic else self.sizes.get(n, 1)
                              for n in names]
         return tensor(self.element, shape)
 

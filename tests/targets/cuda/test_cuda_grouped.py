@@ -70,7 +70,7 @@ class Model:
 
     def _module(self) -> ModuleOp:
         half, b = element_of(np.dtype(np.float16)), self.inputs[1]
-        rows: Size = Expr.symbol("n") if self.open_size else self.rows
+        rows: Size = Expr.size("n") if self.open_size else self.rows
         types = [tensor(half, [rows, self.depth]), tensor(half, b.shape),
                  tensor(i32, [len(self.ends)]), tensor(i64, [rows])][:3 + self.order]
         func = FuncOp.of("main", ["a", "b", "ends", "order"][:len(types)], types)
