@@ -29,7 +29,7 @@ RESERVED_WORDS = frozenset(_WORDS.split())
 
 _SPECIAL = re.compile(r"in(?P<gathered>\d+)|t(?P<place>\d+)|_(?P<computed>\w+)|(?P<axis>i\d+\w*)",
                       re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z][\w.]*", re.ASCII)
 _AXIS = re.compile(r"i\d+\w*", re.ASCII)
 _COUNTER = re.compile(r"[@$]\w+", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9]\d*", re.ASCII)

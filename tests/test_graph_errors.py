@@ -16,6 +16,7 @@ from dialects.expr import Expr
 from dialects.func import FuncOp
 from dialects.graph.base import Build, EvaluationContext, GraphOp, ShapeError
 from dialects.graph.interpret import EvaluationError, bind_sizes, evaluate_func
+from dialects.symbol import Symbol
 from dialects.syntax import location
 from dialects.types import LiteralAttr, TensorType, f16, f32, i1, i64, parse_tensor_type, tensor
 from tests.symbols import by_symbol
@@ -169,7 +170,7 @@ def test_lstm_over_a_symbolic_length_does_not_unroll():
 
 
 # ---------------------------------------------------------------------- the interpreter
-def bind(*pairs: tuple[str, tuple[int, ...]]) -> dict[str, int]:
+def bind(*pairs: tuple[str, tuple[int, ...]]) -> dict[Symbol, int]:
     return bind_sizes([type_of(text) for text, _ in pairs], [np.zeros(s) for _, s in pairs],
                       [f"in{k}" for k in range(len(pairs))])
 

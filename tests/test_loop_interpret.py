@@ -16,6 +16,7 @@ from dialects.context import make_context
 from dialects.graph.base import EvaluationContext
 from dialects.loop import KernelOp, NestOp, interpret, scalar_type
 from dialects.scalar import evaluate_body
+from dialects.symbol import Symbol
 from dialects.types import Array
 from tests.symbols import by_symbol
 
@@ -200,7 +201,7 @@ def by_points(nest: NestOp, context: EvaluationContext, operands: Sequence[Array
         results[0][...] = rest
     extents = [a.extent.evaluate(context.sizes) for a in nest.axes]
     for point in itertools.product(*map(range, extents)):
-        known: dict[str, Any] = dict(zip([a.name for a in nest.axes], point, strict=True))
+        known: dict[Symbol, Any] = dict(zip([a.name for a in nest.axes], point, strict=True))
         known.update(context.sizes)
         values = point_values(nest, known, inputs)
         for k, value in enumerate(values):
@@ -215,7 +216,7 @@ def by_points(nest: NestOp, context: EvaluationContext, operands: Sequence[Array
     return results
 
 
-def point_values(nest: NestOp, known: dict[str, Any], inputs: Sequence[Array]) -> list[Array]:
+def point_values(nest: NestOp, known: dict[Symbol, Any], inputs: Sequence[Array]) -> list[Array]:
     arguments: list[Array] = []
     rows = zip(nest.inputs, nest.input_maps, nest.pad_values, inputs, strict=True)
     for k, (operand, map_, pad, array) in enumerate(rows):
@@ -223,7 +224,7 @@ def point_values(nest: NestOp, known: dict[str, Any], inputs: Sequence[Array]) -
         inside = all(0 <= i < size for i, size in zip(place, array.shape, strict=True))
         assert inside or pad is not None
         value = np.asarray(array[place] if inside else array.dtype.type(pad))
-        known[f"in{k}"] = int(value) if array.dtype.kind in "iu" else None
+        known[Symbol.gathered(k)] = int(value) if array.dtype.kind in "iu" else None
         arguments.append(value.view(t.dtype_of(scalar_type(operand))))
     return evaluate_body(nest.body.block, arguments,
                          lambda op: [np.asarray(op.expr.data.evaluate(known))])

@@ -76,7 +76,8 @@ def test_every_size() -> None:
     model = cpu.load(module, context.weights, options)
     for size in (0, 1, 32, 33, 255, 4097, 70001):
         x = numbers(np.float32, size)
-        expected = evaluate_func(main_function(reference), [x], EvaluationContext(by_symbol({"n": size})))
+        given = EvaluationContext(by_symbol({"n": size}))
+        expected = evaluate_func(main_function(reference), [x], given)
         assert_same(model.run([x]), expected)
 
 
@@ -89,7 +90,8 @@ def test_a_few_of_every_size() -> None:
     model = cpu.load(module, context.weights, options)
     for size in (5, 16, 33, 255, 4097):
         x = numbers(np.float32, 3, size)
-        expected = evaluate_func(main_function(reference), [x], EvaluationContext(by_symbol({"n": size})))
+        given = EvaluationContext(by_symbol({"n": size}))
+        expected = evaluate_func(main_function(reference), [x], given)
         assert_same(model.run([x]), expected)
 
 

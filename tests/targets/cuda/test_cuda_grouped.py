@@ -17,6 +17,7 @@ from dialects.func import FuncOp
 from dialects.graph import GatherOp, GroupedMatmulOp
 from dialects.graph.base import GraphOp
 from dialects.host.interpret import RunKernel, interpret_host
+from dialects.symbol import Symbol
 from dialects.types import Array, element_of, i32, i64, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext
@@ -118,7 +119,7 @@ def interpreter() -> Iterator[Interpreter]:
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 @each_model
 def test_triton_source(model: Model, interpreter: Interpreter) -> None:
-    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 
