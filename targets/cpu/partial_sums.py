@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from dialects.expr import Expr
 from dialects.loop import KernelOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop_to_block.partial import sums_floats
 
 PART = 256
@@ -43,18 +44,18 @@ def add_partial_levels(kernel: KernelOp, schedule: Schedule) -> Schedule:
 class _Sum:
     """The axes that a nest sums over, and how many additions a part of its sum should have."""
 
-    axes: set[str]
+    axes: set[Symbol]
     part: int
 
 
-def _chains(levels: Sequence[Level], sums: Sequence[set[str]]) -> list[slice]:
+def _chains(levels: Sequence[Level], sums: Sequence[set[Symbol]]) -> list[slice]:
     """Runs of loops that one sum walks, one inside the other."""
     found: list[slice] = []
     for k, level in enumerate(levels):
         if level.kind != "loop" or not any(level.axis in axes for axes in sums):
             continue
         follows = bool(found) and found[-1].stop == k
-        before = {x.axis for x in levels[found[-1]]} if follows else set[str]()
+        before = {x.axis for x in levels[found[-1]]} if follows else set[Symbol]()
         if before and any({level.axis, *before} <= axes for axes in sums):
             found[-1] = slice(found[-1].start, k + 1)
         else:
