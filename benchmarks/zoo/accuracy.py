@@ -6,8 +6,8 @@ Each model runs on its first case and on variants of it, in which each number of
 inputs is changed by about a thousandth: a single output of a single run may be exact by luck. The
 error of a run is the root of the mean square of its deviations over that of the values expected,
 of the worst output; a row tells the root of the mean square over all runs, and the ratio of both.
-Both run on one thread. A model that rounds on purpose (quantized, or of halves) has no meaning in f64 and
-is left out. Exit status: 1 when Strata is off by more than LIMIT times what onnxruntime is.
+Both run on one thread. A model that rounds on purpose (quantized, or of halves) has no meaning in
+f64 and is left out. Exit status: 1 when Strata is off by more than LIMIT times what onnxruntime is.
 """
 
 from __future__ import annotations
