@@ -14,11 +14,13 @@ from dialects.func import FuncOp, main_function
 from dialects.graph.base import EvaluationContext, GraphOp
 from dialects.graph.fold_sizes import fold_sizes
 from dialects.graph.interpret import evaluate_func
+from dialects.symbol import Symbol
 from dialects.types import Array, f32, i1, i8, i32, i64, tensor
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.sample import Random
+from tests.symbols import by_symbol
 
-N, H = Expr.symbol("n"), Expr.symbol("h")
+N, H = Expr.size("n"), Expr.size("h")
 
 
 def exprs(*values: Any) -> Array:
@@ -79,8 +81,8 @@ def test_division_truncates_at_every_size(over: Expr, under: Any):
     """What an operator computes of sizes, as elements: n - 5 is less than zero for some n."""
     [text] = fold(g.DivOp, exprs(over), exprs(under))
     for n in range(1, 25):
-        x, y = (Expr.of(e).evaluate({"n": n}) for e in (over, under))
-        assert Expr.parse(text).evaluate({"n": n}) == int(x / y), (n, text)
+        x, y = (Expr.of(e).evaluate({Symbol.size("n"): n}) for e in (over, under))
+        assert Expr.parse(text).evaluate({Symbol.size("n"): n}) == int(x / y), (n, text)
 
 
 def test_structure():
@@ -135,7 +137,7 @@ def test_values_that_may_wrap_around_do_not_fold():
 
 def test_known_sizes_are_filled_in():
     op = g.SizesOp.of(values=[N + H], shape=[])
-    value = fold_sizes(op, [], EvaluationContext({"n": 4}))
+    value = fold_sizes(op, [], EvaluationContext(by_symbol({"n": 4})))
     assert value is not None and value[()] == H + 4
 
 
@@ -167,7 +169,7 @@ def test_a_chain_folds_and_agrees_with_its_evaluation():
     folded = values[ops[-1]]
     assert folded is not None and list(folded) == [4 * N, 4 * H, Expr.of(4)]
     result = evaluate_func(func, [np.zeros((5, 9), np.float32)], EvaluationContext())[0]
-    assert result.tolist() == [e.evaluate({"n": 5, "h": 6}) for e in folded]
+    assert result.tolist() == [e.evaluate(by_symbol({"n": 5, "h": 6})) for e in folded]
 
 
 def _integer_samples() -> list[Sample]:

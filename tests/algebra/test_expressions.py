@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import pytest
 
 from dialects.expr import Expr
 from dialects.graph.inference import certain_sign
+from dialects.symbol import Symbol
 from tests.algebra.trees import Terms, Tree, domain, expression, has_zero_divisor, number
 
 NAMES = ("a", "b")
-SYMBOLS = {name: Expr.symbol(name) for name in NAMES}
+SYMBOLS = {name: Expr.size(name) for name in NAMES}
+A = Symbol.size("a")
 TREES = 60
 """How many per seed."""
+
+
+def keyed(values: Mapping[str, int]) -> dict[Symbol, int]:
+    """Numbers by symbol."""
+    return {Symbol.size(name): value for name, value in values.items()}
 
 
 def drawn(seed: int, terms: Terms, depth: int = 3) -> list[Tree]:
@@ -35,7 +43,7 @@ def test_every_value_of_a_small_domain(seed: int) -> None:
                 wanted = number(tree, values)
             except ZeroDivisionError:
                 continue
-            assert expr.evaluate(values) == wanted, (tree, str(expr), values)
+            assert expr.evaluate(keyed(values)) == wanted, (tree, str(expr), values)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -44,10 +52,11 @@ def test_all_integers(seed: int) -> None:
     z3 = pytest.importorskip("z3")
     from tests.algebra.formulas import of_expr, of_tree, refuted
 
-    symbols = {name: z3.Int(name) for name in NAMES}
+    integers = {name: z3.Int(name) for name in NAMES}
+    symbols = {Symbol.size(name): integer for name, integer in integers.items()}
     for tree in drawn(100 + seed, Terms(NAMES, divisors=(1, 2, 3, 4, 6)))[:25]:
         expr = expression(tree, SYMBOLS)
-        found = refuted(of_expr(expr, symbols) == of_tree(tree, symbols), limit=500)
+        found = refuted(of_expr(expr, symbols) == of_tree(tree, integers), limit=500)
         assert found is None, (tree, str(expr), found)
 
 
@@ -68,7 +77,7 @@ def test_substitution_is_composition(seed: int) -> None:
     for outer, inner in zip(trees, reversed(trees), strict=True):
         try:
             outer_expr, inner_expr = (expression(t, SYMBOLS) for t in (outer, inner))
-            composed = outer_expr.substitute({"a": inner_expr})
+            composed = outer_expr.substitute({A: inner_expr})
         except ZeroDivisionError:
             continue
         for values in domain(NAMES, -3, 4):
@@ -76,7 +85,7 @@ def test_substitution_is_composition(seed: int) -> None:
                 wanted = number(outer, {**values, "a": number(inner, values)})
             except ZeroDivisionError:
                 continue
-            assert composed.evaluate(values) == wanted, (outer, inner, str(composed), values)
+            assert composed.evaluate(keyed(values)) == wanted, (outer, inner, str(composed), values)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -97,7 +106,7 @@ def test_division_with_a_rest(seed: int) -> None:
 def _agree(left: Expr, right: Expr) -> bool:
     for values in domain(NAMES, -3, 4):
         try:
-            if left.evaluate(values) != right.evaluate(values):
+            if left.evaluate(keyed(values)) != right.evaluate(keyed(values)):
                 return False
         except ZeroDivisionError:
             continue
@@ -109,9 +118,9 @@ def test_division_upwards() -> None:
     for x in (a, a + 3, 2 * a - 1, a * b, a - b):
         for d in (1, 2, 3, 5):
             for values in domain(NAMES, -4, 5):
-                assert x.ceildiv(d).evaluate(values) == -(-x.evaluate(values) // d)
+                assert x.ceildiv(d).evaluate(keyed(values)) == -(-x.evaluate(keyed(values)) // d)
         for values in domain(NAMES, 1, 5):
-            assert x.ceildiv(b).evaluate(values) == -(-x.evaluate(values) // values["b"])
+            assert x.ceildiv(b).evaluate(keyed(values)) == -(-x.evaluate(keyed(values)) // values["b"])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -122,12 +131,12 @@ def test_parts_that_are_linear(seed: int) -> None:
             expr = expression(tree, SYMBOLS)
         except ZeroDivisionError:
             continue
-        split = expr.linear(["a"])
+        split = expr.linear([A])
         if split is None:
             continue
         coefficients, rest = split
-        assert "a" not in rest.symbols and not any("a" in c.symbols for c in coefficients.values())
-        whole = sum((c * SYMBOLS[str(s)] for s, c in coefficients.items()), rest)
+        assert A not in rest.symbols and not any(A in c.symbols for c in coefficients.values())
+        whole = sum((c * Expr.symbol(s) for s, c in coefficients.items()), rest)
         assert whole == expr
 
 
@@ -140,7 +149,7 @@ def test_signs_that_are_certain(seed: int) -> None:
         if sign is None or expr.constant is not None or _has_mod_or_negative_call(tree):
             continue
         for values in domain(NAMES, 0, 7):
-            value = expr.evaluate(values)
+            value = expr.evaluate(keyed(values))
             assert (value > 0) - (value < 0) == sign, (str(expr), values)
 
 

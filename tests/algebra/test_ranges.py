@@ -1,4 +1,4 @@
-"""What the ranges of axes and sizes decide holds at every point: all of small domains, and by Z3."""
+"""What the ranges of axes and sizes decide holds at all points of small domains, and by Z3."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from dialects.ranges import (
     simplify,
     upper_bound,
 )
+from dialects.symbol import Symbol
 from passes.loop.nests import digits_of, through_view
 from tests.algebra.trees import Terms, Tree, domain, expression, has_zero_divisor
 
 SIZES, AXES = ("n", "m"), ("i0", "i1")
-SYMBOLS = {name: Expr.symbol(name) for name in (*SIZES, *AXES)}
+SYMBOLS = {**{name: Expr.size(name) for name in SIZES},
+           **{name: Expr.symbol(Symbol.axis(name)) for name in AXES}}
+KEYS = {name: expr.as_symbol for name, expr in SYMBOLS.items()}
 TREES = 50
 
 
@@ -35,23 +38,24 @@ def drawn(seed: int, names: tuple[str, ...], depth: int = 3) -> list[Expr]:
             if isinstance(t, tuple) and not has_zero_divisor(t)][:TREES]
 
 
-def spaces(seed: int, count: int) -> Iterator[tuple[dict[str, Expr], list[dict[str, int]]]]:
+def spaces(seed: int, count: int) -> Iterator[tuple[dict[Symbol, Expr], list[dict[str, int]]]]:
     """Extents of the axes, constant or of sizes, and all points with small sizes."""
     source = random.Random(seed)
     n, m = SYMBOLS["n"], SYMBOLS["m"]
     for _ in range(count):
-        extents = {a: source.choice([Expr.of(source.choice((1, 2, 3, 5, 8))), n, m, n + 1, 2 * m])
+        extents = {KEYS[a]: source.choice([Expr.of(source.choice((1, 2, 3, 5, 8))), n, m, n + 1, 2 * m])
                    for a in AXES}
         points: list[dict[str, int]] = []
         for sizes in domain(SIZES, 1, 3):
-            ranges = [range(extents[a].evaluate(sizes)) for a in AXES]
+            ranges = [range(e.evaluate({KEYS[s]: v for s, v in sizes.items()}))
+                      for e in extents.values()]
             points += [{**sizes, **dict(zip(AXES, place, strict=True))}
                        for place in every(*ranges)]
         yield extents, points
 
 
-def columns(points: list[dict[str, int]]) -> dict[str, np.ndarray]:
-    return {name: np.array([p[name] for p in points]) for name in points[0]}
+def columns(points: list[dict[str, int]]) -> dict[Symbol, np.ndarray]:
+    return {KEYS[name]: np.array([p[name] for p in points]) for name in points[0]}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -72,7 +76,7 @@ def test_what_is_never_negative_by_proof(seed: int) -> None:
     z3 = pytest.importorskip("z3")
     from tests.algebra.formulas import of_expr, refuted
 
-    symbols = {name: z3.Int(name) for name in SIZES}
+    symbols = {KEYS[name]: z3.Int(name) for name in SIZES}
     positive = [s >= 1 for s in symbols.values()]
     for expr in drawn(50 + seed, SIZES):
         if is_nonnegative(expr):
@@ -102,7 +106,7 @@ def test_simplified_expressions_are_equal(seed: int) -> None:
     i, j = (SYMBOLS[a] for a in AXES)
     for extents, points in spaces(seed, 4):
         values = columns(points)
-        e = extents["i1"]
+        e = extents[KEYS["i1"]]
         linear = i * e + j
         typical = [linear // e, linear % e, linear // (2 * e), linear % (3 * e), (linear + 1) // e,
                    (2 * linear + 1) // (2 * e), (4 * i + 2) % 4, (8 * i + j) // 24]
@@ -121,9 +125,9 @@ def test_simplified_expressions_are_equal_by_proof(seed: int) -> None:
     from tests.algebra.formulas import of_expr, refuted
 
     source = random.Random(seed)
-    extents = {a: Expr.of(source.choice((2, 3, 8, 64))) for a in AXES}
-    symbols = {name: z3.Int(name) for name in SYMBOLS}
-    given = [s >= 1 for n, s in symbols.items() if n in SIZES]
+    extents = {KEYS[a]: Expr.of(source.choice((2, 3, 8, 64))) for a in AXES}
+    symbols = {KEYS[name]: z3.Int(name) for name in SYMBOLS}
+    given = [s >= 1 for n, s in symbols.items() if n not in extents]
     for axis, extent in extents.items():
         given += [symbols[axis] >= 0, symbols[axis] < extent.constant]
     for expr in drawn(300 + seed, (*SIZES, *AXES)):
@@ -153,7 +157,7 @@ def test_through_views(seed: int) -> None:
     source = random.Random(seed)
     factors = [source.choice((2, 3, 4, 5)) for _ in range(source.randint(1, 4))]
     target, origin = factored(source, factors), factored(source, factors)
-    axes = [f"i{k}" for k in range(len(target))]
+    axes = [Symbol.axis(f"i{k}") for k in range(len(target))]
     extents = {a: Expr.of(n) for a, n in zip(axes, target, strict=True)}
     map_ = through_view([Expr.symbol(a) for a in axes], [Expr.of(n) for n in target],
                         [Expr.of(n) for n in origin], extents)
@@ -174,12 +178,12 @@ def test_through_views_with_a_name_for_a_size(size: int) -> None:
               ([n, 2, 3], [2 * n, 3]), ([3, n, 4], [3, n * 4]), ([1, n, 5], [n, 5])]
     for target, origin in shapes:
         target, origin = ([Expr.of(e) for e in shape] for shape in (target, origin))
-        axes = [f"i{k}" for k in range(len(target))]
+        axes = [Symbol.axis(f"i{k}") for k in range(len(target))]
         map_ = through_view([Expr.symbol(a) for a in axes], target, origin,
                             dict(zip(axes, target, strict=True)))
         if map_ is None:
             continue
-        sizes = {"n": size}
+        sizes = {KEYS["n"]: size}
         shape = [e.evaluate(sizes) for e in target]
         places = np.indices(shape).reshape(len(shape), -1)
         values = {**sizes, **dict(zip(axes, places, strict=True))}
@@ -193,7 +197,7 @@ def test_digits(seed: int) -> None:
     """A division by its step, and the remainder by its extent, finds each axis again."""
     source = random.Random(seed)
     extents = [source.choice((1, 2, 3, 4)) for _ in range(source.randint(1, 3))]
-    axes = [Axis(f"i{k}", Expr.of(n)) for k, n in enumerate(extents)]
+    axes = [Axis(Symbol.axis(f"i{k}"), Expr.of(n)) for k, n in enumerate(extents)]
     order = source.sample(range(len(axes)), len(axes))
     steps = {k: prod(extents[j] for j in order[place + 1:]) for place, k in enumerate(order)}
     if source.random() < 0.3:
@@ -206,4 +210,4 @@ def test_digits(seed: int) -> None:
     values = {axis.name: place for axis, place in zip(axes, places, strict=True)}
     value = expr.evaluate(values)
     for name, step, extent in found:
-        assert np.array_equal(value // step % extent.constant, values[str(name)])
+        assert np.array_equal(value // step % extent.constant, values[name])

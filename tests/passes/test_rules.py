@@ -92,11 +92,11 @@ def context_of(instance: Instance) -> StrataContext:
 
 def inputs_of(types: Sequence[TensorType], least: int, source: np.random.Generator) -> list[Array]:
     """Random numbers; sizes from `least` up."""
-    symbols = sorted({str(s) for t in types for e in t.shape for s in e.symbols})
-    sizes = {name: least + k for k, name in enumerate(symbols)}
+    symbols = sorted({s for t in types for e in t.shape for s in e.symbols})
+    sizes = {symbol: least + k for k, symbol in enumerate(symbols)}
     found: list[Array] = []
     for t in types:
-        shape = [int(e.evaluate({s: sizes[str(s)] for s in e.symbols})) for e in t.shape]
+        shape = [int(e.evaluate(sizes)) for e in t.shape]
         if t.dtype.kind in "biu":
             low, high = (0, 2) if t.dtype.kind == "b" else (-9 if t.dtype.kind == "i" else 0, 10)
             found.append(np.asarray(source.integers(low, high, shape)).astype(t.dtype))
@@ -141,7 +141,7 @@ def test_rules_keep_what_their_instances_compute(rule: str, fired: Counter[str])
 
 
 def test_every_rule_has_instances(fired: Counter[str]) -> None:
-    """Rules without a generator fire in a text of `tests/passes`, whose meaning is checked there."""
+    """Rules without a generator fire in a text of `tests/passes`, whose meaning is checked."""
     from tests.passes.harness import check_file
 
     for path in sorted(TEXTS.glob("*/*.mlir")):
