@@ -10,7 +10,7 @@ import importlib
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from compiler.instrument import Instrument
 
 if TYPE_CHECKING:
     from compiler.driver import Compiler, State
+    from compiler.instrument.verify import Verify
     from compiler.options import CompileOptions
     from compiler.pipeline import Step
     from compiler.signature import Signature
@@ -107,30 +108,31 @@ def verdict_of(model: Path, inputs: Mapping[str, Array], question: Question) -> 
 
 
 def _compared(model: Path, inputs: Mapping[str, Array], question: Question) -> Verdict:
-    from compiler.signature import signature_of
-    from dialects.binding import EvaluationError
-    from targets.reference.interpret import interpret
-
-    compilation = question.compiler(model)
+    compilation, verify = question.compiler(model), verify_of(inputs, question)
     with _elsewhere():
         state = compilation.read()
-        signature = signature_of(state.module)
-        arrays = arrange(signature, inputs, question)
         question.tell("reference")
-        try:
-            expected = interpret(state.module, state.context.weights, arrays)
-        except EvaluationError as error:
-            return Verdict("refused", shape_of(str(error)), f"the reference fails: {error}")
+        verify.start(state)
         program = _loaded(compilation, state)
     question.tell("run")
     try:
-        outputs = program.run(arrays)
+        outputs = program.run(verify.inputs)
     except ValueError as error:
         return Verdict("refused", shape_of(str(error)), str(error))
-    found = _difference(compilation, outputs, expected, arrays, question)
-    if found:
-        return Verdict("wrong", "", found)
-    return _against_peer(model, signature, arrays, expected, question)
+    verify.check_outputs(compilation.target.name, lambda _: outputs)
+    wrong = verify.first_wrong
+    if wrong is not None:
+        return Verdict("wrong", "", f"{wrong.wrong} from what the model means (error "
+                                    f"{wrong.error:.1e} of the largest magnitude)")
+    return _against_peer(model, verify, question)
+
+
+def verify_of(inputs: Mapping[str, Array], question: Question) -> Verify:
+    """Judges executions as the command `verify` does."""
+    from compiler.instrument.verify import Verify
+
+    return Verify(lambda signature: arrange(signature, inputs, question), lambda row: None,
+                  question.tolerance)
 
 
 def _loaded(compilation: Compiler, state: State) -> Executable:
@@ -154,42 +156,19 @@ def arrange(
     return signature.arrange({**random, **given})
 
 
-def _difference(
-    compilation: Compiler, outputs: Sequence[Array], expected: Sequence[Array],
-    inputs: Sequence[Array], question: Question,
-) -> str:
-    """What is wrong with outputs, beyond what rounding explains; empty if nothing is."""
-    from compiler.comparison import worst
-    from compiler.instrument.rounding import Rounding
-
-    error, output = worst(outputs, expected, question.tolerance)
-    if output is None:
-        return ""
-    if question.tolerance is None and error != float("inf"):
-        state = compilation.read()
-        effect = Rounding(state.module, state.context.weights, inputs, expected).effect()
-        error, output = worst(outputs, expected, noise=3 * effect)
-        if output is None:
-            return ""
-    return f"output {output} differs from the reference by {error:.1e} of the largest magnitude"
-
-
-def _against_peer(
-    model: Path, signature: Signature, arrays: Sequence[Array], expected: Sequence[Array],
-    question: Question,
-) -> Verdict:
+def _against_peer(model: Path, verify: Verify, question: Question) -> Verdict:
     """The reference against onnxruntime."""
     from compiler.comparison import worst
 
     theirs = None
     if question.peer:
         question.tell("onnxruntime")
-        theirs = run_onnxruntime(model, dict(zip(signature.input_names, arrays, strict=True)))
+        theirs = run_onnxruntime(model, verify.named_inputs)
     if theirs is None:
         return Verdict(RIGHT)
-    if [a.shape for a in theirs] != [a.shape for a in expected]:
+    if [a.shape for a in theirs] != [a.shape for a in verify.expected]:
         return Verdict("peer", "shape", "shapes of outputs differ from onnxruntime's")
-    error, output = worst(expected, theirs, question.tolerance)
+    error, output = worst(verify.expected, theirs, question.tolerance)
     if output is None:
         return Verdict(RIGHT)
     return Verdict("peer", "", f"output {output} of the reference differs from onnxruntime's by "
@@ -237,9 +216,8 @@ class _elsewhere:
 def blame(model: Path, inputs: Mapping[str, Array], question: Question) -> str:
     """The first pass after which numbers are wrong, or the target; empty where none is."""
     from compiler.driver import FINAL_LEVEL
-    from compiler.instrument.verify import Verify
 
-    verify = Verify(lambda s: arrange(s, inputs, question), lambda row: None, question.tolerance)
+    verify = verify_of(inputs, question)
     with _elsewhere():
         compilation = question.compiler(model, verify)
         state = compilation.lower()

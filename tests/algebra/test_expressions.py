@@ -117,10 +117,10 @@ def test_division_upwards() -> None:
     a, b = SYMBOLS.values()
     for x in (a, a + 3, 2 * a - 1, a * b, a - b):
         for d in (1, 2, 3, 5):
-            for values in domain(NAMES, -4, 5):
-                assert x.ceildiv(d).evaluate(keyed(values)) == -(-x.evaluate(keyed(values)) // d)
-        for values in domain(NAMES, 1, 5):
-            assert x.ceildiv(b).evaluate(keyed(values)) == -(-x.evaluate(keyed(values)) // values["b"])
+            for values in map(keyed, domain(NAMES, -4, 5)):
+                assert x.ceildiv(d).evaluate(values) == -(-x.evaluate(values) // d)
+        for values in map(keyed, domain(NAMES, 1, 5)):
+            assert x.ceildiv(b).evaluate(values) == -(-x.evaluate(values) // b.evaluate(values))
 
 
 @pytest.mark.parametrize("seed", range(4))

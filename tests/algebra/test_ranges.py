@@ -43,8 +43,8 @@ def spaces(seed: int, count: int) -> Iterator[tuple[dict[Symbol, Expr], list[dic
     source = random.Random(seed)
     n, m = SYMBOLS["n"], SYMBOLS["m"]
     for _ in range(count):
-        extents = {KEYS[a]: source.choice([Expr.of(source.choice((1, 2, 3, 5, 8))), n, m, n + 1, 2 * m])
-                   for a in AXES}
+        known = Expr.of(source.choice((1, 2, 3, 5, 8)))
+        extents = {KEYS[a]: source.choice([known, n, m, n + 1, 2 * m]) for a in AXES}
         points: list[dict[str, int]] = []
         for sizes in domain(SIZES, 1, 3):
             ranges = [range(e.evaluate({KEYS[s]: v for s, v in sizes.items()}))

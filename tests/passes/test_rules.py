@@ -38,7 +38,7 @@ from tests.passes.instances import graph, loop
 from tests.passes.instances.writing import Draw, Instance
 
 INSTANCES = {**graph.INSTANCES, **loop.INSTANCES}
-TIMES = 12
+TIMES = 6
 """Instances per rule."""
 TEXTS = Path(__file__).parent
 LOWERED = ("decompose",)
