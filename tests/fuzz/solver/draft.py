@@ -264,6 +264,8 @@ class Draft:
             self.require(same(a, b))
             return a
         one, other = (a, b) if kind == "left" else (b, a)
+        if not any(same(one, d) is True for p in self.placeholders for d in p.value.shape):
+            raise Impossible  # it is computed, and the compiler cannot know that it is 1
         self.require(same(one, 1))
         self.pinned.append(one)
         return other

@@ -51,8 +51,8 @@ def _open_zero(drawn: Generated, found: Finding) -> bool:
 EXPLANATIONS = (
     Explanation("a dim of 0 in a file is an open size, which is 1 or more until a run tells",
                 _open_zero),
-    Explanation("onnxruntime leaves dims of reductions of nothing, and of f16 that are counted from "
-                "the end", _reduction_of_nothing),
+    Explanation("onnxruntime leaves dims of reductions of nothing, and of f16 that are counted "
+                "from the end", _reduction_of_nothing),
 )
 
 

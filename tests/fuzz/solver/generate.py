@@ -74,7 +74,7 @@ def generate(number: int, seed: int = 0) -> Generated:
     random = np.random.default_rng([number, seed, 1616])
     special = bool(random.random() < 0.08)
     draft = _drafted(random, special)
-    solution = _fitting_solution(draft)
+    solution = fitting_solution(draft)
     constants = {p.value.name: _numbers(draft, p.domain, p.value.dtype, p.value.shape, solution,
                                         False)
                  for p in draft.placeholders if p.fixed}
@@ -120,7 +120,7 @@ def _solution(draft: Draft, sizes: Sequence[int]) -> z3.ModelRef:
     return draft.solver.model()
 
 
-def _fitting_solution(draft: Draft) -> z3.ModelRef:
+def fitting_solution(draft: Draft) -> z3.ModelRef:
     """The same, with small dims where tensors become too large otherwise."""
     draft.demands = list(draft.solver.assertions())
     scopes = draft.solver.num_scopes()

@@ -79,24 +79,31 @@ def _judge_feed(
     generated: Generated,
 ) -> Finding:
     inputs = [feed[n] for n in program.input_names]
-    try:
-        native = interpret(module, weights, inputs)
-        allowance = Allowance.of(module, weights, inputs)
-    except EvaluationError as error:
-        return Finding("reference", str(error))
-    try:
-        actual = program.run(inputs)
-    except ValueError as error:
-        return Finding("refused", f"at a run: {error}")
-    names = program.output_names
-    found = _differs(actual, native, allowance, names, Rule(False, generated.special))
-    if found:
-        return Finding("wrong", found)
+    found, allowance = compared(module, weights, program, inputs, Rule(False, generated.special))
+    if found or allowance is None:
+        return found
     theirs = None if session is None or generated.special else run_peer(session, feed)
     if theirs is None:
         return Finding()
-    found = _differs(theirs, native, allowance, names, Rule(True))
-    return Finding("peer", found) if found else Finding()
+    text = differs(theirs, allowance.native, allowance, program.output_names, Rule(True))
+    return Finding("peer", text) if text else Finding()
+
+
+def compared(
+    module: Any, weights: Any, program: Any, inputs: Sequence[Array], rule: Rule
+) -> tuple[Finding, Allowance | None]:
+    """What is wrong with a run of the code, and what its numbers may be."""
+    try:
+        native = interpret(module, weights, inputs)
+        allowance = Allowance.of(module, weights, inputs, native)
+    except EvaluationError as error:
+        return Finding("reference", str(error)), None
+    try:
+        actual = program.run(inputs)
+    except ValueError as error:
+        return Finding("refused", f"at a run: {error}"), allowance
+    text = differs(actual, native, allowance, program.output_names, rule)
+    return (Finding("wrong", text) if text else Finding()), allowance
 
 
 # ---------------------------------------------------------------------- comparison
@@ -108,7 +115,7 @@ class Rule:
     extreme: bool = False
 
 
-def _differs(
+def differs(
     actual: Sequence[Array], native: Sequence[Array], allowance: Allowance, names: Sequence[str],
     rule: Rule,
 ) -> str:

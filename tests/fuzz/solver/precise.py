@@ -240,20 +240,25 @@ def _widened(array: Array) -> Array:
 # ---------------------------------------------------------------------- the allowance
 @dataclass
 class Allowance:
-    """`exact`: the outputs in f64. `slack`: by how much an element may be off, so far."""
+    """`native`: the outputs in the model's own types. `exact`: in f64. `slack`: by how much an
+    element may be off, so far.
+    """
 
     module: ModuleOp
     weights: WeightStore
     inputs: Sequence[Array]
+    native: Sequence[Array]
     exact: list[Array]
     slack: list[Array]
     trials: int = 0
 
     @staticmethod
-    def of(module: ModuleOp, weights: WeightStore, inputs: Sequence[Array]) -> Allowance:
+    def of(
+        module: ModuleOp, weights: WeightStore, inputs: Sequence[Array], native: Sequence[Array]
+    ) -> Allowance:
         """Raises EvaluationError."""
         exact = Precise(weights).run(module, inputs)
-        return Allowance(module, weights, inputs, exact,
+        return Allowance(module, weights, inputs, native, exact,
                          [np.zeros(a.shape, F64) for a in exact])
 
     def widen(self, trials: int) -> None:

@@ -104,6 +104,8 @@ def unsqueeze(draft: Draft) -> None:
 def squeeze(draft: Draft) -> None:
     x = draft.pick(ALL, 1)
     axes = sorted({draft.integer(0, x.rank - 1) for _ in range(draft.integer(1, 2))})
+    if not x.placeholder and not all(isinstance(x.shape[a], int) for a in axes):
+        raise Impossible
     draft.require(*(same(x.shape[a], 1) for a in axes))
     draft.pinned.extend(x.shape[a] for a in axes)
     shape = [d for a, d in enumerate(x.shape) if a not in axes]
