@@ -27,7 +27,7 @@ from dialects.expr import Expr
 from dialects.symbol import Symbol
 from dialects.types import Array, TensorType, element_of, i1, i64, tensor
 
-_UNNAMED = re.compile(r"[-+?*.\s\d]*", re.ASCII)
+_UNNAMED = re.compile(r"[-+?*.\d]*", re.ASCII)
 """What models write for a dim that has no name: nothing, `?`, `-1`. It may differ each time."""
 
 Declared = list["int | str"]
