@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.contest import Contest
 from compiler.diagnostics import Problem, StrataError, count_of, some_of
-from compiler.execution import input_arrays, run_loaded, tell_notes, tell_precision_error
+from compiler.execution import WantedInputs, run_loaded, tell_notes, tell_precision_error
 from compiler.frontend import MemoryModel
 from compiler.peers import Request, load_peer, parse_peers
 from compiler.session import Session, session
@@ -71,10 +71,12 @@ def _add_ours(
     """Our program, and the specialized one, as entrants."""
     model = arguments.model
     started = time.perf_counter()
-    exe = current.compile(model if captured is None else MemoryModel(model, captured.program))
+    wanted = WantedInputs(arguments)
+    exe = current.compile(model if captured is None else MemoryModel(model, captured.program),
+                          wanted)
     seconds = time.perf_counter() - started
     tell_notes(exe.loaded.notes)
-    inputs = input_arrays(arguments, exe.signature)
+    inputs = wanted.arrays(exe.signature)
     contest.add("strata", lambda: run_loaded(exe, inputs), seconds)
     if arguments.specialize:
         _check_sizes(exe.signature, arguments.dim)

@@ -9,14 +9,14 @@ FEW = 6
 """Up to this number of names, all are told where one is not known."""
 
 
-def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
+def nearest(name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.5) -> list[str]:
     """The known names that are spelled most like `name`, capital letters or not; perhaps none."""
     import difflib
 
     folded: dict[str, list[str]] = {}
     for candidate in known:
         folded.setdefault(candidate.casefold(), []).append(candidate)
-    near = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=0.5)
+    near = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=cutoff)
     return [candidate for key in near for candidate in folded[key]][:limit]
 
 
