@@ -18,10 +18,12 @@ from compiler.cli import commands
 from compiler.collection import rare_collections
 from compiler.interrupt import STATUS, Interrupt, end_children
 from compiler.options import DEBUG_VARIABLE
+from compiler.own_packages import check_packages, hidden_package
 from compiler.parser import make_parser
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
 DESCRIPTION = """\
 Compiles neural networks through levels that can be read, edited, executed and started from again.
@@ -60,11 +62,12 @@ def _run(words: Sequence[str], interrupt: Interrupt) -> int:
 
 def _status(options: argparse.Namespace, words: Sequence[str]) -> int:
     try:
+        check_packages()
         return int(options.run(options))
     except BrokenPipeError:
         raise
     except Exception as error:  # nobody is to see a traceback unasked
-        return _report(error, words)
+        return _report(error, words, getattr(options, "plugin", ()))
 
 
 def _flushed(status: int) -> int:
@@ -82,10 +85,14 @@ def _drop_output() -> None:
             os.dup2(nowhere, stream.fileno())
 
 
-def _report(error: Exception, words: Sequence[str]) -> int:
+def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> int:
+    """Tell an error; the exit status."""
     from compiler.arguments import shell_command
     from compiler.diagnostics import StrataError
     from compiler.faults import CompilerFault, Reproducer, debug_print
+    from compiler.plugin_faults import origin_of, unloadable
+
+    error = unloadable(error) or hidden_package(error) or error
 
     if isinstance(error, StrataError):
         print(f"error: {error}", file=sys.stderr)
@@ -93,11 +100,12 @@ def _report(error: Exception, words: Sequence[str]) -> int:
     if os.environ.get(DEBUG_VARIABLE):
         debug_print(error)
     if not isinstance(error, CompilerFault):
-        fault = CompilerFault("command", " ".join(words[:1]), error)
+        origin = origin_of(error, plugins)
+        fault = CompilerFault("command", " ".join(words[:1]), error, origin)
         fault.folder = Reproducer(fault, shell_command(words), "", None, None).write()
         error = fault
     print(f"error: {error}", file=sys.stderr)
-    return 3
+    return error.exit_status
 
 
 if __name__ == "__main__":
