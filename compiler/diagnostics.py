@@ -23,6 +23,8 @@ class Problem(NamedTuple):
     hint: str = ""
     nodes: tuple[str, ...] = ()
     """Several nodes that have the same fault, in place of one."""
+    excerpt: str = ""
+    """Lines of the file that show the place."""
 
     @property
     def where(self) -> str:
@@ -37,7 +39,8 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         where = f"\n  where: {self.where}" if self.where else ""
         hint = f"\n  hint:  {self.hint}" if self.hint else ""
-        return f"{self.what}{where}{hint}"
+        shown = "".join(f"\n    {line}" for line in self.excerpt.splitlines())
+        return f"{self.what}{where}{shown}{hint}"
 
 
 class StrataError(Exception):
