@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ FILLS = ("random", "zeros", "ones", "range")
 FORMS = ("x=FILE.npy, x=16000, x=[1,2,3], x=random, x=1x3x224x224xf32=zeros; "
          f"fillings are {', '.join(FILLS)} and numbers")
 STANDARD = "-"
-_SHAPE = re.compile(r"(?P<sizes>\d+(x\d+)*)?x?(?P<element>(?<!\d)[a-z]\w*)?", re.ASCII)
+_SHAPE = re.compile(r"(?P<sizes>\d+(x\d+)*)?x?(?P<element>(?<!\d)(i|ui|f|bf)\d\w*)?", re.ASCII)
 _WORDS = {"nan": "NaN", "inf": "Infinity", "true": "true", "false": "false"}
 
 Random = Callable[[tuple[int, ...]], "Array"]
@@ -97,7 +98,7 @@ def parse_value(name: str, text: str) -> Literal | Filled | Path:
     shape, equals, filling = text.rpartition("=")
     match = _SHAPE.fullmatch(shape) if equals else None
     if text == STANDARD or text.endswith((".npy", ".npz")) or (
-            match is None and Path(text).exists()):
+            match is None and os.path.exists(text)):
         return Path(text)
     number = _number(filling)
     if equals and filling not in FILLS and number is None:

@@ -51,7 +51,7 @@ def pointed(err: str) -> list[str]:
      "result is f32[m], not f32[n]"),
     ('inputs ["x"]', "inputs []", "line 1, column 1", "strata.func", "C1"),
     ("  strata.return %z\n", "", "line 3, column 8", "graph.neg", "not a terminator"),
-    ("neg %y : f32[n]", "neg %y : f32[n + ]", "line 3, column 27", "]", "cannot read"),
+    ("neg %y : f32[n]", "neg %y : f32[n + ]", "line 3, column 31", "]", "cannot read"),
 ])
 def test_the_place_is_shown(
     strata: Run, old: str, new: str, where: str, what: str, part: str
