@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -200,6 +200,7 @@ class Compiler:
             instrument.start(state)
         for k, item in enumerate(planned):
             before = state.body_text() if watch else ""
+            self.count(k, len(planned))
             seconds = self.run_step(state, planned, k)
             changed = not watch or state.body_text() != before
             for instrument in self.instruments:
@@ -255,10 +256,12 @@ class Compiler:
         if self.target.lowers:
             self.require_final(state)
         self.tell(f"{state.name}: making code")
+        self.count(0, 0)
         if not any(i.wants_changes for i in self.instruments):  # no earlier text will be run
             state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
         with self.guard("load", state=state):
-            return self.target.load(state.module, state.context.weights, self.target_options)
+            options = replace(self.target_options, tell=self.count)
+            return self.target.load(state.module, state.context.weights, options)
 
     def require_final(self, state: State) -> None:
         if state.level != FINAL_LEVEL:
@@ -269,6 +272,11 @@ class Compiler:
     def tell(self, phase: str) -> None:
         for instrument in self.instruments:
             instrument.tell(phase)
+
+    def count(self, done: int, total: int, seconds: float | None = None) -> None:
+        """So much of the work at hand is done; instruments may tell it."""
+        for instrument in self.instruments:
+            instrument.count(done, total, seconds)
 
     # ------------------------------------------------------------------ faults
     @contextmanager

@@ -52,6 +52,9 @@ def _read_at_once(model: str | MemoryModel) -> str | MemoryModel:
 def session(arguments: argparse.Namespace, threads: int | None = None) -> Generator[Session]:
     """A session for parsed arguments; pass times are printed at its end, if asked for."""
     options = shared.options_from(arguments, threads)
+    if options.dump_dir is not None:
+        folder = options.dump_dir
+        arguments.interrupt.kept = lambda: f"the dumps so far are in {folder}"
     timing = Timing()
     with Progress(arguments.progress or None) as progress:
         watching: list[Instrument] = [progress, timing] if arguments.timing else [progress]

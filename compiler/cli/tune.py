@@ -51,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
             seconds=arguments.seconds, jobs=arguments.jobs, mode=arguments.mode,
             kernels=names_of(arguments.kernels), output=arguments.output,
             sizes=dict(arguments.dim), again=arguments.again, whole=True)
-        report = Tuner([arguments.model], started.options, wanted, started.instruments).run()
+        tuner = Tuner([arguments.model], started.options, wanted, started.instruments)
+        arguments.interrupt.kept = tuner.kept
+        report = tuner.run()
         print("\n".join(report.lines()))
     return 0
 

@@ -40,9 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     def tell_row(row: Check) -> None:
         if len(verify.rows) == 1:
-            print(COLUMNS.format("after", "level", "ops", "error", "time"))
-        print(COLUMNS.format(row.made_by, row.level, row.operations or "", f"{row.error:.1e}",
-                             f"{row.seconds:.2f} s"), row.wrong or row.note, flush=True)
+            started.progress.print(COLUMNS.format("after", "level", "ops", "error", "time"))
+        line = COLUMNS.format(row.made_by, row.level, row.operations or "", f"{row.error:.1e}",
+                              f"{row.seconds:.2f} s")
+        started.progress.print(f"{line} {row.wrong or row.note}")
 
     verify = Verify(WantedInputs(arguments).arrays, tell_row, arguments.tolerance,
                     arguments.levels_only)
