@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from compiler import __version__
 from compiler.cli import commands
 from compiler.collection import rare_collections
-from compiler.interrupt import STATUS, Interrupt, end_children
+from compiler.interrupt import STATUS, Interrupt
 from compiler.options import DEBUG_VARIABLE
 from compiler.own_packages import check_packages, hidden_package
 from compiler.parser import make_parser
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         interrupt.tell()
         if arguments is None:
-            end_children()
+            interrupt.leave()
         return STATUS
 
 

@@ -34,6 +34,7 @@ from compiler.plan import PlannedStep, plan
 from compiler.plugin_faults import definition_of, origin_of
 from compiler.plugins import Plugins, load_plugins
 from compiler.source import Snapshot, Source, read_model, weight_labels
+from compiler.suggestions import guess
 from compiler.text import format_header, format_module
 from compiler.tuning.files import tuned_files
 from passes.base import PassError, StrataContext
@@ -178,9 +179,10 @@ class Compiler:
             return False
         if level in self.target.levels:
             return True
-        there = ", ".join((*LEVEL_NAMES, *self.target.levels))
-        raise StrataError(f"target {self.target.name} has no level '{level}'",
-                          [Problem("no such level", hint=f"there are: {there}")])
+        there = (*LEVEL_NAMES, *self.target.levels)
+        guessed = guess(level, there)
+        raise StrataError(f"target {self.target.name} has no level '{level}'", [
+            Problem("no such level", hint=f"{guessed}there are: {', '.join(there)}")])
 
     def plan(self, state: State, to: str | None) -> list[PlannedStep]:
         """The steps that will run. Raises StrataError for options that fit neither model nor

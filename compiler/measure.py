@@ -17,6 +17,7 @@ from compiler.peers import Request, load_peer, parse_peers
 from compiler.session import Session, session
 from compiler.signature import Signature
 from compiler.specialization import specialize
+from compiler.suggestions import guess
 from dialects.syntax import size_symbol
 
 if TYPE_CHECKING:
@@ -102,4 +103,4 @@ def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None
     strange = [name for name, _ in named if size_symbol(name) not in symbols]
     if strange:
         raise StrataError(f"--dim names '{strange[0]}', which is no size of the model", [Problem(
-            f"its sizes are {some_of(symbols, 20) or 'all constant'}")])
+            f"{guess(strange[0], symbols)}its sizes are {some_of(symbols, 20) or 'all constant'}")])

@@ -20,6 +20,12 @@ def nearest(name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.5
     return [candidate for key in near for candidate in folded[key]][:limit]
 
 
+def guess(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'rows'? `, to go before what else is told; empty where nothing is near."""
+    near = nearest(name, known, limit=1)
+    return f"did you mean '{near[0]}'? " if near else ""
+
+
 def described_by(word: str, descriptions: Mapping[str, str]) -> list[str]:
     """The names in whose descriptions a word stands: `gpu` is in `NVIDIA GPUs, through Triton`."""
     pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)

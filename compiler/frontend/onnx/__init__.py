@@ -50,7 +50,7 @@ def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
 
 def describe(name: str, data: bytes | None) -> dict[str, Any]:
     """What stands in a file, or in `data`, also where it cannot be imported. Raises StrataError."""
-    from compiler.frontend.onnx.describe import describe_file
+    from compiler.frontend.onnx.contents import describe_file
 
     return describe_file(name, data)
 
