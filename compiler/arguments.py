@@ -7,8 +7,16 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from compiler.options import LIBRARIES, PRECISIONS, CompileOptions, Specialize
+
+
+class Arguments(Protocol):
+    """A parser, or a group of one's arguments."""
+
+    def add_argument(self, *names: str, **about: Any) -> argparse.Action: ...
+
 
 TEXT_LEVELS = ("graph", "loop", "host", "block")
 MODEL_HELP = ("an .onnx or .pt2 file, a .mlir text, file.py:function, or - for an ONNX model or a "
@@ -75,7 +83,7 @@ def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
                       help="what was not done, node by node instead of counted")
 
 
-def add_plugins(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_plugins(parser: Arguments) -> None:
     complete(parser.add_argument("--plugin", metavar="FILE", action="append", default=[],
                                  type=Path, help="a Python file with passes, dialects or targets"))
 
@@ -95,7 +103,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(
-    parser: argparse._ArgumentGroup, *names: str, text: str, metavar: str = "FILE"
+    parser: Arguments, *names: str, text: str, metavar: str = "FILE"
 ) -> None:
     """The file that a command writes."""
     complete(parser.add_argument(*names, metavar=metavar, dest="output", type=Path, help=text))

@@ -160,10 +160,10 @@ def _numbers(text: str) -> Any:
     words = re.sub(r"[A-Za-z]\w*", lambda m: _WORDS.get(m[0].lower(), "?"),
                    re.sub(r"(?<=\d)[eE](?=[-+]?\d)", "\0", text)).replace("\0", "e")
     try:
-        found = json.loads(re.sub(r"(?<![\d.])\+(?=[\d.I])", "", words))
+        found: Any = json.loads(re.sub(r"(?<![\d.])\+(?=[\d.I])", "", words))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, int | float | list) else None
+    return None if found is None or isinstance(found, str | dict) else found
 
 
 def _refused(name: str, what: str, hint: str = "") -> StrataError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -51,14 +50,13 @@ class Interrupt:
     def watch(self) -> None:
         """From now on a signal ends this process soon, whatever it does. In the main thread only.
         """
-        receiver, sender = socket.socketpair()
-        sender.setblocking(False)
-        signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-        threading.Thread(target=self._wait, args=(receiver, sender), daemon=True).start()
+        receiver, sender = os.pipe()
+        os.set_blocking(sender, False)
+        signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
+        threading.Thread(target=self._wait, args=(receiver,), daemon=True).start()
 
-    def _wait(self, receiver: socket.socket, sender: socket.socket) -> None:
-        del sender  # it stays open as long as this thread lives
-        while signal.SIGINT not in receiver.recv(64):
+    def _wait(self, receiver: int) -> None:
+        while signal.SIGINT not in os.read(receiver, 64):  # the numbers of signals that came
             pass
         time.sleep(GRACE)
         self.tell()

@@ -80,9 +80,12 @@ def path_of(option: str, value: object) -> Path | None:
 
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike) or "\0" in os.fsdecode(value):
+    if not isinstance(value, str | os.PathLike):
         raise _refused(option, f"{value!r} is no path", "give a text or a Path")
-    return Path(os.fsdecode(value))
+    text = os.fsdecode(cast("str | os.PathLike[str]", value))
+    if "\0" in text:
+        raise _refused(option, f"{value!r} has a zero byte, so it is no path", "give a path")
+    return Path(text)
 
 
 def paths_of(option: str, values: object) -> tuple[Path, ...]:

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             loaded = compilation.load(state)
             verify.check_outputs(compilation.target.name, loaded.run)
             tell_notes(loaded.notes)
-    remarks.tell(arguments.verbose)
+    remarks.report(arguments.verbose)
     if verify.first_wrong is None:
         print(f"{len(verify.rows)} executions agree")
         return 0

@@ -28,7 +28,7 @@ class Remarks(Instrument):
     def finish(self, state: State) -> None:
         self.found = state.context.remarks
 
-    def tell(self, each: bool) -> None:
+    def report(self, each: bool) -> None:
         """Print them on standard error: `each` with its node, or counted."""
         lines = [str(remark) for remark in self.found] if each else counted(
             remark.text for remark in self.found)
