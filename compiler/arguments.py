@@ -179,6 +179,17 @@ def named_value(text: str) -> tuple[str, str]:
     return name, value
 
 
+def tolerance(text: str) -> float:
+    """An error that is granted: a number from 0 on."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 on")
+    return number
+
+
 def seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 on")

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the comparison")
     group.add_argument("--levels-only", action="store_true",
                        help="execute at the end of each level, not after each pass")
-    group.add_argument("--tolerance", metavar="X", type=float,
+    group.add_argument("--tolerance", metavar="X", type=shared.tolerance,
                        help="the largest error of a floating-point output (default by its type)")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
