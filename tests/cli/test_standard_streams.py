@@ -14,6 +14,8 @@ import pytest
 from conftest import Run
 
 ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
 def strata(
@@ -21,7 +23,7 @@ def strata(
 ) -> subprocess.CompletedProcess[bytes]:
     done = subprocess.run(
         [sys.executable, "-m", "compiler", *map(str, words)], input=data, capture_output=True,
-        cwd=cwd, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+        cwd=cwd, env=ENVIRONMENT, check=False)
     assert done.returncode == 0 or not check, done.stderr.decode()
     return done
 
@@ -92,7 +94,7 @@ def test_a_reader_that_has_had_enough(
     done = subprocess.run(
         [sys.executable, "-m", "compiler", *command], stdout=write,
         stderr=write if both else subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+        env=ENVIRONMENT, check=False)
     os.close(write)
     silent = words[-1] == "nothing.onnx" and not both  # its message is on the other stream
     assert done.returncode == (1 if silent else 0)
@@ -106,7 +108,7 @@ def test_standard_output_is_no_file_to_replace(small_model: Path, tmp_path: Path
         subprocess.run(
             [sys.executable, "-m", "compiler", "lower", str(small_model), "--to", "graph",
              "-o", "/dev/stdout"], stdout=file, check=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)})
+            env=ENVIRONMENT)
     assert "graph.matmul" in (tmp_path / "code").read_text()
     assert os.path.islink("/dev/stdout")
 
