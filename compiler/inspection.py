@@ -67,7 +67,7 @@ def _of_signature(signature: Signature) -> Facts:
     for name, type_ in inputs:
         for k, size in enumerate(type_.shape):
             if size.as_symbol is not None:
-                places.setdefault(str(size), []).append(f"{name} dim {k}")
+                places.setdefault(size.as_symbol.name, []).append(f"{name} dim {k}")
     return {"inputs": [{"name": n, "type": t.short} for n, t in inputs],
             "outputs": [{"name": n, "type": t.short} for n, t in outputs], "sizes": places}
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compiler.options import CompileOptions, Sizes
-
-SIZE_NAME = re.compile(r"[^\W\d][\w.]*")
-"""A size's name, as `--shape` takes it."""
 
 
 def check_options(options: CompileOptions) -> None:
@@ -147,7 +143,7 @@ def _items(option: str, values: object) -> list[tuple[str, Any]]:
 
 
 def _size(name: str, dim: int, size: Any) -> int | str:
-    if isinstance(size, str) and SIZE_NAME.fullmatch(size):
+    if isinstance(size, str) and size:
         return size
     number = None if isinstance(size, str) else _integer(size)
     if number is None or number < 0:

@@ -19,8 +19,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
+from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.lexer import Input, Token
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.excerpts import Place, problem_at
@@ -47,6 +50,21 @@ def read_header(text: str) -> tuple[str, ...]:
     return tuple(found[2].split(",")) if found else ()
 
 
+class _Lexer(MLIRLexer):
+    """xDSL's, which takes a string that has escapes and any text but ASCII for bytes."""
+
+    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
+        token = super()._lex_string_literal(start_pos)
+        if token.kind is not MLIRTokenKind.BYTES_LIT:
+            return token
+        span = token.span
+        try:
+            StringLiteral(span.start, span.end, span.input).bytes_contents.decode()
+        except UnicodeDecodeError:
+            return token
+        return Token(MLIRTokenKind.STRING_LIT, span)
+
+
 def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
     """Read and verify a module. Raises StrataError with line and column of every fault."""
     parser = _Parser(context, text, str(file))
@@ -71,10 +89,11 @@ def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
 
 
 class _Parser(Parser):
-    """xDSL's parser, which remembers where each operation stands."""
+    """A parser whose names may be any text, and which remembers where each operation stands."""
 
     def __init__(self, context: Context, text: str, name: str):
-        super().__init__(context, text, name)
+        super().__init__(context, "", name)
+        self._parser_state = ParserState(_Lexer(Input(text, name)))
         self.text, self.starts = text, dict[Operation, int]()
 
     def parse_operation(self) -> Operation:

@@ -21,7 +21,7 @@ from compiler.options import CompileOptions
     ("shapes", {"x": 3}, "input 'x' has 3"), ("shapes", {"x": "3x4"}, "give a list"),
     ("shapes", {"x": [-1, 8]}, "dim 0 of input 'x' is -1"), ("shapes", [("x", 3)], "no mapping"),
     ("shapes", {"x": [True, 8]}, "is True"), ("shapes", {"x": [1.5, 8]}, "is 1.5"),
-    ("shapes", {"x": ["a b", 8]}, "is 'a b'"), ("shapes", {3: [1]}, "3 is no name"),
+    ("shapes", {"x": ["", 8]}, "is ''"), ("shapes", {3: [1]}, "3 is no name"),
     ("dims", {"n": 2.5}, "size 'n' has the value 2.5"), ("dims", {"n": None}, "value None"),
     ("dims", {"n": -2}, "value -2"), ("plugins", "a.py", "no list"), ("cache", "a\0b", "zero byte"),
     ("tuned", "a\0b", "zero byte"), ("dump_dir", "a\0b", "no path"), ("weights", 3, "no path"),
