@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from compiler.reduction.verdict import Verdict
 
 SUMMARY = "make a failing model small, and name the first wrong pass"
+TOPIC = "Look inside"
 SUFFIX = ".onnx"
 
 
@@ -30,11 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from compiler import arguments as shared
     from compiler.reduction.options import add_options
 
-    parser.add_argument("model", metavar="MODEL", help="an .onnx file")
-    parser.add_argument("--output", "-o", metavar="SMALL.onnx", type=Path,
-                        help="where the small model goes (default: MODEL-small.onnx)")
-    parser.add_argument("--inputs", metavar="FILE.npz", type=Path,
-                        help="inputs on which it fails, by the model's names (default: random)")
+    shared.complete(parser.add_argument("model", metavar="MODEL", help="an .onnx file"))
+    shared.add_output(parser, "--output", "-o", metavar="SMALL.onnx",
+                      text="where the small model goes (default: MODEL-small.onnx)")
+    shared.complete(parser.add_argument(
+        "--inputs", metavar="FILE.npz", type=Path,
+        help="inputs on which it fails, by the model's names (default: random)"))
     parser.add_argument("--check", metavar="COMMAND", default="",
                         help="a command that exits with 1 as long as the model fails")
     parser.add_argument("--seconds", metavar="N", type=shared.positive, default=300,
@@ -59,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
           Progress(arguments.progress or None) as progress):
         progress.tell(f"trying {arguments.model}")
         verdict = require_failure(prober.judge(first), arguments.model)
-        print(f"{arguments.model} ({first.nodes} nodes): {brief(verdict)}", flush=True)
+        progress.print(f"{arguments.model} ({first.nodes} nodes): {brief(verdict)}")
         reducer = Reducer(first, lambda c: prober.judge(c).is_like(verdict), prober.record,
                           started + arguments.seconds, progress.tell)
         small = reducer.run()

@@ -25,9 +25,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_pipeline(parser)
     parser.add_argument("--dim", metavar="NAME=N", action="append", default=[],
                         type=shared.named_size, help="a size that the model names, for its inputs")
-    parser.add_argument("--tolerance", metavar="X", type=float,
+    parser.add_argument("--tolerance", metavar="X", type=shared.tolerance,
                         help="the largest error of a floating-point output (default by its type)")
-    parser.add_argument("--seed", metavar="N", type=int, default=0,
+    parser.add_argument("--seed", metavar="N", type=shared.seed, default=0,
                         help="of the random inputs, for what no file gives (default 0)")
 
 
