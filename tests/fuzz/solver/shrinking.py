@@ -111,7 +111,8 @@ class Shrinker:
         found = self._ask("judge", candidate)
         if not isinstance(found, Outcome) or found.kind != self.kind:
             return False
-        return self.kind not in ("fault", "refused", "reference") or shape_of(found.text) == shape_of(self.text)
+        told = self.kind in ("fault", "refused", "reference")
+        return not told or shape_of(found.text) == shape_of(self.text)
 
     def record(self, candidate: Candidate) -> Mapping[str, Array]:
         found = self._ask("record", candidate)
