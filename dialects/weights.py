@@ -20,6 +20,7 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
 
+from dialects.mapped import mapping_of
 from dialects.parallel import in_threads
 from dialects.types import Array, WeightAttr
 
@@ -114,10 +115,8 @@ def release(array: Array) -> None:
     Its elements stay as they are: they are read from the file again. Small arrays, and those of
     other memory, are left alone.
     """
-    base: object = array
-    while isinstance(base, (np.ndarray, memoryview)):
-        base = cast(object, base.base if isinstance(base, np.ndarray) else base.obj)
-    if not isinstance(base, mmap.mmap) or array.nbytes < WORTH_RELEASING:
+    base = mapping_of(array)
+    if base is None or array.nbytes < WORTH_RELEASING:
         return
     if array.flags.c_contiguous and hasattr(mmap, "MADV_DONTNEED"):
         first = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialects.binding import EvaluationError, bind_sizes
+from dialects.mapped import mapping_of
 from dialects.parallel import in_threads
 from targets.cpu.address import address_of
 from targets.cpu.calls import Binding, CallState, CallStates, kinds
-from targets.cpu.results import ALIGNMENT, Result, aligned_bytes
+from targets.cpu.results import Result
 from targets.cpu.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable
+from targets.memory import ALIGNMENT, aligned_bytes
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -164,11 +166,12 @@ def _in_memory(array: Array) -> Array:
 def placed(array: Array, dtype: np.dtype[Any]) -> Array:
     """A constant of an element type on a cache line's boundary; copied if needed.
 
-    A large one, perhaps of a mapped file, stays where it is if its elements are aligned.
+    A large one stays where it is if its elements are aligned, unless it is of a mapped file: that
+    may be cut short or written again while the model is used.
     """
     array = np.ascontiguousarray(array, dtype)
     wanted = ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize
-    if array.ctypes.data % wanted == 0 and array.size:
+    if array.ctypes.data % wanted == 0 and array.size and mapping_of(array) is None:
         return array
     memory, given = aligned_bytes(array.nbytes), array.reshape(-1).view(np.uint8)
 
