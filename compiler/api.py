@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.collection import rare_collections
-from compiler.options import CompileOptions, Specialize
+from compiler.options import CompileOptions, Specialize, check_paths
 from compiler.programs import slot_of
 from compiler.signature import Signature, signature_of
 from compiler.structures import gather, own_names, spread, structures_of
@@ -187,6 +187,7 @@ def compile_with(
     command: str = "",
 ) -> Executable:
     """`compile`, for those who have the options already."""
+    check_paths(options)
     slot = slot_of(model, options, instruments)
     found = None if slot is None else slot.find()
     if found is not None:

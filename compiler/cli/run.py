@@ -20,17 +20,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_target(parser)
     shared.add_inputs(parser)
     parser.add_argument("--output", "-o", metavar="FILE.npz", type=Path,
-                        help="write the outputs, by the model's names")
+                        help="write the outputs, by the model's names; an .npy takes one")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.execution import input_arrays, run_loaded, tell_notes, tell_precision_error
+    from compiler.output import check_output, write_arrays
     from compiler.session import session
 
     with session(arguments) as started:
         exe = started.compile(arguments.model)
+        check_output(arguments.output, exe.output_names)
         inputs = input_arrays(arguments, exe.signature)
         started.progress.tell(f"running {arguments.model}")
         outputs = run_loaded(exe, inputs)
@@ -39,10 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, array in zip(exe.output_names, outputs, strict=True):
         print(describe(name, array))
     if arguments.output is not None:
-        from compiler.output import npz_bytes, write_bytes
-
-        write_bytes(arguments.output,
-                    npz_bytes(dict(zip(exe.output_names, outputs, strict=True))))
+        write_arrays(arguments.output, dict(zip(exe.output_names, outputs, strict=True)))
     return 0
 
 

@@ -259,3 +259,23 @@ def test_a_mode_that_there_is_not() -> None:
     wrong = torch.compile(Net().eval(), backend=strata, mode="fastest")
     with torch.no_grad(), pytest.raises(Exception, match="no mode 'fastest'; there are: default"):
         wrong(torch.randn(2, 3, 8, 8))
+
+
+def test_each_graph_dumps_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    """With a break in the model, and again for other shapes."""
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.exp()
+            torch._dynamo.graph_break()
+            return y.sin()
+
+    model = torch.compile(Broken().eval(), backend=strata, dynamic=False, options={
+        "target": "reference", "dump_dir": str(tmp_path / "dumps")})
+    with torch.no_grad():
+        for size in (3, 5):
+            model(torch.ones(size))
+    folders = sorted((tmp_path / "dumps").iterdir())
+    assert [f.name for f in folders] == [f"graph-{k}" for k in range(4)]
+    texts = [(f / "00-graph-import.mlir").read_text() for f in folders]
+    assert ["graph.exp" in t for t in texts] == [True, False, True, False]
+    assert ["f32[5]" in t for t in texts] == [False, False, True, True]
