@@ -289,6 +289,8 @@ class Compiler:
         except MemoryError:
             raise StrataError(f"out of memory in {phase} on {self.model}") from None
         except Exception as error:  # anything else is ours, and is reported as such
+            if phase == IMPORT and isinstance(error, RecursionError):
+                raise StrataError(f"{self.model} is nested too deeply to be read") from error
             fault = CompilerFault(phase, self.model, error)
             fault.folder = self.reproducer(fault, ran, state).write()
             raise fault from error

@@ -117,6 +117,8 @@ def _read(descriptor: int, path: str, key: str) -> Entry:
     header, first = _read_header(descriptor, found.st_size)
     if header["key"] != key:
         raise Damaged("it belongs to another model")
+    if not all(0 <= start <= start + size <= header["end"] for start, size, _ in header["blobs"]):
+        raise Damaged("a blob lies outside it")
     memory = aligned_bytes(header["end"])
     _fill(memory[: header["end"]], descriptor, first)
     memory.flags.writeable = False

@@ -36,6 +36,8 @@ def folder_fault(path: str) -> str:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
         found = os.lstat(path)
+    except (FileExistsError, NotADirectoryError):
+        return "a file stands where a folder must be"
     except OSError as error:
         return error.strerror or str(error)
     if not stat.S_ISDIR(found.st_mode):
