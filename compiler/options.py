@@ -124,15 +124,15 @@ def _user_caches() -> str | None:
 
 def check_paths(options: CompileOptions) -> None:
     """Raises StrataError for names that no file can have."""
-    given = {"cache": options.cache, "tuned": options.tuned, "dump_dir": options.dump_dir,
-             "schedule": options.schedule, "weights": options.weights,
-             **{"plugins": plugin for plugin in options.plugins}}
-    bad = [name for name, path in given.items() if path is not None and not _is_name(str(path))]
-    if bad:
-        from compiler.diagnostics import StrataError
+    given = [("cache", options.cache), ("tuned", options.tuned), ("dump_dir", options.dump_dir),
+             ("schedule", options.schedule), ("weights", options.weights),
+             *(("plugins", plugin) for plugin in options.plugins)]
+    for name, path in given:
+        if path is not None and not _is_name(str(path)):
+            from compiler.diagnostics import StrataError
 
-        raise StrataError(f"no file can have the name that {bad[0]} gives: "
-                          f"{str(given[bad[0]])[:80]!r}", exit_status=2)
+            raise StrataError(f"no file can have the name that {name} gives: "
+                              f"{str(path)[:80]!r}", exit_status=2)
 
 
 def _is_name(path: str) -> bool:

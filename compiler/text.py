@@ -55,7 +55,7 @@ def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
         raise _unreadable(file, "", first_line(error)) from error
     except RecursionError as error:
         raise _unreadable(file, "", "it is nested too deeply") from error
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
+    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise _unreadable(file, "", f"it is malformed: {error}") from error
     return module
 

@@ -161,7 +161,11 @@ def _bound(connection: sqlite3.Connection) -> None:
     until = time.monotonic() + 3 * _PATIENCE
     connection.set_progress_handler(lambda: time.monotonic() > until, 100_000)
     connection.execute("PRAGMA trusted_schema = OFF")
-    connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
+    connection.text_factory = _text
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
 
 
 def _check(connection: sqlite3.Connection) -> None:

