@@ -59,9 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report(error: Exception, words: Sequence[str]) -> int:
     from compiler.arguments import shell_command
-    from compiler.diagnostics import StrataError
+    from compiler.diagnostics import StrataError, disk_error
     from compiler.faults import CompilerFault, Reproducer, debug_print
 
+    error = disk_error(error) or error
     if isinstance(error, StrataError):
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from compiler.arguments import shell_command
 from compiler.collection import rare_collections
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, disk_error
 from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
 from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
@@ -291,6 +291,8 @@ class Compiler:
         except Exception as error:  # anything else is ours, and is reported as such
             if phase == IMPORT and isinstance(error, RecursionError):
                 raise StrataError(f"{self.model} is nested too deeply to be read") from error
+            if (full := disk_error(error)) is not None:
+                raise full from error
             fault = CompilerFault(phase, self.model, error)
             fault.folder = self.reproducer(fault, ran, state).write()
             raise fault from error

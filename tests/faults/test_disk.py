@@ -6,6 +6,8 @@ import errno
 import logging
 import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ from compiler.__main__ import main
 from compiler.cache_state import cache_state
 from compiler.diagnostics import StrataError
 from compiler.options import cache_root
-from tests.faults.models import X, save_model
+from tests.faults.models import ROOT, X, save_model
 
 Log = pytest.LogCaptureFixture
 
@@ -213,3 +215,30 @@ def test_a_cache_on_a_disk_that_is_full_or_read_only(
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "cache")], check=True)
         line = said(tmp_path / "cache")
     assert "not kept" in line and "Read-only" in line
+
+
+# ---------------------------------------------------------------------- whatever else is written
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is full")
+@pytest.mark.parametrize("words", [
+    ["doctor"], ["lower", "MODEL", "--target", "reference"],
+    ["run", "MODEL", "--target", "reference", "-o", "/dev/full"]], ids=" ".join)
+def test_results_that_nobody_can_take(bench: Bench, words: list[str]) -> None:
+    """Standard output goes to a full disk: an error, and no fault of the compiler."""
+    given = [str(bench.model) if w == "MODEL" else w for w in words]
+    code = "import sys; from compiler.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-c", code, *given], cwd=bench.folder, stdout=full,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
+                              stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "No space left on device" in done.stderr and "fault" not in done.stderr
+    assert not list(bench.folder.glob("reproducer*"))
+
+
+def test_temporary_files_on_a_full_disk(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "mkdtemp", _refuse(errno.ENOSPC))
+    monkeypatch.chdir(bench.folder)
+    assert main(["tune", str(bench.model), "--seconds", "5", "--cache", str(bench.cache)]) == 1
+    assert "No space left on device" in capsys.readouterr().err
