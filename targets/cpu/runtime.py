@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialects.binding import EvaluationError, bind_sizes
-from dialects.mapped import mapping_of
+from dialects.mapped import MappedFiles
 from dialects.parallel import in_threads
 from targets.cpu.address import address_of
 from targets.cpu.calls import Binding, CallState, CallStates, kinds
@@ -163,7 +163,7 @@ def _in_memory(array: Array) -> Array:
     return whole if whole.flags.c_contiguous else np.ascontiguousarray(whole)
 
 
-def placed(array: Array, dtype: np.dtype[Any]) -> Array:
+def placed(array: Array, dtype: np.dtype[Any], files: MappedFiles) -> Array:
     """A constant of an element type on a cache line's boundary; copied if needed.
 
     A large one stays where it is if its elements are aligned, unless it is of a mapped file: that
@@ -171,7 +171,7 @@ def placed(array: Array, dtype: np.dtype[Any]) -> Array:
     """
     array = np.ascontiguousarray(array, dtype)
     wanted = ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize
-    if array.ctypes.data % wanted == 0 and array.size and mapping_of(array) is None:
+    if array.ctypes.data % wanted == 0 and array.size and not files.hold(array):
         return array
     memory, given = aligned_bytes(array.nbytes), array.reshape(-1).view(np.uint8)
 

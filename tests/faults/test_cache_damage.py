@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import stat
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 from conftest import Bench
 
+import compiler
 from compiler.entry import WHOLE, Damaged, read_entry, write_entry
+from dialects.mapped import MappedFiles, mapping_of
 from targets.cpu.cache import ObjectCache
 from targets.files import read_private
 from tests.faults.models import X, save_model
@@ -264,3 +267,28 @@ def test_files_are_this_users_alone(bench: Bench) -> None:
     for kind in KINDS:
         for path in bench.files(kind):
             assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
+@pytest.mark.parametrize("ending", ["onnx", "pt2"])
+def test_no_constant_is_of_a_file(bench: Bench, ending: str) -> None:
+    """Neither through NumPy nor through PyTorch."""
+    path = save_model(bench.folder / "large.onnx", width=100_000)
+    if ending == "pt2":
+        torch = pytest.importorskip("torch")
+        linear = torch.nn.Linear(8, 100_000).eval()
+        path = bench.folder / "large.pt2"
+        torch.export.save(torch.export.export(linear, (torch.ones(2, 8),)), path)
+    exe = compiler.compile(path, threads=1, cache="off")
+    constants: list[np.ndarray] = exe.loaded.constants  # type: ignore[attr-defined]
+    files = MappedFiles.now()
+    assert any(c.nbytes >= 400_000 for c in constants)
+    assert not any(map(files.hold, constants))
+
+
+def test_mapped_files_are_known(tmp_path: Path) -> None:
+    np.arange(10_000.0).tofile(tmp_path / "numbers")
+    mapped, own = np.memmap(tmp_path / "numbers", np.float64, "c"), np.arange(10_000.0)
+    files = MappedFiles.now()
+    assert files.hold(mapped) and files.hold(mapped[7:]) and not files.hold(own)
+    hidden = np.frombuffer((ctypes.c_char * mapped.nbytes).from_address(mapped.ctypes.data))
+    assert mapping_of(hidden) is None and files.hold(hidden)
