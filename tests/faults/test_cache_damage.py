@@ -41,7 +41,7 @@ def is_right_or_damaged(path: str, blobs: list[np.ndarray]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("bits", [1, 0x80, 0xFF])
+@pytest.mark.parametrize("bits", [1, 0xFF])
 def test_every_byte_flipped(tmp_path: Path, bits: int) -> None:
     """The padding between blobs is the only part that may change unseen."""
     path, blobs = small_entry(tmp_path)
@@ -241,7 +241,7 @@ def test_a_model_file_changed_while_it_is_used(bench: Bench, how: str) -> None:
 
 
 # ---------------------------------------------------------------------- clocks
-@pytest.mark.parametrize("jump", [-1e9, -5.0, 5.0, 1e9])
+@pytest.mark.parametrize("jump", [-1e9, 5.0])
 def test_clocks_that_jump(bench: Bench, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     import time
 

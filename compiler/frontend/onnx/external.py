@@ -17,8 +17,8 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.packed import packed_array, packed_size
 from dialects.types import Array
 
-_DIGITS = 20
-"""Of 2**64 and all that is less."""
+_DIGITS = 100
+"""More than any number of bytes has; Python refuses to read thousands."""
 
 
 def map_file(path: Path) -> mmap.mmap | bytes:

@@ -305,7 +305,8 @@ for w in workers:
 
 
 @pytest.mark.parametrize(("threads", "options"), [
-    (1, "{}"), (2, "{}"), (1, "{'specialize': compiler.Specialize(after=2)}")],
+    (1, "{}"), pytest.param(2, "{}", marks=pytest.mark.slow),
+    pytest.param(1, "{'specialize': compiler.Specialize(after=2)}", marks=pytest.mark.slow)],
     ids=["one", "several", "specialized"])
 def test_a_fork_while_others_are_in_calls(tmp_path: Path, threads: int, options: str) -> None:
     path = tmp_path / "counted.mlir"
