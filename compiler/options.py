@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from compiler.option_checks import check_options
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -81,6 +83,10 @@ class CompileOptions:
     interpret: bool = False
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
 
+    def __post_init__(self) -> None:
+        """Raises StrataError for a value that an option cannot have, wherever it comes from."""
+        check_options(self)
+
     def target_options(self) -> TargetOptions:
         from targets.base import TargetOptions
 
@@ -120,26 +126,6 @@ def _user_caches() -> str | None:
         return os.path.join(named, "strata")
     home = os.path.expanduser("~")
     return os.path.join(home, ".cache", "strata") if os.path.isabs(home) else None
-
-
-def check_paths(options: CompileOptions) -> None:
-    """Raises StrataError for names that no file can have."""
-    given = [("cache", options.cache), ("tuned", options.tuned), ("dump_dir", options.dump_dir),
-             ("schedule", options.schedule), ("weights", options.weights),
-             *(("plugins", plugin) for plugin in options.plugins)]
-    for name, path in given:
-        if path is not None and not _is_name(str(path)):
-            from compiler.diagnostics import StrataError
-
-            raise StrataError(f"no file can have the name that {name} gives: "
-                              f"{str(path)[:80]!r}", exit_status=2)
-
-
-def _is_name(path: str) -> bool:
-    try:
-        return b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
 
 
 def cache_limit() -> int:

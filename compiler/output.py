@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.standard_streams import is_standard_output, write_standard
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def write_text(text: str, path: Path | None) -> None:
     """Write to a file, or to standard output."""
-    if path is None:
+    if path is None or is_standard_output(path):
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     else:
         write_bytes(path, text.encode())
@@ -28,8 +29,23 @@ def write_text(text: str, path: Path | None) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file whole or not at all. Raises StrataError."""
+    if is_standard_output(path):
+        write_standard(data)
+        return
     with replacing(path) as file:
         file.write(data)
+
+
+def check_writable(path: Path | None) -> None:
+    """Raise StrataError where a file cannot be written, before there is anything to write."""
+    if path is None or is_standard_output(path):
+        return
+    folder = path.parent
+    reason = ("it is a folder" if path.is_dir() else "there is no such folder"
+              if not folder.is_dir() else "" if os.access(folder, os.W_OK) or path.exists()
+              else "the folder may not be written")
+    if reason:
+        raise StrataError(f"cannot write {path}: {reason}")
 
 
 @contextmanager

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Bench
 
 import compiler
 from compiler.entry import WHOLE, Damaged, read_entry, write_entry
 from dialects.mapped import MappedFiles, mapping_of
 from targets.cpu.cache import ObjectCache
 from targets.files import read_private
-from tests.faults.models import X, save_model
+from tests.faults.models import Bench, X, save_model
 
 KINDS = ("entries", "records", "contents", "cpu")
 

@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Bench
 
 import compiler
 from compiler.__main__ import main
 from compiler.cache_state import cache_state
 from compiler.diagnostics import StrataError
 from compiler.options import cache_root
-from tests.faults.models import ROOT, X, save_model
+from tests.faults.models import ROOT, Bench, X, save_model
 
 Log = pytest.LogCaptureFixture
 

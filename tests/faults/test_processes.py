@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Bench
 
 import compiler
-from tests.faults.models import X, python, save_model
+from tests.faults.models import Bench, X, python, save_model
 
 COMPILE = """
 import sys, numpy, compiler
