@@ -221,7 +221,7 @@ def _compile(
     structures = structures_of(state.module)
     if slot is not None:
         facts = {"signature": signature.facts(), "structures": structures}
-        loaded = slot.keep(compilation.files, facts, loaded)
+        slot.keep(compilation.files, facts, loaded)
     return Executable(model, signature, loaded, plain, structures)
 
 

@@ -107,14 +107,25 @@ def cache_folder(choice: str) -> Path | None:
 def cache_root(choice: str) -> str | None:
     """The folder of all that is kept: `choice` is a folder, `off`, or `default`.
 
-    The default is in $STRATA_CACHE, else in ~/.cache/strata.
+    The default is in $STRATA_CACHE, else in $XDG_CACHE_HOME/strata, else in ~/.cache/strata; None
+    where there is no home folder.
     """
     if choice == "off":
         return None
     if choice != "default":
         return os.path.abspath(choice)
-    home = os.path.join(os.path.expanduser("~"), ".cache", "strata")
-    return os.path.join(os.environ.get(CACHE_VARIABLE) or home, "code")
+    folder = os.environ.get(CACHE_VARIABLE) or _user_caches()
+    return None if folder is None else os.path.join(os.path.abspath(folder), "code")
+
+
+def _user_caches() -> str | None:
+    """Our folder among the user's caches. Source: the XDG Base Directory Specification, which has
+    paths that are not absolute ignored."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(named):
+        return os.path.join(named, "strata")
+    home = os.path.expanduser("~")
+    return os.path.join(home, ".cache", "strata") if os.path.isabs(home) else None
 
 
 def cache_limit() -> int:
