@@ -139,12 +139,14 @@ class TopKOp(GraphOp):
         return [tensor(x.element, shape), tensor(i64, shape)]
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Sequence[Array]:
-        [x], axis = operands, int_of(self.properties, "axis")
+        [x], axis, count = operands, int_of(self.properties, "axis"), context.int(self.k)
+        if count > x.shape[axis]:
+            raise ValueError(f"C3: it needs k <= {x.shape[axis]}, and k is {count}")
         keys = widen(x)  # NaN of bf16 would stand anywhere
         if flag_of(self.properties, "largest"):  # backwards, so that equal ones keep their order
             behind = np.argsort(np.flip(keys, axis), axis, kind="stable")
             order = x.shape[axis] - 1 - np.flip(behind, axis)
         else:
             order = np.argsort(keys, axis, kind="stable")
-        indices = np.take(order, range(context.int(self.k)), axis)
+        indices = np.take(order, range(count), axis)
         return [np.take_along_axis(x, indices, axis), indices.astype(np.int64)]

@@ -17,11 +17,12 @@ from dialects.graph.shape import (
     TransposeOp,
 )
 from dialects.loop import EmptyOp, ViewOp
-from dialects.ranges import divisors, is_at_most
+from dialects.ranges import divisors
 from dialects.sizes import AssumeOp
 from passes.graph_to_loop.nests import (
     Domain,
     Read,
+    assume_at_most,
     assume_equal,
     copy,
     make_nest,
@@ -87,6 +88,9 @@ def concat(op: ConcatOp, at: Rewriter) -> SSAValue:
     offset = Expr.of(0)
     for x in op.operands:
         sizes = type_of(x).shape
+        for dim, (own, size) in enumerate(zip(sizes, result.shape, strict=True)):
+            if dim != axis:
+                assume_equal(at, own, size)
         if sizes[axis].constant != 0:
             domain = Domain()
             point = domain.parallel(*sizes)
@@ -115,8 +119,8 @@ def _assume_room(op: PadOp, at: Rewriter) -> None:
     beside = {"reflect": 1, "wrap": 0}.get(op.mode.data)
     rows = zip(type_of(op.x).shape, op.low.data, op.high.data, strict=True)
     for size, pad in [(size, pad) for size, *pads in rows for pad in pads if pad.constant != 0]:
-        if beside is not None and not is_at_most(pad + beside, size):
-            at.insert(AssumeOp.of(pad + beside, "<=", size))
+        if beside is not None:
+            assume_at_most(at, pad + beside, size)
 
 
 def _pad_value(op: PadOp) -> Number:
