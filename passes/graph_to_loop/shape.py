@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr, maximum, minimum
-from dialects.graph.base import float_of, int_of, ints_of
+from dialects.graph.base import int_of, ints_of, number_of
 from dialects.graph.shape import (
     BroadcastOp,
     ConcatOp,
@@ -124,9 +124,9 @@ def _assume_room(op: PadOp, at: Rewriter) -> None:
 
 
 def _pad_value(op: PadOp) -> Number:
-    value, element = float_of(op.properties, "value"), type_of(op.x).element
+    value, element = number_of(op.properties, "value"), type_of(op.x).element
     if t.is_float(element):
-        return value
+        return float(value)
     return bool(value) if element == t.i1 else int(value)
 
 

@@ -59,7 +59,8 @@ def _text(name: str, kind: str, instructions: bool) -> str:
     template = SINGLE.get(name, TYPED[name]) if single else TYPED[name]
     return template.format(
         d=kind, width=32 if single else 64, near=NEAR[kind], large=LARGE[kind],
-        steps=9 if single else 75, whole=float(2 ** (23 if single else 52)), polynomial=_horner(coefficients),
+        whole=float(2 ** (23 if single else 52)), polynomial=_horner(coefficients),
+        steps=9 if single else 75,
         quotient="tl.div_rn(x, y)" if single else "x / y",
         root="tl.sqrt_rn(x)" if single else "tl.sqrt(x)")
 

@@ -12,6 +12,7 @@ from compiler.frontend.slices import at_least_zero, is_certain, slice_bounds
 from compiler.frontend.values import Value
 from dialects.expr import Expr, Size, maximum
 from dialects.graph.shape import ConcatOp, PadOp, SliceOp
+from dialects.types import Array
 
 
 # ---------------------------------------------------------------------- slice
@@ -150,11 +151,16 @@ def _grow(
 ) -> Value:
     mode = n.text("mode", "constant")
     if mode != "constant" or fill.array is not None:
-        value = float(fill.array) if mode == "constant" and fill.array is not None else None
+        value = _number(fill.array) if mode == "constant" and fill.array is not None else None
         return n(PadOp, x, low=list(low), high=list(high), mode=mode, value=value)
     for axis in range(x.rank):
         x = _grow_axis(n, x, axis, low[axis], high[axis], fill)
     return x
+
+
+def _number(array: Array) -> float:
+    """The only element; an integer stays one, and exact."""
+    return array.item() if array.dtype.kind in "biu" else float(array)
 
 
 def _grow_axis(n: Node, x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:
