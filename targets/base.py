@@ -49,6 +49,8 @@ class TargetOptions:
     precision: str = "f32"
     exact: bool = False
     """Round products before they are added, as the definitions of operators do."""
+    denormals: str = "flush"
+    """CPU: "keep" computes with numbers below the least normal one, "flush" takes them for zeros."""
     interpret: bool = False
     """CUDA: run kernels in Triton's interpreter instead of on a device."""
     library: bool = False
