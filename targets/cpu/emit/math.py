@@ -1,7 +1,7 @@
 """Inline f32 approximations of the transcendental functions, on scalars and vectors alike.
 
-Denormals count as zero where kernels run with flush-to-zero (`Builder.flushes`). f64 calls the C library (see
-`scalar.py`).
+Denormals count as zero where kernels run with flush-to-zero (`Builder.flushes`). f64 calls the C
+library (see `scalar.py`).
 """
 
 from __future__ import annotations
