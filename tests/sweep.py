@@ -1,10 +1,10 @@
 """Operators at sizes that only a run knows: each sample with all dims open, at many shapes.
 
-A sample is compiled once, with a size of its own for every dim. Then it runs at shapes of 0, 1, 2, 3
-and a prime, and at shapes that contradict each other. What NumPy makes of the operator must come
-out; where NumPy refuses, so must the compiled code, by an error that names the node. Every run is in
-a process of its own, and every input ends where the memory of that process ends, so that a read
-outside is a fault and not a number.
+A sample is compiled once, with a size of its own for every dim. Then it runs at shapes of 0, 1, 2,
+3 and a prime, and at shapes that contradict each other. What NumPy makes of the operator must come
+out; where NumPy refuses, so must the compiled code, by an error that says why. Every run is in a
+process of its own, and every input ends where that process may read no further: a read outside is
+a fault, and not a number.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from dialects.expr import Expr
 from dialects.func import FuncOp, main_function
 from dialects.graph.base import EvaluationContext, ShapeError
 from dialects.graph.interpret import EvaluationError, evaluate_func
+from dialects.symbol import Symbol
 from dialects.types import Array, TensorType, element_of, tensor
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
@@ -57,7 +58,7 @@ def open_module(sample: Sample) -> tuple[ModuleOp, EvaluationContext] | None:
 
     None where the operator takes neither.
     """
-    shapes = [tuple(Expr.symbol(f"s{k}d{d}") for d in range(len(o.shape)))
+    shapes = [tuple(Expr.size(f"s{k}d{d}") for d in range(len(o.shape)))
               for k, o in enumerate(sample.operands)]
     named = any(isinstance(v, Expr) and v.symbols for v in _flat(sample.attributes.values()))
     for dims in ([] if named else [shapes]) + ([_named(sample)] if sample.dims else []):
@@ -85,7 +86,7 @@ def _flat(values: Any) -> Iterator[Any]:
 
 
 # ---------------------------------------------------------------------- inputs
-def settings(module: ModuleOp, seed: int, runs: int) -> list[Mapping[str, int]]:
+def settings(module: ModuleOp, seed: int, runs: int) -> list[Mapping[Symbol, int]]:
     """Values of all sizes: all alike, then each by itself, some of them as another one."""
     names = sorted({s for type_ in _types(module) for e in type_.shape for s in e.symbols})
     rng = np.random.default_rng(seed)
@@ -102,7 +103,7 @@ def _types(module: ModuleOp) -> list[TensorType]:
             if isinstance(a.type, TensorType)]
 
 
-def inputs_for(sample: Sample, module: ModuleOp, sizes: Mapping[str, int]) -> list[Array] | None:
+def inputs_for(sample: Sample, module: ModuleOp, sizes: Mapping[Symbol, int]) -> list[Array] | None:
     """Inputs of these sizes; None where an expression of sizes is negative."""
     rng = np.random.default_rng(zlib.crc32(repr(sorted(sizes.items())).encode()))
     found: list[Array] = []
@@ -195,7 +196,7 @@ def _difference(sample: Sample, got: list[Array] | str, want: list[Array] | str)
             return f"gives {actual.dtype}{actual.shape}, not {wanted.dtype}{wanted.shape}"
         allowed = max(tolerance_of(wanted), sample.tolerance or 0 if tolerance_of(wanted) else 0)
         if not error_of(actual, wanted) <= allowed:
-            return f"is off by {error_of(actual, wanted)}: {actual.ravel()[:5]} {wanted.ravel()[:5]}"
+            return f"is off by {error_of(actual, wanted)}: {actual!r}, not {wanted!r}"
     return ""
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dialects.expr import Expr, maximum, minimum
-from dialects.ranges import is_nonnegative, lower_bound, may_be_empty
+from dialects.ranges import is_nonnegative, lower_bound
+from dialects.symbol import Symbol
 
-NO_LIMITS: Mapping[str, Expr] = MappingProxyType({})
+NO_LIMITS: Mapping[Symbol, Expr] = MappingProxyType({})
 _FAR = 2**31 - 1
 """Bounds from here on mean the end of the dim, as exporters write it."""
 
@@ -24,11 +25,11 @@ def is_certain(difference: Expr) -> bool:
     `is_nonnegative` takes sizes to be at least 1, which holds for points of a domain; bounds are
     computed whether or not there are any points.
     """
-    return is_nonnegative(may_be_empty(difference))
+    return is_nonnegative(difference, frozenset())
 
 
 def slice_bounds(
-    size: Expr, start: Expr, end: Expr, step: int, limits: Mapping[str, Expr] = NO_LIMITS
+    size: Expr, start: Expr, end: Expr, step: int, limits: Mapping[Symbol, Expr] = NO_LIMITS
 ) -> tuple[Expr, Expr]:
     """First element and count of `start:end:step` of a dim, with ONNX's rules.
 
@@ -60,7 +61,7 @@ def _from_front(position: Expr, size: Expr) -> Expr:
     return position + size * is_negative
 
 
-def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[str, Expr]) -> Expr:
+def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[Symbol, Expr]) -> Expr:
     """The position, not above `high` and not below `low`, which is at most 0 and `high`."""
     if _at_most(high, position, limits):
         return high
@@ -69,7 +70,7 @@ def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[str, Expr]) ->
     return below if inside else maximum(below, low)
 
 
-def _at_most(low: Expr, high: Expr, limits: Mapping[str, Expr]) -> bool:
+def _at_most(low: Expr, high: Expr, limits: Mapping[Symbol, Expr]) -> bool:
     """Whether low <= high is certain, with each limited symbol from 0 to below its limit."""
     room = lower_bound(high - low, limits)
     return room is not None and is_certain(room)

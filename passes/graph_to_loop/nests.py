@@ -19,8 +19,9 @@ from dialects.expr import Expr, Size
 from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp, array_of_literal
 from dialects.loop import Axis, NestOp, YieldOp
-from dialects.ranges import is_at_most, may_be_empty
+from dialects.ranges import is_at_most
 from dialects.sizes import AssumeOp
+from dialects.symbol import Symbol
 from dialects.types import LiteralAttr, TensorType, tensor
 from passes.graph_to_loop.scalars import Body, Number, Scalar, number_of
 
@@ -55,7 +56,7 @@ class Domain:
         return [Expr.symbol(a.name) for a in self.axes if not a.reduce]
 
     def _add(self, extent: Size, reduce: bool) -> Expr:
-        axis = Axis(f"i{self.made}", Expr.of(extent), reduce)
+        axis = Axis(Symbol.axis(f"i{self.made}"), Expr.of(extent), reduce)
         self.axes.append(axis)
         self.made += 1
         return Expr.symbol(axis.name)
@@ -154,7 +155,7 @@ def assume_equal(at: Build, left: Expr, right: Expr) -> None:
 
 def assume_at_most(at: Build, low: Expr, high: Expr) -> None:
     """Write down that a size is at most another, where that is not certain for all sizes."""
-    if not is_at_most(may_be_empty(low), may_be_empty(high)):
+    if not is_at_most(low, high, frozenset()):
         at.insert(AssumeOp.of(low, "<=", high))
 
 
