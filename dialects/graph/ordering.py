@@ -27,6 +27,7 @@ from dialects.graph.logic import EqualOp, OrOp, WhereOp
 from dialects.graph.numerics import widen
 from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp
 from dialects.graph.unary import IsnanOp
+from dialects.sizes import AssumeOp
 from dialects.types import Array, ExprAttr, TensorType, i64, is_float, tensor
 
 
@@ -66,6 +67,8 @@ class ArgOp(CompositeOp):
     def decompose(self, build: Build) -> Sequence[SSAValue]:
         """The least, or the greatest, of the indices where x is its extremum or NaN."""
         axis, x = int_of(self.properties, "axis"), tensor_type(self.x)
+        if x.shape[axis].constant is None:
+            build.insert(AssumeOp.of(1, "<=", x.shape[axis]))
         extremum = build(self.EXTREMUM, self.x, axes=[axis], keepdims=True)
         hit = build(EqualOp, self.x, extremum)
         if is_float(x.element):

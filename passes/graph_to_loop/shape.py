@@ -73,6 +73,7 @@ def slice_(op: SliceOp, at: Rewriter) -> SSAValue:
 @lowers(FramesOp)
 def frames(op: FramesOp, at: Rewriter) -> SSAValue:
     axis, step = (int_of(op.properties, name) for name in ("axis", "step"))
+    assume_at_most(at, op.size.data, type_of(op.x).shape[axis])
     domain = Domain()
     point = domain.parallel(*type_of(op.result).shape)
     place = point[axis] * step + point[axis + 1]
@@ -115,12 +116,16 @@ def pad(op: PadOp, at: Rewriter) -> SSAValue:
 
 
 def _assume_room(op: PadOp, at: Rewriter) -> None:
-    """What is mirrored or taken from the other end must be there, which a run may have to tell."""
+    """Pads are not negative, and what is mirrored, repeated or taken from the other end must be
+    there, which a run may have to tell."""
     beside = {"reflect": 1, "wrap": 0}.get(op.mode.data)
     rows = zip(type_of(op.x).shape, op.low.data, op.high.data, strict=True)
     for size, pad in [(size, pad) for size, *pads in rows for pad in pads if pad.constant != 0]:
+        assume_at_most(at, Expr.of(0), pad)
         if beside is not None:
             assume_at_most(at, pad + beside, size)
+        elif op.mode.data == "edge":
+            assume_at_most(at, minimum(pad, 1), size)
 
 
 def _pad_value(op: PadOp) -> Number:
