@@ -32,7 +32,7 @@ from dialects.graph.base import EvaluationContext, ShapeError
 from dialects.graph.interpret import EvaluationError, evaluate_func
 from dialects.symbol import Symbol
 from dialects.types import Array, TensorType, element_of, tensor
-from passes.base import StrataContext
+from passes.base import PassError, StrataContext
 from targets.base import TargetOptions, find_target
 from tests.lowering import lower
 from tests.op_samples.sample import Random, Sample
@@ -42,6 +42,8 @@ RUNS = 12
 TIMEOUT = 120
 _INDEXED = (g.GatherOp, g.GatherElementsOp, g.GatherNdOp, g.ScatterElementsOp, g.ScatterNdOp)
 """Their integers are indices, which zeros are everywhere; others are out of range at some sizes."""
+_OF_DATA = (g.SearchSortedOp, g.ScatterElementsOp, g.ScatterNdOp)
+"""What they give depends on an order: of data, or of updates of one element."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +139,11 @@ def at_the_end(array: Array) -> Array:
 def check(sample: Sample, runs: int = RUNS) -> list[Finding]:
     """Whatever is wrong with a sample at some shapes."""
     made = open_module(sample)
-    if made is None:
+    if made is None or sample.op in _OF_DATA:
         return []
     module, context = made
     seed = zlib.crc32(sample.label.encode())
-    wanted = [(sizes, inputs_for(sample, module, sizes), )
+    wanted = [(sizes, inputs_for(sample, module, sizes))
               for sizes in settings(module, seed, runs)]
     cases = [(sizes, arrays) for sizes, arrays in wanted if arrays is not None]
     found = in_process(lambda: _run_all(sample, module, context, [a for _, a in cases]))
@@ -163,7 +165,10 @@ def _run_all(
         function, a, EvaluationContext(weights=context.weights))) for arrays in cases]
     options, target = TargetOptions(threads=1), find_target("cpu")
     strata = StrataContext.with_dialects(context.weights, target, options)
-    list(lower(module, strata))
+    try:
+        list(lower(module, strata))
+    except PassError:  # refused by name: a recurrent operator of open length, say
+        return []
     executable = target.load(module, strata.weights, options)
     findings: list[Finding] = []
     for arrays, want in zip(cases, expected, strict=True):

@@ -26,6 +26,7 @@ from passes.rewriting import Rewriter
 def grouped_matmul(op: GroupedMatmulOp, at: Rewriter) -> SSAValue:
     (rows, columns), groups = type_of(op.result).shape, type_of(op.ends).shape[0]
     assume_equal(at, groups, type_of(op.b).shape[0])
+    assume_equal(at, type_of(op.a).shape[1], type_of(op.b).shape[1])
     group = _groups(op, at, rows, groups)
     element = t.wide_element(type_of(op.result).element)
     domain = Domain()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -194,21 +194,41 @@ def test_activations_of_a_scalar(op_type: str, tmp_path: Path):
           tolerance=2e-6)
 
 
-@pytest.mark.parametrize(("op_type", "attributes"), [
-    ("LeakyRelu", {"alpha": 0.1}), ("LeakyRelu", {}), ("Elu", {"alpha": 0.7}),
-    ("HardSigmoid", {"alpha": 0.3, "beta": 0.1}), ("HardSigmoid", {}), ("Selu", {"alpha": 1.1}),
-    ("ThresholdedRelu", {"alpha": 0.1}),
+TENTH, THIRD = float(np.float32(0.1)), float(np.float32(0.3))
+
+
+@pytest.mark.parametrize(("op_type", "attributes", "formula"), [
+    ("LeakyRelu", {"alpha": 0.1}, lambda x: np.where(x < 0, TENTH * x, x)),
+    ("LeakyRelu", {}, lambda x: np.where(x < 0, float(np.float32(0.01)) * x, x)),
+    ("Elu", {"alpha": 0.1}, lambda x: np.where(x < 0, TENTH * np.expm1(x), x)),
+    ("HardSigmoid", {"alpha": 0.3, "beta": 0.1}, lambda x: np.clip(THIRD * x + TENTH, 0, 1)),
+    ("ThresholdedRelu", {"alpha": 0.1}, lambda x: np.where(x > TENTH, x, 0)),
+    ("Shrink", {"bias": 0.1, "lambd": 0.3}, lambda x: np.where(
+        x < -THIRD, x + TENTH, np.where(x > THIRD, x - TENTH, 0))),
+    ("Celu", {"alpha": 0.3}, lambda x: np.where(x > 0, x, THIRD * np.expm1(x / THIRD))),
 ])
 def test_attributes_of_f64_operators_are_those_of_f32(
-    op_type: str, attributes: dict[str, float], tmp_path: Path
+    op_type: str, attributes: dict[str, float], formula: Callable[[Array], Array], tmp_path: Path
 ):
-    x = np.array([-1.0, -0.3, 0.1, float(np.float32(0.1)), 0.25, 2.0])
-    nodes = [node(op_type, "x", **attributes)]
-    try:
-        run_reference(build(nodes, {"x": x}, tmp_path)[0], {"x": x})
-    except Exception:
-        pytest.skip(f"onnxruntime has no {op_type} of f64")
-    agree(nodes, {"x": x}, tmp_path, tolerance=1e-14)
+    """onnxruntime has none of them in f64, but ONNX says that attributes are f32."""
+    x = np.array([-1.0, -0.3, -THIRD, 0.1, TENTH, 0.25, 2.0])
+    _, path = build([node(op_type, "x", **attributes)], {"x": x}, tmp_path)
+    for target in ("cpu", "reference"):
+        got = compiler.compile(path, target=target, cache="off", tuned="off")(x)[0]
+        np.testing.assert_allclose(got, formula(x), 1e-14, 1e-17, err_msg=target)
+
+
+def test_factors_and_epsilons_of_f64_operators(tmp_path: Path):
+    rng = np.random.default_rng(3)
+    x, w = rng.random((3, 4)), rng.random((4, 5))
+    agree([node("Gemm", "x w b", alpha=0.1, beta=0.3)], {"x": x, "w": w, "b": rng.random(5)},
+          tmp_path, tolerance=1e-14, fixed=True)
+    small = 1e-3 * x
+    agree([node("LayerNormalization", "x s", epsilon=1e-5)], {"x": small}, tmp_path,
+          {"s": np.ones(4)}, tolerance=1e-12, fixed=True)
+    parts = {n: rng.random(4) for n in "sbmv"}
+    agree([node("BatchNormalization", "x s b m v", epsilon=1e-3)], {"x": x}, tmp_path,
+          {**parts, "v": 1e-3 * parts["v"]}, tolerance=1e-12, fixed=True)
 
 
 # ---------------------------------------------------------------------- NaN and infinities
