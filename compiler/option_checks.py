@@ -92,9 +92,10 @@ def paths_of(option: str, values: object) -> tuple[Path, ...]:
 
 # ---------------------------------------------------------------------- one option each
 def _problems(options: CompileOptions) -> Iterator[Problem]:
-    from compiler.options import LIBRARIES, PRECISIONS, Specialize
+    from compiler.options import DENORMALS, LIBRARIES, PRECISIONS, Specialize
 
     yield from _one_of("precision", options.precision, PRECISIONS)
+    yield from _one_of("denormals", options.denormals, DENORMALS)
     yield from _one_of("library", options.library, LIBRARIES)
     yield from _flags(options)
     yield from _texts(options)

@@ -88,7 +88,7 @@ def _flat(values: Any) -> Iterator[Any]:
 
 
 # ---------------------------------------------------------------------- inputs
-def settings(module: ModuleOp, seed: int, runs: int) -> list[Mapping[Symbol, int]]:
+def settings(module: ModuleOp, seed: int, runs: int) -> Sequence[Mapping[Symbol, int]]:
     """Values of all sizes: all alike, then each by itself, some of them as another one."""
     names = sorted({s for type_ in _types(module) for e in type_.shape for s in e.symbols})
     rng = np.random.default_rng(seed)

@@ -10,6 +10,7 @@ from dialects.ranges import is_nonnegative, lower_bound
 from dialects.symbol import Symbol
 
 NO_LIMITS: Mapping[Symbol, Expr] = MappingProxyType({})
+_NONE: frozenset[Symbol] = frozenset()
 _FAR = 2**31 - 1
 """Bounds from here on mean the end of the dim, as exporters write it."""
 
@@ -25,7 +26,7 @@ def is_certain(difference: Expr) -> bool:
     `is_nonnegative` takes sizes to be at least 1, which holds for points of a domain; bounds are
     computed whether or not there are any points.
     """
-    return is_nonnegative(difference, frozenset())
+    return is_nonnegative(difference, _NONE)
 
 
 def slice_bounds(
@@ -36,15 +37,15 @@ def slice_bounds(
     Both are right for every size from 0 up. `limits`: symbols that stay below something, as the
     number of an iteration does.
     """
-    positions = [_from_front(e, size) for e in (start, end)]
+    begin, stop = (_from_front(e, size) for e in (start, end))
     if step > 0:
-        first, last = (_clamp(p, Expr.of(0), size, limits) for p in positions)
-        ordered = last == size or _at_most(*positions, limits)
+        first, last = (_clamp(p, Expr.of(0), size, limits) for p in (begin, stop))
+        ordered = last == size or _at_most(begin, stop, limits)
         count = (last - first).ceildiv(step)
     else:  # ONNX starts inside, and ends at most before the first element
-        first = _clamp(positions[0], minimum(size - 1, 0), size - 1, limits)
-        last = _clamp(positions[1], Expr.of(-1), size - 1, limits)
-        ordered = _at_most(*positions[::-1], limits) or last.constant == -1
+        first = _clamp(begin, minimum(size - 1, 0), size - 1, limits)
+        last = _clamp(stop, Expr.of(-1), size - 1, limits)
+        ordered = _at_most(stop, begin, limits) or last.constant == -1
         count = (first - last).ceildiv(-step)
     return first, count if ordered else at_least_zero(count)
 
