@@ -145,6 +145,7 @@ def compile(
     passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
+    denormals: str = "flush",
     interpret: bool = False, specialize: Specialize | None = None,
     tuned: str | Path | None = "auto", mode: str = "default", library: str = "never",
 ) -> Executable:
@@ -154,7 +155,8 @@ def compile(
     in memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
-    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`: as on the command line.
+    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`, `denormals`: as on the
+    command line.
     `cache`: a folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA
     kernels in Triton's interpreter. `specialize`: compile the model again for the sizes that it is
     called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
@@ -172,7 +174,7 @@ def compile(
         plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
         weights=path_of("weights", weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
-        exact=exact, interpret=interpret, specialize=specialize,
+        exact=exact, denormals=denormals, interpret=interpret, specialize=specialize,
         tuned="off" if tuned is None else str(tuned), library=library)
     source = model_of_argument(model)
     if mode != "default":

@@ -342,6 +342,8 @@ class Compiler:
             words += ["--precision", options.precision]
         if options.exact:
             words.append("--exact")
+        if options.denormals != "flush":
+            words += ["--denormals", options.denormals]
         return shell_command([*words, *more])
 
     def reproducer(

@@ -100,9 +100,10 @@ def _is_name(text: str) -> bool:
 
 # ---------------------------------------------------------------------- one option each
 def _problems(options: CompileOptions) -> Iterator[Problem]:
-    from compiler.options import LIBRARIES, PRECISIONS, Specialize
+    from compiler.options import DENORMALS, LIBRARIES, PRECISIONS, Specialize
 
     yield from _one_of("precision", options.precision, PRECISIONS)
+    yield from _one_of("denormals", options.denormals, DENORMALS)
     yield from _one_of("library", options.library, LIBRARIES)
     yield from _flags(options)
     yield from _texts(options)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Sizes = tuple["int | str", ...]
 """The sizes of an input; a size may be a name."""
 LIBRARIES = ("auto", "never")
+DENORMALS = ("flush", "keep")
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8", "fast")
 DEBUG_VARIABLE = "STRATA_DEBUG"
 TUNED_VARIABLE = "STRATA_TUNED"
@@ -56,6 +57,8 @@ class CompileOptions:
     `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
     `specialize`: when to compile again for sizes that are met often; None is never.
     `exact`: compute quantized models as they are defined, in floats, each operation rounded.
+    `denormals`: on the CPU, "flush" takes floats below the least normal one for zeros, "keep"
+    computes with them.
     `cache`: a folder, "off", or "default". `tuned`: which schedules that `tune` has found are used:
     "auto", "off", or a file. `library`: whether kernels may be calls of a library where tuning has
     found these faster: "auto" or "never". `debug`: verify between all passes, show tracebacks.
@@ -76,6 +79,7 @@ class CompileOptions:
     features: str | None = None
     precision: str = "f32"
     exact: bool = False
+    denormals: str = "flush"
     specialize: Specialize | None = None
     cache: str = "default"
     tuned: str = "auto"
@@ -92,7 +96,8 @@ class CompileOptions:
 
         return TargetOptions(features=self.features, threads=self.threads,
                              cache=cache_folder(self.cache), precision=self.precision,
-                             exact=self.exact, interpret=self.interpret,
+                             exact=self.exact, denormals=self.denormals,
+                             interpret=self.interpret,
                              library=self.library == "auto")
 
 

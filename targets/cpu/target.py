@@ -181,7 +181,8 @@ class CpuTarget(Target):
 
 def _machine(options: TargetOptions) -> Machine:
     """The machine that code is made for."""
-    return replace(machine_of(options.features), contracts=not options.exact)
+    return replace(machine_of(options.features), contracts=not options.exact,
+                   flushes=options.denormals == "flush")
 
 
 def module_text(module: ModuleOp, machine: Machine) -> str:
