@@ -20,6 +20,10 @@ class SizeError(ValueError):
     """Run-time sizes break an assumption under which the model was compiled."""
 
 
+class IndexRangeError(IndexError):
+    """An index that data bring is outside what it indexes."""
+
+
 class Assumption(NamedTuple):
     """`left <= right` or `left == right`, needed by the model's node of that name."""
 
@@ -57,3 +61,11 @@ class Assumption(NamedTuple):
 def size_refusal(value: int, node: str) -> str:
     """What is wrong with a value that a node computes as a size, and that is none."""
     return f"a size computed at node {node!r} is {value}; it must be from 0 to {MAX_SIZE}"
+
+
+def index_refusal(value: int, low: int, high: int, node: str, label: str) -> str:
+    """What is wrong with an index that is not in [low, high). `label`: what the indices are called.
+    """
+    name = f"an index of {label!r}" if label else "an index"
+    wanted = f"it must be from {low} to {high - 1}" if low < high else "there is nothing to index"
+    return f"{name} is {value} at node {node!r}; {wanted}"

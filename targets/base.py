@@ -51,6 +51,9 @@ class TargetOptions:
     """Round products before they are added, as the definitions of operators do."""
     interpret: bool = False
     """CUDA: run kernels in Triton's interpreter instead of on a device."""
+    check: bool | None = None
+    """Whether wrong indices and accesses are errors. True: every access is checked; None: indices
+    are, where that costs next to nothing; False: nothing is."""
     library: bool = False
     """Whether kernels may be calls of a library, where these were measured to be faster."""
 
@@ -156,6 +159,10 @@ class Target(ABC):
         """Whether its products read factors as fast where they are gathered from."""
         del options
         return False
+
+    def checks_indices(self, options: TargetOptions) -> bool:
+        """Whether a run ends with an error where data bring an index that is out of range."""
+        return options.check is not False
 
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions

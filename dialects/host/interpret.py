@@ -21,6 +21,7 @@ from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, ViewOp
+from dialects.requirements import RequireOp
 from dialects.sizes import AssumeOp, SizeOp
 from dialects.syntax import location_name
 from dialects.types import Array, BufferType, tensor_of
@@ -151,6 +152,8 @@ class _State:
                 self._launch(op)
             case AssumeOp():
                 op.check(self.sizes)
+            case RequireOp():
+                op.check(self.values[op.lowest], self.values[op.highest], self.sizes)
             case SizeOp():
                 self.sizes |= op.read([int(v) for v in self.values[op.source].reshape(-1)])
             case IfOp():

@@ -11,11 +11,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import block as bl
 from dialects import host
+from dialects import types as t
 from dialects.elements import byte_width
 from dialects.expr import Expr
+from dialects.requirements import RequireOp
 from dialects.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.types import BufferType
-from targets.cpu.checks import Check, assume_check, memory_check, size_check
+from targets.cpu.checks import Check, assume_check, index_check, memory_check, size_check
 from targets.cpu.cost import PARALLEL_PAYS, program_cost
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer
@@ -169,6 +171,8 @@ class FunctionText:
                 self._return(op)
             case SizeOp():
                 self._read_sizes(op)
+            case RequireOp():
+                self._require(op)
             case AssumeOp():
                 self._assume(op)
             case _:
@@ -307,6 +311,25 @@ class FunctionText:
             holds = self.writer.assign(f"icmp ule i64 {value}, {MAX_SIZE}")
             self.check(holds, size_check(op), [value])
             self.sizes[name] = self.indices.symbol(value, 0)
+
+    def _require(self, op: RequireOp) -> None:
+        """Compare the extrema of indices with their bounds."""
+        self.sync()
+        w = self.writer
+        lowest, highest = (self._integer(v) for v in (op.lowest, op.highest))
+        low, high = (self.scalar(e.data) for e in (op.low, op.high))
+        above = w.assign(f"icmp sge i64 {lowest}, {low}")
+        below = w.assign(f"icmp slt i64 {highest}, {high}")
+        self.check(w.assign(f"and i1 {above}, {below}"), index_check(op),
+                   [lowest, highest, low, high])
+
+    def _integer(self, buffer: SSAValue) -> str:
+        """The only element of a buffer of i32 or i64."""
+        assert isinstance(buffer.type, BufferType)
+        if buffer.type.element == t.i64:
+            return self.load("i64", self.pointers[buffer], 0)
+        short = self.load("i32", self.pointers[buffer], 0)
+        return self.writer.assign(f"sext i32 {short} to i64")
 
     def _assume(self, op: AssumeOp) -> None:
         """Check it here, unless it was checked before the run."""

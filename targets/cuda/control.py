@@ -27,6 +27,7 @@ from dialects.host import (
     ReturnOp,
     ViewOp,
 )
+from dialects.requirements import RequireOp
 from dialects.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.syntax import location_name
 from dialects.types import BufferType
@@ -129,6 +130,8 @@ def _step(
             return AssumeStep(op)
         case LaunchOp():
             return LaunchStep.of(kernel_call(op, kernels), op, numbers)
+        case RequireOp():
+            return RequireStep(op, numbers)
         case SizeOp():
             return SizeStep(op, numbers)
         case IfOp():
@@ -151,6 +154,17 @@ class SizeStep:
     def run(self, frame: Frame) -> None:
         found = frame.run.read(frame.buffers[self.source], np.dtype(np.int64))
         frame.sizes |= self.op.read([int(v) for v in found])
+
+
+class RequireStep:
+    """Extrema of indices are inside their bounds."""
+
+    def __init__(self, op: RequireOp, numbers: Numbers) -> None:
+        self.op, self.values = op, [(numbers[v], buffer_type(v).dtype) for v in op.operands]
+
+    def run(self, frame: Frame) -> None:
+        lowest, highest = (frame.run.read(frame.buffers[v], dtype) for v, dtype in self.values)
+        self.op.check(np.asarray(lowest), np.asarray(highest), frame.sizes)
 
 
 class Results:

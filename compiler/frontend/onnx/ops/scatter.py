@@ -17,12 +17,15 @@ from dialects.graph.shape import PadOp
 
 @onnx_op("Scatter", "ScatterElements")
 def scatter_elements(n: Node, x: Value, indices: Value, updates: Value) -> Value:
-    return n(ScatterElementsOp, x, indices, updates, axis=n.axis(n.integer("axis"), x.rank),
+    axis = n.axis(n.integer("axis"), x.rank)
+    n.require_index(indices, x.shape[axis])
+    return n(ScatterElementsOp, x, indices, updates, axis=axis,
              combiner=n.text("reduction", "none"))
 
 
 @onnx_op("ScatterND")
 def scatter_nd(n: Node, x: Value, indices: Value, updates: Value) -> Value:
+    n.require_vectors(indices, x.shape)
     return n(ScatterNdOp, x, indices, updates, combiner=n.text("reduction", "none"))
 
 
