@@ -69,3 +69,11 @@ def index_refusal(value: int, low: int, high: int, node: str, label: str) -> str
     name = f"an index of {label!r}" if label else "an index"
     wanted = f"it must be from {low} to {high - 1}" if low < high else "there is nothing to index"
     return f"{name} is {value} at node {node!r}; {wanted}"
+
+
+def farthest_value(key: int, low: int) -> int:
+    """The value that is farthest above `low`, counted without a sign: `farthest` of
+    `strata.require`, whose number is `key`."""
+    distance = key + (1 << 63)
+    value = distance + low
+    return value - (1 << 64) if value >= 1 << 63 else value

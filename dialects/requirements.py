@@ -3,9 +3,9 @@
     strata.require -1000 <= %ids < 1000 of "ids"
     %y = graph.gather %table, %ids {axis = 0} : f32[n, 64]
 
-All levels share it. From the loop level on it stands behind the extrema of the values:
+All levels share it. From the loop level on it stands behind the one value that is farthest out:
 
-    strata.require -1000 <= %lowest, %highest < 1000 of "ids"
+    strata.require -1000 <= farthest %worst < 1000 of "ids"
 
 Reads and writes by such indices never leave their buffers, whatever the values are: this operation
 only turns values that are wrong into an error. It may therefore stand behind what uses them.
@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import StringAttr, UnitAttr
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -30,7 +30,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
-from dialects.assumptions import IndexRangeError, index_refusal
+from dialects.assumptions import IndexRangeError, farthest_value, index_refusal
 from dialects.expr import Expr, Size
 from dialects.syntax import location_name, parse_value
 from dialects.types import Array, ExprAttr, Shaped
@@ -40,35 +40,39 @@ from dialects.types import Array, ExprAttr, Shaped
 class RequireOp(IRDLOperation):
     """Every element of an integer tensor is in a range: `strata.require -n <= %i < n of "ids"`.
 
-    Every element of `lowest` is at least `low`, and every element of `highest` less than `high`;
-    both operands may be the same tensor. A tensor without elements is always right. `of` is what
-    the values are called in messages. A run ends with an IndexRangeError that names the operation's
-    node where it does not hold. At the host level the operands are buffers of one element.
+    A tensor without elements is always right. `of` is what the values are called in messages. A run
+    ends with an IndexRangeError that names the operation's node where it does not hold. With
+    `farthest` the operand is one number instead, the maximum over the values of the unsigned
+    difference value - low, as i64 with its sign bit inverted. So one maximum finds what is too
+    small, too, and also tells it.
 
-    Constraints: (C1) operands have integer elements of one type, not truth values.
+    Constraints: (C1) the operand has integer elements, not truth values; (C2) at the host level,
+    and with `farthest`, it is one i64.
     """
 
     name = "strata.require"
-    lowest = operand_def(Shaped)
-    highest = operand_def(Shaped)
+    values = operand_def(Shaped)
     low = prop_def(ExprAttr)
     high = prop_def(ExprAttr)
+    farthest = opt_prop_def(UnitAttr)
     of_ = opt_prop_def(StringAttr, prop_name="of")
 
     @staticmethod
     def of(
-        low: Size, lowest: SSAValue, highest: SSAValue, high: Size, label: str = ""
+        low: Size, values: SSAValue, high: Size, label: str = "", *, farthest: bool = False
     ) -> RequireOp:
-        """`low` <= `lowest`, `highest` < `high`; `label`: what messages call the values."""
-        properties: dict[str, Any] = {
+        """`low` <= `values` < `high`; `label`: what messages call the values."""
+        properties: dict[str, Attribute] = {
             "low": ExprAttr(Expr.of(low)), "high": ExprAttr(Expr.of(high))}
+        if farthest:
+            properties["farthest"] = UnitAttr()
         if label:
             properties["of"] = StringAttr(label)
-        return RequireOp.create(operands=[lowest, highest], properties=properties)
+        return RequireOp.create(operands=[values], properties=properties)
 
-    def moved(self, lowest: SSAValue, highest: SSAValue) -> RequireOp:
-        """The same requirement of other values."""
-        return RequireOp.create(operands=[lowest, highest], properties={**self.properties})
+    def moved(self, values: SSAValue) -> RequireOp:
+        """The same requirement of another value."""
+        return RequireOp.create(operands=[values], properties={**self.properties})
 
     @property
     def label(self) -> str:
@@ -81,32 +85,35 @@ class RequireOp(IRDLOperation):
         return self.low.data.symbols | self.high.data.symbols
 
     def verify_(self) -> None:
-        for value in self.operands:
-            element = value.type.element if isinstance(value.type, Shaped) else None
-            if element is None or t.is_float(element) or element == t.i1:
-                raise VerifyException(f"C1: strata.require is about integers, not {element}")
+        assert isinstance(self.values.type, Shaped)
+        element = self.values.type.element
+        if t.is_float(element) or element == t.i1:
+            raise VerifyException(f"C1: strata.require is about integers, not {element}")
+        if self.farthest is not None and (element, self.values.type.count.constant) != (t.i64, 1):
+            raise VerifyException("C2: what is farthest is one i64")
 
-    def check(self, lowest: Array, highest: Array, sizes: Mapping[str, int]) -> None:
+    def check(self, values: Array, sizes: Mapping[str, int]) -> None:
         """Raises IndexRangeError for a value that is outside. `sizes`: the symbols' values."""
         low, high = (int(e.data.evaluate(sizes)) for e in (self.low, self.high))
-        if lowest.size and lowest.min() < low:
-            raise self._error(int(lowest.min()), low, high)
-        if highest.size and highest.max() >= high:
-            raise self._error(int(highest.max()), low, high)
+        for value in self._suspects(values, low):
+            if not low <= value < max(high, low + (self.farthest is not None)):
+                node = location_name(self)
+                raise IndexRangeError(index_refusal(value, low, high, node, self.label))
 
-    def _error(self, value: int, low: int, high: int) -> IndexRangeError:
-        return IndexRangeError(index_refusal(value, low, high, location_name(self), self.label))
+    def _suspects(self, values: Array, low: int) -> list[int]:
+        if self.farthest is not None:
+            return [farthest_value(int(values.reshape(-1)[0]), low)]
+        return [int(values.min()), int(values.max())] if values.size else []
 
-    def evaluate(self, context: Any, lowest: Array, highest: Array) -> list[Array]:
-        self.check(lowest, highest, context.sizes)
+    def evaluate(self, context: Any, values: Array) -> list[Array]:
+        self.check(values, context.sizes)
         return []
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.low.data} <= ")
-        printer.print_ssa_value(self.lowest)
-        if self.highest is not self.lowest:
-            printer.print_string(", ")
-            printer.print_ssa_value(self.highest)
+        if self.farthest is not None:
+            printer.print_string("farthest ")
+        printer.print_ssa_value(self.values)
         printer.print_string(f" < {self.high.data}")
         if self.of_ is not None:
             printer.print_string(" of ")
@@ -117,13 +124,12 @@ class RequireOp(IRDLOperation):
         low = t.parse_size(parser)
         parser.parse_punctuation("<")
         parser.parse_punctuation("=")
-        lowest = highest = parse_value(parser)
-        if parser.parse_optional_punctuation(","):
-            highest = parse_value(parser)
+        farthest = parser.parse_optional_keyword("farthest") is not None
+        values = parse_value(parser)
         parser.parse_punctuation("<")
         high = t.parse_size(parser)
         label = parser.parse_str_literal() if parser.parse_optional_keyword("of") else ""
-        return RequireOp.of(low, lowest, highest, high, label)
+        return RequireOp.of(low, values, high, label, farthest=farthest)
 
 
 REQUIREMENT_OPS: list[type[Operation]] = [RequireOp]

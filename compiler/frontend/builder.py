@@ -216,7 +216,7 @@ class Builder:
     def _require(self, low: Expr, values: Value, high: Expr) -> None:
         value = self.ssa(values)
         label = values.label or value.name_hint or ""
-        self.add(RequireOp.of(low, value, value, high, label))
+        self.add(RequireOp.of(low, value, high, label))
 
     # ------------------------------------------------------------------ functions
     @contextmanager

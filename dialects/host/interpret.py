@@ -153,7 +153,7 @@ class _State:
             case AssumeOp():
                 op.check(self.sizes)
             case RequireOp():
-                op.check(self.values[op.lowest], self.values[op.highest], self.sizes)
+                op.check(self.values[op.values], self.sizes)
             case SizeOp():
                 self.sizes |= op.read([int(v) for v in self.values[op.source].reshape(-1)])
             case IfOp():

@@ -138,7 +138,7 @@ class _Bufferizer:
             case AssumeOp():
                 self._add(AssumeOp.of(op.left.data, op.relation.data, op.right.data))
             case RequireOp():
-                self._add(op.moved(self.buffers[op.lowest], self.buffers[op.highest]))
+                self._add(op.moved(self.buffers[op.values]))
             case SizeOp():
                 self._add(SizeOp.of(defined_sizes(op), self.buffers[op.source]))
             case ControlOp():

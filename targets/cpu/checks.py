@@ -70,7 +70,7 @@ def assume_check(op: AssumeOp) -> Check:
 
 
 def index_check(op: RequireOp) -> Check:
-    """Of indices that data bring: the code saw the least, the greatest, and both bounds."""
+    """Of indices that data bring: the code saw the farthest from the lower bound, and both."""
     return Check("index", _node(op), label=op.label)
 
 
@@ -100,6 +100,5 @@ def _contradiction(assumption: Assumption, seen: Sequence[int]) -> Exception:
 
 
 def _wrong_index(check: Check, seen: Sequence[int]) -> Exception:
-    lowest, highest, low, high, *_ = seen
-    value = lowest if lowest < low else highest
+    value, low, high, *_ = seen
     return IndexRangeError(index_refusal(value, low, high, check.node, check.label))

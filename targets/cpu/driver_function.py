@@ -11,9 +11,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import block as bl
 from dialects import host
-from dialects import types as t
 from dialects.elements import byte_width
-from dialects.expr import Expr
+from dialects.expr import Expr, maximum
 from dialects.requirements import RequireOp
 from dialects.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.types import BufferType
@@ -313,23 +312,19 @@ class FunctionText:
             self.sizes[name] = self.indices.symbol(value, 0)
 
     def _require(self, op: RequireOp) -> None:
-        """Compare the extrema of indices with their bounds."""
+        """Compare the index that is farthest from its lower bound: unsigned, from there."""
         self.sync()
         w = self.writer
-        lowest, highest = (self._integer(v) for v in (op.lowest, op.highest))
         low, high = (self.scalar(e.data) for e in (op.low, op.high))
-        above = w.assign(f"icmp sge i64 {lowest}, {low}")
-        below = w.assign(f"icmp slt i64 {highest}, {high}")
-        self.check(w.assign(f"and i1 {above}, {below}"), index_check(op),
-                   [lowest, highest, low, high])
-
-    def _integer(self, buffer: SSAValue) -> str:
-        """The only element of a buffer of i32 or i64."""
-        assert isinstance(buffer.type, BufferType)
-        if buffer.type.element == t.i64:
-            return self.load("i64", self.pointers[buffer], 0)
-        short = self.load("i32", self.pointers[buffer], 0)
-        return self.writer.assign(f"sext i32 {short} to i64")
+        found = self.load("i64", self.pointers[op.values], 0)
+        if op.farthest is not None:
+            distance = w.assign(f"xor i64 {found}, {-2**63}")
+            found = w.assign(f"add i64 {distance}, {low}")
+        else:
+            distance = w.assign(f"sub i64 {found}, {low}")
+        room = self.scalar(maximum(op.high.data - op.low.data, Expr.of(1)))
+        self.check(w.assign(f"icmp ult i64 {distance}, {room}"), index_check(op),
+                   [found, low, high])
 
     def _assume(self, op: AssumeOp) -> None:
         """Check it here, unless it was checked before the run."""
