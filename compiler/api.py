@@ -144,7 +144,7 @@ def compile(
     passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
-    interpret: bool = False, specialize: Specialize | None = None,
+    check: bool | None = None, interpret: bool = False, specialize: Specialize | None = None,
     tuned: str | Path | None = "auto", mode: str = "default", library: str = "never",
 ) -> Executable:
     """Compile a model for a target.
@@ -154,6 +154,9 @@ def compile(
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
     `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`: as on the command line.
+    `check`: True ends a run with an error at the first access outside its buffer, and at an index
+    that data bring and that is out of range (IndexRangeError); the latter is the CPU's default;
+    False checks neither.
     `cache`: a folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA
     kernels in Triton's interpreter. `specialize`: compile the model again for the sizes that it is
     called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
@@ -171,7 +174,7 @@ def compile(
         plugins=tuple(filter(None, map(_path, plugins))), schedule=_path(schedule),
         weights=_path(weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
-        exact=exact, interpret=interpret, specialize=specialize,
+        exact=exact, check=check, interpret=interpret, specialize=specialize,
         tuned="off" if tuned is None else str(tuned), library=library)
     source = model_of_argument(model)
     if mode != "default":

@@ -40,6 +40,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exact", action="store_true",
                         help="compute quantized models as they are defined, in floats, instead of "
                              "in integers with results up to one quantization step off")
+    parser.add_argument("--check", action=argparse.BooleanOptionalAction,
+                        help="check every access of a run to memory, and every index that data "
+                             "bring; default: indices, on the CPU; nothing with --no-check")
     parser.add_argument("--cache", metavar="DIR|off", default="default",
                         help="where compiled models are kept")
     parser.add_argument("--threads", metavar="N", type=positive,
@@ -105,6 +108,7 @@ def options_from(
         dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
         threads=given.get("threads") or threads, features=given.get("features"),
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
+        check=given.get("check"),
         cache=given.get("cache", "default"), interpret=given.get("interpret", False),
         tuned=given.get("tuned", "auto"), library=given.get("library", "never"),
         specialize=Specialize() if given.get("specialize") else None)

@@ -324,6 +324,8 @@ class Compiler:
             words += ["--precision", options.precision]
         if options.exact:
             words.append("--exact")
+        if options.check is not None:
+            words.append("--check" if options.check else "--no-check")
         return shell_command([*words, *more])
 
     def reproducer(

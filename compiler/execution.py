@@ -12,6 +12,7 @@ import numpy as np
 from compiler.arrays import contiguous, is_foreign
 from compiler.diagnostics import Problem, StrataError
 from compiler.signature import DEFAULT_SIZE, Signature
+from dialects.assumptions import IndexRangeError
 
 if TYPE_CHECKING:
     from compiler.api import Executable
@@ -49,6 +50,9 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
     except ValueError as error:
         raise StrataError("the model cannot run on these inputs", [Problem(
             str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays")]) from error
+    except IndexRangeError as error:
+        raise StrataError("the model cannot run on these inputs", [Problem(
+            str(error), hint="--inputs FILE.npz gives arrays")]) from error
     except MemoryError as error:
         raise StrataError("the memory does not suffice for a run", [Problem(
             str(error) or "out of memory", hint="--dim NAME=N sets sizes")]) from error

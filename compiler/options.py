@@ -54,6 +54,8 @@ class CompileOptions:
     `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
     `specialize`: when to compile again for sizes that are met often; None is never.
     `exact`: compute quantized models as they are defined, in floats, each operation rounded.
+    `check`: whether a run looks for wrong indices and accesses; True: for all of them, None: for
+    indices where the target can afford it, False: for none.
     `cache`: a folder, "off", or "default". `tuned`: which schedules that `tune` has found are used:
     "auto", "off", or a file. `library`: whether kernels may be calls of a library where tuning has
     found these faster: "auto" or "never". `debug`: verify between all passes, show tracebacks.
@@ -74,6 +76,7 @@ class CompileOptions:
     features: str | None = None
     precision: str = "f32"
     exact: bool = False
+    check: bool | None = None
     specialize: Specialize | None = None
     cache: str = "default"
     tuned: str = "auto"
@@ -86,7 +89,7 @@ class CompileOptions:
 
         return TargetOptions(features=self.features, threads=self.threads,
                              cache=cache_folder(self.cache), precision=self.precision,
-                             exact=self.exact, interpret=self.interpret,
+                             exact=self.exact, interpret=self.interpret, check=self.check,
                              library=self.library == "auto")
 
 

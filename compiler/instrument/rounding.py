@@ -15,6 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.comparison import worst
+from dialects.assumptions import IndexRangeError
 from dialects.binding import EvaluationError
 from dialects.func import main_function
 from dialects.graph.base import EvaluationContext
@@ -64,6 +65,6 @@ class Rounding:
         try:
             with np.errstate(all="ignore"):
                 found = evaluate_func(function, self.inputs, context, alter)
-        except EvaluationError:
+        except (EvaluationError, IndexRangeError):
             return 0.0
         return worst(found, self.expected)[0]

@@ -20,6 +20,7 @@ from compiler.instrument import Instrument
 from compiler.instrument.rounding import Rounding
 from compiler.instrument.timing import count_operations
 from compiler.signature import Signature, signature_of
+from dialects.assumptions import IndexRangeError
 from dialects.binding import EvaluationError
 from dialects.weights import WeightStore
 from targets.reference.interpret import interpret, is_tensor_level
@@ -69,7 +70,7 @@ class Verify(Instrument):
         started = time.perf_counter()
         try:
             self.expected = self._interpret(state)
-        except EvaluationError as error:
+        except (EvaluationError, IndexRangeError) as error:
             raise StrataError("the model cannot run on these inputs", [Problem(
                 str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays"
             )]) from error
