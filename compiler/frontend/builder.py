@@ -27,11 +27,11 @@ from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.func import FuncOp
 from dialects.graph.base import EvaluationContext, GraphOp
-from dialects.graph.constant import ConstantOp, SizesOp
+from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
 from dialects.graph.fold_sizes import MAX_ELEMENTS, fold_sizes
 from dialects.graph.gather import GatherOp
 from dialects.graph.inference import certain_sign
-from dialects.graph.shape import ReshapeOp
+from dialects.graph.shape import BroadcastOp, ReshapeOp
 from dialects.graph.unary import CastOp
 from dialects.ranges import is_at_most
 from dialects.requirements import RequireOp
@@ -290,8 +290,19 @@ def _extremes(values: Value) -> list[Expr] | None:
         array = values.array
         return [Expr.of(int(e)) for e in (array.min(), array.max())] if array.size else []
     if values.expressions is None:
-        return None
+        return _range_ends(values.ssa)
     return list(dict.fromkeys(map(Expr.of, values.expressions.reshape(-1))))
+
+
+def _range_ends(value: SSAValue | None) -> list[Expr] | None:
+    """The first and the last number of a range that only its elements' order or type changed."""
+    while value is not None and isinstance(value.owner, CastOp | ReshapeOp | BroadcastOp):
+        value = value.owner.operands[0]
+    if value is None or not isinstance(value.owner, RangeOp):
+        return None
+    start, step, count = (e.data for e in (
+        value.owner.start, value.owner.step, value.owner.count))
+    return [start, start + step * (count - 1)]
 
 
 def _is_outside(element: Expr, low: Expr, high: Expr) -> bool:
