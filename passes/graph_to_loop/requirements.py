@@ -20,14 +20,13 @@ from xdsl.ir import Operation, SSAValue
 from dialects import types as t
 from dialects.control import ControlOp
 from dialects.func import FuncOp, ReturnOp
-from dialects.graph.base import Build
 from dialects.requirements import RequireOp
 from dialects.sizes import SizeOp
 from dialects.types import tensor
 from passes.base import StrataContext
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.scalars import Body, Scalar
-from passes.rewriting import erase
+from passes.rewriting import Rewriter, erase
 
 
 def lower_requirements(func: FuncOp, context: StrataContext) -> None:
@@ -37,20 +36,20 @@ def lower_requirements(func: FuncOp, context: StrataContext) -> None:
     for op in [op for op in func.body.block.ops if isinstance(op, RequireOp)]:
         key = (op.values, op.low, op.high)
         if wanted and key not in seen:
-            _lower(op)
+            _lower(op, Rewriter(op, context, []))
         else:
             erase(op)
         seen.add(key)
 
 
-def _lower(op: RequireOp) -> None:
+def _lower(op: RequireOp, at: Rewriter) -> None:
     type_ = type_of(op.values)
     if op.farthest is None and (type_.element, type_.count.constant) != (t.i64, 1):
-        op.operands = [_farthest(op)]
+        op.operands = [_farthest(op, at)]
         op.farthest = UnitAttr()
 
 
-def _farthest(op: RequireOp) -> SSAValue:
+def _farthest(op: RequireOp, at: Rewriter) -> SSAValue:
     """What is farthest above the lower bound, as `strata.require` wants it."""
     domain, low = Domain(), op.low.data
     read = Read(op.values, domain.reduce(*type_of(op.values).shape))
@@ -63,7 +62,7 @@ def _farthest(op: RequireOp) -> SSAValue:
             distance = distance - low.constant
         return distance.flipped(t.i64)
 
-    return make_nest(Build(op), domain, [read], tensor(t.i64, ()), key, combiner="max")
+    return make_nest(at, domain, [read], tensor(t.i64, ()), key, combiner="max")
 
 
 def move_requirements(func: FuncOp) -> None:

@@ -17,6 +17,8 @@ builtin.module {
     %z = host.alloc : f32[batch]
     host.launch @count(%x, %n, %y, %z) sizes(batch)
     host.free %z
+    strata.require 0 <= farthest %n < 2*batch of "input ids"
+    strata.require 1 <= %n < batch + 1
     strata.size m = %n
     %f = host.alloc : f32[m, 64]
     host.launch @find(%x, %f) sizes(batch, m)
