@@ -41,7 +41,7 @@ class Level:
 
 
 CONTROL = ("builtin.module", "strata.assume", "strata.require", "strata.size", "strata.if",
-           "strata.loop")
+           "strata.loop", "strata.trap")
 FUNCTION = (*CONTROL, "strata.func", "strata.return")
 
 LEVELS: tuple[Level, ...] = (

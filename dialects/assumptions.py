@@ -24,6 +24,10 @@ class IndexRangeError(IndexError):
     """An index that data bring is outside what it indexes."""
 
 
+class AccessError(RuntimeError):
+    """An access to memory has left its buffer, which compiled code must never do."""
+
+
 class Assumption(NamedTuple):
     """`left <= right` or `left == right`, needed by the model's node of that name."""
 
@@ -77,3 +81,9 @@ def farthest_value(key: int, low: int) -> int:
     distance = key + (1 << 63)
     value = distance + low
     return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def access_refusal(number: int, texts: Sequence[str]) -> str:
+    """What `strata.trap` says of a number that it found. Checks that were not met say nothing."""
+    known = 0 < number <= len(texts)
+    return texts[number - 1] if known else f"a check stored {number}, which is none of its numbers"

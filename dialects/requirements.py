@@ -1,4 +1,4 @@
-"""`strata.require`: what indices that data bring must be.
+"""`strata.require`: what indices that data bring must be; `strata.trap`: what a kernel found.
 
     strata.require -1000 <= %ids < 1000 of "ids"
     %y = graph.gather %table, %ids {axis = 0} : f32[n, 64]
@@ -13,10 +13,10 @@ only turns values that are wrong into an error. It may therefore stand behind wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -30,9 +30,15 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
-from dialects.assumptions import IndexRangeError, farthest_value, index_refusal
+from dialects.assumptions import (
+    AccessError,
+    IndexRangeError,
+    access_refusal,
+    farthest_value,
+    index_refusal,
+)
 from dialects.expr import Expr, Size
-from dialects.syntax import location_name, parse_value
+from dialects.syntax import location_name, parse_value, strings
 from dialects.types import Array, ExprAttr, Shaped
 
 
@@ -132,4 +138,52 @@ class RequireOp(IRDLOperation):
         return RequireOp.of(low, values, high, label, farthest=farthest)
 
 
-REQUIREMENT_OPS: list[type[Operation]] = [RequireOp]
+@irdl_op_definition
+class TrapOp(IRDLOperation):
+    """End the run where something was found wrong: `strata.trap %fault ["load of %x", ...]`.
+
+    The operand is a buffer of one number: 0, or that of one of the texts, counted from 1. Then the
+    run ends with an AccessError of that text.
+
+    Constraint: (C1) the operand is one i64.
+    """
+
+    name = "strata.trap"
+    fault = operand_def(Shaped)
+    texts = prop_def(ArrayAttr[StringAttr])
+
+    @staticmethod
+    def of(fault: SSAValue, texts: Sequence[str]) -> TrapOp:
+        return TrapOp.create(operands=[fault], properties={"texts": strings(texts)})
+
+    @property
+    def messages(self) -> list[str]:
+        return [text.data for text in self.texts.data]
+
+    def verify_(self) -> None:
+        assert isinstance(self.fault.type, Shaped)
+        if (self.fault.type.element, self.fault.type.count.constant) != (t.i64, 1):
+            raise VerifyException("C1: strata.trap looks at one i64")
+
+    def check(self, fault: Array) -> None:
+        """Raises AccessError where something was found."""
+        number = int(fault.reshape(-1)[0])
+        if number:
+            raise AccessError(access_refusal(number, self.messages))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.fault)
+        printer.print_string(" [")
+        printer.print_list(self.messages, printer.print_string_literal)
+        printer.print_string("]")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> TrapOp:
+        fault = parse_value(parser)
+        texts = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, parser.parse_str_literal)
+        return TrapOp.of(fault, texts)
+
+
+REQUIREMENT_OPS: list[type[Operation]] = [RequireOp, TrapOp]

@@ -164,6 +164,10 @@ class Target(ABC):
         """Whether a run ends with an error where data bring an index that is out of range."""
         return options.check is not False
 
+    def checks_accesses(self, options: TargetOptions) -> bool:
+        """Whether every access of a kernel looks whether it stays inside its buffer."""
+        return options.check is True
+
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
     ) -> Mapping[int, Packing] | None:

@@ -2,8 +2,8 @@
 
     python benchmarks/indices/run.py [NAME ...] [--seconds 3] [--threads 1] [-o FILE.md]
 
-Models with random weights, each compiled twice, as it is by default and with `check=False`; calls of
-the machine code take turns in one process, in changing order. Reported are the least times, and the
+Models with random weights, each compiled twice, as by default and with `check=False`; calls of the
+machine code take turns in one process, in changing order. Reported are the least times, and the
 median of the ratios of neighbouring calls, of CPU time, so that other work on the machine matters
 less. Models named `.._alone` hold nothing but the operator: what a check can cost at most.
 """

@@ -21,7 +21,7 @@ from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, ViewOp
-from dialects.requirements import RequireOp
+from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import AssumeOp, SizeOp
 from dialects.syntax import location_name
 from dialects.types import Array, BufferType, tensor_of
@@ -154,6 +154,8 @@ class _State:
                 op.check(self.sizes)
             case RequireOp():
                 op.check(self.values[op.values], self.sizes)
+            case TrapOp():
+                op.check(self.values[op.fault])
             case SizeOp():
                 self.sizes |= op.read([int(v) for v in self.values[op.source].reshape(-1)])
             case IfOp():

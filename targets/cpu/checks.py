@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dialects.assumptions import (
+    AccessError,
     Assumption,
     IndexRangeError,
     SizeError,
+    access_refusal,
     index_refusal,
     size_refusal,
 )
@@ -20,14 +22,14 @@ from targets.host_checks import MOST_BYTES, memory_error, stack_error
 if TYPE_CHECKING:
     from xdsl.ir import Operation
 
-    from dialects.requirements import RequireOp
+    from dialects.requirements import RequireOp, TrapOp
     from dialects.sizes import AssumeOp
 
 
 class Check(NamedTuple):
-    """One check, of a node of the model. `kind`: size, assumption, index, memory or stack.
+    """One check, of a node of the model. `kind`: size, assumption, index, access, memory or stack.
 
-    `label`: what is called so that an index check is about.
+    `label`: what an index check is about is called so; the texts of an access check, line by line.
     """
 
     kind: str
@@ -41,6 +43,8 @@ class Check(NamedTuple):
             return _contradiction(self.assumption, seen)
         if self.kind == "index":
             return _wrong_index(self, seen)
+        if self.kind == "access":
+            return AccessError(access_refusal(seen[0], self.label.split("\n")))
         if self.kind == "size":
             return SizeError(size_refusal(seen[0], self.node))
         if self.kind == "stack":
@@ -72,6 +76,11 @@ def assume_check(op: AssumeOp) -> Check:
 def index_check(op: RequireOp) -> Check:
     """Of indices that data bring: the code saw the farthest from the lower bound, and both."""
     return Check("index", _node(op), label=op.label)
+
+
+def access_check(op: TrapOp) -> Check:
+    """Of what the accesses of a kernel found: the code saw the number of a text, from 1 on."""
+    return Check("access", _node(op), label="\n".join(op.messages))
 
 
 def memory_check(op: Operation) -> Check:

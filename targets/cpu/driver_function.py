@@ -13,10 +13,17 @@ from dialects import block as bl
 from dialects import host
 from dialects.elements import byte_width
 from dialects.expr import Expr, maximum
-from dialects.requirements import RequireOp
+from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.types import BufferType
-from targets.cpu.checks import Check, assume_check, index_check, memory_check, size_check
+from targets.cpu.checks import (
+    Check,
+    access_check,
+    assume_check,
+    index_check,
+    memory_check,
+    size_check,
+)
 from targets.cpu.cost import PARALLEL_PAYS, program_cost
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer
@@ -172,6 +179,8 @@ class FunctionText:
                 self._read_sizes(op)
             case RequireOp():
                 self._require(op)
+            case TrapOp():
+                self._trap(op)
             case AssumeOp():
                 self._assume(op)
             case _:
@@ -325,6 +334,11 @@ class FunctionText:
         room = self.scalar(maximum(op.high.data - op.low.data, Expr.of(1)))
         self.check(w.assign(f"icmp ult i64 {distance}, {room}"), index_check(op),
                    [found, low, high])
+
+    def _trap(self, op: TrapOp) -> None:
+        self.sync()
+        found = self.load("i64", self.pointers[op.fault], 0)
+        self.check(self.writer.assign(f"icmp eq i64 {found}, 0"), access_check(op), [found])
 
     def _assume(self, op: AssumeOp) -> None:
         """Check it here, unless it was checked before the run."""

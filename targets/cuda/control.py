@@ -27,7 +27,7 @@ from dialects.host import (
     ReturnOp,
     ViewOp,
 )
-from dialects.requirements import RequireOp
+from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.syntax import location_name
 from dialects.types import BufferType
@@ -132,6 +132,8 @@ def _step(
             return LaunchStep.of(kernel_call(op, kernels), op, numbers)
         case RequireOp():
             return RequireStep(op, numbers)
+        case TrapOp():
+            return TrapStep(op, numbers)
         case SizeOp():
             return SizeStep(op, numbers)
         case IfOp():
@@ -165,6 +167,16 @@ class RequireStep:
     def run(self, frame: Frame) -> None:
         found = frame.run.read(frame.buffers[self.values], np.dtype(np.int64))
         self.op.check(found, frame.sizes)
+
+
+class TrapStep:
+    """The checks of a launch have found nothing."""
+
+    def __init__(self, op: TrapOp, numbers: Numbers) -> None:
+        self.op, self.fault = op, numbers[op.fault]
+
+    def run(self, frame: Frame) -> None:
+        self.op.check(frame.run.read(frame.buffers[self.fault], np.dtype(np.int64)))
 
 
 class Results:
