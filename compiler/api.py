@@ -114,6 +114,14 @@ class Executable:
         exact = compile_with(self.model, replace(self.options, precision="f32"))
         return worst(self.run(inputs), exact.run(inputs))[0]
 
+    def model_constants(self) -> list[Array]:
+        """The constants of the model as it is imported; it is read again for that."""
+        from compiler.driver import Compiler
+        from compiler.oddities import constants_of
+
+        state = Compiler(self.model, self.options).read()
+        return list(constants_of(state.module, state.context.weights))
+
     def text(self, level: str) -> str:
         """The model at a level, or as target code; it is lowered again for that.
 

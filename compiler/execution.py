@@ -64,6 +64,18 @@ def tell_notes(notes: Sequence[str]) -> None:
         print(f"note: {note}", file=sys.stderr)
 
 
+def tell_oddities(exe: Executable, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """What nobody expects of the outputs, and no input explains."""
+    from compiler.oddities import oddities
+
+    tell_warnings(oddities(exe.output_names, outputs, inputs, exe.model_constants))
+
+
+def tell_warnings(texts: Sequence[str]) -> None:
+    for text in texts:
+        print(f"warning: {text}", file=sys.stderr)
+
+
 def tell_precision_error(exe: Executable, inputs: Sequence[Array]) -> None:
     """What a precision less than f32 costs on these inputs."""
     precision = exe.options.precision
