@@ -32,10 +32,10 @@ def oddities(
         elif nan_count(array) == array.size > 0:
             found.append(f"output '{name}' is NaN in all of its {array.size} elements"
                          f"{_explanation(inputs)}")
-        elif odd := _not_finite(array):
-            if not any(map(_not_finite, inputs)) and not any(map(_not_finite, constants())):
-                found.append(f"output '{name}' has {odd} of {array.size} elements that are NaN or "
-                             "infinite, though no input and no constant has such")
+        elif (odd := _not_finite(array)) and not any(map(_not_finite, inputs)) and (
+                not any(map(_not_finite, constants()))):
+            found.append(f"output '{name}' has {odd} of {array.size} elements that are NaN or "
+                         "infinite, though no input and no constant has such")
     return found
 
 
@@ -84,7 +84,5 @@ def constants_of(module: ModuleOp, weights: WeightStore) -> Iterator[Array]:
     from dialects.host import ConstantOp as HostConstantOp
 
     for op in module.walk():
-        if isinstance(op, ConstantOp):
-            yield op.array(weights)
-        elif isinstance(op, HostConstantOp) and op.type.static_shape is not None:
+        if isinstance(op, ConstantOp | HostConstantOp):
             yield op.array(weights)

@@ -1,11 +1,11 @@
 """`block-check-accesses`: every access to memory looks whether it stays inside its buffer.
 
-    block.kernel @k(%x: f32[n, 8], %y: f32[n]) ... {     block.kernel @k(%x, %y, %fault: i64[1]) {
-      %v = block.load %x[%p, t0] : tile<[8]xf32>           ... the first index outside its dim, or 0
-                                                   -->     block.store %found, %fault[%slot] check [0]
-                                                           %v = block.load %x[%p, t0] check [0, 1] ...
-    host.launch @k(%x, %y)                               host.launch @k(%x, %y, %fault)
-                                                         strata.trap %fault ["load of %x, dim 0", ...]
+    block.kernel @k(%x: f32[n, 8], %y: f32[n]) {       block.kernel @k(%x, %y, %fault: i64[1]) {
+      %v = block.load %x[%p, t0] : tile<[8]xf32>         ... the first dim that is left, or 0
+                                                 -->     block.store %found, %fault[%at] check [0]
+                                                         %v = block.load %x[%p, t0] check [0, 1]
+    host.launch @k(%x, %y)                             host.launch @k(%x, %y, %fault)
+                                                       strata.trap %fault ["load leaves dim 0", ...]
 
 A dim that is checked already may be left, and where it is, the others may be left, too. All dims of
 an access are checked afterwards, so that one that is wrong reads the pad or writes nothing until
@@ -91,9 +91,9 @@ def _unchecked(op: LoadOp | StoreOp) -> list[int]:
 def _text(op: LoadOp | StoreOp, dim: int, kernel: KernelOp) -> str:
     buffer = op.buffer.type
     assert isinstance(buffer, BufferType)
-    name = op.buffer.name_hint or "scratch memory"
+    name, node = op.buffer.name_hint or "scratch memory", location_name(op)
     return (f"{op.name} leaves dim {dim} of {name}, of type {buffer.short}, in kernel "
-            f"@{kernel.sym_name.data} at node {location_name(op)!r}")
+            f"@{kernel.sym_name.data}{f' at node {node!r}' if node else ''}")
 
 
 @dataclass(frozen=True)
