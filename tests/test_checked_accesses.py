@@ -120,9 +120,8 @@ def test_an_access_outside_is_an_error(tmp_path: Path, kind: str, threads: int) 
     body, message = WRONG[kind]
     checked = program(tmp_path, body, threads=threads)
     for _ in range(2):
-        with pytest.raises(AccessError, match=message) as caught:
+        with pytest.raises(AccessError, match=f"{message}.* in kernel @k at node 'some/node'"):
             checked.run(inputs(True))
-    assert "in kernel @k at node 'some/node'" in str(caught.value)
 
 
 def test_what_stays_inside_computes_what_it_did(tmp_path: Path) -> None:

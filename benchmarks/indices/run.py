@@ -152,7 +152,7 @@ def main() -> None:
         rows.append(measure(name, arguments.seconds, arguments.threads))
         print(rows[-1], flush=True)
     if arguments.output is not None:
-        write_text(arguments.output, HEADER + "\n".join(rows) + "\n")
+        write_text(HEADER + "\n".join(rows) + "\n", arguments.output)
 
 
 if __name__ == "__main__":

@@ -185,13 +185,17 @@ def _check_launches(func: FuncOp, texts: Mapping[str, list[str]]) -> None:
         block.insert_op_before(op, first)
     for launch in launches:
         launch.operands = [*launch.operands, fault.result]
-        trap = TrapOp.of(fault.result, texts[launch.kernel.data])
-        set_location(trap, launch)
-        block.insert_op_after(trap, launch)
-        last = trap
-    free = FreeOp.of(fault.result)
-    set_location(free, last)
-    block.insert_op_after(free, last)
+        _insert_after(TrapOp.of(fault.result, texts[launch.kernel.data]), launch)
+    last = launches[-1].next_op
+    assert last is not None
+    _insert_after(FreeOp.of(fault.result), last)
+
+
+def _insert_after(op: Operation, place: Operation) -> None:
+    block = place.parent
+    assert block is not None
+    set_location(op, place)
+    block.insert_op_after(op, place)
 
 
 def _check_sizes(func: FuncOp) -> None:
