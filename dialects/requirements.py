@@ -38,6 +38,7 @@ from dialects.assumptions import (
     index_refusal,
 )
 from dialects.expr import Expr, Size
+from dialects.symbol import Symbol
 from dialects.syntax import location_name, parse_value, strings
 from dialects.types import Array, ExprAttr, Shaped
 
@@ -86,7 +87,7 @@ class RequireOp(IRDLOperation):
         return "" if self.of_ is None else self.of_.data
 
     @property
-    def symbols(self) -> frozenset[str]:
+    def symbols(self) -> frozenset[Symbol]:
         """The sizes in its bounds."""
         return self.low.data.symbols | self.high.data.symbols
 
@@ -98,7 +99,7 @@ class RequireOp(IRDLOperation):
         if self.farthest is not None and (element, self.values.type.count.constant) != (t.i64, 1):
             raise VerifyException("C2: what is farthest is one i64")
 
-    def check(self, values: Array, sizes: Mapping[str, int]) -> None:
+    def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
         """Raises IndexRangeError for a value that is outside. `sizes`: the symbols' values."""
         low, high = (int(e.data.evaluate(sizes)) for e in (self.low, self.high))
         for value in self._suspects(values, low):

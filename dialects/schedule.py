@@ -36,6 +36,8 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
+from dialects.symbol import Symbol, quoted
+
 LEVEL_KINDS = ("grid", "loop", "whole")
 
 
@@ -44,7 +46,7 @@ class Level:
     """One level of the nest: `kind axis tile n [unroll n] [lanes | group | matrix]`."""
 
     kind: str
-    axis: str
+    axis: Symbol
     tile: int = 1
     unroll: int = 1
     lanes: bool = False
@@ -55,7 +57,13 @@ class Level:
         unroll = f" unroll {self.unroll}" if self.unroll != 1 else ""
         roles = {"lanes": self.lanes, "group": self.group, "matrix": self.matrix}
         role = "".join(f" {name}" for name, holds in roles.items() if holds)
-        return f"{self.kind} {self.axis} tile {self.tile}{unroll}{role}"
+        return f"{self.kind} {_axis_text(self.axis)} tile {self.tile}{unroll}{role}"
+
+
+def _axis_text(axis: Symbol) -> str:
+    """Only an axis can stand there, so that any word is its name."""
+    plain = axis.name.isascii() and axis.name.isidentifier()
+    return axis.name if plain else quoted(axis.name)
 
 
 @dataclass(frozen=True)
@@ -68,21 +76,21 @@ class Schedule:
     def option(self, name: str, default: int | str) -> int | str:
         return dict(self.options).get(name, default)
 
-    def level(self, axis: str) -> Level | None:
+    def level(self, axis: Symbol) -> Level | None:
         return next((x for x in self.levels if x.axis == axis), None)
 
     @property
-    def lanes(self) -> str | None:
+    def lanes(self) -> Symbol | None:
         """The axis that lies in vector lanes."""
         return next((x.axis for x in self.levels if x.lanes), None)
 
     @property
-    def group(self) -> str | None:
+    def group(self) -> Symbol | None:
         """The summed axis of which a few positions share a lane."""
         return next((x.axis for x in self.levels if x.group), None)
 
     @property
-    def matrix(self) -> frozenset[str]:
+    def matrix(self) -> frozenset[Symbol]:
         """The axes of which tiles lie in matrix registers."""
         return frozenset(x.axis for x in self.levels if x.matrix)
 
@@ -122,7 +130,7 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def _parse_level(parser: AttrParser, kind: str) -> Level:
-    axis = parser.parse_identifier()
+    axis = Symbol.axis(parser.parse_identifier_or_str_literal())
     parser.parse_keyword("tile")
     tile = parser.parse_integer()
     unroll = parser.parse_integer() if parser.parse_optional_keyword("unroll") else 1

@@ -31,6 +31,7 @@ from dialects.block.programs import Programs, Run, dim_lists, tile_type
 from dialects.graph.numerics import widen
 from dialects.products import sum_of_products
 from dialects.scalar import evaluate_body
+from dialects.symbol import Symbol
 from dialects.types import Array, BufferType, dtype_of, signless
 
 ROOM = 1 << 22
@@ -38,7 +39,7 @@ ROOM = 1 << 22
 
 
 def interpret_kernel(
-    kernel: ops.KernelOp, buffers: Sequence[Array], sizes: Mapping[str, int], *,
+    kernel: ops.KernelOp, buffers: Sequence[Array], sizes: Mapping[Symbol, int], *,
     exact_order: bool = False,
 ) -> None:
     """Run a kernel on C-contiguous arrays, in place.

@@ -26,6 +26,7 @@ from dialects.expr import Expr, Size
 from dialects.graph.base import EvaluationContext
 from dialects.loop.axes import AxesAttr, Axis, extents_of
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import parse_value, parse_values, print_values
 from dialects.types import Array, ExprAttr, LiteralAttr, SizesAttr, TensorType, signless
 
@@ -211,7 +212,7 @@ class NestOp(IRDLOperation):
     @property
     def is_scatter(self) -> bool:
         """Whether inputs say where the result is written."""
-        return any(_is_gathered(s) for m in self.result_maps.data for e in m.data
+        return any(s.kind is Kind.GATHERED for m in self.result_maps.data for e in m.data
                    for s in e.symbols)
 
     @property
@@ -261,7 +262,7 @@ class NestOp(IRDLOperation):
                                       "neither the only one nor of the only result")
         self._verify_ranges(parallel | reduce)
 
-    def _verify_ranges(self, names: set[str]) -> None:
+    def _verify_ranges(self, names: set[Symbol]) -> None:
         """C4, as far as it can be decided: a read that is certainly outside is an error."""
         extents = extents_of(self.axes)
         empty = any(a.extent.constant == 0 for a in self.axes)
@@ -291,10 +292,10 @@ class NestOp(IRDLOperation):
     def _verify_scatter(self) -> None:
         if not self.into:
             raise VerifyException("C7: a loop.nest that scatters writes into a tensor")
-        for name in {s for e in self.output_maps[0] for s in e.symbols if _is_gathered(s)}:
-            number = int(name[2:])
-            if number >= len(self.inputs) or not isinstance(
-                    scalar_type(self.inputs[number]), IntegerType):
+        for name in {s for e in self.output_maps[0] for s in e.symbols
+                     if s.kind is Kind.GATHERED}:
+            if name.number >= len(self.inputs) or not isinstance(
+                    scalar_type(self.inputs[name.number]), IntegerType):
                 raise VerifyException(f"C6: loop.nest writes at {name}, no input of integers")
 
     def _verify_body(self) -> None:
@@ -338,11 +339,6 @@ class NestOp(IRDLOperation):
             [type_ for _, type_, _ in outs], [m for _, _, m in outs],
             combiners=[k for k, _, _ in outs], pads=[p for _, _, p in inputs], into=into,
             body=parser.parse_region())
-
-
-def _is_gathered(symbol: str) -> bool:
-    """Whether a symbol stands for the value of an input."""
-    return symbol.startswith("in") and symbol[2:].isdigit()
 
 
 def scalar_type(value: SSAValue) -> Attribute:

@@ -114,7 +114,7 @@ class _Check:
         number = Scalar(body, place.body.block.args[0], t.i64)
         _yield(number.compare("ne", 0).where(body.constant(0, t.i64), -1))
         self._add(place)
-        self._insert(StoreOp.of(found, self.fault, [Expr.symbol("%0")], [place.results[0]],
+        self._insert(StoreOp.of(found, self.fault, [Expr.operand(0)], [place.results[0]],
                                 checks=[0], index_dims=[()]))
 
     @property

@@ -31,8 +31,9 @@ from xdsl.ir import Block, Region, SSAValue
 from dialects.expr import Expr
 from dialects.graph import ConstantOp
 from dialects.graph.base import Build
-from dialects.loop import Axis, NestOp, YieldOp, extents_of
+from dialects.loop import Axis, NestOp, YieldOp, extents_of, fresh_axes
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import Array, TensorType, f32, tensor
 from dialects.weights import WeightStore
@@ -102,11 +103,10 @@ class _Shortening:
 
     def __post_init__(self) -> None:
         self.extents = extents_of(self.nest.axes)
-        used = [int(a.name[1:]) for a in self.nest.axes if a.name[1:].isdigit()]
-        first = 1 + max(used, default=-1)
-        self.points = [f"i{first + k}" for k in range(len(self.windows))]
+        self.fresh = fresh_axes(self.extents)
+        self.points = [next(self.fresh) for _ in self.windows]
         """Axes over the points of each window."""
-        self.step = f"i{first + len(self.windows)}"
+        self.step = next(self.fresh)
         """The axis that a transform sums over."""
 
     def result(self, constant: ConstantOp) -> SSAValue:
@@ -154,7 +154,7 @@ class _Shortening:
         shape = [*x.type.shape[:before], *sizes]
         own = before + window.dim
         shape[own] = window.tiles(self.extents[window.axis])
-        axes = [Axis(f"t{d}", size) for d, size in enumerate(shape)]
+        axes = [Axis(next(self.fresh), size) for size in shape]
         point = [Expr.symbol(a.name) for a in axes]
         q, j = Expr.symbol(self.points[k]), Expr.symbol(self.step)
         where = [*point[:before], *(p + s for p, s in zip(point[before:], starts, strict=True))]
@@ -192,7 +192,7 @@ class _Shortening:
         return self._nest(axes, data, Read(values, (*points, *map_)),
                           (*points, *self.nest.output_maps[0]))
 
-    def _tiles(self, axis: str) -> Expr:
+    def _tiles(self, axis: Symbol) -> Expr:
         """The extent of an axis in the products."""
         extent = self.extents[axis]
         return next((w.tiles(extent) for w in self.windows if w.axis == axis), extent)
