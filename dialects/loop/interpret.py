@@ -30,6 +30,7 @@ from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
 from dialects.parallel import in_threads
 from dialects.products import sum_of_products
 from dialects.scalar import evaluate_values, operations_behind
+from dialects.sums import reduced
 from dialects.symbol import Symbol
 from dialects.types import Array, TensorType, dtype_of
 from dialects.weights import aligned_zeros
@@ -182,7 +183,7 @@ class _Output:
             full = np.broadcast_to(value, [len(r) for r in ranges.values()])
             merge = _REDUCERS[self.kind]
             value = (merge.accumulate(full, axes[0], value.dtype) if self.is_scan
-                     else merge.reduce(full, axis=axes, dtype=value.dtype))
+                     else reduced(merge, full, axes, value.dtype))
         self.write(ranges, value)
 
     def write(self, ranges: Ranges, value: Array) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerType, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -113,6 +114,9 @@ class NestOp(IRDLOperation):
 
         %y = loop.nest (i0: 64, reduce i1: n) ins(%x[i0, i1]) outs(add f32[64, n][i0, i1]) { ... }
 
+    `parts 32` asks that a long sum of floats be one of sums of about 32 terms, each of which begins
+    at zero: later operations enlarge its rounding errors. It changes no value but in rounding.
+
     Constraints: (C1) one expression per dim of every tensor; (C2) result expressions use parallel
     axes and gathered inputs only, that of a scan its one reduce axis, too, and distinct points
     (over these axes) write distinct elements; (C3) a nest with reduce axes combines every result,
@@ -130,6 +134,7 @@ class NestOp(IRDLOperation):
     pads = prop_def(ArrayAttr[Attribute])
     combiners = prop_def(ArrayAttr[StringAttr])
     result_maps = prop_def(ArrayAttr[SizesAttr])
+    part = opt_prop_def(IntAttr)
     results_ = var_result_def(TensorType)
     body = region_def("single_block")
     traits = traits_def(Pure())
@@ -320,6 +325,8 @@ class NestOp(IRDLOperation):
             printer.print_string("into(")
             print_values(printer, self.into)
             printer.print_string(") ")
+        if self.part is not None:
+            printer.print_string(f"parts {self.part.data} ")
         printer.print_region(self.body)
 
     @classmethod
@@ -334,11 +341,14 @@ class NestOp(IRDLOperation):
         if parser.parse_optional_keyword("into"):
             with parser.in_parens():
                 into = parse_values(parser)
-        return NestOp.of(
+        part = parser.parse_integer() if parser.parse_optional_keyword("parts") else None
+        nest = NestOp.of(
             axes, [v for v, _, _ in inputs], [m for _, m, _ in inputs],
             [type_ for _, type_, _ in outs], [m for _, _, m in outs],
             combiners=[k for k, _, _ in outs], pads=[p for _, _, p in inputs], into=into,
             body=parser.parse_region())
+        nest.part = None if part is None else IntAttr(part)
+        return nest
 
 
 def scalar_type(value: SSAValue) -> Attribute:

@@ -18,7 +18,7 @@ of buffers that the kernel does not write. Nothing is computed, so no number cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -226,11 +226,20 @@ def _stream(load: LoadOp, axes: tuple[_Axis, ...]) -> _Stream | None:
     if place is None or size is None:
         return None
     following = outer[place]
-    lows = {a.symbol: a.lower for a in walked} | {s: Expr.of(0) for s in used
-                                                if s.kind is Kind.PLACE}
+    lows = {s: Expr.of(0) for s in used if s.kind is Kind.PLACE}
     lows[following.symbol] = Expr.symbol(following.symbol) + following.step
-    start = tuple(e.substitute(lows) for e in where)
+    start = tuple(_with_counters(e, walked, lambda _: Expr.of(0)).substitute(lows) for e in where)
     return _Stream(load, axes, start, size, outer[place + 1:], walked)
+
+
+def _with_counters(expr: Expr, loops: Sequence[_Axis], distance: Callable[[_Axis], Expr]) -> Expr:
+    """The expression where each loop is at a distance from where it begins.
+
+    Innermost first, since where a loop begins may depend on the loops around it.
+    """
+    for loop in reversed(loops):
+        expr = expr.substitute({loop.symbol: loop.lower + distance(loop)})
+    return expr
 
 
 def _dense_size(
@@ -240,6 +249,7 @@ def _dense_size(
     buffer, tile = load.buffer.type, load.result.type
     assert isinstance(buffer, BufferType) and isinstance(tile, TileType)
     flat = sum((e * product(buffer.shape[d + 1:]) for d, e in enumerate(where)), Expr.of(0))
+    flat = _with_counters(flat, walked, lambda loop: Expr.symbol(loop.symbol))
     counts = {Symbol.place(d): (1, n) for d, n in enumerate(tile.shape)}
     counts |= {a.symbol: (a.step, a.trips or 0) for a in walked}
     split = flat.linear(counts)

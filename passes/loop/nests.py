@@ -159,8 +159,9 @@ def with_reads(
 
 
 def carry(old: NestOp, new: NestOp) -> NestOp:
-    """Keep location and value names."""
+    """Keep location, value names, and what is asked of long sums."""
     set_location(new, old)
+    new.part = old.part
     for a, b in zip(old.results, new.results, strict=True):
         b.name_hint = a.name_hint
     return new

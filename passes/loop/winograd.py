@@ -12,9 +12,10 @@ now. The transforms of x and of the products are small dense sums like any other
 below knows of them. Two windows of one convolution are shortened one after another: 36 products
 for 16 sums of nine taps.
 
-Rounding errors grow little, for the points are chosen so. Sums over 64 channels are off by 5e-7 of
-their size with one window and 7e-7 with two (root of the mean square), plain sums by 4e-7. Over few
-channels it is up to three times what plain sums have. The target decides where it pays.
+Rounding errors grow little, for the points are chosen so, and sums of products are made of sums of
+PART terms. Over 16 to 256 channels, one window gives 1.0 to 1.5 times the error of a direct
+convolution whose sums have parts of 144 terms (root of the mean square), and two give 2 to 3 times.
+The target decides where it pays.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import reduce
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
 from dialects.expr import Expr
@@ -44,6 +45,8 @@ from passes.loop.windows import POINTS, Window, input_table, output_table, weigh
 from passes.loop_to_block.compute import product_operands
 from passes.rewriting import erase_unused, functions, replace
 
+PART = 32
+"""Products that are summed in a row; the transforms enlarge what their sums lose."""
 SLAB = 4096
 """Rows of a filter that are multiplied at a time: in double precision they stay in a cache."""
 
@@ -189,8 +192,11 @@ class _Shortening:
                 *(Axis(a.name, self._tiles(a.name), a.reduce) for a in self.nest.axes
                   if a.name not in taps)]
         map_ = [e for e in self.nest.input_maps[1 - self.data] if e.as_symbol not in taps]
-        return self._nest(axes, data, Read(values, (*points, *map_)),
-                          (*points, *self.nest.output_maps[0]))
+        products = self._nest(axes, data, Read(values, (*points, *map_)),
+                              (*points, *self.nest.output_maps[0]))
+        assert isinstance(products.owner, NestOp)
+        products.owner.part = IntAttr(PART)
+        return products
 
     def _tiles(self, axis: Symbol) -> Expr:
         """The extent of an axis in the products."""

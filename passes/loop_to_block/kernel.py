@@ -37,6 +37,7 @@ from passes.loop_to_block.copies import in_copies
 from passes.loop_to_block.dots import load_factors
 from passes.loop_to_block.matrices import lies_in_matrices
 from passes.loop_to_block.online import reach
+from passes.loop_to_block.partial import add_parts, begin_parts
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.tiles import Scope, Tiles
@@ -270,10 +271,16 @@ class _Lowering:
     def _once(self, depth: int, level: Level, run: Sequence[NestOp], state: AxisState) -> None:
         """One tile of an axis."""
         before, self.states[level.axis] = self.states[level.axis], state
-        self.tiles.scopes.append(Scope())
-        self.generate(depth + 1, run)
-        self.tiles.scopes.pop()
+        self._tile(depth, level, run)
         self.states[level.axis] = before
+
+    def _tile(self, depth: int, level: Level, run: Sequence[NestOp]) -> None:
+        """What the further levels make of the current tile of an axis."""
+        self.tiles.scopes.append(Scope())
+        totals = begin_parts(self.tiles, run) if level.partial else {}
+        self.generate(depth + 1, run)
+        add_parts(self.tiles, totals)
+        self.tiles.scopes.pop()
 
     def hoist(self, nests: Sequence[NestOp], axis: Symbol) -> None:
         """Compute what the loop over `axis` would compute again and again."""
@@ -303,7 +310,7 @@ class _Lowering:
         length = upper - lower
         if not (length % tile).terms:
             return [(lower, upper, tile, False)] if length.terms else []
-        if not self.peel:
+        if not self.peel or level.partial:
             return [(lower, upper, tile, True)]
         whole = lower + (length // tile) * tile
         if length.constant is None:
@@ -353,9 +360,7 @@ class _Lowering:
         outer, self.tiles.block = self.tiles.block, loop.body.block
         for nest, argument in zip(carried, loop.body.block.args[1:], strict=True):
             self.tiles.open[nest] = Tile(argument, self.tiles.open[nest].axes)
-        self.tiles.scopes.append(Scope())
-        self.generate(depth + 1, run)
-        self.tiles.scopes.pop()
+        self._tile(depth, level, run)
         self.tiles.block.add_op(YieldOp.of(*(self.tiles.open[n].value for n in carried)))
         self.tiles.block = outer
         self.tiles.add(loop)
