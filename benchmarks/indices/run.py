@@ -3,9 +3,10 @@
     python benchmarks/indices/run.py [NAME ...] [--seconds 3] [--threads 1] [-o FILE.md]
 
 Models with random weights, each compiled twice, as by default and with `check=False`; calls of the
-machine code take turns in one process, in changing order. Reported are the least times, and the
-median of the ratios of neighbouring calls, of CPU time, so that other work on the machine matters
-less. Models named `.._alone` hold nothing but the operator: what a check can cost at most.
+machine code take turns in one process, in changing order, timed by CPU time. Reported are the least
+times and their ratio, and the median of the ratios of neighbouring calls, which other work on the
+machine moves by more than what is measured. Models named `.._alone` hold nothing but the operator:
+the most that a check can cost.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from compiler.frontend import MemoryModel
 from compiler.output import write_text
 
 Array = np.ndarray
-HEADER = "| model | checked, us | unchecked, us | checked / unchecked |\n|---|---|---|---|\n"
+HEADER = "| model | checked, us | unchecked, us | ratio | median of ratios |\n|---|---|---|---|---|\n"
 
 
 class Model(NamedTuple):
@@ -137,7 +138,8 @@ def measure(name: str, seconds: float, threads: int) -> str:
             times[k].append(time.process_time_ns() - started)
     ratio = statistics.median(a / b for a, b in zip(*times, strict=True))
     least = [min(t) / 1000 for t in times]
-    return f"| {name} | {least[0]:.1f} | {least[1]:.1f} | {ratio:.4f} ({least[0] / least[1]:.4f}) |"
+    return (f"| {name} | {least[0]:.1f} | {least[1]:.1f} | {least[0] / least[1]:.3f} | "
+            f"{ratio:.3f} |")
 
 
 def main() -> None:
