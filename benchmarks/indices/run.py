@@ -27,7 +27,8 @@ from compiler.frontend import MemoryModel
 from compiler.output import write_text
 
 Array = np.ndarray
-HEADER = "| model | checked, us | unchecked, us | ratio | median of ratios |\n|---|---|---|---|---|\n"
+HEADER = ("| model | checked, us | unchecked, us | ratio | median of ratios |\n"
+          "|---|---|---|---|---|\n")
 
 
 class Model(NamedTuple):
