@@ -11,6 +11,7 @@ import numpy as np
 
 from compiler.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.collection import rare_collections
+from compiler.option_checks import arrays_of, numbers_of, path_of, paths_of, sizes_of
 from compiler.options import CompileOptions, Specialize
 from compiler.programs import slot_of
 from compiler.signature import Signature, signature_of
@@ -176,11 +177,11 @@ def compile(
     ours, with a reproducer.
     """
     options = CompileOptions(
-        target=target, threads=threads, dump_dir=_path(dump_dir),
-        shapes={name: tuple(sizes) for name, sizes in (shapes or {}).items()},
-        dims=dict(dims or {}), constants=dict(constants or {}), passes=passes,
-        plugins=tuple(filter(None, map(_path, plugins))), schedule=_path(schedule),
-        weights=_path(weights),
+        target=target, threads=threads, dump_dir=path_of("dump_dir", dump_dir),
+        shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),
+        constants=arrays_of("constants", constants or {}), passes=passes,
+        plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
+        weights=path_of("weights", weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
         exact=exact, check=check, interpret=interpret, specialize=specialize,
         tuned="off" if tuned is None else str(tuned), library=library)
@@ -260,11 +261,3 @@ def model_of_argument(model: object) -> str | MemoryModel:
     from compiler.frontend import model_of
 
     return model_of(model)
-
-
-def _path(value: str | Path | None) -> Path | None:
-    if value is None:
-        return None
-    from pathlib import Path
-
-    return Path(value)

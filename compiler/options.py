@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from compiler.option_checks import check_options
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -83,6 +85,10 @@ class CompileOptions:
     library: str = "never"
     interpret: bool = False
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
+
+    def __post_init__(self) -> None:
+        """Raises StrataError for a value that an option cannot have, wherever it comes from."""
+        check_options(self)
 
     def target_options(self) -> TargetOptions:
         from targets.base import TargetOptions

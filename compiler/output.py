@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import StrataError
+from compiler.standard_streams import is_standard_output, write_standard
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def write_text(text: str, path: Path | None) -> None:
     """Write to a file, or to standard output."""
-    if path is None:
+    if path is None or is_standard_output(path):
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     else:
         write_bytes(path, text.encode())
@@ -26,13 +27,30 @@ def write_text(text: str, path: Path | None) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file by renaming, so that there is never half of one. Raises StrataError."""
+    if is_standard_output(path):
+        write_standard(data)
+        return
     try:
         if path.exists() and not path.is_file():  # a pipe or a device cannot be renamed to
             path.write_bytes(data)
         else:
             _replace(path, data)
+    except BrokenPipeError:  # it is a pipe, whose reader has had enough
+        raise
     except OSError as error:
         raise StrataError(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_writable(path: Path | None) -> None:
+    """Raise StrataError where a file cannot be written, before there is anything to write."""
+    if path is None or is_standard_output(path):
+        return
+    folder = path.parent
+    reason = ("it is a folder" if path.is_dir() else "there is no such folder"
+              if not folder.is_dir() else "" if os.access(folder, os.W_OK) or path.exists()
+              else "the folder may not be written")
+    if reason:
+        raise StrataError(f"cannot write {path}: {reason}")
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -57,6 +57,8 @@ class TargetOptions:
     are, where that costs next to nothing; False: nothing is."""
     library: bool = False
     """Whether kernels may be calls of a library, where these were measured to be faster."""
+    tell: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
+    """What `load` tells of its kernels: how many have code, and how many there are."""
 
 
 @dataclass(frozen=True)

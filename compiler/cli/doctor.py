@@ -10,6 +10,7 @@ import argparse
 from compiler import arguments as shared
 
 SUMMARY = "tell what this machine can run, and what to install"
+TOPIC = "About Strata"
 OPTIONAL = {
     "llvmlite": ("the cpu target", "pip install strata-compiler"),
     "triton": ("the cuda target", 'pip install "strata-compiler[cuda]"'),

@@ -157,7 +157,13 @@ class CpuTarget(Target):
             driver.append(emit_driver(func, host_functions(module), infos, machine))
             yield driver[0].module
 
-        objects = compile_texts(texts(), machine, ObjectCache(options.cache))
+        total = len(_kernels(module)) + 1
+
+        def tell(done: int) -> None:
+            if options.tell is not None:
+                options.tell(done, total)
+
+        objects = compile_texts(texts(), machine, ObjectCache(options.cache), tell)
         constants = [placed(op.array(weights), op.type.dtype) for op in driver[0].constants]
         return CpuExecutable(RunPlan.of(func, driver[0].checks), link(objects, ENTRY), constants,
                              thread_count(options.threads))

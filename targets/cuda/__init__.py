@@ -254,7 +254,7 @@ def compile_options(options: TargetOptions) -> CompileOptions:
     """What the target's options mean for compiling."""
     cache = None if options.cache is None else options.cache / "cuda"
     return CompileOptions(machine_of(options.features).arch, cache, options.threads,
-                          fp_fusion=not options.exact)
+                          fp_fusion=not options.exact, tell=options.tell)
 
 
 def _library_keys() -> Mapping[str, str]:

@@ -15,9 +15,9 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -58,6 +58,8 @@ class CompileOptions:
     cache: Path | None = None
     processes: int | None = None
     fp_fusion: bool = True
+    tell: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
+    """Called with the number of kernels that are compiled, and of those that are to be."""
 
     @property
     def toolchain(self) -> Toolchain:
@@ -178,7 +180,8 @@ def _run_jobs(
     """Compile kernels into a folder. Raises CudaError naming those that Triton refuses."""
     ordered = sorted(jobs.items(), key=lambda item: _effort(item[1]), reverse=True)
     requests = [_request(compiler.folder, folder / key, job, options) for key, job in ordered]
-    errors = compiler.compile(requests, options.processes or len(os.sched_getaffinity(0)))
+    errors = compiler.compile(requests, options.processes or len(os.sched_getaffinity(0)),
+                              options.tell)
     refused = [f"Triton cannot compile kernel @{job.source.name}: {error}"
                for (_, job), error in zip(ordered, errors, strict=True) if error]
     if refused:
