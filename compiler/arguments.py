@@ -56,6 +56,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--denormals", choices=DENORMALS, default="flush",
                        help="cpu: flush (default) takes floats below the least normal number for "
                             "zeros, comparisons too; keep computes with them")
+    group.add_argument("--check", action=argparse.BooleanOptionalAction,
+                       help="check every access of a run to memory, and every index that data "
+                            "bring; default: indices, on the CPU; nothing with --no-check")
     complete(group.add_argument("--cache", metavar="DIR|off", default="default",
                                 help="where compiled models are kept"), folder=True)
     group.add_argument("--threads", metavar="N", type=positive,
@@ -145,6 +148,7 @@ def options_from(
         threads=given.get("threads") or threads, features=given.get("features"),
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
         denormals=given.get("denormals", "flush"),
+        check=given.get("check"),
         cache=given.get("cache", "default"), interpret=given.get("interpret", False),
         tuned=given.get("tuned", "auto"), library=given.get("library", "never"),
         specialize=Specialize() if given.get("specialize") else None)

@@ -344,6 +344,8 @@ class Compiler:
             words.append("--exact")
         if options.denormals != "flush":
             words += ["--denormals", options.denormals]
+        if options.check is not None:
+            words.append("--check" if options.check else "--no-check")
         return shell_command([*words, *more])
 
     def reproducer(

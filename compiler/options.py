@@ -59,6 +59,8 @@ class CompileOptions:
     `exact`: compute quantized models as they are defined, in floats, each operation rounded.
     `denormals`: on the CPU, "flush" takes floats below the least normal one for zeros, "keep"
     computes with them.
+    `check`: whether a run looks for wrong indices and accesses; True: for all of them, None: for
+    indices where the target can afford it, False: for none.
     `cache`: a folder, "off", or "default". `tuned`: which schedules that `tune` has found are used:
     "auto", "off", or a file. `library`: whether kernels may be calls of a library where tuning has
     found these faster: "auto" or "never". `debug`: verify between all passes, show tracebacks.
@@ -80,6 +82,7 @@ class CompileOptions:
     precision: str = "f32"
     exact: bool = False
     denormals: str = "flush"
+    check: bool | None = None
     specialize: Specialize | None = None
     cache: str = "default"
     tuned: str = "auto"
@@ -97,7 +100,7 @@ class CompileOptions:
         return TargetOptions(features=self.features, threads=self.threads,
                              cache=cache_folder(self.cache), precision=self.precision,
                              exact=self.exact, denormals=self.denormals,
-                             interpret=self.interpret,
+                             interpret=self.interpret, check=self.check,
                              library=self.library == "auto")
 
 

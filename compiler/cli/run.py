@@ -2,7 +2,8 @@
 
 Random inputs come from --seed: floats are standard normal, integers 0 or 1. A size that the model
 leaves open and --dim and --shape do not name is 2. The keys of .npz files are the model's own names
-of inputs and outputs. With a --precision other than f32, a note says how far it moves the outputs.
+of inputs and outputs. A warning says where outputs are NaN, infinite or empty, and no input
+explains it. With a --precision other than f32, a note says how far it moves the outputs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from compiler.execution import WantedInputs, run_loaded, tell_notes, tell_precision_error
+    from compiler.execution import (
+        WantedInputs,
+        run_loaded,
+        tell_notes,
+        tell_oddities,
+        tell_precision_error,
+    )
     from compiler.output import check_output, check_writable, write_arrays
     from compiler.session import session
     from compiler.standard_streams import is_standard_output
@@ -44,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         outputs = run_loaded(exe, inputs)
     tell_notes(exe.loaded.notes)
     tell_precision_error(exe, inputs)
+    tell_oddities(exe, inputs, outputs)
     for name, array in zip(exe.output_names, outputs, strict=True):
         print(describe(name, array),
               file=sys.stderr if is_standard_output(arguments.output) else sys.stdout)
