@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from compiler.reduction.verdict import Question
 
 FLAGS = ("exact", "interpret")
-VALUES = ("target", "features", "precision", "library", "threads", "passes", "schedule", "tuned",
-          "tolerance", "seed")
+VALUES = ("target", "features", "precision", "denormals", "library", "threads", "passes",
+          "schedule", "tuned", "tolerance", "seed")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the command that trials need."""
-    shared.add_target(parser)
+    shared.add_target(parser, checks=False)  # its own --check is a command
     shared.add_pipeline(parser)
     parser.add_argument("--dim", metavar="NAME=N", action="append", default=[],
                         type=shared.named_size, help="a size that the model names, for its inputs")
