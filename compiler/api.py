@@ -115,6 +115,14 @@ class Executable:
         exact = compile_with(self.model, replace(self.options, precision="f32"))
         return worst(self.run(inputs), exact.run(inputs))[0]
 
+    def model_constants(self) -> list[Array]:
+        """The constants of the model as it is imported; it is read again for that."""
+        from compiler.driver import Compiler
+        from compiler.oddities import constants_of
+
+        state = Compiler(self.model, self.options).read()
+        return list(constants_of(state.module, state.context.weights))
+
     def text(self, level: str) -> str:
         """The model at a level, or as target code; it is lowered again for that.
 
@@ -145,8 +153,8 @@ def compile(
     passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
-    denormals: str = "flush",
-    interpret: bool = False, specialize: Specialize | None = None,
+    denormals: str = "flush", check: bool | None = None, interpret: bool = False,
+    specialize: Specialize | None = None,
     tuned: str | Path | None = "auto", mode: str = "default", library: str = "never",
 ) -> Executable:
     """Compile a model for a target.
@@ -157,6 +165,9 @@ def compile(
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
     `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`, `denormals`: as on the
     command line.
+    `check`: True ends a run with an error at the first access outside its buffer, and at an index
+    that data bring and that is out of range (IndexRangeError); the latter is the CPU's default;
+    False checks neither.
     `cache`: a folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA
     kernels in Triton's interpreter. `specialize`: compile the model again for the sizes that it is
     called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
@@ -174,7 +185,7 @@ def compile(
         plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
         weights=path_of("weights", weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
-        exact=exact, denormals=denormals, interpret=interpret, specialize=specialize,
+        exact=exact, denormals=denormals, check=check, interpret=interpret, specialize=specialize,
         tuned="off" if tuned is None else str(tuned), library=library)
     source = model_of_argument(model)
     if mode != "default":
@@ -223,7 +234,7 @@ def _compile(
     structures = structures_of(state.module)
     if slot is not None:
         facts = {"signature": signature.facts(), "structures": structures}
-        loaded = slot.keep(compilation.files, facts, loaded)
+        slot.keep(compilation.files, facts, loaded)
     return Executable(model, signature, loaded, plain, structures)
 
 

@@ -17,6 +17,7 @@ from compiler.given_inputs import Filled, Literal, check_once, parse_value
 from compiler.instrument import Instrument
 from compiler.signature import DEFAULT_SIZE, Signature, signature_of
 from compiler.standard_streams import check_one_reader, is_standard
+from dialects.assumptions import IndexRangeError
 from dialects.symbol import Symbol
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class WantedInputs(Instrument):
             raise StrataError("the inputs do not fit the model", [*strange, Problem(
                 f"it takes {signature.expected()}")])
         named = self._written(signature)
-        sizes = known_sizes(signature, named) | _named_sizes(self.dims)
+        sizes = known_sizes(signature, named) | named_sizes(self.dims)
         open_ = [n for n in signature.input_names if n not in named and not self._is_sized(n)]
         _tell_guesses(signature, open_, sizes)
         filled = {name: self._filled(name, signature, sizes)
@@ -112,6 +113,9 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
     except ValueError as error:
         raise StrataError("the model cannot run on these inputs", [Problem(
             str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays")]) from error
+    except IndexRangeError as error:
+        raise StrataError("the model cannot run on these inputs", [Problem(
+            str(error), hint="--inputs FILE.npz gives arrays")]) from error
     except MemoryError as error:
         raise StrataError("the memory does not suffice for a run", [Problem(
             str(error) or "out of memory", hint="--dim NAME=N sets sizes")]) from error
@@ -121,6 +125,18 @@ def tell_notes(notes: Sequence[str]) -> None:
     """What a target says of how a model runs."""
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
+
+
+def tell_oddities(exe: Executable, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """What nobody expects of the outputs, and no input explains."""
+    from compiler.oddities import oddities
+
+    tell_warnings(oddities(exe.output_names, outputs, inputs, exe.model_constants))
+
+
+def tell_warnings(texts: Sequence[str]) -> None:
+    for text in texts:
+        print(f"warning: {text}", file=sys.stderr)
 
 
 def tell_precision_error(exe: Executable, inputs: Sequence[Array]) -> None:
@@ -142,7 +158,7 @@ def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[Symbol
     return sizes
 
 
-def _named_sizes(dims: Sequence[tuple[str, int]]) -> dict[Symbol, int]:
+def named_sizes(dims: Sequence[tuple[str, int]]) -> dict[Symbol, int]:
     """The sizes' values, where sizes are named as in the model."""
     return {Symbol.size(name): value for name, value in dims}
 

@@ -56,7 +56,9 @@ def _load_strata() -> Dialect:
     """The shared types and attributes, the function over tensors, sizes, and control."""
     from dialects.control import CONTROL_OPS
     from dialects.func import FuncOp, ReturnOp
+    from dialects.requirements import REQUIREMENT_OPS
     from dialects.sizes import SIZE_OPS
     from dialects.types import Strata
 
-    return Dialect("strata", [FuncOp, ReturnOp, *SIZE_OPS, *CONTROL_OPS], list(Strata.attributes))
+    ops = [FuncOp, ReturnOp, *SIZE_OPS, *REQUIREMENT_OPS, *CONTROL_OPS]
+    return Dialect("strata", ops, list(Strata.attributes))

@@ -4,14 +4,19 @@ All of it on the same inputs, against what the imported model computes by the de
 operations. The error is the largest deviation over the largest magnitude expected. The first pass
 that changes a number beyond tolerance is named; that is a fault of the compiler (exit status 3).
 Beyond tolerance is what neither the type of an output explains, nor how far rounding alone moves
-the outputs on these inputs.
+the outputs on these inputs. What is NaN everywhere agrees with nothing: where all outputs are, the
+exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from compiler import arguments as shared
+
+if TYPE_CHECKING:
+    from compiler.instrument.verify import Verify
 
 SUMMARY = "execute every level, and name the first pass that errs"
 TOPIC = "Look inside"
@@ -33,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.driver import FINAL_LEVEL
-    from compiler.execution import WantedInputs, tell_notes
+    from compiler.execution import WantedInputs, tell_notes, tell_warnings
     from compiler.instrument.remarks import Remarks
     from compiler.instrument.verify import Check, Verify
     from compiler.session import session
@@ -56,8 +61,21 @@ def run(arguments: argparse.Namespace) -> int:
             verify.check_outputs(compilation.target.name, loaded.run)
             tell_notes(loaded.notes)
     remarks.report(arguments.verbose)
+    tell_warnings(verify.oddities)
     if verify.first_wrong is None:
-        print(f"{len(verify.rows)} executions agree")
-        return 0
+        return _conclusion(verify)
     raise compilation.wrong_numbers(state, verify.first_wrong, verify.before_text,
                                     verify.named_inputs)
+
+
+def _conclusion(verify: Verify) -> int:
+    """Tell that all agree, and about what that says nothing; the exit status."""
+    from compiler.execution import tell_warnings
+    from compiler.oddities import has_numbers
+
+    tell_warnings(verify.incomparable)
+    if not has_numbers(verify.expected):
+        print("nothing was compared: all outputs are NaN; --inputs FILE.npz gives other inputs")
+        return 1
+    print(f"{len(verify.rows)} executions agree")
+    return 0

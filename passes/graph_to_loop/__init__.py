@@ -17,7 +17,7 @@ those that the target claims; they stay. Leaves: `loop.nest`, `loop.view`, `loop
   and a nest of its own rounds them; unsigned extrema are those of integers with the sign bit
   flipped; `max` and `min` of truth values are `or` and `and`;
 - integer division by zero gives 0, and indices of gathers are clamped: nothing traps or reads
-  outside memory;
+  outside memory; what must hold of indices is compared at the end (`requirements.py`);
 - every operation carries its graph operation's location.
 """
 
@@ -43,10 +43,13 @@ class GraphToLoop(StrataPass):
     name = "graph-to-loop"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
+        from passes.graph_to_loop.requirements import lower_requirements, move_requirements
         from passes.graph_to_loop.rules import lowering_rules
 
         for func in functions(module):
+            lower_requirements(func, context)
             rewrite(func, lowering_rules(), context)
+            move_requirements(func)
         left = [op for op in module.walk() if _should_be_gone(op, context)]
         if left:
             raise PassError(self.name, [(location_name(op), _without_lowering(op)) for op in left])

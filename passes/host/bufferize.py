@@ -30,6 +30,7 @@ from dialects.expr import Expr
 from dialects.func import FuncOp, ReturnOp
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
+from dialects.requirements import RequireOp
 from dialects.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.symbol import Symbol
 from dialects.syntax import identifier, location_name
@@ -38,7 +39,7 @@ from passes.base import PassError, StrataContext, StrataPass
 from passes.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
 from passes.rewriting import functions
 
-KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, SizeOp, ControlOp, ReturnOp)
+KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, RequireOp, SizeOp, ControlOp, ReturnOp)
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,8 @@ class _Bufferizer:
                 self._make(op.result)
             case AssumeOp():
                 self._add(AssumeOp.of(op.left.data, op.relation.data, op.right.data))
+            case RequireOp():
+                self._add(op.moved(self.buffers[op.values]))
             case SizeOp():
                 self._add(SizeOp.of(defined_sizes(op), self.buffers[op.source]))
             case ControlOp():

@@ -99,6 +99,10 @@ class CudaTarget(Target):
         """Half the bytes, and fewer registers that hold them."""
         return True
 
+    def checks_indices(self, options: TargetOptions) -> bool:
+        """Only on demand: the host would wait for the device."""
+        return options.check is True
+
     def scans(self) -> bool:
         """Threads scan what they hold, then exchange their sums."""
         return True
