@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from compiler import __version__
 from compiler.cli import commands
@@ -42,8 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(words, interrupt)
     except BrokenPipeError:  # the reader, `head` for instance, has had enough
-        _drop_output()
+        _drop_output(sys.stdout, sys.stderr)
         return 0
+    except OSError as error:  # what is left to print does not fit on a disk
+        _drop_output(sys.stdout)
+        return _report(error, words, ())
     except KeyboardInterrupt:
         interrupt.tell()
         if arguments is None:
@@ -77,10 +80,10 @@ def _flushed(status: int) -> int:
     return status
 
 
-def _drop_output() -> None:
+def _drop_output(*streams: TextIO) -> None:
     """What Python still holds must not be written when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in streams:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(nowhere, stream.fileno())
 
@@ -88,12 +91,11 @@ def _drop_output() -> None:
 def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> int:
     """Tell an error; the exit status."""
     from compiler.arguments import shell_command
-    from compiler.diagnostics import StrataError
+    from compiler.diagnostics import StrataError, disk_error
     from compiler.faults import CompilerFault, Reproducer, debug_print
     from compiler.plugin_faults import origin_of, unloadable
 
-    error = unloadable(error) or hidden_package(error) or error
-
+    error = unloadable(error) or hidden_package(error) or disk_error(error) or error
     if isinstance(error, StrataError):
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status

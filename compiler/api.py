@@ -153,7 +153,8 @@ def compile(
     passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
-    check: bool | None = None, interpret: bool = False, specialize: Specialize | None = None,
+    denormals: str = "flush", check: bool | None = None, interpret: bool = False,
+    specialize: Specialize | None = None,
     tuned: str | Path | None = "auto", mode: str = "default", library: str = "never",
 ) -> Executable:
     """Compile a model for a target.
@@ -162,7 +163,8 @@ def compile(
     in memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
-    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`: as on the command line.
+    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`, `denormals`: as on the
+    command line.
     `check`: True ends a run with an error at the first access outside its buffer, and at an index
     that data bring and that is out of range (IndexRangeError); the latter is the CPU's default;
     False checks neither.
@@ -183,7 +185,7 @@ def compile(
         plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
         weights=path_of("weights", weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
-        exact=exact, check=check, interpret=interpret, specialize=specialize,
+        exact=exact, denormals=denormals, check=check, interpret=interpret, specialize=specialize,
         tuned="off" if tuned is None else str(tuned), library=library)
     source = model_of_argument(model)
     if mode != "default":
@@ -232,7 +234,7 @@ def _compile(
     structures = structures_of(state.module)
     if slot is not None:
         facts = {"signature": signature.facts(), "structures": structures}
-        loaded = slot.keep(compilation.files, facts, loaded)
+        slot.keep(compilation.files, facts, loaded)
     return Executable(model, signature, loaded, plain, structures)
 
 

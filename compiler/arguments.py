@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from compiler.options import LIBRARIES, PRECISIONS, CompileOptions, Specialize
+from compiler.options import DENORMALS, LIBRARIES, PRECISIONS, CompileOptions, Specialize
 
 
 class Arguments(Protocol):
@@ -36,8 +36,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="weights of a .mlir text: a weights.npz, or the model it comes from"))
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """The target and the options that it takes."""
+def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
+    """The target and the options that it takes. `checks`: --check as well."""
     group = parser.add_argument_group("the target")
     group.add_argument("--target", metavar="T", default="cpu",
                        help="cpu (default), cuda, hip, reference, or a plugin's")
@@ -53,9 +53,13 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--exact", action="store_true",
                        help="compute quantized models as they are defined, in floats, instead of "
                             "in integers with results up to one quantization step off")
-    group.add_argument("--check", action=argparse.BooleanOptionalAction,
-                       help="check every access of a run to memory, and every index that data "
-                            "bring; default: indices, on the CPU; nothing with --no-check")
+    group.add_argument("--denormals", choices=DENORMALS, default="flush",
+                       help="cpu: flush (default) takes floats below the least normal number for "
+                            "zeros, comparisons too; keep computes with them")
+    if checks:
+        group.add_argument("--check", action=argparse.BooleanOptionalAction,
+                           help="check every access of a run to memory, and every index that data "
+                                "bring; default: indices, on the CPU; nothing with --no-check")
     complete(group.add_argument("--cache", metavar="DIR|off", default="default",
                                 help="where compiled models are kept"), folder=True)
     group.add_argument("--threads", metavar="N", type=positive,
@@ -144,6 +148,7 @@ def options_from(
         dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
         threads=given.get("threads") or threads, features=given.get("features"),
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
+        denormals=given.get("denormals", "flush"),
         check=given.get("check"),
         cache=given.get("cache", "default"), interpret=given.get("interpret", False),
         tuned=given.get("tuned", "auto"), library=given.get("library", "never"),

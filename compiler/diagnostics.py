@@ -6,11 +6,13 @@ problems that could be found at once. Any other exception is a fault of the comp
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import NamedTuple
 
 MOST = 30
 """Different problems that a message shows."""
+_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
 
 
 class Problem(NamedTuple):
@@ -68,6 +70,17 @@ class StrataError(Exception):
         """The problem without its file, where the message names that already."""
         named = problem.file and problem.file in self.message
         return problem._replace(file="") if named else problem
+
+
+def disk_error(error: Exception) -> StrataError | None:
+    """What to tell of a disk that is full or cannot be written, wherever that was met; None for
+    any other error."""
+    if not isinstance(error, OSError) or error.errno not in _DISK:
+        return None
+    place = f" {error.filename}" if error.filename else ""
+    return StrataError(f"cannot write{place}: {error.strerror}", [Problem(
+        "the disk is full, or may not be written",
+        hint="$TMPDIR names a folder for temporary files")])
 
 
 def _grouped(problems: Sequence[Problem]) -> list[Problem]:

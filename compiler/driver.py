@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from compiler.arguments import shell_command
 from compiler.collection import rare_collections
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, disk_error
 from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
 from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
@@ -301,8 +301,10 @@ class Compiler:
         except MemoryError:
             raise StrataError(f"out of memory in {phase} on {self.model}") from None
         except Exception as error:  # anything else is ours, and is reported as such
-            if hidden := hidden_package(error):
-                raise hidden from error
+            if phase == IMPORT and isinstance(error, RecursionError):
+                raise StrataError(f"{self.model} is nested too deeply to be read") from error
+            if told := disk_error(error) or hidden_package(error):
+                raise told from error
             fault = CompilerFault(phase, self.model, error, origin_of(error, self.options.plugins))
             fault.folder = self.reproducer(fault, ran, state).write()
             raise fault from error
@@ -340,6 +342,8 @@ class Compiler:
             words += ["--precision", options.precision]
         if options.exact:
             words.append("--exact")
+        if options.denormals != "flush":
+            words += ["--denormals", options.denormals]
         if options.check is not None:
             words.append("--check" if options.check else "--no-check")
         return shell_command([*words, *more])

@@ -65,7 +65,7 @@ class WantedInputs(Instrument):
             raise StrataError("the inputs do not fit the model", [*strange, Problem(
                 f"it takes {signature.expected()}")])
         named = self._written(signature)
-        sizes = known_sizes(signature, named) | _named_sizes(self.dims)
+        sizes = known_sizes(signature, named) | named_sizes(self.dims)
         open_ = [n for n in signature.input_names if n not in named and not self._is_sized(n)]
         _tell_guesses(signature, open_, sizes)
         filled = {name: self._filled(name, signature, sizes)
@@ -158,7 +158,7 @@ def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[Symbol
     return sizes
 
 
-def _named_sizes(dims: Sequence[tuple[str, int]]) -> dict[Symbol, int]:
+def named_sizes(dims: Sequence[tuple[str, int]]) -> dict[Symbol, int]:
     """The sizes' values, where sizes are named as in the model."""
     return {Symbol.size(name): value for name, value in dims}
 

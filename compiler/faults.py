@@ -75,9 +75,20 @@ class Reproducer:
     weights: WeightStore | None
     inputs: Mapping[str, Array] | None = None
 
-    def write(self) -> Path:
-        """Write the folder into the working directory, else a temporary one; where it is."""
-        folder = _new_folder(f"reproducer-{Path(self.fault.model).stem}-{self.fault.phase}")
+    def write(self) -> Path | None:
+        """Write the folder into the working directory, else a temporary one; where it is.
+
+        None where neither can be written: the fault itself is what the user must see.
+        """
+        try:
+            folder = _new_folder(f"reproducer-{Path(self.fault.model).stem}-{self.fault.phase}")
+            self._fill(folder)
+        except OSError:
+            return None
+        return folder
+
+    def _fill(self, folder: Path) -> None:
+        """Raises OSError."""
         (folder / "traceback.txt").write_text(_traceback(self.fault.cause), encoding="utf-8")
         (folder / "versions.txt").write_text("\n".join(versions()) + "\n", encoding="utf-8")
         (folder / "command.txt").write_text(self._commands(), encoding="utf-8")
@@ -87,7 +98,6 @@ class Reproducer:
             self.weights.save(folder / "weights.npz")
         if self.inputs is not None:
             (folder / "inputs.npz").write_bytes(npz_bytes(self.inputs))
-        return folder
 
     def _commands(self) -> str:
         lines = ["failed:", f"  {self.command}"]

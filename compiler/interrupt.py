@@ -7,6 +7,7 @@ as well, and ends the process, and those that it started, when it has not ended 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -42,9 +43,13 @@ class Interrupt:
                 print(f"{line}interrupted: {self.kept()}", file=sys.stderr, flush=True)
 
     def leave(self) -> NoReturn:
-        """End this process and all that it started, at once: what is told is on its way, and taking
-        a large model apart object by object would take longer than the second."""
+        """End this process and all that it started: what is told is on its way, and taking a large
+        model apart object by object would take longer than the second.
+
+        Temporary folders are removed before, as far as the thread that watches gives time.
+        """
         end_children()
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         os._exit(STATUS)
 
     def watch(self) -> None:
@@ -60,7 +65,8 @@ class Interrupt:
             pass
         time.sleep(GRACE)
         self.tell()
-        self.leave()
+        end_children()
+        os._exit(STATUS)
 
 
 def end_children() -> None:

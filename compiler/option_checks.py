@@ -79,8 +79,8 @@ def path_of(option: str, value: object) -> Path | None:
     if not isinstance(value, str | os.PathLike):
         raise _refused(option, f"{value!r} is no path", "give a text or a Path")
     text = os.fsdecode(cast("str | os.PathLike[str]", value))
-    if "\0" in text:
-        raise _refused(option, f"{value!r} has a zero byte, so it is no path", "give a path")
+    if not _is_name(text):
+        raise _refused(option, f"{value!r} has characters that no path has", "give a path")
     return Path(text)
 
 
@@ -90,11 +90,20 @@ def paths_of(option: str, values: object) -> tuple[Path, ...]:
     return tuple(path for path in found if path is not None)
 
 
+def _is_name(text: str) -> bool:
+    """Whether the system can take a text for a name: no zero byte, no half of a surrogate pair."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
 # ---------------------------------------------------------------------- one option each
 def _problems(options: CompileOptions) -> Iterator[Problem]:
-    from compiler.options import LIBRARIES, PRECISIONS, Specialize
+    from compiler.options import DENORMALS, LIBRARIES, PRECISIONS, Specialize
 
     yield from _one_of("precision", options.precision, PRECISIONS)
+    yield from _one_of("denormals", options.denormals, DENORMALS)
     yield from _one_of("library", options.library, LIBRARIES)
     yield from _flags(options)
     yield from _texts(options)
@@ -124,8 +133,8 @@ def _texts(options: CompileOptions) -> Iterator[Problem]:
         value = getattr(options, name)
         if not isinstance(value, str) or not value:
             yield Problem(f"{name} is {value!r}; it must be a text")
-        elif "\0" in value:
-            yield Problem(f"{name} is {value!r}, which has a zero byte")
+        elif not _is_name(value):
+            yield Problem(f"{name} is {value!r}, which has characters that no name has")
     features = options.features
     if features is not None and not isinstance(cast(object, features), str):
         yield Problem(f"features is {features!r}; it must be a text, or None")

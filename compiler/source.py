@@ -123,6 +123,8 @@ def _contents(path: Path) -> str:
         raise StrataError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise StrataError(f"cannot read {path}", [Problem(str(error))]) from None
+    except ValueError:  # a name with a NUL in it, say
+        raise StrataError(f"there is no file {str(path)!r}") from None
 
 
 def _decoded(model: MemoryModel) -> str:

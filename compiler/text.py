@@ -75,14 +75,16 @@ def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
     except RecursionError:
         raise _unreadable(file, [problem_at(parser.place, "it is nested too deeply", file)]
                           ) from None
-    except (AssertionError, KeyError, TypeError, ValueError, VerifyException) as error:
+    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError,
+            VerifyException) as error:
         raise _unreadable(file, [problem_at(parser.place, f"it is malformed: {first_line(error)}",
                                             file)]) from error
     try:
         module.verify()
     except VerifyException as error:
         raise _unreadable(file, _invalid(module, parser, file, error)) from error
-    except (AssertionError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError,
+            RecursionError) as error:
         what = f"it is malformed: {first_line(error)}"
         raise _unreadable(file, [Problem(what, file=str(file))]) from error
     return module

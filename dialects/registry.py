@@ -31,7 +31,8 @@ def register_dialects(context: Context) -> None:
 
     theirs = get_all_dialects()
     known = set(context.registered_dialect_names)
-    loaders = {name: theirs[name] for name in SCALAR_DIALECTS} | dialect_loaders()
+    loaders = {name: theirs[name] for name in SCALAR_DIALECTS} | {"arith": _load_arith}
+    loaders |= dialect_loaders()
     for name, loader in loaders.items():
         if name not in known:
             context.register_dialect(name, loader)
@@ -43,6 +44,12 @@ def _load_folder(name: str) -> Dialect:
     if not found:
         raise ImportError(f"dialects/{name}/__init__.py has no Dialect named {name!r}")
     return found[0]
+
+
+def _load_arith() -> Dialect:
+    from dialects.remainder import arith_with_remainder
+
+    return arith_with_remainder()
 
 
 def _load_strata() -> Dialect:

@@ -50,6 +50,8 @@ class TargetOptions:
     precision: str = "f32"
     exact: bool = False
     """Round products before they are added, as the definitions of operators do."""
+    denormals: str = "flush"
+    """CPU: "keep" computes with floats below the least normal one, "flush" takes them for 0."""
     interpret: bool = False
     """CUDA: run kernels in Triton's interpreter instead of on a device."""
     check: bool | None = None

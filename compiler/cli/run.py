@@ -23,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_inputs(parser)
     shared.add_output(parser.add_argument_group("the outputs"), "--output", "-o",
                       metavar="FILE.npz",
-                      text="write the outputs, by the model's names; - for standard output")
+                      text="write the outputs, by the model's names; an .npy takes one; - for "
+                           "standard output")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         tell_oddities,
         tell_precision_error,
     )
-    from compiler.output import check_writable, npz_bytes, write_bytes
+    from compiler.output import check_output, check_writable, write_arrays
     from compiler.session import session
     from compiler.standard_streams import is_standard_output
 
@@ -44,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = WantedInputs(arguments)
     with session(arguments) as started:
         exe = started.compile(arguments.model, wanted)
+        check_output(arguments.output, exe.output_names)
         inputs = wanted.arrays(exe.signature)
         started.progress.tell(f"running {arguments.model}")
         outputs = run_loaded(exe, inputs)
@@ -54,8 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(describe(name, array),
               file=sys.stderr if is_standard_output(arguments.output) else sys.stdout)
     if arguments.output is not None:
-        write_bytes(arguments.output,
-                    npz_bytes(dict(zip(exe.output_names, outputs, strict=True))))
+        write_arrays(arguments.output, dict(zip(exe.output_names, outputs, strict=True)))
     return 0
 
 

@@ -76,7 +76,7 @@ class _Bufferizer:
         sizes = _size_names(func)
         types = [_buffer_type(v) for v in func.return_op.operands]
         is_main = func.sym_name.data == "main"
-        self.returned = [None if is_main and type_.count.symbols <= {*sizes} else type_
+        self.returned = [None if is_main and _symbols_of(type_) <= {*sizes} else type_
                          for type_ in types]
         outputs = [type_ for type_, r in zip(types, self.returned, strict=True) if r is None]
         self.driver = host.FuncOp.of(
@@ -224,6 +224,11 @@ class _Bufferizer:
 def _buffer_type(value: SSAValue) -> BufferType:
     assert isinstance(value.type, TensorType)
     return buffer_of(value.type)
+
+
+def _symbols_of(type_: BufferType) -> set[Symbol]:
+    """The sizes that a shape has, also where another dim is empty."""
+    return {symbol for size in type_.shape for symbol in size.symbols}
 
 
 def _size_names(func: FuncOp) -> list[Symbol]:

@@ -93,9 +93,19 @@ def test_inputs_that_are_written_out(strata: Run, small_model: Path) -> None:
         assert (done.status, done.out) == (0, given.out), done.err
 
 
-@pytest.mark.parametrize("command", ["run", "verify", "bench"])
+STRANGE = (["--input", "row=[0]"], 1, ["no input 'row'", "did you mean 'rows'?", "it takes 'in/x"])
+
+
+@pytest.mark.parametrize("command", ["verify", "bench"])
+def test_nothing_is_compiled_by_the_other_commands(
+    strata: Run, small_model: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    test_nothing_is_compiled_for_inputs_that_do_not_fit(
+        strata, small_model, monkeypatch, *STRANGE, command=command)
+
+
 @pytest.mark.parametrize(("words", "status", "parts"), [
-    (["--input", "row=[0]"], 1, ["no input 'row'", "did you mean 'rows'?", "it takes 'in/x:0'"]),
+    STRANGE,
     (["--input", "rows=[0.5]"], 1, ["i64 has no 0.5"]),
     (["--input", "rows=3xi32=zeros"], 1, ["said to be i32", "i64[m]"]),
     (["--input", "rows=[[0]]"], 1, ["shape [1, 1]", "i64[m]"]),
@@ -106,8 +116,8 @@ def test_inputs_that_are_written_out(strata: Run, small_model: Path) -> None:
     (["--input", "in/x:0=99999999999x8=zeros"], 1, ["no memory"]),
 ])
 def test_nothing_is_compiled_for_inputs_that_do_not_fit(
-    strata: Run, small_model: Path, monkeypatch: pytest.MonkeyPatch, command: str,
-    words: list[str], status: int, parts: list[str],
+    strata: Run, small_model: Path, monkeypatch: pytest.MonkeyPatch, words: list[str],
+    status: int, parts: list[str], command: str = "run",
 ) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("a pass has run")

@@ -104,3 +104,25 @@ def test_tuning_tells_what_it_has_found(small_model: Path, tmp_path: Path) -> No
         process.kill()
     assert process.returncode == 130
     assert told.splitlines()[-1].startswith("interrupted: ")
+
+
+def test_temporary_folders_are_removed(small_model: Path, tmp_path: Path) -> None:
+    plugin = PLUGIN.replace('Path("child").write_text(str(child.pid))', '''
+        import atexit, tempfile
+        folder = tempfile.TemporaryDirectory(dir=".", prefix="scratch-")
+        atexit.register(lambda: folder)  # it lives as long as the process
+        Path("child").write_text(str(child.pid))''')
+    (tmp_path / "endless.py").write_text(plugin)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compiler", "lower", str(small_model), "--plugin", "endless.py",
+         "--passes", "default,after(graph-cse)=endless"], cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL)
+    try:
+        wait_for(tmp_path / "child")
+        assert list(tmp_path.glob("scratch-*"))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+    assert not list(tmp_path.glob("scratch-*"))
