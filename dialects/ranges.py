@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from math import gcd
+from math import gcd, inf
 
 from dialects.atoms import Atom, Call, atom_symbols
 from dialects.expr import Expr, apply_call
@@ -32,8 +32,37 @@ def may_be_empty(expr: Expr, positive: frozenset[str] = frozenset()) -> Expr:
 @cache
 def is_nonnegative(expr: Expr) -> bool:
     """Whether expr >= 0 is certain when every symbol is at least 1, computed ones at least 0."""
-    return _holds(expr.substitute({name: Expr.symbol(name) + 1 for name in expr.symbols
-                                   if not name.startswith("_")}))
+    return _holds(_from_zero(expr))
+
+
+def _from_zero(expr: Expr) -> Expr:
+    """The expression over symbols that begin at 0."""
+    return expr.substitute({name: Expr.symbol(name) + 1 for name in expr.symbols
+                            if not name.startswith("_")})
+
+
+@cache
+def least(expr: Expr) -> float:
+    """A number that expr is never below, as `is_nonnegative` takes symbols; -inf if none is known.
+
+    What grows with every symbol is least where all of them are.
+    """
+    return _from_zero(expr).evaluate(dict.fromkeys(expr.symbols, 0)) if _grows(expr) else -inf
+
+
+def _grows(expr: Expr) -> bool:
+    """Whether no symbol that becomes larger makes expr smaller."""
+    return all(not monomial or (factor > 0 and len(monomial) == 1 and _atom_grows(monomial[0]))
+               for monomial, factor in expr.terms)
+
+
+def _atom_grows(atom: Atom) -> bool:
+    if isinstance(atom, str):
+        return True
+    left, right = atom.args
+    if atom.op == "floordiv":
+        return _grows(left) and (right.constant or 0) > 0
+    return atom.op in ("min", "max") and _grows(left) and _grows(right)
 
 
 def _holds(expr: Expr) -> bool:
