@@ -88,6 +88,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     fixed = bool(options.shapes or options.dims)  # what is declared holds for other sizes then
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))
+    faults.tell_warnings()
     if inputs.names.changed:
         names = {k: StringAttr(v) for k, v in inputs.names.changed.items()}
         module.attributes[SIZE_NAMES] = DictionaryAttr(names)
