@@ -46,6 +46,7 @@ class Faults:
     file: str
     problems: list[Problem] = field(default_factory=list[Problem])
     warnings: list[str] = field(default_factory=list[str])
+    """What is wrong and does no harm; told once the model is imported."""
     unknown: set[str] = field(default_factory=set[str])
 
     def add(self, what: str, node: str = "", level: str = "", hint: str = "") -> None:
