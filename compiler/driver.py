@@ -31,7 +31,7 @@ from compiler.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline import PIPELINE, Step
 from compiler.plan import PlannedStep, plan
 from compiler.plugins import Plugins, load_plugins
-from compiler.source import Snapshot, Source, read_model, weight_labels
+from compiler.source import TEXT_SUFFIX, Snapshot, Source, read_model, weight_labels
 from compiler.text import format_header, format_module
 from compiler.tuning.files import tuned_files
 from passes.base import PassError, StrataContext
@@ -154,6 +154,7 @@ class Compiler:
 
     def lower(self, to: str | None = None) -> State:
         """Read the model and run the pipeline up to level `to`; None: all of it."""
+        self.check_passes(to)
         state = self.read()
         self.planned = self.plan(state, to)
         self.run(state, self.planned)
@@ -179,6 +180,14 @@ class Compiler:
         there = ", ".join((*LEVEL_NAMES, *self.target.levels))
         raise StrataError(f"target {self.target.name} has no level '{level}'",
                           [Problem("no such level", hint=f"there are: {there}")])
+
+    def check_passes(self, to: str | None) -> None:
+        """Raise StrataError for passes that cannot be, before the model is read.
+
+        Where a text stands only reading it tells.
+        """
+        if not self.model.endswith(TEXT_SUFFIX):
+            plan(self.options.passes, LEVEL_NAMES[0], (), None, to, self.plugins)
 
     def plan(self, state: State, to: str | None) -> list[PlannedStep]:
         """The steps that will run. Raises StrataError for options that fit neither model nor

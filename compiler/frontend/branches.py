@@ -76,13 +76,13 @@ def join(
 
 
 def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
-    """A branch whose single elements have as many dims as those of the other, if these have more."""
+    """A branch whose single elements have as many dims as the other's, if these have more."""
     results = list(branch.results)
     for k, (own, wanted) in enumerate(zip(results, other.results, strict=True)):
         single = own.type.count.constant == wanted.type.count.constant == 1
         if single and own.rank < wanted.rank:
-            build.faults.warn(f"result {k} of node '{build.node}' is {own.type.short} of one branch "
-                              f"and {wanted.type.short} of the other; it is the latter of both here")
+            build.faults.warn(f"result {k} of node '{build.node}' is {own.type.short} of one "
+                              f"branch and {wanted.type.short} of the other, and is taken as that")
             with build.within(branch.frame):
                 results[k] = build(ReshapeOp, own, shape=list(wanted.shape))
     return Branch(branch.frame, results)

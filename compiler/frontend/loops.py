@@ -182,8 +182,8 @@ def _levelled(build: Builder, loop: Loop, k: int, before: Value, after: Value) -
     if after.rank == before.rank or not (
             after.type.count.constant == before.type.count.constant == 1):
         return after
-    build.faults.warn(f"what node '{build.node}' carries as value {k} is {before.type.short} before "
-                      f"an iteration and {after.type.short} after it; more dims are taken of both")
+    build.faults.warn(f"value {k} of node '{build.node}' is {before.type.short} before an "
+                      f"iteration and {after.type.short} after it; the one of more dims is taken")
     if after.rank < before.rank:
         return build(ReshapeOp, after, shape=list(before.shape))
     assert build.frame.outer is not None

@@ -73,8 +73,8 @@ def _branches(n: Node, condition: Value, mark: Mark) -> list[_Built]:
     problem = n.build.faults.problems[mark.faults[0]]
     n.build.restore(mark)
     wrong = list(_BRANCHES.values())[built.index(None)]
-    n.build.faults.warn(f"the {wrong} branch of node '{n.name}' cannot be computed, and must not be "
-                        f"taken: {problem.what} (node '{problem.node}')")
+    n.build.faults.warn(f"the {wrong} branch of node '{n.name}' cannot be computed, and must not "
+                        f"be taken: {problem.what} (node '{problem.node}')")
     return _with_untaken(n, condition, wrong, f"{problem.node}: {problem.what}")
 
 
