@@ -177,3 +177,105 @@ def test_two_wrong_branches_are_both_told():
         imported(model, ImportOptions(shapes={"x": (3,)}))
 
 
+
+
+# ---------------------------------------------------------------------- sparse tensors
+def sparse(name: str, values: list[float], indices: Any, dims: list[int]) -> onnx.SparseTensorProto:
+    return helper.make_sparse_tensor(
+        numpy_helper.from_array(np.array(values, np.float32), name),
+        numpy_helper.from_array(np.array(indices, np.int64), f"{name}_indices"), dims)
+
+
+@pytest.mark.parametrize(("values", "indices"), [
+    ([2.0, 3.0], [1, 7]), ([2.0, 3.0], [[0, 1], [2, 3]]), ([], []),
+])
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_sparse_weights(values: list[float], indices: Any, is_constant: bool):
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = make_model([product], [value_info("x", np.float32, [2, 3])], ["y"])
+    if is_constant:
+        model.graph.node.insert(0, helper.make_node(
+            "Constant", [], ["w"], sparse_value=sparse("", values, indices, [3, 4])))
+    else:
+        model.graph.sparse_initializer.append(sparse("w", values, indices, [3, 4]))
+    assert_close(run_imported(imported(model), {"x": X}), run_reference(model, {"x": X}), 1e-6)
+
+
+# ---------------------------------------------------------------------- strings
+LABELS = helper.make_tensor("labels", onnx.TensorProto.STRING, [3], [b"cat", b"dog", b"cow"])
+WORDS = np.array([["a", "\u00f6"], ["", "dd"]], object)
+
+
+def typed(name: str, kind: int, shape: Any) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def strings_model(
+    nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], outputs: dict[str, int],
+    **constants: Any,
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes, "g", inputs, [typed(n, kind, None) for n, kind in outputs.items()],
+        [LABELS, *(numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items())])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+
+def strings_agree(model: onnx.ModelProto, given: dict[str, Any]) -> None:
+    """Against onnxruntime, which needs the types of outputs here."""
+    onnxruntime: Any = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options,
+                                           providers=["CPUExecutionProvider"])
+    for got, want in zip(compiled(model)(**given), session.run(None, given), strict=True):
+        assert got.shape == want.shape and got.tolist() == want.tolist()
+
+
+TEXT = onnx.TensorProto.STRING
+
+
+def test_labels_are_gathered():
+    nodes = [helper.make_node("ArgMax", ["x"], ["i"], axis=1, keepdims=0),
+             helper.make_node("Gather", ["labels", "i"], ["y"])]
+    strings_agree(strings_model(nodes, [value_info("x", np.float32, ["n", 3])], {"y": TEXT}),
+                  {"x": X})
+
+
+def test_strings_are_moved_and_compared():
+    """Also such that the model does not know."""
+    nodes = [helper.make_node("Reshape", ["s", "flat"], ["r"]),
+             helper.make_node("Concat", ["r", "labels"], ["c"], axis=0),
+             helper.make_node("Equal", ["r", "q"], ["e"]),
+             helper.make_node("Where", ["e", "r", "q"], ["w"]),
+             helper.make_node("Transpose", ["s"], ["t"]), helper.make_node("Shape", ["c"], ["z"])]
+    model = strings_model(nodes, [typed("s", TEXT, ["n", "m"]), typed("q", TEXT, ["k"])],
+                          {"c": TEXT, "e": onnx.TensorProto.BOOL, "w": TEXT, "t": TEXT,
+                           "z": onnx.TensorProto.INT64}, flat=[-1])
+    strings_agree(model, {"s": WORDS, "q": np.array(["a", "cat", "", "zz"], object)})
+
+
+def test_strings_of_branches():
+    body = [helper.make_graph([helper.make_node("Constant", [], [name], value_strings=words)], name,
+                              [], [typed(name, TEXT, None)])
+            for name, words in (("a", [b"u", b"v"]), ("b", [b"w"]))]
+    nodes = [helper.make_node("If", ["c"], ["y"], then_branch=body[0], else_branch=body[1])]
+    model = strings_model(nodes, [typed("c", onnx.TensorProto.BOOL, [])], {"y": TEXT})
+    for c in (True, False):
+        strings_agree(model, {"c": np.array(c)})
+
+
+def test_strings_that_nothing_uses():
+    model = strings_model([helper.make_node("Relu", ["x"], ["y"])],
+                          [value_info("x", np.float32, [2, 3]), typed("u", TEXT, ["n"])],
+                          {"y": onnx.TensorProto.FLOAT})
+    strings_agree(model, {"x": X, "u": WORDS[0]})
+
+
+@pytest.mark.parametrize("op_type", ["Cast", "Add", "SequenceConstruct", "Max"])
+def test_what_computes_on_strings_is_refused_by_name(op_type: str):
+    attributes = {"to": 1} if op_type == "Cast" else {}
+    nodes = [helper.make_node(op_type, ["s", "s"][:1 if op_type == "Cast" else 2], ["y"],
+                              name="reader", **attributes)]
+    model = strings_model(nodes, [typed("s", TEXT, ["n"])], {"y": TEXT})
+    with pytest.raises(StrataError, match="(?s)computes on strings.*node 'reader'"):
+        imported(model)

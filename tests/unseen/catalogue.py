@@ -61,14 +61,14 @@ CATALOGUE: dict[str, Unseen] = {
     "swin-block": Unseen(v.SwinBlock, lambda n, m: (torch.randn(n, 8, 8, 16),), (_BATCH,)),
     "detr-head": Unseen(v.DetrHead, lambda n, m: (torch.randn(n, 12, 5, 7),), (_BATCH,)),
     "capsules": Unseen(v.Capsules, lambda n, m: (torch.randn(n, 1, 9, 8),), (_BATCH,)),
-    "crnn-ctc": Unseen(v.Crnn, lambda n, m: (torch.randn(n, 1, 16, 2 * m),), (_BATCH,)),
+    "crnn-ctc": Unseen(v.Crnn, lambda n, m: (torch.randn(n, 1, 16, 32),), (_BATCH,)),
     "segformer-head": Unseen(
         v.SegFormerHead, lambda n, m: (torch.randn(n, 4, 16, 20), torch.randn(n, 8, 8, 10),
                                        torch.randn(n, 12, 4, 5)), (_BATCH,) * 3),
     "wavenet": Unseen(s.WaveNet, lambda n, m: (torch.randn(n, 1, m),), ({0: "n", 2: "m"},)),
     "conformer": Unseen(
-        s.Conformer, lambda n, m: (torch.randn(n, m, 16),
-                                   torch.arange(m)[None] >= torch.tensor([m, m - 3, m - 1])[:n, None]),
+        s.Conformer, lambda n, m: (
+            torch.randn(n, m, 16), torch.arange(m)[None] >= torch.tensor([m, m - 3, m - 1])[:n, None]),
         (_BOTH, _BOTH)),
     "mixture-of-experts": Unseen(s.Experts, lambda n, m: (torch.randn(n, m, 16),), (_BOTH,)),
     "rwkv": Unseen(s.Rwkv, lambda n, m: (torch.randn(n, 9, 8),), (_BATCH,)),
@@ -90,8 +90,9 @@ CATALOGUE: dict[str, Unseen] = {
     "nerf": Unseen(o.NerfMlp, lambda n, m: (torch.randn(n * m, 3), torch.randn(n * m, 3)),
                    (_BATCH, _BATCH)),
     "deepfm": Unseen(
-        o.DeepFm, lambda n, m: (torch.stack([torch.randint(0, k, (n * m,)) for k in (10, 20, 30)], 1),
-                                torch.rand(n * m, 5) * 10), (_BATCH, _BATCH)),
+        o.DeepFm, lambda n, m: (
+            torch.stack([torch.randint(0, k, (n * m,)) for k in (10, 20, 30)], 1),
+            torch.rand(n * m, 5) * 10), (_BATCH, _BATCH)),
     "siren": Unseen(o.Siren, lambda n, m: (torch.rand(n * m, 2) * 2 - 1,), (_BATCH,),
                     tolerance=1e-3, halves=False),
     "hypernetwork": Unseen(

@@ -39,7 +39,8 @@ class Conformer(nn.Module):
             nn.LayerNorm(16), nn.Linear(16, 32), nn.SiLU(), nn.Linear(32, 16)) for _ in range(2)])
         self.norms = nn.ModuleList([nn.LayerNorm(16) for _ in range(3)])
         self.attention = nn.MultiheadAttention(16, 4, batch_first=True)
-        self.gated, self.depthwise = nn.Conv1d(16, 32, 1), nn.Conv1d(16, 16, 5, padding=2, groups=16)
+        self.gated = nn.Conv1d(16, 32, 1)
+        self.depthwise = nn.Conv1d(16, 16, 5, padding=2, groups=16)
         self.batch, self.out = nn.BatchNorm1d(16), nn.Conv1d(16, 16, 1)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -181,7 +182,8 @@ class BeamStep(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embedding, self.cell, self.head = nn.Embedding(20, 8), nn.GRUCell(8, 8), nn.Linear(8, 20)
+        self.embedding, self.cell = nn.Embedding(20, 8), nn.GRUCell(8, 8)
+        self.head = nn.Linear(8, 20)
 
     def forward(
         self, tokens: Tensor, scores: Tensor, state: Tensor

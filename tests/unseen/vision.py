@@ -136,7 +136,8 @@ class SwinBlock(nn.Module):
         side, heads = self.window, self.heads
         y = self.cut(torch.roll(self.norm(x), (-2, -2), (1, 2)))
         q, k, v = self.qkv(y).view(-1, side * side, 3, heads, c // heads).permute(2, 0, 3, 1, 4)
-        bias = self.table[self.places.reshape(-1)].view(side ** 2, side ** 2, heads).permute(2, 0, 1)
+        bias = self.table[self.places.reshape(-1)].view(side ** 2, side ** 2, heads)
+        bias = bias.permute(2, 0, 1)
         scores = (q @ k.transpose(-1, -2)) * (c // heads) ** -0.5 + bias
         scores = scores.view(n, -1, heads, side ** 2, side ** 2) + self.mask[None, :, None]
         y = torch.softmax(scores.view(-1, heads, side ** 2, side ** 2), -1) @ v
@@ -168,7 +169,7 @@ class Capsules(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.conv = nn.Conv2d(1, 16, 5, 2)
-        self.votes = nn.Parameter(torch.randn(32, 3, 6, 4) * 0.3)
+        self.votes = nn.Parameter(torch.randn(24, 3, 6, 4) * 0.3)
 
     @staticmethod
     def squash(x: Tensor) -> Tensor:
@@ -176,7 +177,7 @@ class Capsules(nn.Module):
         return x * square / (1 + square) / torch.sqrt(square + 1e-8)
 
     def forward(self, x: Tensor) -> Tensor:
-        u = self.squash(F.relu(self.conv(x)).reshape(x.shape[0], 32, 4))
+        u = self.squash(F.relu(self.conv(x)).reshape(x.shape[0], 24, 4))
         votes = torch.einsum("nic,ijdc->nijd", u, self.votes)
         logits = torch.zeros_like(votes[..., 0])
         for _ in range(3):
@@ -191,8 +192,8 @@ class Crnn(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.conv = nn.Sequential(
-            nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1),
-            nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d((2, 1)))
+            nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d((2, 1)))
         self.lstm = nn.LSTM(64, 12, bidirectional=True, batch_first=True)
         self.head = nn.Linear(24, 11)
 

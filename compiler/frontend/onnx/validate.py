@@ -229,7 +229,8 @@ class Validation:
         self._check_order(named, path)
 
     def _check_names(self, graph: onnx.GraphProto, path: str) -> None:
-        weights = [t.name for t in graph.initializer]
+        weights = [t.name for t in (*graph.initializer, *(
+            sparse.values for sparse in graph.sparse_initializer))]
         inputs = [i.name for i in graph.input if i.name not in set(weights)]
         results = [o for n in graph.node for o in n.output if o]
         seen: set[str] = set()
@@ -239,9 +240,6 @@ class Validation:
             if name in seen:
                 self.faults.add(f"value '{name}' is defined more than once", path.rstrip("/"))
             seen.add(name)
-        for tensor in graph.sparse_initializer:
-            self.faults.add(f"initializer '{tensor.values.name}' is sparse; only dense ones are "
-                            "supported", path.rstrip("/"))
 
     def _check_order(self, named: NamedNodes, path: str) -> None:
         """Note a cycle."""
@@ -259,9 +257,14 @@ def _is_known(name: str, known: Around) -> bool:
     return any(name in names for names in reversed(known))
 
 
+def weight_names(graph: onnx.GraphProto) -> set[str]:
+    """The names of a graph's own tensors, dense or sparse."""
+    return {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+
+
 def defined_names(graph: onnx.GraphProto) -> set[str]:
     """The names that a graph itself gives a meaning."""
-    names = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    names = {i.name for i in graph.input} | weight_names(graph)
     return names | {o for n in graph.node for o in n.output if o}
 
 
