@@ -68,8 +68,8 @@ CATALOGUE: dict[str, Unseen] = {
     "wavenet": Unseen(s.WaveNet, lambda n, m: (torch.randn(n, 1, m),), ({0: "n", 2: "m"},)),
     "conformer": Unseen(
         s.Conformer, lambda n, m: (
-            torch.randn(n, m, 16), torch.arange(m)[None] >= torch.tensor([m, m - 3, m - 1])[:n, None]),
-        (_BOTH, _BOTH)),
+            torch.randn(n, m, 16),
+            torch.arange(m)[None] >= torch.tensor([m, m - 3, m - 1])[:n, None]), (_BOTH, _BOTH)),
     "mixture-of-experts": Unseen(s.Experts, lambda n, m: (torch.randn(n, m, 16),), (_BOTH,)),
     "rwkv": Unseen(s.Rwkv, lambda n, m: (torch.randn(n, 9, 8),), (_BATCH,)),
     "mamba": Unseen(s.Mamba, lambda n, m: (torch.randn(n, m, 8),), (_BOTH,)),
