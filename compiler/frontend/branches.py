@@ -20,6 +20,7 @@ from dialects.graph.elementwise import SubOp
 from dialects.graph.shape import BroadcastOp, ReshapeOp
 from dialects.graph.unary import CastOp
 from dialects.sizes import SizeOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 
 
@@ -57,7 +58,7 @@ def join(
     branches = (then, otherwise)
     shared = [_shared(build, then, otherwise, k) for k in range(len(then.results))]
     open_ = [k for k, value in enumerate(shared) if value is None]
-    defines: list[str] = []
+    defines: list[Symbol] = []
     types = [_joined(build, then, otherwise, k, defines) for k in open_]
     if not open_:
         build.restore(mark)
@@ -103,7 +104,7 @@ def untaken(
         if not truth:
             taken = build(SubOp, constant(np.array(1)), taken)
         size = build.new_size("taken")
-        build.add(SizeOp.of([str(size)], build.ssa(taken)))
+        build.add(SizeOp.of([*size.symbols], build.ssa(taken)))
         build.assume(size, "<=", 0)
         build.node = node
         return Branch(frame, [_zeros(build, v.type.dtype, [
@@ -138,7 +139,7 @@ def _source(value: Value) -> Value:
 
 
 def _joined(
-    build: Builder, then: Branch, otherwise: Branch, k: int, defines: list[str]
+    build: Builder, then: Branch, otherwise: Branch, k: int, defines: list[Symbol]
 ) -> TensorType:
     """The type of result k; sizes that differ, or that only a branch knows, get names."""
     a, b = then.results[k].type, otherwise.results[k].type
@@ -153,8 +154,8 @@ def _joined(
     return t.tensor(a.element, sizes)
 
 
-def defined(build: Builder, defines: list[str]) -> Expr:
+def defined(build: Builder, defines: list[Symbol]) -> Expr:
     """A new size, noted among those that an operation defines."""
     size = build.new_size("size")
-    defines.append(str(size))
+    defines += size.symbols
     return size

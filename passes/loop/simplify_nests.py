@@ -19,6 +19,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import NestOp, YieldOp, extents_of, scalar_type
+from dialects.symbol import Symbol
 from dialects.types import tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.nests import (
@@ -74,7 +75,7 @@ def drop_idle_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     return list(at.insert(carry(nest, repeat)).results)
 
 
-def _without_axes(nest: NestOp, names: set[str]) -> NestOp:
+def _without_axes(nest: NestOp, names: set[Symbol]) -> NestOp:
     """The nest of one result without axes that only the result's map names.
 
     A dim of the result that such axes index together with others becomes a dim per other axis.

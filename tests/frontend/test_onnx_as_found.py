@@ -277,5 +277,5 @@ def test_what_computes_on_strings_is_refused_by_name(op_type: str):
     nodes = [helper.make_node(op_type, ["s", "s"][:1 if op_type == "Cast" else 2], ["y"],
                               name="reader", **attributes)]
     model = strings_model(nodes, [typed("s", TEXT, ["n"])], {"y": TEXT})
-    with pytest.raises(StrataError, match="(?s)computes on strings.*node 'reader'"):
+    with pytest.raises(StrataError, match=r"(?s)computes on strings.*node 'reader'"):
         imported(model)
