@@ -82,5 +82,6 @@ PIPELINE: tuple[Step, ...] = (
     Step("block", "loop-to-block",  # now that a kernel and its schedule say all that it needs
          needed="target code is made of tiles, not of nests"),
     Step("block", "block-prefetch-operands"),  # on the loops and addresses that really are
-    Step("block", "block-expand-floats"),  # last: so that dumps before it read as casts
+    Step("block", "block-expand-floats"),  # so that dumps before it read as casts
+    Step("block", "block-check-accesses"),  # last, and only on demand: of what really runs
 )
