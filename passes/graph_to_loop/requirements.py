@@ -62,7 +62,8 @@ def _farthest(op: RequireOp, at: Rewriter) -> SSAValue:
             distance = distance - low.constant
         return distance.flipped(t.i64)
 
-    return make_nest(at, domain, [read], tensor(t.i64, ()), key, combiner="max")
+    combiner = "max" if domain.axes else "none"  # one index of another type is the farthest
+    return make_nest(at, domain, [read], tensor(t.i64, ()), key, combiner=combiner)
 
 
 def move_requirements(func: FuncOp) -> None:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -38,10 +39,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", type=int, metavar="NUMBER", help="one model, and what is wrong")
+    parser.add_argument("--torch", action="store_true", help="modules of PyTorch, not ONNX models")
     parser.add_argument("-o", "--output", type=Path, help="a folder for what fails")
     arguments = parser.parse_args()
     if arguments.show is not None:
-        return show(arguments.show, arguments.seed)
+        return show(arguments.show, arguments)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ["STRATA_CACHE_SIZE"], os.environ["STRATA_TUNED"] = "0", "off"
@@ -54,8 +56,8 @@ def campaign(arguments: argparse.Namespace, folder: str) -> int:
     started, counts, failures = time.monotonic(), Counter[str](), list[Outcome]()
     covered, runs, most = Counter[str](), 0, arguments.count
     numbers = range(arguments.first, arguments.first + most)
-    for outcome in outcomes(numbers, partial(work, seed=arguments.seed), arguments.jobs, LIMIT,
-                            folder):
+    for outcome in outcomes(numbers, partial(worker(arguments), seed=arguments.seed),
+                            arguments.jobs, LIMIT, folder):
         counts[outcome.kind or "right"] += 1
         covered.update(set(outcome.operators))
         runs += outcome.runs
@@ -68,10 +70,23 @@ def campaign(arguments: argparse.Namespace, folder: str) -> int:
     print(f"{counts.total()} models, {runs} runs in {seconds:.0f} s "
           f"({seconds / most:.2f} s per model, {arguments.jobs} jobs): {dict(counts)}; "
           f"{len(covered)} operators")
+    if arguments.torch:
+        for failure in failures:
+            print(f"\n{failure.number}: {failure.kind}: {failure.text}")
+        return 1 if failures else 0
     if arguments.output is not None:
         keep(failures, arguments.seed, arguments.output)
     tabulate(failures, arguments, folder)
     return 1 if failures else 0
+
+
+def worker(arguments: argparse.Namespace) -> Callable[[int, int], Outcome]:
+    """What judges a number."""
+    if not arguments.torch:
+        return work
+    from tests.fuzz.solver import torch_models
+
+    return torch_models.work
 
 
 def first_line(text: str) -> str:
@@ -134,12 +149,17 @@ def keep(failures: list[Outcome], seed: int, folder: Path) -> None:
             folder / f"{name}.onnx")
 
 
-def show(number: int, seed: int) -> int:
+def show(number: int, arguments: argparse.Namespace) -> int:
     """Print one model and what is wrong with it."""
-    print(describe(generate(number, seed)))
-    outcome = work(number, seed)
+    if arguments.torch:
+        from tests.fuzz.solver import torch_models
+
+        print(torch_models.generate(number, arguments.seed).source)
+    else:
+        print(describe(generate(number, arguments.seed)))
+    outcome = worker(arguments)(number, arguments.seed)
     print(f"{outcome.kind}: {outcome.text}" if outcome.kind else "nothing is wrong")
-    return 1 if outcome.kind else 0
+    return 1 if outcome.fails else 0
 
 
 if __name__ == "__main__":

@@ -48,7 +48,21 @@ def _open_zero(drawn: Generated, found: Finding) -> bool:
         r"do not broadcast: (0 and [^\W\d]\w*|[^\W\d]\w* and 0)\n", found.text + "\n") is not None
 
 
+def _infinite_filter(drawn: Generated, found: Finding) -> bool:
+    return drawn.special and found.kind == "wrong" and "ConvTranspose" in operators(
+        drawn.proto.graph) and "float64(nan), not" in found.text
+
+
+def _sequence_size(drawn: Generated, found: Finding) -> bool:
+    return found.kind == "refused" and "SequenceAt" in operators(drawn.proto.graph) and (
+        re.search(r"needs \w+ == _size_\d+", found.text) is not None)
+
+
 EXPLANATIONS = (
+    Explanation("the sizes of a sequence's elements are known at a run only, and taken not to "
+                "broadcast", _sequence_size),
+    Explanation("a filter of ConvTranspose that is an input is taken to be finite: where nothing "
+                "is added, 0 times NaN is", _infinite_filter),
     Explanation("a dim of 0 in a file is an open size, which is 1 or more until a run tells",
                 _open_zero),
     Explanation("onnxruntime leaves dims of reductions of nothing, and of f16 that are counted "

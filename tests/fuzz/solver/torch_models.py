@@ -7,6 +7,7 @@ explains, and what eager PyTorch computes, within that and a little more.
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -16,11 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+import z3
 
 from compiler.diagnostics import StrataError
 from compiler.driver import Compiler, CompilerFault
 from compiler.frontend import model_of
 from compiler.options import CompileOptions
+from compiler.signature import signature_of
 from tests.fuzz.solver.build import contents
 from tests.fuzz.solver.domains import numbers
 from tests.fuzz.solver.draft import BF16, F32, F64, Array, Draft, Placeholder
@@ -35,12 +38,15 @@ MOST_LINES = 9
 
 @dataclass
 class Drawn:
-    """`source`: of the function; `feeds`: tensors by name, per set of sizes."""
+    """`source`: of the function; `feeds`: tensors by name, per set of sizes.
+
+    `opened`: the dims of each input that stay open.
+    """
 
     source: str
     module: torch.nn.Module
     names: list[str]
-    opened: dict[str, dict[int, Any]]
+    opened: dict[str, list[int]]
     feeds: list[dict[str, torch.Tensor]] = field(default_factory=list)
 
 
@@ -95,9 +101,39 @@ def _drawn(program: Program) -> Drawn:
     scope: dict[str, Any] = {"torch": torch, "F": F}
     exec(source, scope)
     module = Drawing(scope["drawn"], weights).eval()
-    opened = {p.value.name: {} for p in inputs}
-    feed = {p.value.name: _tensor(draft, p, solution) for p in inputs}
-    return Drawn(source, module, list(feed), opened, [feed])
+    names = [p.value.name for p in inputs]
+    feeds = [{p.value.name: _tensor(draft, p, found) for p in inputs}
+             for found in [solution, *_other_sizes(program, inputs, used, solution)]]
+    return Drawn(source, module, names, _opened(inputs) if len(feeds) > 1 else {}, feeds)
+
+
+def _opened(inputs: list[Placeholder]) -> dict[str, list[int]]:
+    """The dims of the inputs that are symbols."""
+    return {p.value.name: [k for k, d in enumerate(p.value.shape)
+                           if z3.is_const(d) and not z3.is_int_value(d)] for p in inputs}
+
+
+def _other_sizes(
+    program: Program, inputs: list[Placeholder], used: list[Placeholder], solution: z3.ModelRef
+) -> list[z3.ModelRef]:
+    """Other sizes of the inputs, for half of the modules, with all that the source says as it is.
+    """
+    draft = program.draft
+    if draft.chance():
+        return []
+    solver = z3.Solver()
+    solver.set("timeout", 500)
+    stays = [d for line in program.lines for d in line.dims] + draft.pinned
+    stays += [d for p in used if p not in inputs for d in p.value.shape]
+    solver.add(*draft.demands, *(d == contents(d, solution) for d in stays if z3.is_expr(d)))
+    solver.add(*(p.domain.bound >= contents(p.domain.bound, solution) for p in used
+                 if z3.is_expr(p.domain.bound)))
+    for symbol in {d for p in inputs for d in p.value.shape if z3.is_expr(d)}:
+        solver.push()
+        solver.add(symbol != contents(symbol, solution), symbol >= 2, symbol <= 12)
+        if solver.check() != z3.sat:
+            solver.pop()
+    return [solver.model()] if solver.check() == z3.sat else []
 
 
 def _filled(template: str, numbers_: list[int]) -> str:
@@ -128,8 +164,7 @@ def judge(drawn: Drawn, compiled: bool) -> Finding:
     feed = drawn.feeds[0]
     tensors = [feed[name] for name in drawn.names]
     with torch.no_grad():
-        eager = [_array(t) for t in drawn.module(*(t.clone() for t in tensors))]
-        program = torch.export.export(drawn.module, tuple(tensors))
+        program = torch.export.export(drawn.module, tuple(tensors), dynamic_shapes=_dynamic(drawn))
     compilation = Compiler(model_of(program), CompileOptions(
         cache="off", threads=1, tuned="off"))
     try:
@@ -142,15 +177,44 @@ def judge(drawn: Drawn, compiled: bool) -> Finding:
         return Finding("refused", str(error))
     except CompilerFault as error:
         return Finding("fault", str(error))
-    inputs = [_array(t) for t in tensors]
+    types = list(signature_of(module).input_types)
+    for number, feed in enumerate(drawn.feeds):
+        tensors = [feed[name] for name in drawn.names]
+        if number and not _fit(tensors, types):
+            break  # PyTorch has taken a size for a constant
+        found = _judge_feed(drawn, module, weights, loaded, tensors, compiled and not number)
+        if found:
+            return Finding(found.kind, found.text, number)
+    return Finding()
+
+
+def _judge_feed(
+    drawn: Drawn, module: Any, weights: Any, loaded: Any, tensors: list[torch.Tensor],
+    compiled: bool,
+) -> Finding:
+    with torch.no_grad():
+        eager = [_array(t) for t in drawn.module(*(t.clone() for t in tensors))]
+    inputs, names = [_array(t) for t in tensors], list(loaded.output_names)
     found, allowance = compared(module, weights, loaded, inputs, Rule())
     if found or allowance is None:
         return found
-    names = list(loaded.output_names)
     text = differs(eager, allowance.native, allowance, names, Rule(peer=True))
     if text:
         return Finding("peer", text)
     return _judge_compiled(drawn, tensors, allowance, names) if compiled else Finding()
+
+
+def _dynamic(drawn: Drawn) -> Any:
+    """What `torch.export` is told of the inputs' dims."""
+    auto = torch.export.Dim.AUTO
+    return (tuple(dict.fromkeys(drawn.opened.get(n, ()), auto) for n in drawn.names),)
+
+
+def _fit(tensors: list[torch.Tensor], types: list[Any]) -> bool:
+    """Whether the sizes that the exported program holds for constants are these."""
+    pairs = [pair for t, type_ in zip(tensors, types, strict=True)
+             for pair in zip(type_.shape, t.shape, strict=True)]
+    return all(e.constant in (None, n) for e, n in pairs)
 
 
 def _judge_compiled(drawn: Drawn, tensors: Any, allowance: Any, names: list[str]) -> Finding:
@@ -174,6 +238,7 @@ def _array(tensor: torch.Tensor) -> Array:
 def work(number: int, seed: int) -> Outcome:
     """Draw and judge one module."""
     started = time.monotonic()
+    logging.getLogger("torch").setLevel(logging.ERROR)  # it warns of every size that is 1
     try:
         drawn = generate(number, seed)
     except Unusable as reason:
@@ -183,4 +248,5 @@ def work(number: int, seed: int) -> Outcome:
         kind, text = found.kind, f"{found.text}\n{drawn.source}" if found else ""
     except Exception:
         kind, text = "harness", f"{drawn.source}\n{traceback.format_exc()}"
-    return Outcome(number, kind, text, ("torch",), time.monotonic() - started, 1)
+    return Outcome(number, kind, text, ("torch",), time.monotonic() - started,
+                   len(drawn.feeds))
