@@ -70,5 +70,6 @@ PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ block: kernels on tiles
     Step("block", "loop-to-block"),  # now that a kernel and its schedule say all that it needs
     Step("block", "block-prefetch-operands"),  # on the loops and addresses that really are
-    Step("block", "block-expand-floats"),  # last: so that dumps before it read as casts
+    Step("block", "block-expand-floats"),  # late: so that dumps before it read as casts
+    Step("block", "block-check-bounds"),  # last: on the accesses that become code
 )

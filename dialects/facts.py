@@ -12,6 +12,7 @@ goes on with the shortest sum of the goal's own sizes; few facts are about the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from heapq import heappop, heappush
 from math import gcd
 
@@ -35,6 +36,7 @@ class Facts:
             self._add(part)
         for part in dict.fromkeys(decided):  # now that it may be known which one a minimum is
             self._add_decided(part)
+        self.__dict__.pop("least", None)
 
     def _add(self, fact: Expr) -> None:
         """A fact, unless it says nothing; and of a product that is not 0, each factor."""
@@ -45,6 +47,16 @@ class Facts:
         if fact.offset < 0:
             for factor in self._factors(fact - fact.offset):
                 self._add(factor - 1)
+
+    @cached_property
+    def least(self) -> dict[str, Expr]:
+        """Sizes that have a least value, as what they are beyond it and that value."""
+        least: dict[str, int] = {}
+        for fact in self.known:
+            name = (fact - fact.offset).as_symbol
+            if name is not None:
+                least[name] = max(least.get(name, 0), -fact.offset)
+        return {name: Expr.symbol(name) + number for name, number in least.items() if number}
 
     def _factors(self, product: Expr) -> Iterator[Expr]:
         """What a product is 0 with: sizes, and sums of them that are known not to be negative."""
@@ -74,7 +86,8 @@ class Facts:
     def imply(self, goal: Expr) -> bool:
         """Whether goal >= 0 certainly holds where the facts do."""
         start = tightened(goal)
-        if is_plain(start):
+        if is_plain(start) or (
+                start.symbols & self.least.keys() and is_plain(start.substitute(self.least))):
             return True
         waiting, seen = [(0, 0, 0, start)], {start}
         while waiting and len(seen) <= GOALS:

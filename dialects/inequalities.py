@@ -47,8 +47,10 @@ class Prover:
     def __init__(self, ranges: Mapping[Symbol, Span], facts: Iterable[Expr] = ()):
         self.ranges = ranges
         self._given = tuple(facts)
-        self._inward = list(reversed(ranges))
+        self._inward = list(ranges)[::-1]
         self._found: dict[Expr, bool] = {}
+        self.open: dict[Expr, None] = {}
+        """Goals about sizes alone that were not proven, in the order in which they were met."""
         self._steps = STEPS
 
     def is_inside(self, index: Expr, size: Expr) -> bool:
@@ -103,8 +105,12 @@ class Prover:
     def _holds_of_sizes(self, goal: Expr) -> bool:
         if self.facts.imply(goal):
             return True
-        calls = dict.fromkeys(a for m, _ in goal.terms for a in m if isinstance(a, Call))
-        return any(self._without(goal, call) for call in calls)
+        calls = {a for m, _ in goal.terms for a in m if isinstance(a, Call)}
+        widest = sorted(calls, key=lambda call: (-len(call.text), call.text))
+        if any(self._without(goal, call) for call in widest):
+            return True
+        self.open[goal] = None
+        return False
 
     # ------------------------------------------------------------------ calls
     def _without(self, goal: Expr, call: Call) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from xdsl.ir import Block, SSAValue
 
@@ -27,18 +27,11 @@ from dialects.block.kernel_ops import ForOp, KernelOp
 from dialects.block.memory_ops import LoadOp, StoreOp
 from dialects.block.tile_ops import ConvertOp, IndexOp
 from dialects.expr import Expr
+from dialects.inequalities import Span
 from dialects.types import BufferType, TileType
 
-
-class Span(NamedTuple):
-    """first <= symbol <= last, both over sizes and symbols of outer ranges."""
-
-    first: Expr
-    last: Expr
-
-
 Ranges: TypeAlias = Mapping[str, Span]
-"""By symbol, the outermost first."""
+"""By symbol, the outermost first. None is without end."""
 
 
 @dataclass
@@ -49,6 +42,10 @@ class Symbols:
     known: dict[tuple[SSAValue, tuple[int, ...]], Expr] = field(
         default_factory=dict[tuple[SSAValue, tuple[int, ...]], Expr])
     """Index values as expressions, by value and by which dims of a tile theirs are."""
+    spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    """The ranges of all programs and loops, outer ones first."""
+    scopes: dict[Block, Scope] = field(default_factory=dict[Block, "Scope"])
+    """The places of the kernel: its own body, and those of loops."""
     count: int = 0
 
     def fresh(self, kind: str) -> str:
@@ -63,6 +60,17 @@ class Scope:
 
     symbols: Symbols
     ranges: Ranges
+
+    @staticmethod
+    def of(kernel: KernelOp) -> Scope:
+        """The body of a kernel: the ranges of its programs."""
+        symbols = Symbols()
+        for program, extent in zip(kernel.program_ids, kernel.grid.data, strict=True):
+            name = symbols.fresh("p")
+            symbols.known[program, ()] = Expr.symbol(name)
+            symbols.spans[name] = Span(Expr.of(0), extent - 1)
+        scope = symbols.scopes[kernel.body.block] = Scope(symbols, dict(symbols.spans))
+        return scope
 
     def value(self, value: SSAValue, dims: tuple[int, ...]) -> Expr:
         """An index value, or a tile of them whose dims are dims `dims` of the tile asked about."""
@@ -99,15 +107,15 @@ class Scope:
         step, trip = loop.step.data.constant or 1, self.symbols.fresh("c")
         last = (upper - lower - 1) // step
         self.symbols.known[loop.counter, ()] = lower + Expr.symbol(trip) * step
-        return Scope(self.symbols, {**self.ranges, trip: Span(Expr.of(0), last)})
+        span = self.symbols.spans[trip] = Span(Expr.of(0), last)
+        scope = Scope(self.symbols, {**self.ranges, trip: span})
+        self.symbols.scopes[loop.body.block] = scope
+        return scope
 
 
 @dataclass(frozen=True)
 class Access:
-    """One dim of the buffer that a load or store names.
-
-    `data` tells the values behind the symbols of `index` that have no range.
-    """
+    """One dim of the buffer that a load or store names."""
 
     op: LoadOp | StoreOp
     dim: int
@@ -149,14 +157,12 @@ class Access:
         return self.scope.symbols.data
 
 
-def accesses_of(kernel: KernelOp) -> Iterator[Access]:
-    """Every dim of every load and store of a kernel, in program order."""
-    symbols, ranges = Symbols(), dict[str, Span]()
-    for program, extent in zip(kernel.program_ids, kernel.grid.data, strict=True):
-        name = symbols.fresh("p")
-        symbols.known[program, ()] = Expr.symbol(name)
-        ranges[name] = Span(Expr.of(0), extent - 1)
-    yield from _accesses(kernel.body.block, Scope(symbols, ranges))
+def accesses_of(kernel: KernelOp, scope: Scope | None = None) -> Iterator[Access]:
+    """Every dim of every load and store of a kernel, in program order.
+
+    `scope`: the kernel's, if the caller has it already.
+    """
+    yield from _accesses(kernel.body.block, scope or Scope.of(kernel))
 
 
 def _accesses(block: Block, scope: Scope) -> Iterator[Access]:

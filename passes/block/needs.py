@@ -1,0 +1,116 @@
+"""What sizes must keep to so that an access stays inside, if that is for sizes to say.
+
+    %v = block.load %x[%p] : tile<f32>       %p: 0 to k - 1, %x: f32[n]     ->  k <= n
+
+What a failed proof could not show about sizes alone would complete it; but it may be more than the
+access needs, and would refuse sizes that work. So it is tried on small sizes: an assumption is only
+made if each of them that breaks it leads out of the buffer, and where nothing runs it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from dialects.expr import Expr, minimum
+from dialects.expr import product as product_of
+from dialects.inequalities import Prover, Span
+
+MOST = 4
+"""Each size is tried from 0 to this."""
+
+SYMBOLS = 4
+"""Conditions are about as many sizes at most."""
+
+
+class Need(NamedTuple):
+    """left <= right."""
+
+    left: Expr
+    right: Expr
+
+    @property
+    def fact(self) -> Expr:
+        """What is not negative, then."""
+        return self.right - self.left
+
+
+def need_of(goal: Expr, prover: Prover, facts: Sequence[Expr]) -> Need | None:
+    """What the proof of a goal lacks; None if sizes cannot say it.
+
+    `facts` are those of the prover, which has tried the goal.
+    """
+    ranges = prover.ranges
+    lacking = sorted(prover.open, key=lambda e: (len(e.terms), str(e)))
+    for condition in lacking:
+        if Prover(ranges, [*facts, condition]).is_nonnegative(goal):
+            need = _stated(condition, goal, ranges, facts)
+            if need is not None:
+                return need
+    return None
+
+
+def _stated(
+    condition: Expr, goal: Expr, ranges: Mapping[str, Span], facts: Sequence[Expr]
+) -> Need | None:
+    """A condition as an assumption, if it is needed wherever anything runs."""
+    tried = list(_trials(condition, goal, ranges, facts))
+    if not tried or not all(t.leaves for t in tried if t.runs) or not any(t.runs for t in tried):
+        return None
+    left = Expr(tuple((m, -c) for m, c in condition.terms if c < 0))
+    right = Expr(tuple((m, c) for m, c in condition.terms if c > 0))
+    if all(t.runs for t in tried):
+        return Need(left, right)
+    runs = minimum(product_of(s.last - s.first + 1 for s in ranges.values()
+                              if s.first is not None and s.last is not None), 1)
+    guarded = Need(left * runs, right)
+    holds = not runs.symbols & ranges.keys() and all(
+        (guarded.fact.evaluate(t.sizes) < 0) == t.runs for t in tried)
+    return guarded if holds else None
+
+
+class _Trial(NamedTuple):
+    """Sizes that break a condition: whether anything runs then, and whether it leaves a buffer."""
+
+    sizes: Mapping[str, int]
+    runs: bool
+    leaves: bool
+
+
+def _trials(
+    condition: Expr, goal: Expr, ranges: Mapping[str, Span], facts: Sequence[Expr]
+) -> Iterator[_Trial]:
+    ends = [e for span in ranges.values() for e in span if e is not None]
+    names = sorted({s for e in (condition, goal, *ends, *facts) for s in e.symbols} - ranges.keys())
+    if len(names) > SYMBOLS:
+        return
+    for values in product(range(MOST + 1), repeat=len(names)):
+        sizes = dict(zip(names, values, strict=True))
+        if _value(condition, sizes) < 0 and all(_value(f, sizes) >= 0 for f in facts):
+            points = list(_points(list(ranges), ranges, sizes))
+            yield _Trial(sizes, bool(points), any(_value(goal, p) < 0 for p in points))
+
+
+def _points(
+    names: Sequence[str], ranges: Mapping[str, Span], values: dict[str, int]
+) -> Iterator[dict[str, int]]:
+    """Points at and beside the ends of ranges; none if a range is empty."""
+    if not names:
+        yield values
+        return
+    span = ranges[names[0]]
+    first, last = (None if e is None else _value(e, values) for e in span)
+    low = first if first is not None else -1 if last is None else last - 1
+    high = last if last is not None else low + 1
+    places = {p for p in (low, low + 1, high - 1, high) if low <= p <= high}
+    for at in sorted(places):
+        yield from _points(names[1:], ranges, {**values, names[0]: at})
+
+
+def _value(expr: Expr, values: Mapping[str, int]) -> int:
+    """The value; what divides by 0 is as bad as what is negative."""
+    try:
+        return int(expr.evaluate(values))
+    except ZeroDivisionError:
+        return -1
