@@ -46,7 +46,7 @@ class Prover:
 
     def __init__(self, ranges: Mapping[Symbol, Span], facts: Iterable[Expr] = ()):
         self.ranges = ranges
-        self._given = tuple(facts)
+        self.given = tuple(facts)
         self._inward = list(ranges)[::-1]
         self._found: dict[Expr, bool] = {}
         self.open: dict[Expr, None] = {}
@@ -67,7 +67,7 @@ class Prover:
         """What is known about sizes alone: the given facts, and that no range is empty."""
         guards = [span.last - span.first for span in self.ranges.values()
                   if span.first is not None and span.last is not None]
-        return Facts([f for given in (*self._given, *guards) for f in self._about_sizes(given)])
+        return Facts([f for given in (*self.given, *guards) for f in self._about_sizes(given)])
 
     # ------------------------------------------------------------------ steps
     def _holds(self, goal: Expr) -> bool:

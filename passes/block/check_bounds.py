@@ -134,7 +134,7 @@ def _verdict(access: Access, judge: Judge, launch: _Launch) -> str:
         prover.open.clear()
         if prover.is_nonnegative(goal):
             continue
-        need = need_of(goal, prover, judge.facts)
+        need = need_of(goal, prover, judge.facts, access.data.keys())
         if need is None:
             return "checked"
         launch.needs[need] = access.op

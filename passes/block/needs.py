@@ -9,7 +9,7 @@ made if each of them that breaks it leads out of the buffer, and where nothing r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -36,36 +36,45 @@ class Need(NamedTuple):
         return self.right - self.left
 
 
-def need_of(goal: Expr, prover: Prover, facts: Sequence[Expr]) -> Need | None:
+def need_of(
+    goal: Expr, prover: Prover, facts: Sequence[Expr], data: Collection[str] = (),
+) -> Need | None:
     """What the proof of a goal lacks; None if sizes cannot say it.
 
-    `facts` are those of the prover, which has tried the goal.
+    `facts` are those of the prover, which has tried the goal; `data` the symbols of its ranges that
+    stand for values from data.
     """
     ranges = prover.ranges
     lacking = sorted(prover.open, key=lambda e: (len(e.terms), str(e)))
     for condition in lacking:
         if Prover(ranges, [*facts, condition]).is_nonnegative(goal):
-            need = _stated(condition, goal, ranges, facts)
+            runs = [e for s, span in ranges.items() if s not in data
+                    and (e := _extent(span)) is not None and e.constant is None]
+            need = _stated(condition, goal, Prover(ranges, facts), runs)
             if need is not None:
                 return need
     return None
 
 
+def _extent(span: Span) -> Expr | None:
+    return None if span.first is None or span.last is None else span.last - span.first + 1
+
+
 def _stated(
-    condition: Expr, goal: Expr, ranges: Mapping[str, Span], facts: Sequence[Expr]
+    condition: Expr, goal: Expr, prover: Prover, extents: Sequence[Expr]
 ) -> Need | None:
-    """A condition as an assumption, if it is needed wherever anything runs."""
-    tried = list(_trials(condition, goal, ranges, facts))
+    """A condition as an assumption, if it is needed wherever anything runs: where none of the
+    extents is 0."""
+    tried = list(_trials(condition, goal, prover))
     if not tried or not all(t.leaves for t in tried if t.runs) or not any(t.runs for t in tried):
         return None
     left = Expr(tuple((m, -c) for m, c in condition.terms if c < 0))
     right = Expr(tuple((m, c) for m, c in condition.terms if c > 0))
     if all(t.runs for t in tried):
         return Need(left, right)
-    runs = minimum(product_of(s.last - s.first + 1 for s in ranges.values()
-                              if s.first is not None and s.last is not None), 1)
+    runs = minimum(product_of(extents), 1)
     guarded = Need(left * runs, right)
-    holds = not runs.symbols & ranges.keys() and all(
+    holds = not runs.symbols & prover.ranges.keys() and all(
         (guarded.fact.evaluate(t.sizes) < 0) == t.runs for t in tried)
     return guarded if holds else None
 
@@ -78,9 +87,8 @@ class _Trial(NamedTuple):
     leaves: bool
 
 
-def _trials(
-    condition: Expr, goal: Expr, ranges: Mapping[str, Span], facts: Sequence[Expr]
-) -> Iterator[_Trial]:
+def _trials(condition: Expr, goal: Expr, prover: Prover) -> Iterator[_Trial]:
+    ranges, facts = prover.ranges, prover.given
     ends = [e for span in ranges.values() for e in span if e is not None]
     names = sorted({s for e in (condition, goal, *ends, *facts) for s in e.symbols} - ranges.keys())
     if len(names) > SYMBOLS:

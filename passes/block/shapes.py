@@ -81,7 +81,8 @@ def _claims(
     op: Operation, kernels: Mapping[str, KernelOp], function: FuncOp
 ) -> Iterator[Claim]:
     """What must hold so that an operation stays inside its memory."""
-    for value in op.results:
+    is_first = op is function.body.block.first_op
+    for value in (*(function.output_arguments if is_first else ()), *op.results):
         yield from _claims_of_shape(value, op)
     match op:
         case AllocOp() if op.offset is not None and function.arena_bytes is not None:
@@ -94,9 +95,7 @@ def _claims(
         case LaunchOp() if op.kernel.data in kernels:
             yield from _claims_of_launch(op, kernels[op.kernel.data])
         case _:
-            if op is function.body.block.first_op:
-                for argument in function.output_arguments:
-                    yield from _claims_of_shape(argument, op)
+            pass
 
 
 def _claims_of_shape(value: SSAValue, op: Operation) -> Iterator[Claim]:
