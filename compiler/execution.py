@@ -12,6 +12,7 @@ import numpy as np
 from compiler.arrays import contiguous, is_foreign
 from compiler.diagnostics import Problem, StrataError
 from compiler.signature import DEFAULT_SIZE, Signature
+from dialects.symbol import Symbol
 
 if TYPE_CHECKING:
     from compiler.api import Executable
@@ -68,9 +69,9 @@ def tell_precision_error(exe: Executable, inputs: Sequence[Array]) -> None:
                     f"{exe.precision_error(inputs):.1e} of their largest magnitude"])
 
 
-def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, int]:
+def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[Symbol, int]:
     """The sizes that plain symbols have in the arrays that are there."""
-    sizes: dict[str, int] = {}
+    sizes: dict[Symbol, int] = {}
     for name, type_ in zip(signature.input_names, signature.input_types, strict=True):
         if name in named and named[name].ndim == type_.rank:
             for expected, size in zip(type_.shape, named[name].shape, strict=True):
@@ -79,13 +80,9 @@ def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[str, i
     return sizes
 
 
-def _named_sizes(dims: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """The symbols' values, where sizes are named as in the model."""
-    if not dims:
-        return {}
-    from dialects.syntax import size_symbol
-
-    return {size_symbol(name): value for name, value in dims}
+def _named_sizes(dims: Sequence[tuple[str, int]]) -> dict[Symbol, int]:
+    """The sizes' values, where sizes are named as in the model."""
+    return {Symbol.size(name): value for name, value in dims}
 
 
 def _restored(name: str, array: Array, signature: Signature) -> Array:
@@ -98,10 +95,12 @@ def _restored(name: str, array: Array, signature: Signature) -> Array:
     return contiguous(array.view(type_.dtype) if array.dtype in lost else array)
 
 
-def _tell_guesses(signature: Signature, missing: Sequence[str], sizes: Mapping[str, int]) -> None:
+def _tell_guesses(
+    signature: Signature, missing: Sequence[str], sizes: Mapping[Symbol, int]
+) -> None:
     wanted = {s for name, type_ in zip(signature.input_names, signature.input_types, strict=True)
               if name in missing for e in type_.shape for s in e.symbols}
-    guessed = [s for s in signature.unsized(sizes) if s in wanted]
+    guessed = [s.name for s in signature.unsized(sizes) if s in wanted]
     if guessed:
         print(f"note: sizes set to {DEFAULT_SIZE} for random inputs: {', '.join(guessed)}; "
               f"--dim {guessed[0]}=N sets another", file=sys.stderr)

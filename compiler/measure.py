@@ -17,7 +17,7 @@ from compiler.peers import Request, load_peer, parse_peers
 from compiler.session import Session, session
 from compiler.signature import Signature
 from compiler.specialization import specialize
-from dialects.syntax import size_symbol
+from dialects.symbol import Symbol
 
 if TYPE_CHECKING:
     from compiler.api import Executable
@@ -97,7 +97,7 @@ def _check_problems(problems: Sequence[StrataError]) -> None:
 def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None:
     """Sizes that stay open are not looked up by the import. Raises StrataError for others."""
     symbols = signature.symbols()
-    strange = [name for name, _ in named if size_symbol(name) not in symbols]
+    strange = [name for name, _ in named if Symbol.size(name) not in symbols]
     if strange:
         raise StrataError(f"--dim names '{strange[0]}', which is no size of the model", [Problem(
-            f"its sizes are {some_of(symbols, 20) or 'all constant'}")])
+            f"its sizes are {some_of([s.name for s in symbols], 20) or 'all constant'}")])

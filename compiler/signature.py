@@ -14,6 +14,7 @@ from compiler.diagnostics import Problem, StrataError
 from dialects.array_type import ArrayType
 from dialects.binding import EvaluationError, bind_sizes
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -37,7 +38,7 @@ class Signature(NamedTuple):
         pairs = zip(self.input_names, self.input_types, strict=True)
         return ", ".join(f"'{name}': {type_.short}" for name, type_ in pairs) or "no inputs"
 
-    def symbols(self) -> list[str]:
+    def symbols(self) -> list[Symbol]:
         """The size symbols of the inputs, in order of appearance."""
         found = [s for type_ in self.input_types for size in type_.shape
                  for s in sorted(size.symbols)]
@@ -70,7 +71,7 @@ class Signature(NamedTuple):
 
     # ------------------------------------------------------------------ random inputs
     def random(
-        self, seed: int, sizes: Mapping[str, int],
+        self, seed: int, sizes: Mapping[Symbol, int],
         shapes: Mapping[str, Sequence[int | str]] | None = None,
     ) -> dict[str, Array]:
         """An array per input: floats standard normal, integers 0 or 1 (valid as indices of almost
@@ -87,7 +88,7 @@ class Signature(NamedTuple):
                                   f"{list(shape)}") from None
         return arrays
 
-    def unsized(self, sizes: Mapping[str, int]) -> list[str]:
+    def unsized(self, sizes: Mapping[Symbol, int]) -> list[Symbol]:
         """The symbols that `random` gives the default size."""
         return [s for s in self.symbols() if s not in sizes]
 
@@ -154,7 +155,7 @@ def _given(
     return tuple(numbers) if len(numbers) == len(sizes) else None
 
 
-def _shape(shape: Sequence[Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _shape(shape: Sequence[Expr], sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
     values = {s: sizes.get(s, DEFAULT_SIZE) for e in shape for s in e.symbols}
     return tuple(int(e.evaluate(values)) for e in shape)
 

@@ -20,15 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import DictionaryAttr
-
 from compiler.diagnostics import StrataError
 from compiler.driver import Compiler
-from compiler.frontend import SIZE_NAMES
 from compiler.instrument import Instrument
 from compiler.options import CompileOptions, Specialize
 from compiler.source import Snapshot
 from dialects.binding import EvaluationError, bind_sizes
+from dialects.symbol import Symbol
 from targets.base import Executable as Program
 
 if TYPE_CHECKING:
@@ -84,22 +82,19 @@ class Specializer:
     signature: Signature
     options: CompileOptions
 
-    def sizes(self, inputs: Sequence[Array]) -> dict[str, int]:
+    def sizes(self, inputs: Sequence[Array]) -> dict[Symbol, int]:
         """The values of the model's size symbols. Raises EvaluationError."""
         return bind_sizes(self.signature.input_types, inputs, self.signature.input_names)
 
-    def compile(self, sizes: Mapping[str, int]) -> Program:
+    def compile(self, sizes: Mapping[Symbol, int]) -> Program:
         """The program for these sizes. Raises StrataError, CompilerFault, or Stopped."""
-        compilation = Compiler(replace(self.snapshot, sizes=sizes), self.options, [_UntilExit()])
+        snapshot = replace(self.snapshot, sizes=self.named(sizes))
+        compilation = Compiler(snapshot, self.options, [_UntilExit()])
         return compilation.load(compilation.prepare())
 
-    def named(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
         """Sizes by the model's own names."""
-        names = self.snapshot.source.module.attributes.get(SIZE_NAMES)
-        if not isinstance(names, DictionaryAttr):
-            return dict(sizes)
-        return {getattr(names.data.get(symbol), "data", symbol): value
-                for symbol, value in sizes.items()}
+        return {symbol.name: value for symbol, value in sizes.items()}
 
 
 # ---------------------------------------------------------------------- counting
@@ -110,7 +105,7 @@ class _Record:
     needed: int
     calls: int = 0
     answered: int = 0
-    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    sizes: Mapping[Symbol, int] = field(default_factory=dict[Symbol, int])
     program: Program | None = None
     state: str = ""
     remark: str = ""

@@ -19,8 +19,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
+from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.lexer import Input, Token
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from compiler.diagnostics import Problem, StrataError
 
@@ -44,10 +47,33 @@ def read_header(text: str) -> tuple[str, ...]:
     return tuple(found[2].split(",")) if found else ()
 
 
+class _Lexer(MLIRLexer):
+    """xDSL's, which takes a string that has escapes and any text but ASCII for bytes."""
+
+    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
+        token = super()._lex_string_literal(start_pos)
+        if token.kind is not MLIRTokenKind.BYTES_LIT:
+            return token
+        span = token.span
+        try:
+            StringLiteral(span.start, span.end, span.input).bytes_contents.decode()
+        except UnicodeDecodeError:
+            return token
+        return Token(MLIRTokenKind.STRING_LIT, span)
+
+
+class _Parser(Parser):
+    """A parser whose names may be any text."""
+
+    def __init__(self, context: Context, text: str, name: str):
+        super().__init__(context, "", name)
+        self._parser_state = ParserState(_Lexer(Input(text, name)))
+
+
 def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
     """Read and verify a module. Raises StrataError with line and column."""
     try:
-        module = Parser(context, text, str(file)).parse_module()
+        module = _Parser(context, text, str(file)).parse_module()
         module.verify()
     except ParseError as error:
         raise _unreadable(file, _at(error), error.msg) from error

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from dialects.array_type import read_size, size_facts
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 
 MAX_SIZE = 2**48
 """No size that is computed at run time may be larger: nothing of that size fits any memory."""
@@ -29,11 +30,11 @@ class Assumption(NamedTuple):
     node: str
 
     @property
-    def symbols(self) -> frozenset[str]:
+    def symbols(self) -> frozenset[Symbol]:
         """The sizes that it is about."""
         return self.left.symbols | self.right.symbols
 
-    def check(self, sizes: Mapping[str, int]) -> None:
+    def check(self, sizes: Mapping[Symbol, int]) -> None:
         """Raises SizeError naming the node where the sizes break it."""
         left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
         if left == right or (left < right and self.relation == "<="):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from dialects.symbol import Symbol
+
 if TYPE_CHECKING:
     from dialects.expr import Expr
 
-Atom: TypeAlias = "str | Call"
+Atom: TypeAlias = "Symbol | Call"
 Monomial: TypeAlias = "tuple[Atom, ...]"
 
 
@@ -52,12 +53,23 @@ class Call:
 
 
 def _in_parentheses(expr: Expr) -> str:
-    text = str(expr)
-    return text if re.fullmatch(r"[\w.$%]+|\(.*\)", text) and len(expr.terms) <= 1 else f"({text})"
+    """The text as an operand: constants and single atoms need no parentheses of their own."""
+    alone = expr.as_symbol is not None or _is_quotient(expr)
+    plain = alone or (expr.constant is not None and expr.constant >= 0)
+    return expr.text if plain else f"({expr.text})"
+
+
+def _is_quotient(expr: Expr) -> bool:
+    """Whether it is one `floordiv` or `mod`, whose text has parentheses."""
+    if len(expr.terms) != 1:
+        return False
+    monomial, factor = expr.terms[0]
+    return factor == 1 and len(monomial) == 1 and isinstance(monomial[0], Call) and (
+        monomial[0].op in ("floordiv", "mod"))
 
 
 def atom_text(atom: Atom) -> str:
-    return atom if isinstance(atom, str) else atom.text
+    return atom.text
 
 
 @cache
@@ -72,17 +84,17 @@ def times(left: Monomial, right: Monomial) -> Monomial:
     return tuple(sorted(left + right, key=atom_text)) if left and right else left or right
 
 
-def atom_symbols(atom: Atom) -> frozenset[str]:
+def atom_symbols(atom: Atom) -> frozenset[Symbol]:
     """The symbols of an atom, also those inside a call."""
-    if isinstance(atom, str):
+    if isinstance(atom, Symbol):
         return frozenset((atom,))
-    return frozenset[str]().union(*(a.symbols for a in atom.args))
+    return frozenset[Symbol]().union(*(a.symbols for a in atom.args))
 
 
 @cache
-def monomial_symbols(monomial: Monomial) -> frozenset[str]:
+def monomial_symbols(monomial: Monomial) -> frozenset[Symbol]:
     """The symbols of a product, also those inside calls."""
-    return frozenset[str]().union(*map(atom_symbols, monomial))
+    return frozenset[Symbol]().union(*map(atom_symbols, monomial))
 
 
 def without(monomial: Monomial, divisor: Monomial) -> Monomial | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -33,8 +34,8 @@ class Shape(Protocol):
 
 def bind_sizes(
     types: Sequence[Shape], arrays: Sequence[Array], names: Sequence[str] = (),
-    known: Mapping[str, int] | None = None,
-) -> dict[str, int]:
+    known: Mapping[Symbol, int] | None = None,
+) -> dict[Symbol, int]:
     """The values of all size symbols, from the run-time shapes of the arguments.
 
     `known`: values that some have already.
@@ -51,7 +52,7 @@ def bind_sizes(
     while waiting:
         later = [dim for dim in waiting if not _bind(*dim, sizes)]
         if len(later) == len(waiting):
-            unbound = ", ".join(sorted(waiting[0][0].symbols - sizes.keys()))
+            unbound = ", ".join(map(str, sorted(waiting[0][0].symbols - sizes.keys())))
             raise EvaluationError(f"{waiting[0][2]} does not determine the sizes {unbound}")
         waiting = later
     return sizes
@@ -67,7 +68,7 @@ def _dims(type_: Shape, array: Array, label: str) -> list[tuple[Expr, int, str]]
             for k, (expected, size) in enumerate(zip(type_.shape, array.shape, strict=True))]
 
 
-def _bind(expected: Expr, size: int, place: str, sizes: dict[str, int]) -> bool:
+def _bind(expected: Expr, size: int, place: str, sizes: dict[Symbol, int]) -> bool:
     """Check or solve `expected == size`; False when it has several unbound symbols still."""
     rest = expected.substitute(sizes)
     unbound = sorted(rest.symbols)
@@ -86,7 +87,7 @@ def _bind(expected: Expr, size: int, place: str, sizes: dict[str, int]) -> bool:
     return True
 
 
-def _solve(expected: Expr, symbol: str, size: int) -> int | None:
+def _solve(expected: Expr, symbol: Symbol, size: int) -> int | None:
     """The value of the symbol that makes a linear expression the size, rounded down."""
     split = expected.linear([symbol])
     if split is None or symbol not in split[0]:
@@ -95,6 +96,6 @@ def _solve(expected: Expr, symbol: str, size: int) -> int | None:
     return None if not factor or offset is None else (size - offset) // factor
 
 
-def settings_text(sizes: Mapping[str, int]) -> str:
+def settings_text(sizes: Mapping[Symbol, int]) -> str:
     """`batch = 2, length = 7`, as messages tell sizes."""
     return ", ".join(f"{name} = {value}" for name, value in sorted(sizes.items()))

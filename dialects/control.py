@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -41,10 +41,11 @@ from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.func import FuncOp
 from dialects.sizes import defined_sizes
-from dialects.syntax import parse_value, parse_values, print_values, strings
-from dialects.types import Array, BufferType, ExprAttr, Shaped, i1
+from dialects.symbol import Symbol
+from dialects.syntax import parse_value, parse_values, print_values
+from dialects.types import Array, BufferType, ExprAttr, Shaped, SymbolsAttr, i1
 
-Call: TypeAlias = Callable[[str, Sequence[Array], dict[str, int]], list[Array]]
+Call: TypeAlias = Callable[[str, Sequence[Array], dict[Symbol, int]], list[Array]]
 """call(name, inputs, sizes) runs a function; `sizes` are its caller's."""
 
 
@@ -67,7 +68,7 @@ class ControlOp(IRDLOperation):
     have their results those of the operation; (C3) each size that it defines is a dim of a result.
     """
 
-    defines = prop_def(ArrayAttr[StringAttr])
+    defines = prop_def(SymbolsAttr)
 
     @property
     def result_types(self) -> list[Shaped]:
@@ -107,7 +108,7 @@ class ControlOp(IRDLOperation):
     def print_tail(self, printer: Printer) -> None:
         names = defined_sizes(self)
         if names:
-            printer.print_string(f" defines({', '.join(names)})")
+            printer.print_string(f" defines({t.format_symbols(names)})")
         printer.print_string(" buffers" if self.is_on_buffers else " :")
         printer.print_string(f" {', '.join(type_.short for type_ in self.result_types)}")
 
@@ -116,11 +117,10 @@ class ControlOp(IRDLOperation):
         return any(isinstance(v.type, BufferType) for v in (*self.results, *self.operands))
 
     @staticmethod
-    def parse_tail(parser: Parser) -> tuple[list[str], list[Shaped]]:
-        names: list[str] = []
+    def parse_tail(parser: Parser) -> tuple[list[Symbol], list[Shaped]]:
+        names: list[Symbol] = []
         if parser.parse_optional_keyword("defines"):
-            names = parser.parse_comma_separated_list(
-                parser.Delimiter.PAREN, parser.parse_identifier)
+            names = t.parse_symbols(parser)
         parse = t.parse_tensor_type
         if parser.parse_optional_keyword("buffers"):
             parse = t.parse_buffer_type
@@ -164,12 +164,12 @@ class IfOp(ControlOp):
     @staticmethod
     def of(
         condition: SSAValue, then: str, otherwise: str, inputs: Sequence[SSAValue],
-        types: Sequence[Shaped], defines: Sequence[str] = (),
+        types: Sequence[Shaped], defines: Sequence[Symbol] = (),
     ) -> IfOp:
         return IfOp.create(
             operands=[condition, *inputs], result_types=types,
             properties={"then": StringAttr(then), "else": StringAttr(otherwise),
-                        "defines": strings(defines)})
+                        "defines": SymbolsAttr(tuple(defines))})
 
     @property
     def callees(self) -> list[str]:
@@ -235,7 +235,7 @@ class LoopOp(ControlOp):
 
     name = "strata.loop"
     body = prop_def(StringAttr)
-    step = prop_def(StringAttr)
+    step = prop_def(SymbolsAttr)
     trip = opt_prop_def(ExprAttr)
     carried_count = prop_def(ExprAttr)
     has_condition = prop_def(ExprAttr)
@@ -245,13 +245,14 @@ class LoopOp(ControlOp):
 
     @staticmethod
     def of(
-        body: str, step: str, trip: Size | None, condition: SSAValue | None,
+        body: str, step: Symbol, trip: Size | None, condition: SSAValue | None,
         carried: Sequence[SSAValue], inputs: Sequence[SSAValue], types: Sequence[Shaped],
-        defines: Sequence[str] = (),
+        defines: Sequence[Symbol] = (),
     ) -> LoopOp:
         first = [] if condition is None else [condition]
         properties: dict[str, Any] = {
-            "body": StringAttr(body), "step": StringAttr(step), "defines": strings(defines),
+            "body": StringAttr(body), "step": SymbolsAttr((step,)),
+            "defines": SymbolsAttr(tuple(defines)),
             "carried_count": ExprAttr(Expr.of(len(carried))),
             "has_condition": ExprAttr(Expr.of(len(first)))}
         if trip is not None:
@@ -262,6 +263,12 @@ class LoopOp(ControlOp):
     @property
     def callees(self) -> list[str]:
         return [self.body.data]
+
+    @property
+    def step_symbol(self) -> Symbol:
+        """The function's symbol for the number of the call."""
+        [symbol] = self.step.data
+        return symbol
 
     @property
     def condition(self) -> SSAValue | None:
@@ -306,7 +313,7 @@ class LoopOp(ControlOp):
 
         from dialects.graph.interpret import evaluate_func
 
-        def call(name: str, inputs: Sequence[Array], sizes: dict[str, int]) -> list[Array]:
+        def call(name: str, inputs: Sequence[Array], sizes: dict[Symbol, int]) -> list[Array]:
             return evaluate_func(function_of(self, name), inputs, replace(context, sizes=sizes))
 
         results = self.run(context, operands, call)
@@ -322,7 +329,7 @@ class LoopOp(ControlOp):
         stacks: list[list[Array]] = [[] for _ in self.stacked]
         calls = 0
         while going and (limit is None or calls < limit):
-            sizes = {**context.sizes, self.step.data: calls}
+            sizes = {**context.sizes, self.step_symbol: calls}
             found = call(self.body.data, [*values, *inputs], sizes)
             going = not self._first or bool(found[0])
             values = found[self._first: self._first + self._count]
@@ -332,7 +339,7 @@ class LoopOp(ControlOp):
         return [*values, *(self._stack(s, type_, context.sizes) for s, type_ in zip(
             stacks, self.result_types[self._count:], strict=True))]
 
-    def _stack(self, arrays: Sequence[Array], type_: Shaped, sizes: dict[str, int]) -> Array:
+    def _stack(self, arrays: Sequence[Array], type_: Shaped, sizes: dict[Symbol, int]) -> Array:
         """What the calls gave, stacked; without calls, sizes that the loop defines are 0."""
         if len({a.shape for a in arrays}) > 1:
             raise ValueError("the values that the loop stacks have different shapes")
@@ -344,7 +351,7 @@ class LoopOp(ControlOp):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.body.data)
-        printer.print_string(f" at {self.step.data}")
+        printer.print_string(f" at {self.step_symbol}")
         if self.trip is not None:
             printer.print_string(f" trip {self.trip.data}")
         if self.condition is not None:
@@ -360,7 +367,7 @@ class LoopOp(ControlOp):
     def parse(cls, parser: Parser) -> LoopOp:
         body = parser.parse_symbol_name().data
         parser.parse_keyword("at")
-        step = parser.parse_identifier()
+        step = t.parse_symbol(parser)
         trip = t.parse_size(parser) if parser.parse_optional_keyword("trip") else None
         condition = parse_value(parser) if parser.parse_optional_keyword("while") else None
         parser.parse_keyword("carried")

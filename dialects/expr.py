@@ -1,7 +1,8 @@
 """Symbolic integer expressions: the sizes of tensors and the indices into them.
 
-An expression is a polynomial with integer coefficients over *atoms*. An atom is a named symbol
-(a size such as `batch`, or a loop axis such as `i0`) or a call: `floordiv`, `mod`, `max`, `min`.
+An expression is a polynomial with integer coefficients over *atoms*. An atom is a symbol
+(a size such as `batch`, an axis such as `i0`: dialects/symbol.py) or a call: `floordiv`, `mod`,
+`max`, `min`.
 Expressions are immutable and normalized, so equal expressions of this form compare equal:
 
     (batch + 1) * 2 == 2*batch + 2          (4*h) floordiv 2 == 2*h
@@ -32,6 +33,7 @@ from dialects.atoms import (
     times,
     without,
 )
+from dialects.symbol import Symbol
 
 Size: TypeAlias = "int | Expr"
 
@@ -51,8 +53,33 @@ class Expr:
         return value if isinstance(value, Expr) else _constant(int(value))
 
     @staticmethod
-    def symbol(name: str) -> Expr:
-        return _symbol(name)
+    def symbol(symbol: Symbol) -> Expr:
+        return _symbol(symbol)
+
+    @staticmethod
+    def size(name: str) -> Expr:
+        """A size of the model, by the model's own name for it."""
+        return _symbol(Symbol.size(name))
+
+    @staticmethod
+    def axis(name: str) -> Expr:
+        """An axis of a nest."""
+        return _symbol(Symbol.axis(name))
+
+    @staticmethod
+    def gathered(number: int) -> Expr:
+        """The value of a nest's input, by its number."""
+        return _symbol(Symbol.gathered(number))
+
+    @staticmethod
+    def place(dim: int) -> Expr:
+        """The place along a dim of a tile."""
+        return _symbol(Symbol.place(dim))
+
+    @staticmethod
+    def operand(name: int | str) -> Expr:
+        """An SSA value, by its position among an operation's operands or by its name."""
+        return _symbol(Symbol.operand(name))
 
     @staticmethod
     def parse(text: str) -> Expr:
@@ -72,28 +99,29 @@ class Expr:
         return None
 
     @computed_once
-    def symbols(self) -> frozenset[str]:
-        """All symbol names in it, also those inside calls."""
-        return frozenset[str]().union(*[monomial_symbols(m) for m, _ in self.terms])
+    def symbols(self) -> frozenset[Symbol]:
+        """All symbols in it, also those inside calls."""
+        return frozenset[Symbol]().union(*[monomial_symbols(m) for m, _ in self.terms])
 
     @computed_once
-    def as_symbol(self) -> str | None:
-        """The name, if the expression is exactly one symbol."""
+    def as_symbol(self) -> Symbol | None:
+        """The symbol, if the expression is exactly one symbol."""
         if len(self.terms) != 1:
             return None
         monomial, factor = self.terms[0]
-        alone = factor == 1 and len(monomial) == 1 and isinstance(monomial[0], str)
-        return monomial[0] if alone else None  # type: ignore[return-value]
+        if factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Symbol):
+            return None
+        return monomial[0]
 
     @property
     def offset(self) -> int:
         """The constant term, which is the last."""
         return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
 
-    def linear(self, names: Iterable[str]) -> tuple[dict[str, Expr], Expr] | None:
-        """Split into coefficients of `names` and a rest free of them; None if not linear."""
-        wanted = set(names)
-        coefficients: dict[str, Expr] = {}
+    def linear(self, symbols: Iterable[Symbol]) -> tuple[dict[Symbol, Expr], Expr] | None:
+        """Split into coefficients of `symbols` and a rest free of them; None if not linear."""
+        wanted = set(symbols)
+        coefficients: dict[Symbol, Expr] = {}
         rest: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
             inside = [a for a in monomial if atom_symbols(a) & wanted]
@@ -101,7 +129,7 @@ class Expr:
                 rest[monomial] = factor
                 continue
             atom = inside[0]
-            if len(inside) > 1 or not isinstance(atom, str):
+            if len(inside) > 1 or not isinstance(atom, Symbol):
                 return None
             others = tuple(a for a in monomial if a is not atom)
             term = Expr(((others, factor),))
@@ -264,7 +292,7 @@ class Expr:
         return _from_dict(quotient), _from_dict(rest)
 
     # ------------------------------------------------------------------ use
-    def substitute(self, values: Mapping[str, Size]) -> Expr:
+    def substitute(self, values: Mapping[Symbol, Size]) -> Expr:
         """Replace symbols by expressions."""
         if values.keys().isdisjoint(self.symbols):
             return self
@@ -277,7 +305,7 @@ class Expr:
                 total[key] = total.get(key, 0) + factor * count
         return _from_dict(total)
 
-    def evaluate(self, values: Mapping[str, Any]) -> Any:
+    def evaluate(self, values: Mapping[Symbol, Any]) -> Any:
         """The value, with each symbol an integer or a NumPy integer array (they broadcast).
 
         Raises KeyError for a symbol without a value.
@@ -293,7 +321,7 @@ class Expr:
         return total
 
 
-def _substitute_all(monomial: Monomial, values: Mapping[str, Size]) -> Expr:
+def _substitute_all(monomial: Monomial, values: Mapping[Symbol, Size]) -> Expr:
     """The product of what the atoms become."""
     product = _substitute_atom(monomial[0], values)
     for atom in monomial[1:]:
@@ -301,16 +329,16 @@ def _substitute_all(monomial: Monomial, values: Mapping[str, Size]) -> Expr:
     return product
 
 
-def _substitute_atom(atom: Atom, values: Mapping[str, Size]) -> Expr:
-    if isinstance(atom, str):
+def _substitute_atom(atom: Atom, values: Mapping[Symbol, Size]) -> Expr:
+    if isinstance(atom, Symbol):
         return Expr.of(values[atom]) if atom in values else _symbol(atom)
     new = [a.substitute(values) for a in atom.args]
     unchanged = all(a is b for a, b in zip(new, atom.args, strict=True))
     return _call(atom.op, atom.args) if unchanged else apply_call(atom.op, new)
 
 
-def _evaluate_atom(atom: Atom, values: Mapping[str, Any]) -> Any:
-    if isinstance(atom, str):
+def _evaluate_atom(atom: Atom, values: Mapping[Symbol, Any]) -> Any:
+    if isinstance(atom, Symbol):
         return values[atom]
     left: Any
     right: Any
@@ -358,7 +386,7 @@ def _inner_division(expr: Expr) -> tuple[Expr, int, int] | None:
     if len(calls) != 1 or len(calls[0]) != 1 or len(expr.terms) - bool(expr.offset) != 1:
         return None
     atom = calls[0][0]
-    if isinstance(atom, str) or atom.op != "floordiv" or not (atom.args[1].constant or 0) > 0:
+    if isinstance(atom, Symbol) or atom.op != "floordiv" or not (atom.args[1].constant or 0) > 0:
         return None
     return atom.args[0], atom.args[1].constant or 1, expr.offset
 
@@ -388,8 +416,8 @@ def _constant(value: int) -> Expr:
 
 
 @cache
-def _symbol(name: str) -> Expr:
-    return Expr((((name,), 1),))
+def _symbol(symbol: Symbol) -> Expr:
+    return Expr((((symbol,), 1),))
 
 
 def _call(op: str, args: tuple[Expr, ...]) -> Expr:

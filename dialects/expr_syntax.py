@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dialects.expr import Expr, apply_call
+from dialects.symbol import Symbol, bare_symbol, is_prefix, quoted_symbol
 
 
 class TokenSource(Protocol):
@@ -26,7 +27,8 @@ def parse(text: str) -> Expr:
     return expr
 
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.$]*)|(%[\w.$]+)|(\S))")
+_TOKEN = re.compile(
+    r"""\s*(?:(\d+)|([A-Za-z_][\w.$]*)|([%@$][\w.$-]+)|("(?:[^"\\\n\v\f]|\\.)*")|(\S))""", re.ASCII)
 
 
 class _Tokens:
@@ -58,7 +60,7 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
 def parse_expr(tokens: TokenSource, precedence: int = 1) -> Expr:
     """Parse from a token source with `peek() -> str | None` and `take() -> str`.
 
-    A token that starts with `%` becomes a symbol of that name. Raises ValueError.
+    Raises ValueError.
     """
     left = _parse_primary(tokens)
     while (operator := tokens.peek()) in _PRECEDENCE and _PRECEDENCE[operator] >= precedence:
@@ -75,7 +77,7 @@ def _parse_primary(tokens: TokenSource) -> Expr:
         inner = parse_expr(tokens)
         _expect(tokens, ")")
         return inner
-    if token.isdigit():
+    if token.isdigit() and token.isascii():
         return Expr.of(int(token))
     if token in ("max", "min") and tokens.peek() == "(":
         tokens.take()
@@ -84,9 +86,21 @@ def _parse_primary(tokens: TokenSource) -> Expr:
         right = parse_expr(tokens)
         _expect(tokens, ")")
         return apply_call(token, [left, right])
-    if not re.match(r"[%A-Za-z_]", token):
-        raise ValueError(f"unexpected {token!r} in a size expression")
-    return Expr.symbol(token)
+    return Expr.symbol(_symbol(token, tokens))
+
+
+def parse_symbol(tokens: TokenSource) -> Symbol:
+    """One symbol from a token source. Raises ValueError."""
+    return _symbol(tokens.take(), tokens)
+
+
+def _symbol(token: str, tokens: TokenSource) -> Symbol:
+    if token.startswith('"'):
+        return quoted_symbol("", token)
+    following = tokens.peek() if is_prefix(token) else None
+    if following is not None and following.startswith('"'):
+        return quoted_symbol(token, tokens.take())
+    return bare_symbol(token)
 
 
 def _expect(tokens: TokenSource, token: str) -> None:

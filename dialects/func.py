@@ -33,8 +33,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
 from dialects.sizes import defined_sizes
+from dialects.symbol import Symbol
 from dialects.syntax import parse_names, parse_values, print_names, print_values, strings
-from dialects.types import TensorType, parse_tensor_type
+from dialects.types import SymbolsAttr, TensorType, parse_tensor_type
 
 MAIN = "main"
 """The name of a model's own function."""
@@ -54,7 +55,7 @@ class FuncOp(IRDLOperation):
     inputs = prop_def(ArrayAttr[StringAttr])
     outputs = prop_def(ArrayAttr[StringAttr])
     result_types_ = prop_def(ArrayAttr[Attribute], prop_name="result_types")
-    sizes = opt_prop_def(ArrayAttr[StringAttr])
+    sizes = opt_prop_def(SymbolsAttr)
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
 
@@ -82,9 +83,9 @@ class FuncOp(IRDLOperation):
         return [n.data for n in self.outputs.data]
 
     @property
-    def caller_sizes(self) -> list[str]:
+    def caller_sizes(self) -> list[Symbol]:
         """The size symbols that it has from its caller."""
-        return [] if self.sizes is None else [n.data for n in self.sizes.data]
+        return [] if self.sizes is None else list(self.sizes.data)
 
     @property
     def return_op(self) -> ReturnOp:
@@ -114,7 +115,7 @@ class FuncOp(IRDLOperation):
         printer.print_string(", ".join(_short(r) for r in self.result_types_.data))
         printer.print_string(")")
         if self.caller_sizes:
-            printer.print_string(f" sizes({', '.join(self.caller_sizes)})")
+            printer.print_string(f" sizes({t.format_symbols(self.caller_sizes)})")
         print_names(printer, "inputs", self.inputs)
         print_names(printer, "outputs", self.outputs)
         printer.print_string(" ")
@@ -129,8 +130,7 @@ class FuncOp(IRDLOperation):
         results = parser.parse_comma_separated_list(delimiter, lambda: parse_tensor_type(parser))
         properties: dict[str, Attribute] = {"sym_name": name, "result_types": ArrayAttr(results)}
         if parser.parse_optional_keyword("sizes"):
-            names = parser.parse_comma_separated_list(delimiter, parser.parse_identifier)
-            properties["sizes"] = strings(names)
+            properties["sizes"] = SymbolsAttr(tuple(t.parse_symbols(parser)))
         properties["inputs"] = parse_names(parser, "inputs")
         properties["outputs"] = parse_names(parser, "outputs")
         body = parser.parse_region(arguments)
@@ -145,11 +145,11 @@ def _check_symbols(func: FuncOp) -> None:
         free = {name for result in op.results for name in _symbols(result)} - bound
         if free:
             raise VerifyException(
-                f"C3: nothing defines the size {', '.join(sorted(free))} of {op.name}"
+                f"C3: nothing defines the size {t.format_symbols(sorted(free))} of {op.name}"
             )
 
 
-def _symbols(value: SSAValue) -> frozenset[str]:
+def _symbols(value: SSAValue) -> frozenset[Symbol]:
     """The size symbols in a tensor's type."""
     shape = value.type.shape if isinstance(value.type, TensorType) else ()
     return frozenset(name for size in shape for name in size.symbols)

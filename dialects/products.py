@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dialects.sums import total
 from dialects.types import Array
 from dialects.views import distinct, each
 
@@ -41,10 +42,10 @@ def sum_of_products(
     a, b = _sum_alone(a, b, summed, dtype), _sum_alone(b, a, summed, dtype)
     a, b = (a, b) if a.size >= b.size else (b, a)
     carrier = _carrier(a, tuple(summed), b, tuple(summed), dtype)
-    total = _multiplied(_carried(a, carrier), _carried(b, carrier), summed, dtype)
+    products = _multiplied(_carried(a, carrier), _carried(b, carrier), summed, dtype)
     if idle != 1:
-        total *= np.asarray(idle).astype(dtype)
-    return total.reshape([n for d, n in enumerate(total.shape) if d not in summed])
+        products *= np.asarray(idle).astype(dtype)
+    return products.reshape([n for d, n in enumerate(products.shape) if d not in summed])
 
 
 def _sum_alone(
@@ -52,7 +53,7 @@ def _sum_alone(
 ) -> Array:
     """Sum `x` over the dims that only it depends on."""
     alone = tuple(d for d in summed if x.shape[d] != 1 and other.shape[d] == 1)
-    return x.sum(alone, dtype, keepdims=True) if alone else x
+    return total(x, alone, dtype, keepdims=True) if alone else x
 
 
 # ---------------------------------------------------------------------- exactness

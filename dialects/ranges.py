@@ -1,8 +1,8 @@
 """What the ranges of axes and sizes say about expressions: signs, bounds, and simplification.
 
-Every size symbol is at least 1 and every axis is in 0 <= axis < extent; where a size is 0 at run
-time no point of the domain exists, and what is said about points holds for none. A symbol that
-begins with `_` is a number that a run computes, not only a size: it may be 0.
+Every size is at least 1 and every axis is in 0 <= axis < extent; where a size is 0 at run time no
+point of the domain exists, and what is said about points holds for none. A number that a run
+computes (`Kind.COMPUTED`) may be 0.
 """
 
 from __future__ import annotations
@@ -13,27 +13,24 @@ from math import gcd
 
 from dialects.atoms import Atom, Call, atom_symbols
 from dialects.expr import Expr, apply_call
+from dialects.symbol import Kind, Symbol
 
 
-def is_at_most(low: Expr, high: Expr) -> bool:
+def is_at_most(low: Expr, high: Expr, positive: frozenset[Symbol] | None = None) -> bool:
     """Whether low <= high is certain, as `is_nonnegative` is."""
-    return is_nonnegative(high - low)
-
-
-def may_be_empty(expr: Expr, positive: frozenset[str] = frozenset()) -> Expr:
-    """The expression over symbols that may be 0, which those of sizes are not taken to be.
-
-    For what must also hold where a size is 0 at run time, all but `positive`: of memory.
-    """
-    return expr.substitute({name: Expr.symbol(f"_{name}") for name in expr.symbols - positive
-                            if not name.startswith("_")})
+    return is_nonnegative(high - low, positive)
 
 
 @cache
-def is_nonnegative(expr: Expr) -> bool:
-    """Whether expr >= 0 is certain when every symbol is at least 1, computed ones at least 0."""
-    return _holds(expr.substitute({name: Expr.symbol(name) + 1 for name in expr.symbols
-                                   if not name.startswith("_")}))
+def is_nonnegative(expr: Expr, positive: frozenset[Symbol] | None = None) -> bool:
+    """Whether expr >= 0 is certain when these symbols are at least 1 and all others at least 0.
+
+    `positive`: all sizes, unless given. What must also hold where a size is 0 at run time, as what
+    is said about memory, gives those of which it is known.
+    """
+    least = (s for s in expr.symbols
+             if (s.kind is Kind.SIZE if positive is None else s in positive))
+    return _holds(expr.substitute({s: Expr.symbol(s) + 1 for s in least}))
 
 
 def _holds(expr: Expr) -> bool:
@@ -44,7 +41,7 @@ def _holds(expr: Expr) -> bool:
 
 def _atom_holds(atom: Atom) -> bool:
     """As `_holds`, for a symbol or a call."""
-    if isinstance(atom, str):
+    if isinstance(atom, Symbol):
         return True
     left, right = map(_holds, atom.args)
     if atom.op == "floordiv":
@@ -54,7 +51,7 @@ def _atom_holds(atom: Atom) -> bool:
     return left or right if atom.op == "max" else left and right
 
 
-def upper_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
+def upper_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
     """The largest value of expr with each axis in 0 <= axis < extent; None if unknown.
 
     Divisions by positive integers and remainders are bounded each by itself.
@@ -76,9 +73,9 @@ def upper_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
     return total
 
 
-def _atom_bound(atom: Atom, extents: Mapping[str, Expr], upper: bool) -> Expr | None:
+def _atom_bound(atom: Atom, extents: Mapping[Symbol, Expr], upper: bool) -> Expr | None:
     """The largest (or smallest) value of an axis or a call."""
-    if isinstance(atom, str):
+    if isinstance(atom, Symbol):
         return extents[atom] - 1 if upper else Expr.of(0)
     left, right = atom.args
     if right.symbols & extents.keys():
@@ -91,13 +88,13 @@ def _atom_bound(atom: Atom, extents: Mapping[str, Expr], upper: bool) -> Expr | 
     return None if inner is None else inner // right
 
 
-def lower_bound(expr: Expr, extents: Mapping[str, Expr]) -> Expr | None:
+def lower_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
     """The smallest value of expr with each axis in 0 <= axis < extent; None if unknown."""
     bound = upper_bound(-expr, extents)
     return None if bound is None else -bound
 
 
-def simplify(expr: Expr, extents: Mapping[str, Expr]) -> Expr:
+def simplify(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr:
     """Remove divisions that the ranges of the axes decide.
 
     (64*i + j) floordiv 64 == i and (64*i + j) mod 64 == j when 0 <= j < 64; and then
@@ -114,8 +111,8 @@ def simplify(expr: Expr, extents: Mapping[str, Expr]) -> Expr:
     return total
 
 
-def _simplify_atom(atom: Atom, extents: Mapping[str, Expr]) -> Expr:
-    if isinstance(atom, str):
+def _simplify_atom(atom: Atom, extents: Mapping[Symbol, Expr]) -> Expr:
+    if isinstance(atom, Symbol):
         return Expr.symbol(atom)
     left, right = (simplify(a, extents) for a in atom.args)
     if atom.op not in ("floordiv", "mod"):
@@ -134,7 +131,7 @@ def _simplify_atom(atom: Atom, extents: Mapping[str, Expr]) -> Expr:
 
 
 def _in_steps(
-    expr: Expr, divisor: Expr, extents: Mapping[str, Expr]
+    expr: Expr, divisor: Expr, extents: Mapping[Symbol, Expr]
 ) -> tuple[int, Expr, Expr] | None:
     """(step, count, place) with expr == step*count + place, 0 <= place < step, in steps of which
     a constant divisor is a multiple; None if it has no such places."""

@@ -14,9 +14,9 @@ All levels share these operations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def
 from xdsl.parser import Parser
@@ -26,16 +26,15 @@ from xdsl.utils.exceptions import VerifyException
 from dialects import types as t
 from dialects.assumptions import MAX_SIZE, Assumption, SizeError, size_refusal
 from dialects.expr import Expr, Size
-from dialects.syntax import location_name, parse_value, strings
-from dialects.types import Array, ExprAttr, Shaped, i64
+from dialects.symbol import Symbol
+from dialects.syntax import location_name, parse_value
+from dialects.types import Array, ExprAttr, Shaped, SymbolsAttr, i64
 
 
-def defined_sizes(op: Operation) -> list[str]:
+def defined_sizes(op: Operation) -> list[Symbol]:
     """The size symbols that have a value only once the operation has run: its `defines`."""
     names = op.properties.get("defines")
-    if not isinstance(names, ArrayAttr):
-        return []
-    return [n.data for n in cast("ArrayAttr[StringAttr]", names).data]
+    return list(names.data) if isinstance(names, SymbolsAttr) else []
 
 
 @irdl_op_definition
@@ -50,12 +49,12 @@ class SizeOp(IRDLOperation):
     """
 
     name = "strata.size"
-    defines = prop_def(ArrayAttr[StringAttr])
+    defines = prop_def(SymbolsAttr)
     source = operand_def(Shaped)
 
     @staticmethod
-    def of(names: Sequence[str], source: SSAValue) -> SizeOp:
-        return SizeOp.create(operands=[source], properties={"defines": strings(names)})
+    def of(names: Sequence[Symbol], source: SSAValue) -> SizeOp:
+        return SizeOp.create(operands=[source], properties={"defines": SymbolsAttr(tuple(names))})
 
     def verify_(self) -> None:
         type_ = self.source.type
@@ -66,7 +65,7 @@ class SizeOp(IRDLOperation):
             raise VerifyException(f"C2: strata.size names {len(self.defines.data)} sizes of "
                                   f"{type_.count} elements")
 
-    def read(self, values: Sequence[int]) -> dict[str, int]:
+    def read(self, values: Sequence[int]) -> dict[Symbol, int]:
         """The symbols' values. Raises SizeError for one that is no size."""
         for value in values:
             if not 0 <= value <= MAX_SIZE:
@@ -82,12 +81,13 @@ class SizeOp(IRDLOperation):
         return []
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" {', '.join(defined_sizes(self))} = ")
+        printer.print_string(f" {t.format_symbols(defined_sizes(self))} = ")
         printer.print_ssa_value(self.source)
 
     @classmethod
     def parse(cls, parser: Parser) -> SizeOp:
-        names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_identifier)
+        names = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: t.parse_symbol(parser))
         parser.parse_punctuation("=")
         return SizeOp.of(names, parse_value(parser))
 
@@ -113,7 +113,7 @@ class AssumeOp(IRDLOperation):
             "relation": StringAttr(relation)})
 
     @property
-    def symbols(self) -> frozenset[str]:
+    def symbols(self) -> frozenset[Symbol]:
         """The sizes that it is about."""
         return self.left.data.symbols | self.right.data.symbols
 
@@ -122,7 +122,7 @@ class AssumeOp(IRDLOperation):
         """What it says, as plain data."""
         return Assumption(self.left.data, self.relation.data, self.right.data, location_name(self))
 
-    def check(self, sizes: Mapping[str, int]) -> None:
+    def check(self, sizes: Mapping[Symbol, int]) -> None:
         """Raises SizeError naming the node where the sizes break it."""
         self.assumption.check(sizes)
 
@@ -149,7 +149,7 @@ def assumptions_of(function: Operation) -> list[Assumption]:
     return [op.assumption for op in ops if isinstance(op, AssumeOp)]
 
 
-def check_assumptions(function: Operation, sizes: Mapping[str, int]) -> None:
+def check_assumptions(function: Operation, sizes: Mapping[Symbol, int]) -> None:
     """Check every assumption of a function on sizes that are known. Raises SizeError."""
     for assumption in assumptions_of(function):
         if assumption.symbols <= sizes.keys():

@@ -10,7 +10,7 @@ type a type. Every attribute that our operations use has one of these forms or t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -27,12 +27,13 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 from dialects import types as t
+from dialects.symbol import quoted
 from dialects.types import ExprAttr, LiteralAttr, SizesAttr
 
 _ELEMENT_WORDS = {str(e): e for e in (*t.ELEMENTS, t.index)}
-RESERVED_WORDS = frozenset((*_ELEMENT_WORDS, "true", "false", "max", "min", "mod", "floordiv",
-                            "ceildiv", "nan", "inf", "loc"))
-"""Words that cannot name a size symbol."""
+
+LONGEST_IDENTIFIER = 80
+"""Identifiers are for people: longer names of a model are cut where one is made of them."""
 
 
 def parse_value(parser: Parser) -> SSAValue:
@@ -83,10 +84,10 @@ def format_attribute(attribute: Attribute) -> str:
         case SizesAttr():
             return t.format_sizes(attribute.data)
         case ExprAttr():
-            return str(attribute.data)
+            text = str(attribute.data)
+            return f"({text})" if text.startswith('"') else text  # no string
         case StringAttr():
-            escaped = attribute.data.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{escaped}"'
+            return quoted(attribute.data)
         case FloatAttr():
             return t.format_number(attribute.value.data)
         case IntegerAttr() if attribute.type == t.i1:
@@ -193,14 +194,22 @@ def set_location(op: Operation, source: Operation) -> None:
             inner.location = source.location
 
 
+def distinct_identifiers(names: Iterable[str]) -> list[str]:
+    """An identifier for each name, all of them different."""
+    found: dict[str, None] = {}
+    for name in names:
+        clean, count = identifier(name), 2
+        distinct = clean
+        while distinct in found:
+            distinct, count = f"{clean}_{count}", count + 1
+        found[distinct] = None
+    return list(found)
+
+
 def identifier(name: str) -> str:
-    """A name that is legal as SSA value name and size symbol: letters, digits, `_`."""
-    clean = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "v"
-    clean = f"v{clean}" if clean[0].isdigit() else clean
-    return f"{clean}_" if clean in RESERVED_WORDS else clean
+    """What is left of a name in an SSA value's or a function's: ASCII letters, digits and `_`.
 
-
-def size_symbol(name: str) -> str:
-    """A legal size symbol that never looks like a loop axis: `i0` becomes `i0_`."""
-    clean = identifier(name)
-    return f"{clean}_" if re.fullmatch(r"i\d+\w*|t\d+", clean) else clean
+    Only for people who read the text: different names may become the same.
+    """
+    clean = re.sub(r"\W+", "_", name[:LONGEST_IDENTIFIER], flags=re.ASCII).strip("_") or "v"
+    return f"v{clean}" if clean[0].isdigit() else clean

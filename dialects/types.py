@@ -13,7 +13,7 @@ The full forms, for generic positions, are `!strata.tensor<f32[2, 3]>`, `!strata
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -27,84 +27,13 @@ from xdsl.printer import Printer
 from dialects.elements import *  # noqa: F403 (users of types find the element types here)
 from dialects.elements import byte_width, dtype_of
 from dialects.expr import Expr, Size, product
-from dialects.expr_syntax import parse_expr
+from dialects.expr_attributes import *  # noqa: F403 (expressions as attributes)
+from dialects.expr_attributes import ExprAttr, SizesAttr, SymbolsAttr, format_sizes, parse_sizes
 from dialects.schedule import ScheduleAttr
 from dialects.tile_type import *  # noqa: F403 (and tiles)
 from dialects.tile_type import ShapeAttr, TileType
 
 Array = NDArray[Any]
-
-
-# ---------------------------------------------------------------------- expressions as attributes
-class ParserTokens:
-    """xDSL's parser as the token source of `parse_expr`; `%name` goes through `operand`."""
-
-    def __init__(self, parser: AttrParser, operand: Callable[[], str] | None = None):
-        self.parser, self.operand = parser, operand
-
-    def peek(self) -> str | None:
-        return self.parser._current_token.text  # pyright: ignore[reportPrivateUsage]
-
-    def take(self) -> str:
-        token = self.peek() or ""
-        if token.startswith("%") and self.operand is not None:
-            return self.operand()
-        self.parser._consume_token()  # pyright: ignore[reportPrivateUsage]
-        return token
-
-
-def parse_size(parser: AttrParser, operand: Callable[[], str] | None = None) -> Expr:
-    """One expression at the parser's position; xDSL's ParseError if it is malformed."""
-    try:
-        return parse_expr(ParserTokens(parser, operand))
-    except ValueError as error:
-        parser.raise_error(str(error))
-
-
-def parse_sizes(
-    parser: AttrParser, operand: Callable[[], str] | None = None
-) -> tuple[Expr, ...]:
-    """`[a, 2*b, 3]`."""
-    delimiter = parser.Delimiter.SQUARE
-    return tuple(parser.parse_comma_separated_list(delimiter, lambda: parse_size(parser, operand)))
-
-
-def format_sizes(sizes: Sequence[Expr]) -> str:
-    return f"[{', '.join(map(str, sizes))}]"
-
-
-@irdl_attr_definition
-class ExprAttr(Data[Expr]):
-    """One symbolic integer expression: `#strata.expr<2*h + 1>`."""
-
-    name = "strata.expr"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Expr:
-        with parser.in_angle_brackets():
-            return parse_size(parser)
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.data}>")
-
-
-@irdl_attr_definition
-class SizesAttr(Data[tuple[Expr, ...]]):
-    """A list of expressions: `#strata.sizes<[batch, 2*h]>`."""
-
-    name = "strata.sizes"
-
-    @staticmethod
-    def of(sizes: Sequence[Size]) -> SizesAttr:
-        return SizesAttr(tuple(map(Expr.of, sizes)))
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[Expr, ...]:
-        with parser.in_angle_brackets():
-            return parse_sizes(parser)
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{format_sizes(self.data)}>")
 
 
 # ---------------------------------------------------------------------- tensors and buffers
@@ -279,6 +208,6 @@ def format_literal(values: Sequence[Any]) -> str:
 
 
 Strata = Dialect("strata", [], [
-    ExprAttr, SizesAttr, TensorType, BufferType, ShapeAttr, TileType, WeightAttr, LiteralAttr,
-    ScheduleAttr,
+    ExprAttr, SizesAttr, SymbolsAttr, TensorType, BufferType, ShapeAttr, TileType, WeightAttr,
+    LiteralAttr, ScheduleAttr,
 ])

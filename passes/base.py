@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
+from dialects.symbol import Symbol
 from dialects.syntax import location_name
 from dialects.weights import WeightStore
 
@@ -62,7 +63,7 @@ class TargetLike(Protocol):
 
     def programs(self, options: Any) -> int: ...
     def short_rows(self, options: Any) -> int: ...
-    def product_parts(self, nest: NestOp, options: Any) -> tuple[str, int] | None: ...
+    def product_parts(self, nest: NestOp, options: Any) -> tuple[Symbol, int] | None: ...
 
     def multiplies(self, element: Attribute, options: Any) -> bool: ...
 

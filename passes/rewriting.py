@@ -28,6 +28,7 @@ from dialects.func import FuncOp
 from dialects.graph.base import Build
 from dialects.loop import AxesAttr
 from dialects.sizes import defined_sizes
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import set_location
 from dialects.types import BufferType, ExprAttr, SizesAttr, TensorType
 from passes.base import StrataContext
@@ -125,21 +126,18 @@ def functions(module: ModuleOp) -> list[FuncOp]:
     return [op for op in module.body.block.ops if isinstance(op, FuncOp)]
 
 
-def used_sizes(op: Operation) -> set[str]:
-    """The symbols in the types, attributes and regions of an operation, and what it calls needs.
-
-    In nests, axes are symbols, too.
-    """
-    found: set[str] = set()
+def used_sizes(op: Operation) -> set[Symbol]:
+    """The sizes in the types, attributes and regions of an operation, and what it calls needs."""
+    found: set[Symbol] = set()
     if isinstance(op, ControlOp):
         found |= {s for name in op.callees for s in function_of(op, name).caller_sizes}
     for inner in op.walk():
         for attribute in (*inner.properties.values(), *(r.type for r in inner.results)):
             found |= _symbols_in(attribute)
-    return found
+    return {s for s in found if s.kind in (Kind.SIZE, Kind.COMPUTED)}
 
 
-def _symbols_in(attribute: Attribute) -> set[str]:
+def _symbols_in(attribute: Attribute) -> set[Symbol]:
     match attribute:
         case ExprAttr():
             return {*attribute.data.symbols}
@@ -159,7 +157,7 @@ def _symbols_in(attribute: Attribute) -> set[str]:
 class SizeDefinitions:
     """Which operations of a block define sizes: what uses those must stay behind them."""
 
-    by_name: Mapping[str, Operation]
+    by_name: Mapping[Symbol, Operation]
 
     @staticmethod
     def of(block: Block) -> SizeDefinitions:

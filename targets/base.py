@@ -19,6 +19,7 @@ from xdsl.ir import Attribute
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
+from dialects.symbol import Symbol
 from dialects.types import Array
 from dialects.weights import WeightStore
 from passes.block.prefetch_operands import Caches
@@ -29,7 +30,7 @@ from targets.interface import Executable, TargetError, Timer, cpu_seconds
 __all__ = ["Executable", "Target", "TargetError", "TargetOptions", "find_target", "target_names"]
 
 
-Build = Callable[[ModuleOp, WeightStore, Mapping[str, int]], Sequence[str]]
+Build = Callable[[ModuleOp, WeightStore, Mapping[Symbol, int]], Sequence[str]]
 """Compiles a module for sizes of its inputs; returns why it is not worth a try, if it is not."""
 
 
@@ -137,7 +138,7 @@ class Target(ABC):
         del element, options
         return False
 
-    def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+    def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
         """A summed axis of a contraction, and into how many equal parts, each more than one
         element long, to cut it: its sums are computed side by side, then added. None: leave it.
 
@@ -254,7 +255,7 @@ class Target(ABC):
     def builder(self, options: TargetOptions) -> Build:
         """What compiles modules in processes that run none; the code is found by `load` then."""
         def build(
-            module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int]
+            module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
         ) -> Sequence[str]:
             del sizes
             self.load(module, weights, options)

@@ -14,6 +14,7 @@ from xdsl.parser import Parser
 from dialects.block import Block, KernelOp
 from dialects.block.interpret import interpret_kernel
 from dialects.types import Array, Strata
+from tests.symbols import by_symbol
 
 RANDOM = np.random.default_rng(0)
 
@@ -33,7 +34,7 @@ def randoms(*shape: int) -> Array:
 
 
 def run(text: str, *buffers: Array, exact_order: bool = False, **sizes: int) -> None:
-    interpret_kernel(parse(text), buffers, sizes, exact_order=exact_order)
+    interpret_kernel(parse(text), buffers, by_symbol(sizes), exact_order=exact_order)
 
 
 def unlike(shape: tuple[int, ...], dtype: Any = np.float32) -> Array:

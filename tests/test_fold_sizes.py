@@ -17,8 +17,9 @@ from dialects.graph.interpret import evaluate_func
 from dialects.types import Array, f32, i1, i8, i32, i64, tensor
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.sample import Random
+from tests.symbols import by_symbol
 
-N, H = Expr.symbol("n"), Expr.symbol("h")
+N, H = Expr.size("n"), Expr.size("h")
 
 
 def exprs(*values: Any) -> Array:
@@ -125,7 +126,7 @@ def test_values_that_may_wrap_around_do_not_fold():
 
 def test_known_sizes_are_filled_in():
     op = g.SizesOp.of(values=[N + H], shape=[])
-    value = fold_sizes(op, [], EvaluationContext({"n": 4}))
+    value = fold_sizes(op, [], EvaluationContext(by_symbol({"n": 4})))
     assert value is not None and value[()] == H + 4
 
 
@@ -157,7 +158,7 @@ def test_a_chain_folds_and_agrees_with_its_evaluation():
     folded = values[ops[-1]]
     assert folded is not None and list(folded) == [4 * N, 4 * H, Expr.of(4)]
     result = evaluate_func(func, [np.zeros((5, 9), np.float32)], EvaluationContext())[0]
-    assert result.tolist() == [e.evaluate({"n": 5, "h": 6}) for e in folded]
+    assert result.tolist() == [e.evaluate(by_symbol({"n": 5, "h": 6})) for e in folded]
 
 
 def _integer_samples() -> list[Sample]:

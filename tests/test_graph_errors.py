@@ -16,8 +16,10 @@ from dialects.expr import Expr
 from dialects.func import FuncOp
 from dialects.graph.base import Build, EvaluationContext, GraphOp, ShapeError
 from dialects.graph.interpret import EvaluationError, bind_sizes, evaluate_func
+from dialects.symbol import Symbol
 from dialects.syntax import location
 from dialects.types import LiteralAttr, TensorType, f16, f32, i1, i64, parse_tensor_type, tensor
+from tests.symbols import by_symbol
 
 RESIZE = {"scales": LiteralAttr(()), "mode": "linear", "coordinates": "half_pixel"}
 LSTM = {"hidden_size": 2, "direction": "forward"}
@@ -168,15 +170,15 @@ def test_lstm_over_a_symbolic_length_does_not_unroll():
 
 
 # ---------------------------------------------------------------------- the interpreter
-def bind(*pairs: tuple[str, tuple[int, ...]]) -> dict[str, int]:
+def bind(*pairs: tuple[str, tuple[int, ...]]) -> dict[Symbol, int]:
     return bind_sizes([type_of(text) for text, _ in pairs], [np.zeros(s) for _, s in pairs],
                       [f"in{k}" for k in range(len(pairs))])
 
 
 def test_sizes_are_bound_by_plain_and_linear_dims():
-    assert bind(("f32[2*h + 1, 3]", (7, 3)), ("f32[n, h]", (5, 3))) == {"h": 3, "n": 5}
-    assert bind(("f32[4*w]", (8,))) == {"w": 2}
-    assert bind(("f32[n*m]", (6,)), ("f32[n]", (2,))) == {"n": 2, "m": 3}
+    assert bind(("f32[2*h + 1, 3]", (7, 3)), ("f32[n, h]", (5, 3))) == by_symbol({"h": 3, "n": 5})
+    assert bind(("f32[4*w]", (8,))) == by_symbol({"w": 2})
+    assert bind(("f32[n*m]", (6,)), ("f32[n]", (2,))) == by_symbol({"n": 2, "m": 3})
 
 
 @pytest.mark.parametrize(("pairs", "message"), [
@@ -196,7 +198,7 @@ def test_contradicting_shapes_name_input_and_dim(
 
 
 def gather_function() -> FuncOp:
-    func = FuncOp.of("main", ["table", "rows"], [tensor(f32, [3]), tensor(i64, [Expr.symbol("n")])])
+    func = FuncOp.of("main", ["table", "rows"], [tensor(f32, [3]), tensor(i64, [Expr.size("n")])])
     op = g.GatherOp.of(*func.body.block.args, axis=0)
     op.location = location("embed/Gather")
     func.body.block.add_op(op)

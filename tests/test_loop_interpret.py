@@ -16,7 +16,9 @@ from dialects.context import make_context
 from dialects.graph.base import EvaluationContext
 from dialects.loop import KernelOp, NestOp, interpret, scalar_type
 from dialects.scalar import evaluate_body
+from dialects.symbol import Symbol
 from dialects.types import Array
+from tests.symbols import by_symbol
 
 COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
            "and": np.bitwise_and, "or": np.bitwise_or}
@@ -199,7 +201,7 @@ def by_points(nest: NestOp, context: EvaluationContext, operands: Sequence[Array
         results[0][...] = rest
     extents = [a.extent.evaluate(context.sizes) for a in nest.axes]
     for point in itertools.product(*map(range, extents)):
-        known: dict[str, Any] = dict(zip([a.name for a in nest.axes], point, strict=True))
+        known: dict[Symbol, Any] = dict(zip([a.name for a in nest.axes], point, strict=True))
         known.update(context.sizes)
         values = point_values(nest, known, inputs)
         for k, value in enumerate(values):
@@ -214,7 +216,7 @@ def by_points(nest: NestOp, context: EvaluationContext, operands: Sequence[Array
     return results
 
 
-def point_values(nest: NestOp, known: dict[str, Any], inputs: Sequence[Array]) -> list[Array]:
+def point_values(nest: NestOp, known: dict[Symbol, Any], inputs: Sequence[Array]) -> list[Array]:
     arguments: list[Array] = []
     rows = zip(nest.inputs, nest.input_maps, nest.pad_values, inputs, strict=True)
     for k, (operand, map_, pad, array) in enumerate(rows):
@@ -222,7 +224,7 @@ def point_values(nest: NestOp, known: dict[str, Any], inputs: Sequence[Array]) -
         inside = all(0 <= i < size for i, size in zip(place, array.shape, strict=True))
         assert inside or pad is not None
         value = np.asarray(array[place] if inside else array.dtype.type(pad))
-        known[f"in{k}"] = int(value) if array.dtype.kind in "iu" else None
+        known[Symbol.gathered(k)] = int(value) if array.dtype.kind in "iu" else None
         arguments.append(value.view(t.dtype_of(scalar_type(operand))))
     return evaluate_body(nest.body.block, arguments,
                          lambda op: [np.asarray(op.expr.data.evaluate(known))])
@@ -233,7 +235,7 @@ def point_values(nest: NestOp, known: dict[str, Any], inputs: Sequence[Array]) -
 def test_nest_is_its_definition(case: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(interpret, "BLOCK_BYTES", block_bytes)
     kernel = make_kernel(*CASES[case])
-    context = EvaluationContext({"n": 4, "m": 3})
+    context = EvaluationContext(by_symbol({"n": 4, "m": 3}))
     inputs = make_inputs(kernel, context)
     actual = kernel.evaluate(context, *inputs)
     arrays = dict(zip(kernel.body.block.args, inputs, strict=True))
@@ -246,7 +248,7 @@ def test_nest_is_its_definition(case: str, block_bytes: int, monkeypatch: pytest
 
 # ---------------------------------------------------------------------- edges
 def evaluate(arguments: str, head: str, body: str, *inputs: Array, **sizes: int) -> Array:
-    context = EvaluationContext({"n": 4, "m": 3, **sizes})
+    context = EvaluationContext(by_symbol({"n": 4, "m": 3, **sizes}))
     return make_kernel(arguments, head, body).evaluate(context, *inputs)[0]
 
 
@@ -333,6 +335,6 @@ def test_a_kernel_runs_nests_views_and_empties():
     kernel = Parser(make_context(), text).parse_module().body.block.first_op
     assert isinstance(kernel, KernelOp)
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
-    b, v = kernel.evaluate(EvaluationContext({"n": 3}), x)
+    b, v = kernel.evaluate(EvaluationContext(by_symbol({"n": 3})), x)
     np.testing.assert_array_equal(b, [0, -3, 1, -4, 2, -5])
     np.testing.assert_array_equal(v, x.reshape(-1))

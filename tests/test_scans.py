@@ -38,16 +38,16 @@ def lowered(text: str, target: str, options: TargetOptions, first: str = STEPS[0
     return module
 
 
-def nests(result: str = "i, j", store: str = "add f32[7, 19]") -> str:
+def nests(result: str = "i0, i1", store: str = "add f32[7, 19]") -> str:
     """Twice the sums of squares up to each element of a row."""
     return f"""
 strata.func @main(%x: f32[7, 19]) -> (f32[7, 19]) inputs ["x"] outputs ["y"] {{
-  %s = loop.nest (i: 7, reduce j: 19) ins(%x[i, j]) outs({store}[{result}]) {{
+  %s = loop.nest (i0: 7, reduce i1: 19) ins(%x[i0, i1]) outs({store}[{result}]) {{
   ^bb0(%a: f32):
     %b = arith.mulf %a, %a : f32
     loop.yield %b
   }}
-  %y = loop.nest (i: 7, j: 19) ins(%s[i, j]) outs(f32[7, 19][i, j]) {{
+  %y = loop.nest (i0: 7, i1: 19) ins(%s[i0, i1]) outs(f32[7, 19][i0, i1]) {{
   ^bb0(%a: f32):
     %b = arith.addf %a, %a : f32
     loop.yield %b
@@ -80,33 +80,33 @@ def test_a_scan_combines_in_the_order_of_its_axis() -> None:
     expected = 2 * np.add.accumulate(x * x, 1)
     [forward] = interpret(parse(nests()), WeightStore(), [x])
     np.testing.assert_allclose(forward, expected, rtol=1e-6)
-    [backward] = interpret(parse(nests("i, -j + 18")), WeightStore(), [x])
+    [backward] = interpret(parse(nests("i0, -i1 + 18")), WeightStore(), [x])
     np.testing.assert_allclose(backward, expected[:, ::-1], rtol=1e-6)
 
 
 def test_one_axis_is_scanned() -> None:
-    text = nests().replace("i: 7, reduce j: 19) ins(%x[i, j]) outs(add",
-                           "reduce i: 7, reduce j: 19) ins(%x[i, j]) outs(add")
+    text = nests().replace("i0: 7, reduce i1: 19) ins(%x[i0, i1]) outs(add",
+                           "reduce i0: 7, reduce i1: 19) ins(%x[i0, i1]) outs(add")
     with pytest.raises(VerifyException, match=r"C2: .* reduce axis, neither the only one"):
         parse(text).verify()
 
 
-@pytest.mark.parametrize("result", ["i, j", "i, -j + 18"], ids=["forward", "backward"])
+@pytest.mark.parametrize("result", ["i0, i1", "i0, -i1 + 18"], ids=["forward", "backward"])
 def test_scans_on_the_cpu(result: str) -> None:
     """In a loop, with what reads the result at the same place in the same kernel."""
     x, target = random(7, 19), find_target("cpu")
     options = TargetOptions(cache=None)
     module = lowered(nests(result), "cpu", options, "loop-outline")
-    assert str(module).count("block.kernel") == (1 if result == "i, j" else 2)
+    assert str(module).count("block.kernel") == (1 if result == "i0, i1" else 2)
     [found] = target.load(module, WeightStore(), options).run([x])
     expected = 2 * np.add.accumulate(x * x, 1)
-    np.testing.assert_allclose(found, expected if result == "i, j" else expected[:, ::-1],
+    np.testing.assert_allclose(found, expected if result == "i0, i1" else expected[:, ::-1],
                                rtol=1e-6)
 
 
 def test_lanes_are_beside_what_is_scanned() -> None:
-    text = nests().replace("(i: 7, reduce j: 19) ins(%x[i, j]) outs(add f32[7, 19][i, j])",
-                           "(j: 19, reduce i: 7) ins(%x[i, j]) outs(add f32[7, 19][i, j])")
+    text = nests().replace("(i0: 7, reduce i1: 19) ins(%x[i0, i1]) outs(add f32[7, 19][i0, i1])",
+                           "(i1: 19, reduce i0: 7) ins(%x[i0, i1]) outs(add f32[7, 19][i0, i1])")
     module = lowered(text, "cpu", TargetOptions(cache=None), "loop-outline")
     assert "lanes" in str(module)
     assert "block.scan" not in str(module)

@@ -34,6 +34,7 @@ from compiler.specialization import (
     Specializing,
 )
 from dialects.context import make_context
+from dialects.symbol import Symbol
 from passes.base import PassError, StrataContext
 from passes.graph.fix_sizes import GraphFixSizes
 from targets.base import Executable as Program
@@ -233,7 +234,7 @@ def test_calls_go_on_while_a_thread_compiles(
 ) -> None:
     go_on, compile_ = threading.Event(), Specializer.compile
 
-    def wait(self: Specializer, sizes: Mapping[str, int]) -> Program:
+    def wait(self: Specializer, sizes: Mapping[Symbol, int]) -> Program:
         go_on.wait()
         return compile_(self, sizes)
 
@@ -269,8 +270,8 @@ def test_a_failure_is_remembered_and_breaks_no_call(
 ) -> None:
     tried: list[int] = []
 
-    def fail(self: Specializer, sizes: Mapping[str, int]) -> Program:
-        tried.append(sizes["rows_n"])
+    def fail(self: Specializer, sizes: Mapping[Symbol, int]) -> Program:
+        tried.append(sizes[Symbol.size("rows.n")])
         raise MemoryError("no room")
 
     monkeypatch.setattr(Specializer, "compile", fail)
@@ -283,7 +284,7 @@ def test_a_failure_is_remembered_and_breaks_no_call(
     assert "the sizes {'rows.n': 1}: no room" in caplog.text
 
 
-def broken(self: Specializer, sizes: Mapping[str, int]) -> Program:
+def broken(self: Specializer, sizes: Mapping[Symbol, int]) -> Program:
     return Broken()
 
 

@@ -27,6 +27,7 @@ from dialects.block import KernelOp
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
+from dialects.symbol import Symbol
 from dialects.types import Array
 from passes.base import StrataContext
 from passes.loop.kinds import is_contraction
@@ -83,7 +84,7 @@ class Profile:
             library = link(compile_texts([text], machine, ObjectCache(None)), "flush")
             ctypes.CFUNCTYPE(None)(library.address)()
 
-    def run(self, op: KernelOp, buffers: Sequence[Array], sizes: dict[str, int]) -> None:
+    def run(self, op: KernelOp, buffers: Sequence[Array], sizes: dict[Symbol, int]) -> None:
         name = op.sym_name.data
         function = ctypes.CFUNCTYPE(None)(self.kernels[name].address)
         programs = int(np.prod([e.evaluate(sizes) for e in op.grid.data], dtype=np.int64))

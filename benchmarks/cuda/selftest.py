@@ -156,7 +156,7 @@ def run_sample(sample: Sample, options: TargetOptions, report: Report) -> None:
     kernel = sample.kernel
     buffers = sample.buffers(kernel)
     inputs, outputs = _split(kernel, buffers)
-    interpret_kernel(kernel, buffers, sample.sizes)
+    interpret_kernel(kernel, buffers, sample.values)
     executable = TARGET.load(as_model(kernel), WeightStore(), options)
     worst = 0.0
     for _ in range(2):

@@ -28,6 +28,7 @@ import compiler
 from compiler.comparison import worst
 from compiler.output import write_text
 from compiler.specialization import specialize
+from dialects.symbol import Symbol
 
 Array = np.ndarray
 Run = Callable[[], Sequence[Array]]
@@ -53,7 +54,8 @@ def measure(model: str, sizes: dict[str, int], rounds: int) -> str:
     """One row of the table."""
     general = compiler.compile(model, threads=1, cache="off",
                                specialize=compiler.Specialize(after=NEVER))
-    inputs = list(general.signature.random(0, sizes).values())
+    known = {Symbol.size(name): value for name, value in sizes.items()}
+    inputs = list(general.signature.random(0, known).values())
     started = time.process_time()
     fixed = specialize(general.loaded, inputs)
     seconds = time.process_time() - started

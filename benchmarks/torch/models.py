@@ -76,7 +76,7 @@ def fill_row(row: Row, case: Case, threads: int) -> None:
     row.compile = time.perf_counter() - started
     row.operations = executable.text("graph").count("graph.")
     row.parameters = sum(p.numel() for p in case.module.parameters())
-    row.sizes = ", ".join(s for s in executable.signature.symbols())
+    row.sizes = ", ".join(s.name for s in executable.signature.symbols())
     exact = copy.deepcopy(case.module).double()
     for inputs in (case.inputs, *([resized(case)] if case.dynamic else [])):
         compare(row, case.module, exact, executable, inputs)

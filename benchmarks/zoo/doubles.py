@@ -52,6 +52,9 @@ def _widen(graph: onnx.GraphProto) -> None:
         if value.type.tensor_type.elem_type == F32:
             value.type.tensor_type.elem_type = F64
     for node in graph.node:
+        if node.op_type == "ConstantOfShape" and not node.attribute:  # zeros of f32 otherwise
+            zero = numpy_helper.from_array(np.zeros(1, np.float64))
+            node.attribute.append(onnx.helper.make_attribute("value", zero))
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 _widen_tensor(attribute.t)

@@ -20,7 +20,6 @@ What frontends share, and a new one may use:
     values.py      what a value is during import: a tensor, and what is known of its contents
     node.py        what the importer of an operator has at hand to build with
     faults.py      faults of a model, collected while the import goes on
-    size_names.py  the symbols of the sizes that a model names
     slices.py      bounds of slices, in sizes
     elements.py    single elements of small tensors: known, or where a run has them
     frames.py      functions while they are built: what bodies know of the functions around them
@@ -46,8 +45,6 @@ from dialects.types import Array
 from dialects.weights import WeightStore
 
 ENTRY_POINTS = "strata.frontends"
-SIZE_NAMES = "strata.size_names"
-"""The module attribute that maps size symbols to the model's own names, where they differ."""
 
 
 def _nothing() -> Mapping[str, Any]:

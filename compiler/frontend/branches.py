@@ -16,6 +16,7 @@ from dialects import types as t
 from dialects.control import IfOp
 from dialects.expr import Expr
 from dialects.graph.shape import ReshapeOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 
 
@@ -50,7 +51,7 @@ def join(
     branches = (then, otherwise)
     shared = [_shared(build, then, otherwise, k) for k in range(len(then.results))]
     open_ = [k for k, value in enumerate(shared) if value is None]
-    defines: list[str] = []
+    defines: list[Symbol] = []
     types = [_joined(build, then, otherwise, k, defines) for k in open_]
     if not open_:
         build.restore(mark)
@@ -91,7 +92,7 @@ def _source(value: Value) -> Value:
 
 
 def _joined(
-    build: Builder, then: Branch, otherwise: Branch, k: int, defines: list[str]
+    build: Builder, then: Branch, otherwise: Branch, k: int, defines: list[Symbol]
 ) -> TensorType:
     """The type of result k; sizes that differ, or that only a branch knows, get names."""
     a, b = then.results[k].type, otherwise.results[k].type
@@ -106,8 +107,8 @@ def _joined(
     return t.tensor(a.element, sizes)
 
 
-def defined(build: Builder, defines: list[str]) -> Expr:
+def defined(build: Builder, defines: list[Symbol]) -> Expr:
     """A new size, noted among those that an operation defines."""
     size = build.new_size("size")
-    defines.append(str(size))
+    defines += size.symbols
     return size

@@ -33,6 +33,7 @@ from dialects.graph.gather import GatherOp
 from dialects.graph.shape import ReshapeOp
 from dialects.graph.unary import CastOp
 from dialects.sizes import AssumeOp, SizeOp
+from dialects.symbol import Symbol
 from dialects.syntax import identifier, location
 from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
 from dialects.weights import WeightStore
@@ -51,7 +52,7 @@ class Builder:
     node: str = ""
     names: Names = field(default_factory=Names)
     faults: Faults = field(default_factory=lambda: Faults(""))
-    computed: dict[str, Value] = field(default_factory=dict[str, Value])
+    computed: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
     """The tensors that sizes were bound from."""
     frame: Frame = field(init=False)
 
@@ -129,9 +130,9 @@ class Builder:
     # ------------------------------------------------------------------ sizes of a run
     def new_size(self, hint: str) -> Expr:
         """A size of the function at hand that no other function has; a run may find it 0."""
-        name = self.names.size(hint)
-        self.frame.sizes.add(name)
-        return Expr.symbol(name)
+        symbol = self.names.size(hint)
+        self.frame.sizes.add(symbol)
+        return Expr.symbol(symbol)
 
     def bind(self, value: Value, hint: str) -> Array | None:
         """The integer elements as size expressions: each becomes a size, or is known to be one.
@@ -183,10 +184,11 @@ class Builder:
         if source not in self.frame.bound:
             value = Value(Element(source, 0).source_type, source)
             sizes = [self.new_size(hint) for _ in range(value.type.count.constant or 0)]
-            self.computed |= {str(e): value for e in sizes}
+            symbols = [s for e in sizes for s in e.symbols]
+            self.computed |= dict.fromkeys(symbols, value)
             if sizes:
                 wide = value if value.element == t.i64 else self(CastOp, value, to=t.i64)
-                self.add(SizeOp.of([str(e) for e in sizes], self.ssa(wide)))
+                self.add(SizeOp.of(symbols, self.ssa(wide)))
             self.frame.bound[source] = sizes
         return self.frame.bound[source]
 

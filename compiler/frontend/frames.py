@@ -21,8 +21,9 @@ from compiler.frontend.values import Value
 from dialects.control import LoopOp
 from dialects.expr import Expr
 from dialects.func import FuncOp
+from dialects.symbol import Symbol
 from dialects.syntax import identifier
-from dialects.types import TensorType
+from dialects.types import SymbolsAttr, TensorType
 from passes.rewriting import erase_unused, used_sizes
 
 
@@ -43,9 +44,9 @@ class Names:
     sizes: set[str] = field(default_factory=set[str])
     functions: set[str] = field(default_factory=lambda: {"main"})
 
-    def size(self, hint: str) -> str:
-        """A name for a size that a run computes: such a name begins with `_`, no other does."""
-        return _distinct(f"_{identifier(hint)}", self.sizes)
+    def size(self, hint: str) -> Symbol:
+        """A symbol for a number that a run computes."""
+        return Symbol.computed(_distinct(identifier(hint), self.sizes))
 
     def function(self, hint: str) -> str:
         return _distinct(identifier(hint), self.functions)
@@ -70,9 +71,9 @@ class Frame:
 
     block: Block
     outer: Frame | None = None
-    step: str = ""
+    step: Symbol | None = None
     trip: Expr | None = None
-    sizes: set[str] = field(default_factory=set[str])
+    sizes: set[Symbol] = field(default_factory=set[Symbol])
     local: dict[Value, SSAValue] = field(default_factory=dict[Value, SSAValue])
     bound: dict[SSAValue, list[Expr]] = field(default_factory=dict[SSAValue, "list[Expr]"])
     elements: dict[Element, Value] = field(default_factory=dict[Element, Value])
@@ -133,15 +134,17 @@ class Frame:
         return bool(size.symbols & {*self.sizes, self.step})
 
     @property
-    def limits(self) -> dict[str, Expr]:
+    def limits(self) -> dict[Symbol, Expr]:
         """What the numbers of the iterations that this function is in stay below."""
         around = {} if self.outer is None else self.outer.limits
-        return around if self.trip is None else {**around, self.step: self.trip}
+        if self.trip is None or self.step is None:
+            return around
+        return {**around, self.step: self.trip}
 
     @property
     def loops(self) -> int:
         """How many loops this function is in."""
-        return bool(self.step) + (0 if self.outer is None else self.outer.loops)
+        return (self.step is not None) + (0 if self.outer is None else self.outer.loops)
 
     # ------------------------------------------------------------------ the end
     @property
@@ -189,11 +192,11 @@ class Frame:
         types = [a.type for a in self.block.args if isinstance(a.type, TensorType)]
         used = {s for type_ in types for size in type_.shape for s in size.symbols}
         for op in self.block.ops:
-            used |= used_sizes(op) - ({op.step.data} if isinstance(op, LoopOp) else set[str]())
+            used |= used_sizes(op) - ({op.step_symbol} if isinstance(op, LoopOp) else set[Symbol]())
         bound = {size.as_symbol for type_ in types for size in type_.shape}
         needed = sorted(used - bound - self.sizes)
         if needed:
-            self.function.properties["sizes"] = ArrayAttr([StringAttr(s) for s in needed])
+            self.function.properties["sizes"] = SymbolsAttr(tuple(needed))
 
 
 def _block_of(value: SSAValue) -> Block | None:

@@ -28,6 +28,7 @@ from dialects.graph.base import ShapeError
 from dialects.graph.inference import certain_sign
 from dialects.graph.logic import GreaterOp, LessEqualOp, LessOp
 from dialects.ranges import is_nonnegative
+from dialects.symbol import Symbol
 from dialects.types import Array, TensorType
 
 MAX_LOOPS = 6
@@ -154,21 +155,26 @@ class Attempt:
     """The body built once: `arguments` are what stood for the carried values."""
 
     frame: Frame
-    step: Expr
+    counter: Symbol
     arguments: Sequence[Value]
     turn: Turn
+
+    @property
+    def step(self) -> Expr:
+        """The number of the call."""
+        return Expr.symbol(self.counter)
 
 
 def _build_body(build: Builder, loop: Loop, body: Body) -> Attempt:
     with build.function(loop.name) as frame:
-        frame.step, frame.trip = build.names.size("step"), loop.trip
-        step = Expr.symbol(frame.step)
+        counter = build.names.size("step")
+        frame.step, frame.trip, step = counter, loop.trip, Expr.symbol(counter)
         arguments = [_argument(build, loop, frame, k, step) for k in range(len(loop.initial))]
         turn = body(step, list(arguments))
         if len(turn.carried) != len(loop.initial):
             raise Fault(f"its body gives {len(turn.carried)} values for {len(loop.initial)} that "
                         "are carried")
-        return Attempt(frame, step, arguments, turn)
+        return Attempt(frame, counter, arguments, turn)
 
 
 def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> Value:
@@ -228,7 +234,7 @@ def _learn_count(loop: Loop, attempt: Attempt) -> bool:
     if limit is None:
         return False
     counter, end = limit
-    first = counter.substitute({attempt.frame.step: -1})
+    first = counter.substitute({attempt.counter: -1})
     count = end - first
     if loop.condition is None:
         count = count if certain_sign(count) == 1 else maximum(count, 1)
@@ -248,7 +254,7 @@ def _bound(attempt: Attempt, condition: Value) -> tuple[Expr, Expr] | None:
         return None
     counter, end = found
     one_more = counter - attempt.step
-    depends = attempt.frame.step in one_more.symbols or attempt.frame.hides(end)
+    depends = attempt.counter in one_more.symbols or attempt.frame.hides(end)
     return None if depends or attempt.frame.hides(one_more) else found
 
 
@@ -282,11 +288,11 @@ def _finish(
         if k in told:
             frame.block.erase_arg(frame.block.args[place])
     frame.arrange(captured)
-    defines: list[str] = []
+    defines: list[Symbol] = []
     types = [loop.type_of(k, lambda: defined(build, defines)) for k in carried]
     types += [_stacked(build, loop, frame, v, all_calls, defines) for v in turn.stacked]
     results = iter(build.add(LoopOp.of(
-        frame.name, frame.step, loop.trip,
+        frame.name, attempt.counter, loop.trip,
         None if all_calls else flag(build, _or_true(loop.condition)),
         [build.ssa(loop.initial[k]) for k in carried], [build.ssa(v) for v in captured], types,
         defines)))
@@ -312,7 +318,7 @@ def _or_true(condition: Value | None) -> Value:
 
 
 def _stacked(
-    build: Builder, loop: Loop, frame: Frame, value: Value, all_calls: bool, defines: list[str]
+    build: Builder, loop: Loop, frame: Frame, value: Value, all_calls: bool, defines: list[Symbol]
 ) -> TensorType:
     """The type of one value per call."""
     count = loop.trip if all_calls and loop.trip is not None else defined(build, defines)

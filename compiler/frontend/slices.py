@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 from dialects.expr import Expr, maximum, minimum
 from dialects.ranges import is_nonnegative, lower_bound
+from dialects.symbol import Symbol
 
-NO_LIMITS: Mapping[str, Expr] = MappingProxyType({})
+NO_LIMITS: Mapping[Symbol, Expr] = MappingProxyType({})
 _FAR = 2**31 - 1
 """Bounds from here on mean the end of the dim, as exporters write it."""
 
@@ -19,7 +20,7 @@ def at_least_zero(size: Expr) -> Expr:
 
 
 def slice_bounds(
-    size: Expr, start: Expr, end: Expr, step: int, limits: Mapping[str, Expr] = NO_LIMITS
+    size: Expr, start: Expr, end: Expr, step: int, limits: Mapping[Symbol, Expr] = NO_LIMITS
 ) -> tuple[Expr, Expr]:
     """First element and count of `start:end:step` of a dim, with ONNX's rules.
 
@@ -48,13 +49,13 @@ def _from_front(position: Expr, size: Expr) -> Expr:
     return position + size * is_negative
 
 
-def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[str, Expr]) -> Expr:
+def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[Symbol, Expr]) -> Expr:
     below = position if _at_most(position, high, limits) else minimum(position, high)
     below = high if _at_most(high, position, limits) else below
     return below if _at_most(low, below, limits) else maximum(below, low)
 
 
-def _at_most(low: Expr, high: Expr, limits: Mapping[str, Expr]) -> bool:
+def _at_most(low: Expr, high: Expr, limits: Mapping[Symbol, Expr]) -> bool:
     """Whether low <= high is certain, with each limited symbol from 0 to below its limit."""
     room = lower_bound(high - low, limits)
     return room is not None and is_nonnegative(room)

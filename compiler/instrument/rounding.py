@@ -53,17 +53,31 @@ class Rounding:
             yield max(filter(isfinite, self.errors[:seed + 1]), default=0.0)
 
     def _trial(self, random: np.random.Generator) -> float:
-        def alter(array: Array) -> Array:
-            if not is_float(element_of(array.dtype)):
-                return array
-            wide, step = widen(array), precision(element_of(array.dtype))
-            factors = 1 + wide.dtype.type(step) * random.integers(-1, 2, array.shape, np.int8)
-            return np.asarray(wide * factors).astype(array.dtype)
-
-        function, context = main_function(self.module), EvaluationContext(weights=self.weights)
         try:
-            with np.errstate(all="ignore"):
-                found = evaluate_func(function, self.inputs, context, alter)
+            found = altered_run(self.module, self.weights, self.inputs, random)
         except EvaluationError:
             return 0.0
         return worst(found, self.expected)[0]
+
+
+def altered_run(
+    module: ModuleOp, weights: WeightStore, inputs: Sequence[Array],
+    random: np.random.Generator, step: float | None = None,
+) -> list[Array]:
+    """The outputs where each number of each result is off by `step` times itself, or by none.
+
+    `step`: that of f64; by default, and of other types always, a unit in the last place. Raises
+    EvaluationError.
+    """
+    def alter(array: Array) -> Array:
+        if not is_float(element_of(array.dtype)):
+            return array
+        wide = widen(array)
+        given = step if array.dtype == np.float64 else None
+        unit = precision(element_of(array.dtype)) if given is None else given
+        factors = 1 + wide.dtype.type(unit) * random.integers(-1, 2, array.shape, np.int8)
+        return np.asarray(wide * factors).astype(array.dtype)
+
+    context = EvaluationContext(weights=weights)
+    with np.errstate(all="ignore"):
+        return evaluate_func(main_function(module), inputs, context, alter)

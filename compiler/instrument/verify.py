@@ -1,8 +1,10 @@
 """Executes the module after every pass that changed it, and compares the outputs.
 
 What the imported module computes, by the NumPy meaning of its operations, is what every later form
-of it must compute. Where that does not fit, it is measured how far rounding alone moves the outputs
-on these inputs, and a few times that is granted.
+of it must compute, element by element as far as rounding in another order explains
+(`explained.py`). Of a model that decides by floats, an output is compared with its largest
+magnitude. Where that does not fit, it is measured how far rounding alone moves the outputs on these
+inputs, and a few times that is granted.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 from compiler.comparison import error_of, first_beyond
 from compiler.diagnostics import Problem, StrataError
 from compiler.instrument import Instrument
+from compiler.instrument.explained import Explained, explain
 from compiler.instrument.rounding import Rounding
 from compiler.instrument.timing import count_operations
 from compiler.signature import Signature, signature_of
@@ -132,6 +135,7 @@ class Verify(Instrument):
         self.expected = outputs
         self.original = state.module.clone(), WeightStore(dict(state.context.weights.arrays))
         self.__dict__.pop("rounding", None)
+        self.__dict__.pop("explained", None)
         self._add(Check(state.after[-1], state.level, count_operations(state.module), error,
                         time.perf_counter() - started,
                         note="rounds, as --precision allows; compared with this from here on"))
@@ -151,13 +155,22 @@ class Verify(Instrument):
 
     def _judge(self, outputs: Sequence[Array]) -> tuple[float, str]:
         errors = [error_of(a, b) for a, b in zip(outputs, self.expected, strict=True)]
-        error, output = max(errors, default=0.0), self._first_wrong_output(errors)
+        error, output = max(errors, default=0.0), self._first_wrong_output(errors, outputs)
         if output is None:
             return error, ""
         return error, f"output '{self.signature.output_names[output]}' differs"
 
-    def _first_wrong_output(self, errors: Sequence[float]) -> int | None:
+    @cached_property
+    def explained(self) -> Explained | None:
+        """How far rounding explains each element to be off; None where that is not known."""
+        return None if self.rounding is None else explain(self.rounding)
+
+    def _first_wrong_output(
+        self, errors: Sequence[float], outputs: Sequence[Array]
+    ) -> int | None:
         """The first output whose error neither its type explains nor rounding."""
+        if self.tolerance is None and self.explained is not None:
+            return self.explained.first_beyond(outputs)
         output = first_beyond(errors, self.expected, self.tolerance)
         known = self.tolerance is None and isfinite(max(errors, default=0.0))
         if output is None or not known or self.rounding is None:

@@ -19,7 +19,7 @@ from compiler.comparison import worst
 from compiler.driver import Compiler
 from compiler.signature import Signature
 from compiler.tuning.jobs import Job, Timed, Unfit
-from dialects.syntax import size_symbol
+from dialects.symbol import Symbol
 from dialects.types import element_of, is_float
 
 if TYPE_CHECKING:
@@ -128,15 +128,14 @@ def _one_more(timed: Timed, pair: tuple[Timer, Timer], calls: int, swapped: bool
 
 
 def random_inputs(
-    signature: Signature, sizes: Mapping[str, int], indices: Collection[str]
+    signature: Signature, sizes: Mapping[Symbol, int], indices: Collection[str]
 ) -> list[Array]:
     """Positive numbers, of which roots and logarithms are numbers; as indices zeros, which are
     valid everywhere."""
-    symbols = {size_symbol(name): value for name, value in sizes.items()}
     found: list[Array] = []
     for k, (name, type_) in enumerate(
             zip(signature.input_names, signature.input_types, strict=True)):
-        shape = [int(size.evaluate(symbols)) for size in type_.shape]
+        shape = [int(size.evaluate(sizes)) for size in type_.shape]
         source, count = np.random.default_rng(k), min(math.prod(shape), BLOCK)
         if name in indices:
             found.append(np.zeros(shape, type_.dtype))

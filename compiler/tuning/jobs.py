@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compiler.driver import Compiler
 from compiler.options import CompileOptions
 from compiler.signature import Signature, signature_of
+from dialects.symbol import Symbol
 
 if TYPE_CHECKING:
     from targets.interface import Executable
@@ -24,7 +25,7 @@ class Job:
     path: str
     name: str
     options: CompileOptions
-    sizes: Mapping[str, int]
+    sizes: Mapping[Symbol, int]
 
     def load(self) -> tuple[Executable, Signature]:
         """The module as something that runs; its code may lie in the cache."""

@@ -12,7 +12,7 @@ from compiler.signature import DEFAULT_SIZE, signature_of
 from compiler.source import weight_labels
 from compiler.tuning.options import TuneOptions
 from compiler.tuning.tasks import Task, tasks_of
-from dialects.syntax import size_symbol
+from dialects.symbol import Symbol
 from passes.loop.apply_tuned import LoopApplyTuned
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class Subject:
         """The kernels that are wanted. Raises StrataError where there are none."""
         state = self.lowered()
         signature = signature_of(state.module)
-        sizes = {size_symbol(name): value for name, value in wanted.sizes.items()}
+        sizes = {Symbol.size(name): value for name, value in wanted.sizes.items()}
         open_sizes = signature.unsized(sizes)
         if open_sizes:
             self.notes.append(f"sizes set to {DEFAULT_SIZE} for measuring: "
-                              f"{', '.join(open_sizes)}; --open and --dim "
-                              f"{open_sizes[0]}=N set another")
+                              f"{', '.join(s.name for s in open_sizes)}; --open and --dim "
+                              f"{open_sizes[0].name}=N set another")
         sizes = {s: sizes.get(s, DEFAULT_SIZE) for s in signature.symbols()}
         target, options = self.compilation.target, self.compilation.target_options
         tasks, unknown = tasks_of(state.module, state.context.weights, sizes,

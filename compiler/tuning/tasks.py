@@ -22,6 +22,7 @@ from dialects.func import MAIN, FuncOp
 from dialects.graph import ConstantOp
 from dialects.loop import CallOp, KernelOp
 from dialects.schedule import Schedule, ScheduleAttr
+from dialects.symbol import Symbol
 from dialects.types import TensorType, i8, tensor
 from dialects.weights import WeightStore
 from passes.loop.apply_tuned import LoopApplyTuned
@@ -43,7 +44,7 @@ class Task:
     canonical: Canonical
     module: ModuleOp
     weights: WeightStore
-    sizes: Mapping[str, int]
+    sizes: Mapping[Symbol, int]
     indices: frozenset[str]
     footprint: int = 0
     launches: int = 1
@@ -66,7 +67,7 @@ class Task:
 
 
 def tasks_of(
-    module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int],
+    module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int],
     rules: Callable[[KernelOp], Schedule], footprint: int = 0,
 ) -> tuple[list[Task], list[str]]:
     """The tasks, and the names of kernels whose sizes nobody knows before a run."""
@@ -74,7 +75,7 @@ def tasks_of(
     unknown: list[str] = []
     kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
     for func in functions(module):
-        known = sizes if func.sym_name.data == MAIN else dict[str, int]()
+        known = sizes if func.sym_name.data == MAIN else dict[Symbol, int]()
         for call in [op for op in func.body.block.ops if isinstance(op, CallOp)]:
             kernel = kernels[call.kernel.data]
             text, canonical = text_key(call, kernel, weights)
@@ -91,8 +92,8 @@ def tasks_of(
 
 
 def _sizes_of(
-    call: CallOp, kernel: KernelOp, known: Mapping[str, int]
-) -> dict[str, int] | None:
+    call: CallOp, kernel: KernelOp, known: Mapping[Symbol, int]
+) -> dict[Symbol, int] | None:
     """The values of a kernel's sizes; None where a run finds some of them."""
     exprs = call.sizes.data
     if not all(e.symbols <= known.keys() for e in exprs):
@@ -102,7 +103,7 @@ def _sizes_of(
 
 
 def _task(
-    call: CallOp, original: KernelOp, key: str, weights: WeightStore, sizes: Mapping[str, int]
+    call: CallOp, original: KernelOp, key: str, weights: WeightStore, sizes: Mapping[Symbol, int]
 ) -> Task:
     kernel, own = original.clone(), WeightStore(held=weights.held)
     constants = [constant_behind(v) for v in call.inputs]
@@ -110,7 +111,7 @@ def _task(
     given = [k for k, c in enumerate(constants) if c is None]
     names = [f"x{k}" for k in given]
     symbols = kernel.size_names
-    func = FuncOp.of(MAIN, [*names, *(f"size_{s}" for s in symbols)], [
+    func = FuncOp.of(MAIN, [*names, *(f"size_{s.name}" for s in symbols)], [
         *(arguments[k].type for k in given),
         *(tensor(i8, [Expr.symbol(s)]) for s in symbols)])  # says what the size is
     values: dict[int, SSAValue] = dict(zip(given, func.body.block.args, strict=False))
@@ -147,7 +148,7 @@ def _indices(kernel: KernelOp, names: Sequence[str], given: Sequence[int]) -> fr
     return frozenset(n for n, k in zip(names, given, strict=True) if arguments[k] in found)
 
 
-def _elements(call: CallOp, sizes: Mapping[str, int]) -> int:
+def _elements(call: CallOp, sizes: Mapping[Symbol, int]) -> int:
     types = [v.type for v in (*call.inputs, *call.results)]
     return sum(prod(int(s.evaluate(sizes)) for s in t.shape)
                for t in types if isinstance(t, TensorType))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from compiler.contest import rounds_within, take_turns
 from compiler.plugins import load_plugins
 from compiler.tuning.files import OFF
-from dialects.syntax import size_symbol
+from dialects.symbol import Symbol
 from targets.interface import TargetError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def whole_model(
     threads = jobs if target.measures_apart() else 1
     plain = replace(options, threads=threads, specialize=None, dump_dir=None)
     ways = [compile_with(model, replace(plain, tuned=tuned)) for tuned in (OFF, database)]
-    known = {size_symbol(name): size for name, size in sizes.items()}
+    known = {Symbol.size(name): size for name, size in sizes.items()}
     inputs = list(ways[0].signature.random(0, known).values())
     runs: dict[str, Run] = {
         name: lambda exe=exe: exe.run(inputs)

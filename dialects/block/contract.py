@@ -26,6 +26,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects import block as ops
 from dialects.products import sum_of_products
 from dialects.scalar import evaluate_values
+from dialects.sums import reduced
 from dialects.types import Array, TileType, dtype_of, i1
 from dialects.views import each
 
@@ -69,7 +70,7 @@ class Contraction:
         [value] = values
         sizes: tuple[int, ...] = value.shape
         full = np.broadcast_to(value, [merged.get(d, n) for d, n in enumerate(sizes)])
-        return self.merge.reduce(full, axis=tuple(merged), dtype=value.dtype)
+        return reduced(self.merge, full, tuple(merged), value.dtype)
 
 
 def dot_factors(op: ops.DotOp, placed: Placed) -> tuple[Array, Array]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dialects.atoms import Atom
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from dialects.types import Array
 
 DTYPE = np.dtype(np.int64)
@@ -83,7 +84,7 @@ class Box:
                 high += stride * (extent - 1)
         return low, high
 
-    def evaluate(self, expr: Expr, lookup: Callable[[str], Index]) -> Index:
+    def evaluate(self, expr: Expr, lookup: Callable[[Symbol], Index]) -> Index:
         """The numbers of an expression whose symbols have the values that `lookup` gives."""
         total: Index = Linear(0)
         for monomial, factor in expr.terms:
@@ -93,8 +94,8 @@ class Box:
             total = self._add(total, product)
         return total
 
-    def _atom(self, atom: Atom, lookup: Callable[[str], Index]) -> Index:
-        if isinstance(atom, str):
+    def _atom(self, atom: Atom, lookup: Callable[[Symbol], Index]) -> Index:
+        if isinstance(atom, Symbol):
             return lookup(atom)
         left, right = (self.evaluate(a, lookup) for a in atom.args)
         if atom.op in ("max", "min"):

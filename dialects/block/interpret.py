@@ -31,6 +31,8 @@ from dialects.block.programs import Programs, Run, dim_lists, tile_type
 from dialects.graph.numerics import widen
 from dialects.products import sum_of_products
 from dialects.scalar import evaluate_body
+from dialects.sums import reduced
+from dialects.symbol import Symbol
 from dialects.types import Array, BufferType, dtype_of, signless
 
 ROOM = 1 << 22
@@ -38,7 +40,7 @@ ROOM = 1 << 22
 
 
 def interpret_kernel(
-    kernel: ops.KernelOp, buffers: Sequence[Array], sizes: Mapping[str, int], *,
+    kernel: ops.KernelOp, buffers: Sequence[Array], sizes: Mapping[Symbol, int], *,
     exact_order: bool = False,
 ) -> None:
     """Run a kernel on C-contiguous arrays, in place.
@@ -116,7 +118,7 @@ _COMBINERS: dict[str, np.ufunc] = {
 def _reduce(programs: Programs, op: ops.ReduceOp) -> None:
     axis, wide = _along(programs, op)
     with np.errstate(all="ignore"):
-        found = _COMBINERS[op.combiner.data].reduce(wide, axis=axis, dtype=wide.dtype)
+        found = reduced(_COMBINERS[op.combiner.data], wide, axis, wide.dtype)
     programs.values[op.result] = found.astype(programs.tile(op.value).dtype)
 
 

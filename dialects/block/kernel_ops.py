@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -29,8 +29,9 @@ from dialects.block.syntax import (
 )
 from dialects.expr import Expr, Size
 from dialects.schedule import ScheduleAttr
+from dialects.symbol import Symbol
 from dialects.syntax import parse_value, parse_values, print_values
-from dialects.types import BufferType, ExprAttr, SizesAttr
+from dialects.types import BufferType, ExprAttr, SizesAttr, SymbolsAttr
 
 
 @irdl_op_definition
@@ -71,20 +72,20 @@ class KernelOp(IRDLOperation):
     name = "block.kernel"
     sym_name = prop_def(StringAttr)
     grid = prop_def(SizesAttr)
-    sizes = prop_def(ArrayAttr[StringAttr])
+    sizes = prop_def(SymbolsAttr)
     schedule = opt_prop_def(ScheduleAttr)
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
 
     @staticmethod
     def of(
-        name: str, buffers: Sequence[BufferType], grid: Sequence[Size], sizes: Sequence[str],
+        name: str, buffers: Sequence[BufferType], grid: Sequence[Size], sizes: Sequence[Symbol],
         schedule: ScheduleAttr | None = None,
     ) -> KernelOp:
         """A kernel with an empty body."""
         properties: dict[str, Attribute] = {
             "sym_name": StringAttr(name), "grid": SizesAttr.of(grid),
-            "sizes": ArrayAttr([StringAttr(s) for s in sizes]),
+            "sizes": SymbolsAttr(tuple(sizes)),
         }
         if schedule is not None:
             properties["schedule"] = schedule
@@ -100,8 +101,8 @@ class KernelOp(IRDLOperation):
         return tuple(a for a in self.body.block.args if a.type == t.index)
 
     @property
-    def size_names(self) -> list[str]:
-        return [s.data for s in self.sizes.data]
+    def size_names(self) -> list[Symbol]:
+        return list(self.sizes.data)
 
     def verify_(self) -> None:
         if len(self.program_ids) != len(self.grid.data):
@@ -119,7 +120,7 @@ class KernelOp(IRDLOperation):
             printer.print_string(", " if k else "")
             printer.print_ssa_value(argument)
             printer.print_string(f": {extent}")
-        printer.print_string(f") sizes({', '.join(self.size_names)}) ")
+        printer.print_string(f") sizes({t.format_symbols(self.size_names)}) ")
         if self.schedule is not None:
             printer.print_string(f"schedule{self.schedule.text} ")
         printer.print_region(self.body, print_entry_block_args=False)
@@ -133,10 +134,10 @@ class KernelOp(IRDLOperation):
         parser.parse_keyword("grid")
         grid = parser.parse_comma_separated_list(paren, lambda: _parse_program_id(parser))
         parser.parse_keyword("sizes")
-        sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
+        sizes = t.parse_symbols(parser)
         properties: dict[str, Attribute] = {
             "sym_name": name, "grid": SizesAttr.of([e for _, e in grid]),
-            "sizes": ArrayAttr([StringAttr(s) for s in sizes]),
+            "sizes": SymbolsAttr(tuple(sizes)),
         }
         if parser.parse_optional_keyword("schedule"):
             properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))

@@ -28,6 +28,7 @@ from dialects.block.syntax import (
     print_mapped_values,
 )
 from dialects.expr import Expr, Size
+from dialects.symbol import Kind
 from dialects.syntax import parse_value
 from dialects.types import BufferType, LiteralAttr, SizesAttr, TileType
 
@@ -182,8 +183,8 @@ def _verify_access(op: _AccessOp, buffer: SSAValue, dims: ArrayAttr[SizesAttr]) 
     if len(op.exprs) != buffer.type.rank:
         raise VerifyException(f"C1: {op.name} needs {buffer.type.rank} index expressions")
     count = len(dims.data)
-    for name in {s for e in op.exprs for s in e.symbols if s.startswith("%")}:
-        if int(name[1:]) >= count:
+    for name in {s for e in op.exprs for s in e.symbols if s.kind is Kind.OPERAND}:
+        if name.number >= count:
             raise VerifyException(f"{op.name} uses index operand {name}, but has {count}")
 
 

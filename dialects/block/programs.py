@@ -20,6 +20,7 @@ from dialects.block.contract import Contraction, find_contraction
 from dialects.block.indices import Box, Index, Linear, unit
 from dialects.block.memory import Access
 from dialects.expr import Expr
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import location_name
 from dialects.types import Array, BufferType, SizesAttr, TileType, dtype_of, signless
 
@@ -33,7 +34,7 @@ class Run:
     """
 
     kernel: ops.KernelOp
-    sizes: dict[str, int]
+    sizes: dict[Symbol, int]
     exact_order: bool
     written: set[SSAValue] = field(default_factory=set[SSAValue])
     widths: dict[Operation, int] = field(default_factory=dict[Operation, int])
@@ -125,14 +126,14 @@ class Programs:
 
     def lookup(
         self, indices: Sequence[SSAValue], index_dims: Sequence[Sequence[int]], rank: int
-    ) -> Callable[[str], Index]:
+    ) -> Callable[[Symbol], Index]:
         """The values of the symbols in index expressions of an operation on `rank` dims."""
-        def value_of(symbol: str) -> Index:
-            if not symbol.startswith("%"):
-                is_dim = symbol not in self.run.sizes
-                return unit(len(self.extents) + int(symbol[1:])) if is_dim else Linear(
-                    self.run.sizes[symbol])
-            position = int(symbol[1:])
+        def value_of(symbol: Symbol) -> Index:
+            if symbol.kind is Kind.PLACE:
+                return unit(len(self.extents) + symbol.number)
+            if symbol.kind is not Kind.OPERAND:
+                return Linear(self.run.sizes[symbol])
+            position = symbol.number
             value = indices[position]
             if not isinstance(value.type, TileType):
                 return self.values[value]

@@ -13,6 +13,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 from dialects.expr import Expr
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import parse_value
 from dialects.types import SizesAttr, parse_size
 
@@ -28,7 +29,7 @@ class IndexReader:
         value = parse_value(self.parser)
         if value not in self.values:
             self.values.append(value)
-        return f"%{self.values.index(value)}"
+        return Symbol.operand(self.values.index(value)).text
 
     def parse(self) -> Expr:
         return parse_size(self.parser, self._operand)
@@ -37,8 +38,8 @@ class IndexReader:
 def index_text(printer: Printer, expr: Expr, indices: Sequence[SSAValue]) -> str:
     """The expression with operand positions replaced by the values' printed names."""
     names = printer._ssa_values  # pyright: ignore[reportPrivateUsage]
-    used = [k for k in range(len(indices)) if f"%{k}" in expr.symbols]
-    named = {f"%{k}": Expr.symbol(f"%{names.get(indices[k], '?')}") for k in used}
+    used = [s for s in expr.symbols if s.kind is Kind.OPERAND]
+    named = {s: Expr.operand(names.get(indices[s.number], "?")) for s in used}
     return str(expr.substitute(named))
 
 

@@ -34,6 +34,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from dialects.syntax import (
     attribute_of,
     parse_attributes,
@@ -55,7 +56,7 @@ class ShapeError(Exception):
 class EvaluationContext:
     """What evaluation needs besides operands: the values of size symbols, and the weights."""
 
-    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    sizes: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
     weights: WeightStore = field(default_factory=WeightStore)
 
     def int(self, attribute: ExprAttr) -> int:

@@ -28,6 +28,7 @@ def evaluate_func(
     """The function's results. The inputs' shapes give the sizes, in addition to `context`'s.
 
     `alter`: what becomes of every result of every operation, to see how much outputs depend on it.
+    Single constants stay: an exponent of 2 is exact, and a power of another is not defined below 0.
     Raises EvaluationError naming the input, or the operation and its model node.
     """
     arguments = func.body.block.args
@@ -42,8 +43,14 @@ def evaluate_func(
         if op is func.return_op:
             break
         results = _evaluate(op, [values[o] for o in op.operands], context)
-        _store(op, results if alter is None else [alter(r) for r in results], values, uses)
+        if alter is not None and not _is_exact(op, results):
+            results = [alter(r) for r in results]
+        _store(op, results, values, uses)
     return [values[o] for o in func.return_op.operands]
+
+
+def _is_exact(op: Operation, results: Sequence[Array]) -> bool:
+    return not op.operands and all(r.size == 1 for r in results)
 
 
 def _store(

@@ -33,6 +33,7 @@ from dialects.graph.numerics import rounded, widen
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from dialects.graph.shape import check_broadcasts_to
 from dialects.graph.unary import ExpOp, LogOp, ReciprocalOp, SqrtOp
+from dialects.sums import total
 from dialects.types import Array, ExprAttr, TensorType
 
 
@@ -81,7 +82,7 @@ class SoftmaxOp(SoftmaxFamilyOp):
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         with np.errstate(all="ignore"):
             powers = np.exp(self.shifted(operands[0]))
-            powers /= powers.sum(int_of(self.properties, "axis"), keepdims=True)
+            powers /= total(powers, int_of(self.properties, "axis"), powers.dtype, keepdims=True)
         return rounded(powers, self.result_tensors[0])
 
     def decompose(self, build: Build) -> Sequence[SSAValue]:
@@ -103,8 +104,8 @@ class LogSoftmaxOp(SoftmaxFamilyOp):
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         with np.errstate(all="ignore"):
             x = self.shifted(operands[0])
-            total = np.exp(x).sum(int_of(self.properties, "axis"), keepdims=True)
-            return rounded(x - np.log(total), self.result_tensors[0])
+            powers = total(np.exp(x), int_of(self.properties, "axis"), x.dtype, keepdims=True)
+            return rounded(x - np.log(powers), self.result_tensors[0])
 
     def decompose(self, build: Build) -> Sequence[SSAValue]:
         x = self.define_shifted(build)
@@ -169,7 +170,7 @@ class LayerNormOp(CompositeOp):
 
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:
     count = np.prod([x.shape[a] for a in axes], dtype=np.int64)
-    return np.sum(x, axes, keepdims=True) / x.dtype.type(count)
+    return total(x, axes, x.dtype, keepdims=True) / x.dtype.type(count)
 
 
 def _deviation(build: Build, variance: SSAValue, attributes: Attributes) -> SSAValue:

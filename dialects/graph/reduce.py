@@ -27,6 +27,7 @@ from dialects.graph.elementwise import DivOp, MulOp
 from dialects.graph.inference import NUMBERS, ORDERED, Kind, check_kind
 from dialects.graph.numerics import highest, lowest, rounded, truncating_divide, widen
 from dialects.graph.unary import ReciprocalOp
+from dialects.sums import total
 from dialects.types import Array, SizesAttr, TensorType, i64, is_float, tensor
 
 
@@ -81,7 +82,7 @@ class ReduceSumOp(ReduceOp):
     name = "graph.reduce_sum"
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.sum(x, axes, x.dtype, keepdims=keepdims)
+        return total(x, axes, x.dtype, keepdims=keepdims)
 
     def evaluate_sizes(self, *operands: Array) -> Array | None:
         axes, keep = ints_of(self.properties, "axes"), flag_of(self.properties, "keepdims")
@@ -159,9 +160,9 @@ class ReduceMeanOp(CompositeOp):
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         axes, x = ints_of(self.properties, "axes"), widen(operands[0])
         count = np.array(np.prod([x.shape[a] for a in axes], dtype=np.int64)).astype(x.dtype)
-        total = np.asarray(np.sum(x, axes, x.dtype, keepdims=flag_of(self.properties, "keepdims")))
         with np.errstate(all="ignore"):
-            mean = truncating_divide(total, count) if x.dtype.kind in "iu" else total / count
+            whole = total(x, axes, x.dtype, keepdims=flag_of(self.properties, "keepdims"))
+            mean = truncating_divide(whole, count) if x.dtype.kind in "iu" else whole / count
         return rounded(mean, self.result_tensors[0])
 
     def decompose(self, build: Build) -> Sequence[SSAValue]:

@@ -45,8 +45,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from dialects.syntax import parse_names, parse_values, print_names, print_values, strings
-from dialects.types import BufferType, ExprAttr
+from dialects.types import BufferType, ExprAttr, SymbolsAttr
 
 
 @irdl_op_definition
@@ -62,7 +63,7 @@ class FuncOp(IRDLOperation):
     inputs = prop_def(ArrayAttr[StringAttr])
     outputs = prop_def(ArrayAttr[StringAttr])
     returned = prop_def(ArrayAttr[Attribute])
-    sizes = prop_def(ArrayAttr[StringAttr])
+    sizes = prop_def(SymbolsAttr)
     arena = opt_prop_def(ExprAttr)
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
@@ -70,13 +71,13 @@ class FuncOp(IRDLOperation):
     @staticmethod
     def of(
         name: str, inputs: Sequence[str], outputs: Sequence[str], types: Sequence[BufferType],
-        sizes: Sequence[str], returned: Sequence[BufferType | None] | None = None,
+        sizes: Sequence[Symbol], returned: Sequence[BufferType | None] | None = None,
     ) -> FuncOp:
         """A function with an empty body. `returned`: the type of each output that is returned."""
         kept = [None] * len(outputs) if returned is None else returned
         return FuncOp.create(
             properties={"sym_name": StringAttr(name), "inputs": strings(inputs),
-                        "outputs": strings(outputs), "sizes": strings(sizes),
+                        "outputs": strings(outputs), "sizes": SymbolsAttr(tuple(sizes)),
                         "returned": ArrayAttr([r or UnitAttr() for r in kept])},
             regions=[Region(Block(arg_types=types))])
 
@@ -89,8 +90,8 @@ class FuncOp(IRDLOperation):
         return [n.data for n in self.outputs.data]
 
     @property
-    def size_names(self) -> list[str]:
-        return [n.data for n in self.sizes.data]
+    def size_names(self) -> list[Symbol]:
+        return list(self.sizes.data)
 
     @property
     def input_arguments(self) -> tuple[BlockArgument, ...]:
@@ -144,7 +145,7 @@ class FuncOp(IRDLOperation):
         printer.print_list(zip(self.output_names, self.returned_types, strict=True),
                            lambda pair: _print_output(printer, *pair))
         printer.print_string("]")
-        printer.print_string(f" sizes({', '.join(self.size_names)}) ")
+        printer.print_string(f" sizes({t.format_symbols(self.size_names)}) ")
         if self.arena is not None:
             printer.print_string(f"arena({self.arena.data}) ")
         printer.print_region(self.body, print_entry_block_args=False)
@@ -162,8 +163,7 @@ class FuncOp(IRDLOperation):
         properties["outputs"] = strings([name for name, _ in outputs])
         properties["returned"] = ArrayAttr([type_ or UnitAttr() for _, type_ in outputs])
         parser.parse_keyword("sizes")
-        sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
-        properties["sizes"] = strings(sizes)
+        properties["sizes"] = SymbolsAttr(tuple(t.parse_symbols(parser)))
         if parser.parse_optional_keyword("arena"):
             with parser.in_parens():
                 properties["arena"] = ExprAttr(t.parse_size(parser))

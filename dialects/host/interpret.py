@@ -22,11 +22,12 @@ from dialects.graph.base import EvaluationContext
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, ViewOp
 from dialects.sizes import AssumeOp, SizeOp
+from dialects.symbol import Symbol
 from dialects.syntax import location_name
 from dialects.types import Array, BufferType, tensor_of
 from dialects.weights import WeightStore
 
-RunKernel = Callable[[Operation, Sequence[Array], dict[str, int]], None]
+RunKernel = Callable[[Operation, Sequence[Array], dict[Symbol, int]], None]
 """run_kernel(kernel, buffers, sizes) fills the output buffers, which are the last."""
 
 
@@ -45,7 +46,7 @@ def interpret_host(
     return program.call(function, inputs, _bind_inputs(function, inputs))
 
 
-def _bind_inputs(function: FuncOp, inputs: Sequence[Array]) -> dict[str, int]:
+def _bind_inputs(function: FuncOp, inputs: Sequence[Array]) -> dict[Symbol, int]:
     names, arguments = function.input_names, function.input_arguments
     if len(inputs) != len(names):
         raise EvaluationError(f"takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}")
@@ -56,7 +57,7 @@ def _bind_inputs(function: FuncOp, inputs: Sequence[Array]) -> dict[str, int]:
     return bind_sizes([tensor_of(type_) for type_ in types], inputs, names)
 
 
-def _run_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[str, int]) -> None:
+def _run_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]) -> None:
     """Run a kernel of the block or of the loop level by its NumPy meaning."""
     if isinstance(kernel, block.KernelOp):
         interpret_kernel(kernel, buffers, sizes)
@@ -86,7 +87,7 @@ class _Program:
         return _Program(weights, run_kernel, kernels, functions)
 
     def call(
-        self, function: FuncOp, inputs: Sequence[Array], sizes: dict[str, int]
+        self, function: FuncOp, inputs: Sequence[Array], sizes: dict[Symbol, int]
     ) -> list[Array]:
         """The outputs, in order."""
         state = _State(self, dict(sizes))
@@ -103,7 +104,7 @@ class _Program:
                 for r in function.returned_types]
 
     def call_bound(
-        self, name: str, inputs: Sequence[Array], sizes: dict[str, int]
+        self, name: str, inputs: Sequence[Array], sizes: dict[Symbol, int]
     ) -> list[Array]:
         """The outputs of a function whose sizes are the inputs', else its caller's."""
         function = self.functions[name]
@@ -119,7 +120,7 @@ class _State:
     """The memory of a call: what every buffer is, and the arena."""
 
     program: _Program
-    sizes: dict[str, int]
+    sizes: dict[Symbol, int]
     values: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
     arena: Array | None = None
 

@@ -8,7 +8,7 @@ earlier integer input at this point (a gather).
 
 from xdsl.ir import Dialect, Operation
 
-from dialects.loop.axes import AxesAttr, Axis, extents_of
+from dialects.loop.axes import AxesAttr, Axis, extents_of, fresh_axes
 from dialects.loop.kernel import CallOp, EmptyOp, KernelOp, ViewOp
 from dialects.loop.nest import COMBINERS, IndexOp, NestOp, YieldOp, scalar_type
 
@@ -19,5 +19,6 @@ Loop = Dialect("loop", LOOP_OPS, [AxesAttr])
 
 __all__ = [
     "COMBINERS", "LOOP_OPS", "AxesAttr", "Axis", "CallOp", "EmptyOp", "IndexOp", "KernelOp",
-    "Loop", "NestOp", "ViewOp", "YieldOp", "extents_of", "scalar_type",
+    "Loop", "NestOp", "ViewOp", "YieldOp", "extents_of", "fresh_axes",
+    "scalar_type",
 ]

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
@@ -15,14 +16,15 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from dialects.expr import Expr
-from dialects.types import parse_size
+from dialects.symbol import Kind, Symbol
+from dialects.types import parse_size, parse_symbol
 
 
 @dataclass(frozen=True)
 class Axis:
     """One iterator of a nest: 0 <= name < extent, parallel or a reduction."""
 
-    name: str
+    name: Symbol
     extent: Expr
     reduce: bool = False
 
@@ -50,13 +52,20 @@ class AxesAttr(Data[tuple[Axis, ...]]):
 
 
 def _parse_axis(parser: AttrParser) -> Axis:
-    name = parser.parse_identifier()
-    reduce = name == "reduce"
-    if reduce:
-        name = parser.parse_identifier()
+    reduce = parser.parse_optional_keyword("reduce") is not None
+    name = parse_symbol(parser)
+    if name.kind is not Kind.AXIS:
+        parser.raise_error(f"an axis is named `i` and a number, as `i0`, and not {name}")
     parser.parse_punctuation(":")
     return Axis(name, parse_size(parser), reduce)
 
 
-def extents_of(axes: Sequence[Axis]) -> Mapping[str, Expr]:
+def fresh_axes(taken: Iterable[Symbol]) -> Iterator[Symbol]:
+    """Names for further axes: `i0`, `i1` ... without those that are taken."""
+    known = {*taken}
+    axes = (Symbol.axis(f"i{k}") for k in count())
+    return (axis for axis in axes if axis not in known)
+
+
+def extents_of(axes: Sequence[Axis]) -> Mapping[Symbol, Expr]:
     return {a.name: a.extent for a in axes}

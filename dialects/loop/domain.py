@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from dialects.types import Array
 from dialects.views import strided
 
-Ranges = Mapping[str, range]
+Ranges = Mapping[Symbol, range]
 """A block of the domain: the values of every axis."""
 
-Affine = tuple[dict[str, int], int]
+Affine = tuple[dict[Symbol, int], int]
 """The coefficients of the axes, and the offset."""
 
 
@@ -24,12 +25,12 @@ Affine = tuple[dict[str, int], int]
 class Domain:
     """The axes of a nest with their extents, and the values of size symbols."""
 
-    extents: dict[str, int]
-    reduce: frozenset[str]
-    sizes: Mapping[str, int]
+    extents: dict[Symbol, int]
+    reduce: frozenset[Symbol]
+    sizes: Mapping[Symbol, int]
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> list[Symbol]:
         return list(self.extents)
 
     @property
@@ -38,14 +39,14 @@ class Domain:
         return tuple(k for k, name in enumerate(self.extents) if name in self.reduce)
 
     @property
-    def parallel(self) -> list[str]:
+    def parallel(self) -> list[Symbol]:
         return [name for name in self.extents if name not in self.reduce]
 
     @property
     def whole(self) -> Ranges:
         return {name: range(extent) for name, extent in self.extents.items()}
 
-    def blocks(self, split: Sequence[str], limit: int) -> Iterator[Ranges]:
+    def blocks(self, split: Sequence[Symbol], limit: int) -> Iterator[Ranges]:
         """Cut the axes `split` so that a block has about `limit` points of them at most."""
         steps: list[list[range]] = []
         for k, name in enumerate(split):
@@ -56,7 +57,7 @@ class Domain:
         for chosen in itertools.product(*steps):
             yield {**self.whole, **dict(zip(split, chosen, strict=True))}
 
-    def grid(self, ranges: Ranges, names: Collection[str]) -> dict[str, Array]:
+    def grid(self, ranges: Ranges, names: Collection[Symbol]) -> dict[Symbol, Array]:
         """The values in a block of the axes among `names`, each along its own dim."""
         return {name: np.arange(r.start, r.stop).reshape(_along(k, len(ranges)))
                 for k, (name, r) in enumerate(ranges.items()) if name in names}
@@ -75,7 +76,7 @@ class Domain:
         factors = {name: int(c.evaluate(self.sizes)) for name, c in split[0].items()}
         return factors, int(split[1].evaluate(self.sizes))
 
-    def bounds(self, factors: Mapping[str, int], offset: int) -> tuple[int, int]:
+    def bounds(self, factors: Mapping[Symbol, int], offset: int) -> tuple[int, int]:
         """The smallest and largest value of an affine expression; no extent may be 0."""
         spans = [factor * (self.extents[name] - 1) for name, factor in factors.items()]
         return (offset + sum(min(s, 0) for s in spans), offset + sum(max(s, 0) for s in spans))
@@ -92,7 +93,7 @@ def cut(view: Array, ranges: Ranges) -> Array:
 
 
 def view_of(
-    array: Array, maps: Sequence[Affine], domain: Domain, names: Sequence[str]
+    array: Array, maps: Sequence[Affine], domain: Domain, names: Sequence[Symbol]
 ) -> Array:
     """The view with one dim per name; of size 1 where no index depends on it."""
     steps = [sum(factors.get(name, 0) * stride

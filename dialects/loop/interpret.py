@@ -30,6 +30,8 @@ from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
 from dialects.parallel import in_threads
 from dialects.products import sum_of_products
 from dialects.scalar import evaluate_values, operations_behind
+from dialects.sums import reduced
+from dialects.symbol import Symbol
 from dialects.types import Array, TensorType, dtype_of
 from dialects.weights import aligned_zeros
 
@@ -125,7 +127,7 @@ class _Input:
         result[tuple(slice(low, low + s) for s, (low, _) in inner)] = self.array
         return result
 
-    def gather(self, values: Mapping[str, Any]) -> Array:
+    def gather(self, values: Mapping[Symbol, Any]) -> Array:
         """The elements at computed indices: `values` holds axes, sizes and gathered inputs."""
         inside = np.ones((), np.bool_)
         terms: dict[tuple[int, ...], Array] = {}  # of equal shapes; large ones are added once
@@ -157,7 +159,7 @@ class _Output:
     map: Sequence[Expr]
     kind: str
     domain: Domain
-    axes: Sequence[str]
+    axes: Sequence[Symbol]
     """The axes that index it."""
 
     @staticmethod
@@ -181,7 +183,7 @@ class _Output:
             full = np.broadcast_to(value, [len(r) for r in ranges.values()])
             merge = _REDUCERS[self.kind]
             value = (merge.accumulate(full, axes[0], value.dtype) if self.is_scan
-                     else merge.reduce(full, axis=axes, dtype=value.dtype))
+                     else reduced(merge, full, axes, value.dtype))
         self.write(ranges, value)
 
     def write(self, ranges: Ranges, value: Array) -> None:
@@ -207,14 +209,14 @@ class _Output:
     def is_scan(self) -> bool:
         return len(self.axes) > len(self.domain.parallel)
 
-    def merge(self, known: Mapping[str, Any], value: Array) -> None:
+    def merge(self, known: Mapping[Symbol, Any], value: Array) -> None:
         """Merge values into elements that may repeat, one after another."""
         value, *places = np.broadcast_arrays(value.view(self.array.dtype), *self._places(known))
         if self.kind != "none":
             return _REDUCERS[self.kind].at(self.array, tuple(places), value)
         self.array[tuple(places)] = value
 
-    def _places(self, known: Mapping[str, Any]) -> tuple[Array, ...]:
+    def _places(self, known: Mapping[Symbol, Any]) -> tuple[Array, ...]:
         """The indices, given the values of their symbols."""
         indices = tuple(np.asarray(e.evaluate(known)) for e in self.map)
         for dim, index in enumerate(indices):
@@ -245,7 +247,7 @@ class _Body:
     inputs: Sequence[_Input]
     views: Sequence[Array | None]
     """Per input its elements for the whole domain, where they are a view."""
-    symbols: frozenset[str]
+    symbols: frozenset[Symbol]
     """What expressions that are computed, number by number, read: axes, sizes, and inputs."""
 
     @staticmethod
@@ -264,16 +266,16 @@ class _Body:
 
     def evaluated(
         self, ranges: Ranges, wanted: Sequence[SSAValue]
-    ) -> tuple[dict[str, Any], list[Array]]:
+    ) -> tuple[dict[Symbol, Any], list[Array]]:
         """The same, and before them the values of the symbols of computed expressions."""
         grid = self.domain.grid(ranges, self.symbols)
-        known: dict[str, Any] = {**self.domain.sizes, **grid}
+        known: dict[Symbol, Any] = {**self.domain.sizes, **grid}
         arguments = [np.empty(())] * len(self.inputs)  # what nobody reads
         for k in self.inputs_behind(wanted):
             view = self.views[k]
             value = self.inputs[k].gather(known) if view is None else cut(view, ranges)
-            if f"in{k}" in self.symbols:
-                known[f"in{k}"] = value.astype(np.int64)
+            if Symbol.gathered(k) in self.symbols:
+                known[Symbol.gathered(k)] = value.astype(np.int64)
             arguments[k] = value.view(dtype_of(scalar_type(self.nest.inputs[k])))
 
         def index(op: Operation) -> Sequence[Array]:
@@ -310,9 +312,9 @@ class _Body:
         block = self.nest.body.block
         read = {*wanted, *(o for op in operations_behind(block, wanted) for o in op.operands)}
         return [k for k in range(len(self.inputs))
-                if block.args[k] in read or f"in{k}" in self.symbols]
+                if block.args[k] in read or Symbol.gathered(k) in self.symbols]
 
-    def axes_of(self, value: SSAValue) -> set[str]:
+    def axes_of(self, value: SSAValue) -> set[Symbol]:
         """The axes that a value may depend on."""
         ops = operations_behind(self.nest.body.block, [value])
         found = {s for op in ops if isinstance(op, IndexOp) for s in op.expr.data.symbols}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -28,8 +28,9 @@ from dialects.expr import Expr, Size
 from dialects.graph.base import EvaluationContext
 from dialects.loop.nest import NestOp, YieldOp, short_type
 from dialects.schedule import ScheduleAttr
+from dialects.symbol import Symbol
 from dialects.syntax import parse_value, parse_values, print_values
-from dialects.types import Array, SizesAttr, TensorType
+from dialects.types import Array, SizesAttr, SymbolsAttr, TensorType
 
 
 @irdl_op_definition
@@ -107,22 +108,22 @@ class KernelOp(IRDLOperation):
 
     name = "loop.kernel"
     sym_name = prop_def(StringAttr)
-    sizes = prop_def(ArrayAttr[StringAttr])
+    sizes = prop_def(SymbolsAttr)
     schedule = opt_prop_def(ScheduleAttr)
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
 
     @staticmethod
-    def of(name: str, types: Sequence[Attribute], sizes: Sequence[str]) -> KernelOp:
+    def of(name: str, types: Sequence[Attribute], sizes: Sequence[Symbol]) -> KernelOp:
         """A kernel with an empty body."""
         return KernelOp.create(
             properties={"sym_name": StringAttr(name),
-                        "sizes": ArrayAttr([StringAttr(s) for s in sizes])},
+                        "sizes": SymbolsAttr(tuple(sizes))},
             regions=[Region(Block(arg_types=types))])
 
     @property
-    def size_names(self) -> list[str]:
-        return [s.data for s in self.sizes.data]
+    def size_names(self) -> list[Symbol]:
+        return list(self.sizes.data)
 
     @property
     def nests(self) -> list[NestOp]:
@@ -135,7 +136,7 @@ class KernelOp(IRDLOperation):
         return last.operands
 
     @property
-    def axes(self) -> dict[str, Expr]:
+    def axes(self) -> dict[Symbol, Expr]:
         """All axes of the nests, in order of appearance, with their extents."""
         return {a.name: a.extent for nest in self.nests for a in nest.axes}
 
@@ -146,7 +147,7 @@ class KernelOp(IRDLOperation):
         return evaluate_kernel(self, context, inputs)
 
     def verify_(self) -> None:
-        found: dict[str, Expr] = {}
+        found: dict[Symbol, Expr] = {}
         for nest in self.nests:
             for axis in nest.axes:
                 if found.setdefault(axis.name, axis.extent) != axis.extent:
@@ -161,7 +162,7 @@ class KernelOp(IRDLOperation):
         with printer.in_parens():
             printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
         results = ", ".join(short_type(v) for v in self.yielded)
-        printer.print_string(f" -> ({results}) sizes({', '.join(self.size_names)}) ")
+        printer.print_string(f" -> ({results}) sizes({t.format_symbols(self.size_names)}) ")
         if self.schedule is not None:
             printer.print_string(f"schedule{self.schedule.text} ")
         printer.print_region(self.body, print_entry_block_args=False)
@@ -174,9 +175,9 @@ class KernelOp(IRDLOperation):
         parser.parse_punctuation("->")
         parser.parse_comma_separated_list(paren, lambda: t.parse_tensor_type(parser))
         parser.parse_keyword("sizes")
-        sizes = parser.parse_comma_separated_list(paren, parser.parse_identifier)
+        sizes = t.parse_symbols(parser)
         properties: dict[str, Attribute] = {
-            "sym_name": name, "sizes": ArrayAttr([StringAttr(s) for s in sizes])}
+            "sym_name": name, "sizes": SymbolsAttr(tuple(sizes))}
         if parser.parse_optional_keyword("schedule"):
             properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))
         return KernelOp.create(properties=properties, regions=[parser.parse_region(arguments)])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerType, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -26,6 +27,7 @@ from dialects.expr import Expr, Size
 from dialects.graph.base import EvaluationContext
 from dialects.loop.axes import AxesAttr, Axis, extents_of
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import parse_value, parse_values, print_values
 from dialects.types import Array, ExprAttr, LiteralAttr, SizesAttr, TensorType, signless
 
@@ -112,6 +114,9 @@ class NestOp(IRDLOperation):
 
         %y = loop.nest (i0: 64, reduce i1: n) ins(%x[i0, i1]) outs(add f32[64, n][i0, i1]) { ... }
 
+    `parts 32` asks that a long sum of floats be one of sums of about 32 terms, each of which begins
+    at zero: later operations enlarge its rounding errors. It changes no value but in rounding.
+
     Constraints: (C1) one expression per dim of every tensor; (C2) result expressions use parallel
     axes and gathered inputs only, that of a scan its one reduce axis, too, and distinct points
     (over these axes) write distinct elements; (C3) a nest with reduce axes combines every result,
@@ -129,6 +134,7 @@ class NestOp(IRDLOperation):
     pads = prop_def(ArrayAttr[Attribute])
     combiners = prop_def(ArrayAttr[StringAttr])
     result_maps = prop_def(ArrayAttr[SizesAttr])
+    part = opt_prop_def(IntAttr)
     results_ = var_result_def(TensorType)
     body = region_def("single_block")
     traits = traits_def(Pure())
@@ -211,7 +217,7 @@ class NestOp(IRDLOperation):
     @property
     def is_scatter(self) -> bool:
         """Whether inputs say where the result is written."""
-        return any(_is_gathered(s) for m in self.result_maps.data for e in m.data
+        return any(s.kind is Kind.GATHERED for m in self.result_maps.data for e in m.data
                    for s in e.symbols)
 
     @property
@@ -261,7 +267,7 @@ class NestOp(IRDLOperation):
                                       "neither the only one nor of the only result")
         self._verify_ranges(parallel | reduce)
 
-    def _verify_ranges(self, names: set[str]) -> None:
+    def _verify_ranges(self, names: set[Symbol]) -> None:
         """C4, as far as it can be decided: a read that is certainly outside is an error."""
         extents = extents_of(self.axes)
         empty = any(a.extent.constant == 0 for a in self.axes)
@@ -291,10 +297,10 @@ class NestOp(IRDLOperation):
     def _verify_scatter(self) -> None:
         if not self.into:
             raise VerifyException("C7: a loop.nest that scatters writes into a tensor")
-        for name in {s for e in self.output_maps[0] for s in e.symbols if _is_gathered(s)}:
-            number = int(name[2:])
-            if number >= len(self.inputs) or not isinstance(
-                    scalar_type(self.inputs[number]), IntegerType):
+        for name in {s for e in self.output_maps[0] for s in e.symbols
+                     if s.kind is Kind.GATHERED}:
+            if name.number >= len(self.inputs) or not isinstance(
+                    scalar_type(self.inputs[name.number]), IntegerType):
                 raise VerifyException(f"C6: loop.nest writes at {name}, no input of integers")
 
     def _verify_body(self) -> None:
@@ -319,6 +325,8 @@ class NestOp(IRDLOperation):
             printer.print_string("into(")
             print_values(printer, self.into)
             printer.print_string(") ")
+        if self.part is not None:
+            printer.print_string(f"parts {self.part.data} ")
         printer.print_region(self.body)
 
     @classmethod
@@ -333,16 +341,14 @@ class NestOp(IRDLOperation):
         if parser.parse_optional_keyword("into"):
             with parser.in_parens():
                 into = parse_values(parser)
-        return NestOp.of(
+        part = parser.parse_integer() if parser.parse_optional_keyword("parts") else None
+        nest = NestOp.of(
             axes, [v for v, _, _ in inputs], [m for _, m, _ in inputs],
             [type_ for _, type_, _ in outs], [m for _, _, m in outs],
             combiners=[k for k, _, _ in outs], pads=[p for _, _, p in inputs], into=into,
             body=parser.parse_region())
-
-
-def _is_gathered(symbol: str) -> bool:
-    """Whether a symbol stands for the value of an input."""
-    return symbol.startswith("in") and symbol[2:].isdigit()
+        nest.part = None if part is None else IntAttr(part)
+        return nest
 
 
 def scalar_type(value: SSAValue) -> Attribute:

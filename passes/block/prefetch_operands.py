@@ -18,7 +18,7 @@ of buffers that the kernel does not write. Nothing is computed, so no number cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -28,6 +28,7 @@ from xdsl.ir import Block, SSAValue
 from dialects.block import DotOp, ForOp, KernelOp, LoadOp, PrefetchOp, StoreOp
 from dialects.block.contract import find_contraction
 from dialects.expr import Expr, product
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import set_location
 from dialects.types import BufferType, TileType, byte_width
 from passes.base import StrataContext, StrataPass
@@ -83,7 +84,7 @@ def _prefetch(kernel: KernelOp, caches: Caches) -> None:
 class _Axis:
     """A grid axis or a loop: the index value lower, lower + step, ..."""
 
-    symbol: str
+    symbol: Symbol
     """By how deep it is."""
     index: SSAValue
     lower: Expr
@@ -100,7 +101,7 @@ class _Axis:
 
 def _grid(kernel: KernelOp) -> tuple[_Axis, ...]:
     pairs = zip(kernel.program_ids, kernel.grid.data, strict=True)
-    return tuple(_Axis(f"@{depth}", value, Expr.of(0), 1, extent.constant, False)
+    return tuple(_Axis(Symbol.counter(f"@{depth}"), value, Expr.of(0), 1, extent.constant, False)
                  for depth, (value, extent) in enumerate(pairs))
 
 
@@ -120,7 +121,7 @@ def _loop_axis(op: ForOp, axes: Sequence[_Axis]) -> _Axis:
     lower, upper = (_named(e.data, op.indices, axes) for e in (op.lower, op.upper))
     step, span = op.step.data.constant or 1, (upper - lower).constant
     trips = None if span is None else max(0, -(-span // step))
-    return _Axis(f"@{len(axes)}", op.counter, lower, step, trips, bool(op.carried))
+    return _Axis(Symbol.counter(f"@{len(axes)}"), op.counter, lower, step, trips, bool(op.carried))
 
 
 def _sums_products(op: ForOp) -> bool:
@@ -133,7 +134,7 @@ def _sums_products(op: ForOp) -> bool:
 def _named(expr: Expr, indices: Sequence[SSAValue], axes: Sequence[_Axis]) -> Expr:
     """An expression of an operation over the symbols of the axes around it."""
     symbols = {a.index: Expr.symbol(a.symbol) for a in axes}
-    return expr.substitute({f"%{k}": symbols[v] for k, v in enumerate(indices)})
+    return expr.substitute({Symbol.operand(k): symbols[v] for k, v in enumerate(indices)})
 
 
 # ---------------------------------------------------------------------- what to ask for
@@ -202,7 +203,7 @@ class _Stream:
     def _operation(self, where: Sequence[Expr]) -> PrefetchOp:
         used = {s for e in where for s in e.symbols}
         axes = [a for a in self.axes if a.symbol in used]
-        names = {a.symbol: Expr.symbol(f"%{k}") for k, a in enumerate(axes)}
+        names = {a.symbol: Expr.operand(k) for k, a in enumerate(axes)}
         return PrefetchOp.of(self.load.buffer, [e.substitute(names) for e in where],
                              [a.index for a in axes])
 
@@ -225,10 +226,20 @@ def _stream(load: LoadOp, axes: tuple[_Axis, ...]) -> _Stream | None:
     if place is None or size is None:
         return None
     following = outer[place]
-    lows = {a.symbol: a.lower for a in walked} | {s: Expr.of(0) for s in used if s[0] == "t"}
+    lows = {s: Expr.of(0) for s in used if s.kind is Kind.PLACE}
     lows[following.symbol] = Expr.symbol(following.symbol) + following.step
-    start = tuple(e.substitute(lows) for e in where)
+    start = tuple(_with_counters(e, walked, lambda _: Expr.of(0)).substitute(lows) for e in where)
     return _Stream(load, axes, start, size, outer[place + 1:], walked)
+
+
+def _with_counters(expr: Expr, loops: Sequence[_Axis], distance: Callable[[_Axis], Expr]) -> Expr:
+    """The expression where each loop is at a distance from where it begins.
+
+    Innermost first, since where a loop begins may depend on the loops around it.
+    """
+    for loop in reversed(loops):
+        expr = expr.substitute({loop.symbol: loop.lower + distance(loop)})
+    return expr
 
 
 def _dense_size(
@@ -238,7 +249,8 @@ def _dense_size(
     buffer, tile = load.buffer.type, load.result.type
     assert isinstance(buffer, BufferType) and isinstance(tile, TileType)
     flat = sum((e * product(buffer.shape[d + 1:]) for d, e in enumerate(where)), Expr.of(0))
-    counts = {f"t{d}": (1, n) for d, n in enumerate(tile.shape)}
+    flat = _with_counters(flat, walked, lambda loop: Expr.symbol(loop.symbol))
+    counts = {Symbol.place(d): (1, n) for d, n in enumerate(tile.shape)}
     counts |= {a.symbol: (a.step, a.trips or 0) for a in walked}
     split = flat.linear(counts)
     if split is None or any(c.constant is None for c in split[0].values()):

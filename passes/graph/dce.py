@@ -18,6 +18,7 @@ from xdsl.ir import Block, Operation
 
 from dialects.control import ControlOp
 from dialects.sizes import defined_sizes
+from dialects.symbol import Symbol
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, is_unused, used_sizes
 
@@ -39,7 +40,7 @@ def _erase_unused_sizes(block: Block) -> None:
     """Erase operations whose results and sizes nothing behind them uses."""
     if not any(map(defined_sizes, block.ops)):
         return
-    used: set[str] = set()
+    used: set[Symbol] = set()
     for op in reversed(list(block.ops)):
         names = defined_sizes(op)
         if is_unused(op) or (names and not used & {*names} and _has_no_users(op)):

@@ -23,17 +23,17 @@ from xdsl.rewriter import Rewriter
 from dialects.control import LoopOp
 from dialects.func import FuncOp, main_function
 from dialects.sizes import AssumeOp, defined_sizes
-from dialects.syntax import strings
-from dialects.types import ExprAttr, SizesAttr, TensorType, tensor
+from dialects.symbol import Symbol
+from dialects.types import ExprAttr, SizesAttr, SymbolsAttr, TensorType, tensor
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import erase, functions
 
-Sizes = Mapping[str, int]
+Sizes = Mapping[Symbol, int]
 
 
 @dataclass(frozen=True)
 class GraphFixSizes(StrataPass):
-    """Replace the size symbols `names` by `values`, everywhere."""
+    """Replace the sizes `names` by `values`, everywhere."""
 
     name = "graph-fix-sizes"
     names: tuple[str, ...]
@@ -45,8 +45,9 @@ class GraphFixSizes(StrataPass):
             raise PassError(self.name, [("", f"{len(self.names)} names are given for "
                                              f"{len(self.values)} values")])
         main = main_function(module)
-        sizes = {name: value for name, value in zip(self.names, self.values, strict=True)
-                 if name in _bound(main)}
+        given = zip(map(Symbol.size, self.names), self.values, strict=True)
+        bound = _bound(main)
+        sizes = {symbol: value for symbol, value in given if symbol in bound}
         others = [f for f in functions(module) if f is not main]
         _check_meaning(others, sizes)
         for func in others:
@@ -54,7 +55,7 @@ class GraphFixSizes(StrataPass):
         _fix(main, sizes)
 
 
-def _bound(func: FuncOp) -> set[str]:
+def _bound(func: FuncOp) -> set[Symbol]:
     """The symbols that the shapes of a function's arguments bind."""
     types = [a.type for a in func.body.block.args]
     named = {s for t in types if isinstance(t, TensorType) for e in t.shape for s in e.symbols}
@@ -69,7 +70,7 @@ def _check_meaning(others: list[FuncOp], sizes: Sizes) -> None:
     wanted = {n for func in others for n in func.caller_sizes if n in sizes}
     for func in others:
         own = _bound(func).union(*map(defined_sizes, func.body.block.ops))
-        own |= {op.step.data for op in func.body.block.ops if isinstance(op, LoopOp)}
+        own |= {op.step_symbol for op in func.body.block.ops if isinstance(op, LoopOp)}
         if twice := sorted(wanted & own):
             raise PassError(GraphFixSizes.name, [("", f"the size {twice[0]} of the model's inputs "
                                                       f"is another one in @{func.sym_name.data}")])
@@ -88,7 +89,7 @@ def _fix(func: FuncOp, sizes: Sizes) -> None:
         if isinstance(op, AssumeOp) and _holds(op):
             erase(op)
     if func.sizes is not None:
-        func.sizes = strings([name for name in func.caller_sizes if name not in sizes])
+        func.sizes = SymbolsAttr(tuple(s for s in func.caller_sizes if s not in sizes))
 
 
 def _retype(value: SSAValue, sizes: Sizes) -> None:

@@ -59,7 +59,7 @@ def gather_nd(op: GatherNdOp, at: Rewriter) -> SSAValue:
 def pick(at: Build, domain: Domain, x: SSAValue, index: Sequence[Expr | Read]) -> SSAValue:
     """The nest that copies elements of x; some of their indices are read from other tensors."""
     reads = [i for i in index if isinstance(i, Read)]
-    names = iter([Expr.symbol(f"in{k}") for k in range(len(reads))])
+    names = iter([Expr.gathered(k) for k in range(len(reads))])
     places = [next(names) if isinstance(i, Read) else i for i in index]
     result = tensor(type_of(x).element, [a.extent for a in domain.axes])
     return make_nest(at, domain, [*reads, Read(x, places)], result, copy)

@@ -31,7 +31,7 @@ def grouped_matmul(op: GroupedMatmulOp, at: Rewriter) -> SSAValue:
     i, j = domain.parallel(rows, columns)
     [k] = domain.reduce(type_of(op.a).shape[1])
     reads = [Read(_inside(at, group, rows, groups), [i]), Read(op.a, [i, k]),
-             Read(op.b, [Expr.symbol("in0"), k, j])]
+             Read(op.b, [Expr.gathered(0), k, j])]
     total = make_nest(at, domain, reads, tensor(element, (rows, columns)),
                       lambda body, read: read[1].to(element) * read[2].to(element),
                       combiner="add")

@@ -20,6 +20,7 @@ from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp, array_of_literal
 from dialects.loop import Axis, NestOp, YieldOp
 from dialects.sizes import AssumeOp
+from dialects.symbol import Symbol
 from dialects.types import LiteralAttr, TensorType, tensor
 from passes.graph_to_loop.scalars import Body, Number, Scalar, number_of
 
@@ -54,7 +55,7 @@ class Domain:
         return [Expr.symbol(a.name) for a in self.axes if not a.reduce]
 
     def _add(self, extent: Size, reduce: bool) -> Expr:
-        axis = Axis(f"i{self.made}", Expr.of(extent), reduce)
+        axis = Axis(Symbol.axis(f"i{self.made}"), Expr.of(extent), reduce)
         self.axes.append(axis)
         self.made += 1
         return Expr.symbol(axis.name)

@@ -182,7 +182,7 @@ def _mixed(at: Build, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -
     rows = [(d, tap) for d in dims for tap in taps]
     places = [Read(d.vector(at, tap.position, t.i64), [point[d.number]]) for d, tap in rows]
     weights = [Read(d.vector(at, tap.weight, element), [point[d.number]]) for d, tap in rows]
-    names = [[Expr.symbol(f"in{k * count + j}") for j in range(count)] for k in range(len(dims))]
+    names = [[Expr.gathered(k * count + j) for j in range(count)] for k in range(len(dims))]
     sources = [Read(x, _replaced(point, dims, choice)) for choice in itertools.product(*names)]
 
     def mix(body: Body, read: Sequence[Scalar]) -> Scalar:

@@ -65,7 +65,7 @@ def scatter_elements(op: ScatterElementsOp, at: Rewriter) -> SSAValue:
     point = [(domain.reduce if k == axis else domain.parallel)(size)[0]
              for k, size in enumerate(sizes)]
     place = Read(clamped(at, op.indices, x.shape[axis]), point)
-    where = [Expr.symbol("in0") if k == axis else i for k, i in enumerate(point)]
+    where = [Expr.gathered(0) if k == axis else i for k, i in enumerate(point)]
     return scatter.in_order(at, domain, [place], point, where)
 
 
@@ -98,7 +98,7 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
     domain = Domain()
     [j], rest = domain.reduce(count), domain.parallel(*x.shape[depth:])
     places = [Read(clamped(at, vectors, x.shape[k], k), [j]) for k in range(depth)]
-    where = [*(Expr.symbol(f"in{k}") for k in range(depth)), *rest]
+    where = [*(Expr.gathered(k) for k in range(depth)), *rest]
     return scatter.in_order(at, domain, places, [j, *rest], where)
 
 
@@ -112,7 +112,7 @@ def _scatter_whole(op: ScatterNdOp, at: Rewriter, scatter: _Scatter, count: Expr
     domain = Domain()
     [j], rest = domain.reduce(count), domain.parallel(*shape)
     result = _Scatter(slices, scatter.updates, scatter.combiner).in_order(
-        at, domain, [Read(first, [j])], [j, *rest], [Expr.symbol("in0"), *rest])
+        at, domain, [Read(first, [j])], [j, *rest], [Expr.gathered(0), *rest])
     return at.insert(ViewOp.of(result, shape)).results[0]
 
 
@@ -158,7 +158,7 @@ class _Scatter:
         domain = Domain()
         point = domain.parallel(*result.shape)
         reads = [Read(numbers, point[:table.ndim]),
-                 Read(self.updates, update_index(point, Expr.symbol("in0")), 0),
+                 Read(self.updates, update_index(point, Expr.gathered(0)), 0),
                  Read(self.x, point)]
 
         def changed(body: Body, read: Sequence[Scalar]) -> Scalar:

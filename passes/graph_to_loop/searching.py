@@ -44,7 +44,7 @@ def _zeros(op: SearchSortedOp, at: Rewriter) -> SSAValue:
 def _with_bit(op: SearchSortedOp, at: Rewriter, count: SSAValue, step: int) -> SSAValue:
     domain, size = Domain(), type_of(op.list_).shape[0]
     point = domain.parallel(*type_of(op.result).shape)
-    last = Expr.symbol("in0") + (step - 1)
+    last = Expr.gathered(0) + (step - 1)
     reads = [Read(count, point), Read(op.values, point), Read(op.list_, [last], 0)]
 
     def compute(body: Body, read: Sequence[Scalar]) -> Scalar:

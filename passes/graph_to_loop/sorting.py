@@ -149,7 +149,7 @@ class _Rows:
         domain = Domain()
         point = domain.parallel(*self.shape)
         *batch, chunk, _ = point
-        start = (Expr.symbol("in0") % BASE) * self.chunks + chunk
+        start = (Expr.gathered(0) % BASE) * self.chunks + chunk
         reads = [Read(keys, point), Read(starts, [*batch, start]), Read(equal, point)]
         return make_nest(self.at, domain, reads, tensor(t.i64, self.shape),
                          lambda body, read: read[1].to(t.i64) + read[2].to(t.i64))
@@ -202,7 +202,7 @@ class _Rows:
 
         result = make_nest(
             self.at, domain, reads, type_of(empty.results[0]), value,
-            index=[*batch, Expr.symbol("in0")], into=empty.results[0])
+            index=[*batch, Expr.gathered(0)], into=empty.results[0])
         return self.at.insert(ViewOp.of(result, self.shape)).results[0]
 
     # ------------------------------------------------------------------ sums

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from dialects.expr import Expr, maximum
-from dialects.ranges import is_at_most, may_be_empty
+from dialects.ranges import is_at_most
 
 ALIGNMENT = 256
 """Offsets are multiples of this: a cache line of any CPU, a transaction of any GPU."""
@@ -163,7 +163,7 @@ class _Slot:
 
 def _is_held(size: Expr, room: Expr) -> bool:
     """Whether there certainly is room, also where sizes are 0: 4*n bytes need not fit 4*n*m."""
-    return is_at_most(may_be_empty(size), may_be_empty(room))
+    return is_at_most(size, room, positive=frozenset())
 
 
 def _place_in_slots(blocks: Sequence[Block], start: Expr) -> Expr:

@@ -31,6 +31,7 @@ from dialects.func import FuncOp, ReturnOp
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
 from dialects.sizes import AssumeOp, SizeOp, defined_sizes
+from dialects.symbol import Symbol
 from dialects.syntax import identifier, location_name
 from dialects.types import BufferType, TensorType, buffer_of
 from passes.base import PassError, StrataContext, StrataPass
@@ -222,7 +223,7 @@ def _buffer_type(value: SSAValue) -> BufferType:
     return buffer_of(value.type)
 
 
-def _size_names(func: FuncOp) -> list[str]:
+def _size_names(func: FuncOp) -> list[Symbol]:
     """The size symbols of the arguments and the caller's, in order of appearance."""
     sizes: list[Expr] = [e for a in func.body.block.args for e in _shape(a)]
     names = [name for e in sizes for name in sorted(e.symbols)]

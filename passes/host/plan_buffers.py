@@ -29,7 +29,7 @@ from dialects.expr import Expr
 from dialects.host import AllocOp, FreeOp, FuncOp, LaunchOp, ReturnOp, ViewOp
 from dialects.loop import KernelOp
 from dialects.syntax import set_location
-from dialects.types import BufferType, ExprAttr
+from dialects.types import BufferType, ExprAttr, format_symbols
 from passes.base import StrataContext, StrataPass
 from passes.host.arena import SYMBOL_HINT, Block, hint, plan
 from passes.host.in_place import can_share
@@ -115,7 +115,7 @@ def _total(sizes: Iterable[Expr]) -> Expr:
 def _report(arena: Expr, everything: Expr) -> str:
     """The bytes, at the hint where they are symbolic: the expressions are in the text."""
     have, all_ = hint(arena), hint(everything)
-    symbols = ", ".join(sorted(arena.symbols | everything.symbols))
+    symbols = format_symbols(sorted(arena.symbols | everything.symbols))
     sizes = f" (with {symbols} = {SYMBOL_HINT})" if symbols else ""
     return f"arena of {have} bytes for {all_} bytes of buffers: {have / max(all_, 1):.0%}{sizes}"
 

@@ -22,6 +22,7 @@ from xdsl.utils.exceptions import ParseError
 
 from dialects.loop import KernelOp
 from dialects.schedule import Schedule, ScheduleAttr
+from dialects.types import format_symbols
 from passes.base import PassError, StrataContext, StrataPass
 
 NAME = "loop-apply-schedules"
@@ -99,7 +100,8 @@ def misfits(entry: Entry, kernel: KernelOp) -> list[str]:
     scheduled = {level.axis for level in entry.schedule.levels}
     name, axes = kernel.sym_name.data, set(kernel.axes)
     missing, strange = sorted(axes - scheduled), sorted(scheduled - axes)
-    found = [f"it says nothing of axis {', '.join(missing)} of @{name}"] if missing else []
+    found = [f"it says nothing of axis {format_symbols(missing)} of @{name}"] if missing else []
     if strange:
-        found.append(f"@{name} has no axis {', '.join(strange)}; it has {', '.join(kernel.axes)}")
+        found.append(f"@{name} has no axis {format_symbols(strange)}; "
+                     f"it has {format_symbols(kernel.axes)}")
     return found

@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
+from dialects.symbol import Symbol
 from dialects.types import tensor
 from passes.loop.base_two import use_base_two
 from passes.loop.computed import is_repetition
@@ -46,7 +47,7 @@ from passes.loop.nests import (
 from passes.loop.online import argument_read, elementwise_maker, is_zero, running_maximum
 
 
-def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
+def arrange_online(kernel: KernelOp, rows: Collection[Symbol]) -> None:
     """Rewrite the nests of a kernel in place."""
     delay_factors(kernel, rows)
     while (nest := next((n for n in kernel.nests[::-1] if _is_inlined(n, rows)), None)):
@@ -65,7 +66,7 @@ def arrange_online(kernel: KernelOp, rows: Collection[str]) -> None:
 
 
 # ---------------------------------------------------------------------- what is read
-def _is_inlined(nest: NestOp, rows: Collection[str]) -> bool:
+def _is_inlined(nest: NestOp, rows: Collection[Symbol]) -> bool:
     """Whether readers compute what a nest makes: it only widens or repeats, or makes a mask, which
     has axes of its own."""
     readers = [use.operation for r in nest.results for use in r.uses]
@@ -127,7 +128,7 @@ def drop_roundings(nest: NestOp) -> None:
 
 
 # ---------------------------------------------------------------------- divisions
-def delay_division(nest: NestOp, rows: Collection[str]) -> None:
+def delay_division(nest: NestOp, rows: Collection[Symbol]) -> None:
     """Divide a contraction's results by what divides a factor and depends on the rows only."""
     for number, read in enumerate(reads_of(nest)):
         made = elementwise_maker(read)
@@ -168,7 +169,7 @@ def _is_linear(nest: NestOp, number: int) -> bool:
 
 
 def _division_behind(
-    maker: NestOp, value: SSAValue, rows: Collection[str]
+    maker: NestOp, value: SSAValue, rows: Collection[Symbol]
 ) -> arith.DivfOp | None:
     """The division by a value of the rows that a value is proportional to."""
     match value.owner:

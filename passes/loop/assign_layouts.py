@@ -31,6 +31,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dialects.expr import Expr
 from dialects.func import ReturnOp
 from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
@@ -148,7 +149,7 @@ def _copy_returned(block: Block, chosen: set[SSAValue]) -> None:
     for k, value in enumerate(last.operands if isinstance(last, ReturnOp) else ()):
         if value in chosen and isinstance(value.owner, NestOp):
             assert last is not None and isinstance(value.type, TensorType)
-            axes = [Axis(f"i{d}", size) for d, size in enumerate(value.type.shape)]
+            axes = [Axis(Symbol.axis(f"i{d}"), size) for d, size in enumerate(value.type.shape)]
             point = [Expr.symbol(a.name) for a in axes]
             copy = NestOp.of(axes, [value], [point], [value.type], [point])
             copy.body.block.add_op(YieldOp.of(copy.body.block.args[0]))
@@ -174,7 +175,7 @@ def _makes_channels(nest: NestOp) -> bool:
     map_ = nest.output_maps[0]
     if len(map_) < 3:
         return False
-    positions = set[str]().union(*(e.symbols for e in map_[2:]))
+    positions = set[Symbol]().union(*(e.symbols for e in map_[2:]))
     data = [m for m in nest.input_maps if positions <= _positions(nest, m, len(map_))]
     weights = [m for m in nest.input_maps if m not in data]
     if len(data) == 1 and _is_batch(nest, data[0], map_[1], positions):
@@ -184,7 +185,7 @@ def _makes_channels(nest: NestOp) -> bool:
         positions & e.symbols for m in weights for e in m)
 
 
-def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[str]) -> bool:
+def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[Symbol]) -> bool:
     """Whether each channel of the data makes one of the result, summed along a dim as a whole."""
     if len(data) != len(nest.output_maps[0]) or not channel.symbols & data[1].symbols:
         return False
@@ -192,7 +193,7 @@ def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[
     return any(e.symbols & reduce and not e.symbols & positions for e in data[2:])
 
 
-def _positions(nest: NestOp, map_: Sequence[Expr], rank: int) -> set[str]:
+def _positions(nest: NestOp, map_: Sequence[Expr], rank: int) -> set[Symbol]:
     """The axes that may index positions of an operand: those of its dims behind the channels.
 
     An operand without channels must be read by windows, which overlap; a matrix would not.

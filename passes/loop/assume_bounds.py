@@ -20,8 +20,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dialects.expr import Expr, minimum, product
 from dialects.loop import NestOp, extents_of
-from dialects.ranges import divisors, is_at_most, is_nonnegative, may_be_empty, upper_bound
+from dialects.ranges import divisors, is_at_most, is_nonnegative, upper_bound
 from dialects.sizes import AssumeOp
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
@@ -87,12 +88,12 @@ def _may_be_negative(size: Expr) -> bool:
     return not list(divisors(size)) and size.evaluate(dict.fromkeys(size.symbols, 0)) < 0
 
 
-def positive_symbols(extents: Iterable[Expr]) -> frozenset[str]:
+def positive_symbols(extents: Iterable[Expr]) -> frozenset[Symbol]:
     """The sizes that are at least 1 wherever no extent is 0: factors of extents."""
     products = [e.terms[0][0] for e in extents if len(e.terms) == 1]
-    return frozenset(a for product in products for a in product if isinstance(a, str))
+    return frozenset(a for product in products for a in product if isinstance(a, Symbol))
 
 
-def _is_within(highest: Expr, size: Expr, positive: frozenset[str]) -> bool:
+def _is_within(highest: Expr, size: Expr, positive: frozenset[Symbol]) -> bool:
     """Whether highest < size is certain; sizes that are not `positive` may be 0."""
-    return is_at_most(may_be_empty(highest + 1, positive), may_be_empty(size, positive))
+    return is_at_most(highest + 1, size, positive)

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from dialects.expr import Expr, Size, product
 from dialects.loop import Axis, KernelOp, NestOp
+from dialects.symbol import Symbol
 from passes.loop.nests import substitute_axes
 
 
-def can_fuse(kernel: KernelOp, names: Sequence[str]) -> bool:
+def can_fuse(kernel: KernelOp, names: Sequence[Symbol]) -> bool:
     """Whether every nest walks all of these axes or none, and in one manner."""
     wanted = set(names)
     for nest in kernel.nests:
@@ -25,12 +26,12 @@ def can_fuse(kernel: KernelOp, names: Sequence[str]) -> bool:
     return len(wanted) > 1
 
 
-def fuse_axes(kernel: KernelOp, names: Sequence[str]) -> None:
+def fuse_axes(kernel: KernelOp, names: Sequence[Symbol]) -> None:
     """Replace the axes, outermost first, by one that has the first one's name."""
     extents = kernel.axes
     fused = Expr.symbol(names[0])
     total = product(extents[n] for n in names)
-    values: dict[str, Size] = {}
+    values: dict[Symbol, Size] = {}
     for k, name in enumerate(names):
         part = fused // product(extents[n] for n in names[k + 1:])
         values[name] = part % extents[name] if k else part
@@ -39,7 +40,7 @@ def fuse_axes(kernel: KernelOp, names: Sequence[str]) -> None:
             _swap(nest, names, total, values)
 
 
-def _swap(nest: NestOp, names: Sequence[str], total: Expr, values: dict[str, Size]) -> None:
+def _swap(nest: NestOp, names: Sequence[Symbol], total: Expr, values: dict[Symbol, Size]) -> None:
     axes = [Axis(a.name, total if a.name == names[0] else a.extent, a.reduce)
             for a in nest.axes if a.name not in names[1:]]
     new = substitute_axes(nest, axes, values)

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dialects.expr import Expr
 from dialects.loop import AxesAttr, Axis, KernelOp
 from dialects.schedule import Schedule, ScheduleAttr
+from dialects.symbol import Kind, Symbol
 from dialects.types import BufferType, ExprAttr, SizesAttr, TensorType
 
 _KEY_LENGTH = 32
@@ -39,7 +40,7 @@ class Canonical:
     kernel: KernelOp
     holes: Callable[[Operation], bool] = no_hole
     """Which constants the key leaves open: those of a body that could as well be inputs."""
-    names: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    numbers: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
     values: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     constants: list[arith.ConstantOp] = field(default_factory=list[arith.ConstantOp])
     """What the key leaves open, in order."""
@@ -75,9 +76,9 @@ class Canonical:
             return None
         return _renamed(schedule, names)
 
-    def _axes(self) -> dict[str, str]:
+    def _axes(self) -> dict[Symbol, Symbol]:
         """Canonical names of the axes."""
-        return {name: f"a{self._name(name)}".replace("$", "") for name in self.kernel.axes}
+        return {axis: Symbol.axis(f"a{self._number(axis)}") for axis in self.kernel.axes}
 
     @property
     def parameters(self) -> list[str]:
@@ -128,16 +129,19 @@ class Canonical:
         return str(self._name(axis.name)), self._exprs([axis.extent]), axis.reduce
 
     def _schedule(self, schedule: Schedule) -> Hashable:
-        levels = tuple(replace(x, axis=str(self._name(x.axis))) for x in schedule.levels)
-        return str(Schedule(levels, schedule.options))
+        names = {x.axis: Symbol.axis(f"a{self._number(x.axis)}") for x in schedule.levels}
+        return str(_renamed(schedule, names))
 
-    def _name(self, name: str) -> Expr:
-        """The canonical symbol; `in0`, `in1` ... say which input of a nest, and stay."""
-        if name.startswith("in") and name[2:].isdigit():
-            return Expr.symbol(name)
-        return self.names.setdefault(name, Expr.symbol(f"${len(self.names)}"))
+    def _name(self, symbol: Symbol) -> Expr:
+        """The canonical symbol; a gathered one says which input of a nest, and stays."""
+        if symbol.kind is Kind.GATHERED:
+            return Expr.symbol(symbol)
+        return Expr.symbol(Symbol.counter(f"${self._number(symbol)}"))
+
+    def _number(self, symbol: Symbol) -> int:
+        return self.numbers.setdefault(symbol, len(self.numbers))
 
 
-def _renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
+def _renamed(schedule: Schedule, names: Mapping[Symbol, Symbol]) -> Schedule:
     levels = tuple(replace(x, axis=names[x.axis]) for x in schedule.levels)
     return replace(schedule, levels=levels)

@@ -18,6 +18,7 @@ from xdsl.ir import SSAValue
 
 from dialects.expr import Expr, product
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 from passes.base import StrataContext, StrataPass
@@ -51,10 +52,10 @@ def _has_into(kernel: KernelOp) -> bool:
 class _Walks:
     """How a kernel's nests walk its tensors: gathered once, and asked for every pair of axes."""
 
-    extents: Mapping[str, Expr]
-    nests: Sequence[Mapping[str, bool]]
+    extents: Mapping[Symbol, Expr]
+    nests: Sequence[Mapping[Symbol, bool]]
     """Per nest its axes, and whether they reduce."""
-    computed_with: frozenset[str]
+    computed_with: frozenset[Symbol]
     """Axes whose values bodies use."""
     references: Sequence[tuple[SSAValue, tuple[Expr, ...]]]
 
@@ -65,7 +66,7 @@ class _Walks:
                 if isinstance(op, IndexOp)]
         return _Walks(
             kernel.axes, [{a.name: a.reduce for a in n.axes} for n in nests],
-            frozenset[str]().union(*used), list(_references(kernel)))
+            frozenset[Symbol]().union(*used), list(_references(kernel)))
 
 
 def _collapse(kernel: KernelOp, call: CallOp) -> None:
@@ -74,7 +75,7 @@ def _collapse(kernel: KernelOp, call: CallOp) -> None:
         v: [[d] for d, s in enumerate(_shape(v)) if s.constant != 1 or (v, d) in kept]
         for v in _tensors(kernel)}
     walks = _Walks.of(kernel)
-    merged: list[list[str]] = [[name] for name in walks.extents]
+    merged: list[list[Symbol]] = [[name] for name in walks.extents]
     while (pair := _find_pair(walks, merged, runs)) is not None:
         _merge(walks, merged, runs, *pair)
     if len(merged) < len(walks.extents) or any(
@@ -114,7 +115,7 @@ def _scattered(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
 
 
 def _find_pair(
-    walks: _Walks, merged: Sequence[Sequence[str]], runs: Shapes
+    walks: _Walks, merged: Sequence[Sequence[Symbol]], runs: Shapes
 ) -> tuple[int, int] | None:
     """Two runs of axes, by position, that everything in the kernel walks as one."""
     for i, first in enumerate(merged):
@@ -125,7 +126,7 @@ def _find_pair(
 
 
 def _are_neighbours(
-    walks: _Walks, first: Sequence[str], second: Sequence[str], runs: Shapes
+    walks: _Walks, first: Sequence[Symbol], second: Sequence[Symbol], runs: Shapes
 ) -> bool:
     names = {*first, *second}
     if len({axes[name] for axes in walks.nests for name in names & axes.keys()}) != 1:
@@ -144,8 +145,8 @@ def _are_neighbours(
 
 
 def _position(
-    value: SSAValue, map_: Sequence[Expr], first: Sequence[str], second: Sequence[str],
-    runs: Shapes, extents: Mapping[str, Expr],
+    value: SSAValue, map_: Sequence[Expr], first: Sequence[Symbol], second: Sequence[Symbol],
+    runs: Shapes, extents: Mapping[Symbol, Expr],
 ) -> int | None:
     """Where a reference walks `first` and then `second` as whole neighbouring dims.
 
@@ -154,8 +155,9 @@ def _position(
     names = {*first, *second}
     if not any(e.symbols & names for e in map_):
         return -1
-    whole = [[map_[d].as_symbol if _shape(value)[d] == extents.get(map_[d].as_symbol or "")
-              else None for d in run] for run in runs[value]]
+    shape = _shape(value)
+    whole = [[axis if (axis := map_[d].as_symbol) and shape[d] == extents.get(axis) else None
+              for d in run] for run in runs[value]]
     for k in range(len(whole) - 1):
         if whole[k] == list(first) and whole[k + 1] == list(second):
             others = [e for d, e in enumerate(map_) if d not in (*runs[value][k],
@@ -165,7 +167,7 @@ def _position(
 
 
 def _merge(
-    walks: _Walks, merged: list[list[str]], runs: Shapes, i: int, j: int
+    walks: _Walks, merged: list[list[Symbol]], runs: Shapes, i: int, j: int
 ) -> None:
     for value, map_ in walks.references:
         at = _position(value, map_, merged[i], merged[j], runs, walks.extents)
@@ -175,7 +177,7 @@ def _merge(
     del merged[j]
 
 
-def _rebuild(kernel: KernelOp, merged: Sequence[Sequence[str]], runs: Shapes) -> None:
+def _rebuild(kernel: KernelOp, merged: Sequence[Sequence[Symbol]], runs: Shapes) -> None:
     """Make the nests anew over merged axes and tensors of merged dims."""
     extents = kernel.axes
     first = {names[0]: names for names in merged}

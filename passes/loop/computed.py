@@ -21,6 +21,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from dialects.expr import Expr, product
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, YieldOp
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, bit_width, byte_width, is_float, signless
 from dialects.weights import WeightStore
@@ -72,7 +73,7 @@ def count_of(value: SSAValue, weights: WeightStore) -> Count | None:
     return Count(long[0], int(numbers[0]), int(steps[0])) if even else None
 
 
-def count_nest(value: SSAValue, count: Count, name: str) -> NestOp:
+def count_nest(value: SSAValue, count: Count, name: Symbol) -> NestOp:
     """A nest that computes the constant, over an axis of this name."""
     type_ = value.type
     assert isinstance(type_, TensorType) and isinstance(value.owner, Operation)

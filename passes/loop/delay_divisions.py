@@ -19,6 +19,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from dialects import types as t
 from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from passes.loop.kinds import is_contraction
 from passes.loop.nests import (
@@ -31,7 +32,7 @@ from passes.loop.nests import (
 )
 
 
-def delay_divisions(kernel: KernelOp, rows: Collection[str]) -> None:
+def delay_divisions(kernel: KernelOp, rows: Collection[Symbol]) -> None:
     """Rewrite every contraction of a kernel that has a factor divided by a value of its rows."""
     for nest in [n for n in kernel.nests if is_contraction(n)]:
         for position, read in enumerate(reads_of(nest)):
@@ -53,7 +54,7 @@ def _is_just(nest: NestOp, kind: type[Operation]) -> bool:
         list(first.operands) == list(nest.body.block.args))
 
 
-def _quotient(read: Read, rows: Collection[str]) -> tuple[Read, Read] | None:
+def _quotient(read: Read, rows: Collection[Symbol]) -> tuple[Read, Read] | None:
     """(e, l) when a value is e / l, l depends on the rows only, and nobody else reads the value."""
     maker = read.value.owner
     if not isinstance(maker, NestOp) or not maker.is_elementwise or len(maker.results) != 1:
@@ -66,8 +67,8 @@ def _quotient(read: Read, rows: Collection[str]) -> tuple[Read, Read] | None:
         return None
     if any(e.symbols - set(rows) for e in divisor.map):
         return None
-    at = {str(place): expr for place, expr in zip(stored, read.map, strict=True)
-          if place.constant is None}
+    at = {place.as_symbol: expr for place, expr in zip(stored, read.map, strict=True)
+          if place.as_symbol is not None}
     return (Read(dividend.value, tuple(e.substitute(at) for e in dividend.map)),
             Read(divisor.value, tuple(e.substitute(at) for e in divisor.map)))
 

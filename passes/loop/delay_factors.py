@@ -17,13 +17,14 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from dialects.loop import KernelOp, NestOp, scalar_type
+from dialects.symbol import Symbol
 from passes.loop.conditions import unconverted
 from passes.loop.kinds import is_contraction
 from passes.loop.nests import drop_unused, elementwise_on, inline_everywhere, plain_axes
 from passes.loop.numbers import constant, float_of
 
 
-def delay_factors(kernel: KernelOp, rows: Collection[str]) -> None:
+def delay_factors(kernel: KernelOp, rows: Collection[Symbol]) -> None:
     """Rewrite every contraction of a kernel with such a factor that is none of its rows."""
     found = {n: c for n in kernel.nests
              if (c := factor_of(n)) is not None and _is_only_factor(n, rows)}
@@ -54,7 +55,7 @@ def factor_of(nest: NestOp) -> float | None:
     return None
 
 
-def _is_only_factor(nest: NestOp, rows: Collection[str]) -> bool:
+def _is_only_factor(nest: NestOp, rows: Collection[Symbol]) -> bool:
     """Whether contractions alone read what a nest makes, beyond their rows: it would be computed
     again for each block of rows."""
     walked = {a.name for a in nest.axes} - {*rows}

@@ -34,6 +34,7 @@ from dialects import types as t
 from dialects.expr import Expr
 from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import is_at_most
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.kinds import is_contraction
@@ -149,7 +150,7 @@ def _stored_at(copy: NestOp, producer: NestOp) -> list[Expr] | None:
     shape = _shape(copy.inputs[0])
     extents = extents_of(copy.axes)
     source = producer.output_maps[0]
-    values: dict[str, Expr] = {}
+    values: dict[Symbol, Expr] = {}
     for expr, size, stored in zip(read_at, shape, source, strict=True):
         name = expr.as_symbol
         if name is None:
@@ -304,11 +305,11 @@ def _only_reader(nest: NestOp, producer: NestOp) -> bool:
 
 def reads_once(nest: NestOp, read: Read) -> bool:
     """Whether distinct points of the nest read distinct elements."""
-    used = set[str]().union(*(e.symbols for e in read.map)) if read.map else set[str]()
+    used = set[Symbol]().union(*(e.symbols for e in read.map)) if read.map else set[Symbol]()
     if any(a.name not in used and a.extent.constant != 1 for a in nest.axes):
         return False
     extents = extents_of(nest.axes)
-    seen: set[str] = set()
+    seen: set[Symbol] = set()
     for expr in read.map:
         axes = expr.symbols & extents.keys()
         if axes & seen or not _is_mixed_radix(expr, extents):
@@ -317,7 +318,7 @@ def reads_once(nest: NestOp, read: Read) -> bool:
     return True
 
 
-def _is_mixed_radix(expr: Expr, extents: Mapping[str, Expr]) -> bool:
+def _is_mixed_radix(expr: Expr, extents: Mapping[Symbol, Expr]) -> bool:
     """Whether distinct axis values give distinct sums: each step exceeds all below it together.
 
     64*i + j with 0 <= j < 64.
@@ -366,7 +367,7 @@ def drop_idle_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     return list(at.insert(carry(nest, repeat)).results)
 
 
-def _without_axes(nest: NestOp, names: set[str]) -> NestOp:
+def _without_axes(nest: NestOp, names: set[Symbol]) -> NestOp:
     """The nest of one result without axes that only the result's map names.
 
     A dim of the result that such axes index together with others becomes a dim per other axis.

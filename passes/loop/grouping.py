@@ -11,6 +11,7 @@ from dialects.expr import Expr, product
 from dialects.func import FuncOp
 from dialects.loop import Axis, NestOp
 from dialects.ranges import is_at_most
+from dialects.symbol import Symbol
 from passes.base import StrataContext, StrataPass
 from passes.loop.kinds import is_contraction, is_plain_reduction
 from passes.loop.nests import (
@@ -24,7 +25,10 @@ from passes.loop.nests import (
 )
 from passes.rewriting import SizeDefinitions
 
-Digits = list[tuple[str, int, Expr]]
+_UNMATCHED = Symbol.counter("@unmatched")
+"""The name of an axis that no axis of a group is."""
+
+Digits = list[tuple[Symbol, int, Expr]]
 """The axes of an expression such as 4*i + j: name, step, extent (see `digits_of`)."""
 
 MIN_ROWS = 4
@@ -44,7 +48,7 @@ class Group:
 
     nests: list[NestOp] = field(default_factory=list[NestOp])
     renamed: list[NestOp] = field(default_factory=list[NestOp])
-    extents: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    extents: dict[Symbol, Expr] = field(default_factory=dict[Symbol, Expr])
     before: set[Group] = field(default_factory=set["Group"])
     """Groups whose results this one reads."""
     after: set[Group] = field(default_factory=set["Group"])
@@ -68,7 +72,7 @@ class Group:
                     return renamed.output_maps[k]
         return None
 
-    def add(self, nest: NestOp, names: dict[str, str]) -> None:
+    def add(self, nest: NestOp, names: dict[Symbol, Symbol]) -> None:
         renamed = rename_axes(nest, names)
         self.nests.append(nest)
         self.renamed.append(renamed)
@@ -101,7 +105,7 @@ class Group:
             todo += new
         return False
 
-    def rows(self) -> set[str] | None:
+    def rows(self) -> set[Symbol] | None:
         """The parallel axes of its reductions; None when it has none."""
         found = [_wide(n.parallel_axes) for n in self.renamed if n.reduce_axes]
         return found[0] if found else None
@@ -111,7 +115,7 @@ def _latest(groups: Iterable[Group]) -> list[Group]:
     return sorted(groups, key=lambda g: g.number, reverse=True)
 
 
-def _wide(axes: Iterable[Axis]) -> set[str]:
+def _wide(axes: Iterable[Axis]) -> set[Symbol]:
     """The names of axes longer than 1."""
     return {a.name for a in axes if a.extent.constant != 1}
 
@@ -179,11 +183,11 @@ class Grouping:
         return {g for g in groups if not g.has_contraction
                 and _wide(nest.axes) <= (match_axes(g, nest) or {}).keys()}
 
-    def fresh(self) -> str:
+    def fresh(self) -> Symbol:
         self.names += 1
-        return f"i{self.names - 1}"
+        return Symbol.axis(f"i{self.names - 1}")
 
-    def fit(self, group: Group, nest: NestOp) -> dict[str, str] | None:
+    def fit(self, group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
         """Names for the nest's axes that let it join; None with a remark if it cannot."""
         if not group.nests:
             return None
@@ -206,13 +210,14 @@ def in_digits(group: Group, nest: NestOp) -> NestOp:
     if nest.reduce_axes or nest.is_scatter or not group.has_contraction:
         return nest
     extents = {a.name: a.extent for a in nest.axes}
-    split: dict[str, Digits] = {}
+    split: dict[Symbol, Digits] = {}
     for read in reads_of(nest):
         for at, expr in zip(read.map, group.produced(read.value) or (), strict=False):
             mine, digits = at.as_symbol, _digits(expr, group.extents) or []
             if mine in extents and len(digits) > 1 and extents[mine] == product(
                     extent for _, _, extent in digits):
-                split[mine] = [(f"{mine}_{name}", step, extent) for name, step, extent in digits]
+                split[mine] = [(mine.followed_by(f"_{axis.name}"), step, extent)
+                               for axis, step, extent in digits]
     axes = [new for a in nest.axes for new in (
         [Axis(name, extent) for name, _, extent in split[a.name]] if a.name in split else [a])]
     values = {mine: sum((Expr.symbol(name) * step for name, step, _ in digits), Expr.of(0))
@@ -220,9 +225,9 @@ def in_digits(group: Group, nest: NestOp) -> NestOp:
     return substitute_axes(nest, axes, values) if split else nest
 
 
-def match_axes(group: Group, nest: NestOp) -> dict[str, str] | None:
+def match_axes(group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
     """Nest axis -> group axis, so that reads of the group's results are at the same point."""
-    names: dict[str, str] = {}
+    names: dict[Symbol, Symbol] = {}
     extents = {a.name: a.extent for a in nest.axes}
     for read in reads_of(nest):
         stored = group.produced(read.value)
@@ -235,8 +240,8 @@ def match_axes(group: Group, nest: NestOp) -> dict[str, str] | None:
 
 
 def _match(
-    map_: Sequence[Expr], stored: Sequence[Expr], extents: dict[str, Expr],
-    group_extents: dict[str, Expr], names: dict[str, str],
+    map_: Sequence[Expr], stored: Sequence[Expr], extents: dict[Symbol, Expr],
+    group_extents: dict[Symbol, Expr], names: dict[Symbol, Symbol],
 ) -> bool:
     for at, expr in zip(map_, stored, strict=True):
         pairs = _pairs(at, expr, extents, group_extents)
@@ -251,8 +256,8 @@ def _match(
 
 
 def _pairs(
-    at: Expr, expr: Expr, extents: dict[str, Expr], group_extents: dict[str, Expr]
-) -> list[tuple[str, str]] | None:
+    at: Expr, expr: Expr, extents: dict[Symbol, Expr], group_extents: dict[Symbol, Expr]
+) -> list[tuple[Symbol, Symbol]] | None:
     """Which axes must be the same for a read to be at the point where a result is stored."""
     mine, theirs = at.as_symbol, expr.as_symbol
     if mine is not None and theirs is not None:
@@ -265,15 +270,15 @@ def _pairs(
     return [(a[0], b[0]) for a, b in zip(read, stored, strict=True)]
 
 
-def _digits(expr: Expr, extents: Mapping[str, Expr]) -> Digits | None:
+def _digits(expr: Expr, extents: Mapping[Symbol, Expr]) -> Digits | None:
     return digits_of(expr, [Axis(name, extent) for name, extent in extents.items()])
 
 
-def _is_unit(expr: Expr, extents: dict[str, Expr]) -> bool:
+def _is_unit(expr: Expr, extents: dict[Symbol, Expr]) -> bool:
     return expr.as_symbol in extents and extents[expr.as_symbol].constant == 1
 
 
-def _match_shared_reads(group: Group, nest: NestOp, names: dict[str, str]) -> None:
+def _match_shared_reads(group: Group, nest: NestOp, names: dict[Symbol, Symbol]) -> None:
     """Join axes that no read of the group's results ties, through inputs that both read alike."""
     extents = {a.name: a.extent for a in nest.axes}
     for other in group.renamed:
@@ -289,7 +294,7 @@ def _match_shared_reads(group: Group, nest: NestOp, names: dict[str, str]) -> No
         names[free[0].name] = left[0]
 
 
-def refusal(group: Group, nest: NestOp, names: dict[str, str], short: int = 0) -> str | None:
+def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int = 0) -> str | None:
     """Why a nest whose axes match must not join, or None. Rows are few, but `short`, if all of them
     have no more elements than that."""
     if is_contraction(nest):
@@ -302,7 +307,7 @@ def refusal(group: Group, nest: NestOp, names: dict[str, str], short: int = 0) -
         return "a scan and what else is reduced are kernels of their own"
     if group.operations + body_size(nest) > MAX_OPERATIONS:
         return "the kernel would be too large"
-    parallel = {names.get(a.name, "") for a in nest.parallel_axes if a.extent.constant != 1}
+    parallel = {names.get(a.name, _UNMATCHED) for a in nest.parallel_axes if a.extent.constant != 1}
     if group.has_contraction:
         main = next(n for n in group.renamed if is_contraction(n))
         same = not nest.reduce_axes and parallel == _wide(main.parallel_axes)
@@ -336,12 +341,12 @@ def _says_only_where(group: Group, nest: NestOp) -> bool:
         r in places and r.has_one_use() for r in made)
 
 
-def _own_elements(nest: NestOp, names: dict[str, str]) -> Expr:
+def _own_elements(nest: NestOp, names: dict[Symbol, Symbol]) -> Expr:
     """How many elements a nest has per point of the axes that it shares."""
     return product(a.extent for a in nest.parallel_axes if a.name not in names)
 
 
-def _enough(rows: set[str], group: Group) -> bool:
+def _enough(rows: set[Symbol], group: Group) -> bool:
     count = product(group.extents[r] for r in sorted(rows)).constant
     return count is None or count >= MIN_ROWS
 

@@ -32,6 +32,7 @@ from xdsl.ir import Block, SSAValue
 
 from dialects.expr import Expr, product
 from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, byte_width
 from passes.base import StrataContext, StrataPass
@@ -167,13 +168,13 @@ def _moves_windows(kernel: KernelOp, nest: NestOp) -> bool:
     return any(used & summed and used - summed - rows for used in places)
 
 
-def _axes_of(value: SSAValue) -> set[str]:
+def _axes_of(value: SSAValue) -> set[Symbol]:
     """The axes over which a nest makes a value."""
     assert isinstance(value.owner, NestOp)
     return {s for e in value.owner.stored_at(value) for s in e.symbols}
 
 
-def _stream(kernel: KernelOp, axis: str) -> int:
+def _stream(kernel: KernelOp, axis: Symbol) -> int:
     """What every block reads of inputs that do not depend on its rows."""
     total = 0
     for argument in kernel.body.block.args:
@@ -184,7 +185,7 @@ def _stream(kernel: KernelOp, axis: str) -> int:
     return total
 
 
-def _bytes(kernel: KernelOp, value: SSAValue, axes: set[str]) -> int:
+def _bytes(kernel: KernelOp, value: SSAValue, axes: set[Symbol]) -> int:
     """The part of a value at all places along some axes."""
     assert isinstance(value.type, TensorType)
     count = product(e for a, e in kernel.axes.items() if a in axes)
@@ -206,8 +207,9 @@ class Chain:
     last: CallOp
     calls: list[CallOp] = field(default_factory=list[CallOp])
     """In the order of the function, the last one last."""
-    names: dict[tuple[CallOp, str], str] = field(default_factory=dict[tuple[CallOp, str], str])
-    rows: set[str] = field(default_factory=set[str])
+    names: dict[tuple[CallOp, Symbol], Symbol] = field(
+        default_factory=dict[tuple[CallOp, Symbol], Symbol])
+    rows: set[Symbol] = field(default_factory=set[Symbol])
     count: int = 0
 
     @classmethod
@@ -262,19 +264,19 @@ class Chain:
         self.admit(call, shared)
         return True
 
-    def admit(self, call: CallOp, shared: Mapping[str, str]) -> None:
+    def admit(self, call: CallOp, shared: Mapping[Symbol, Symbol]) -> None:
         """A call with names for its kernel's axes: those it shares, and new ones."""
         for axis in self.kernel_of(call).axes:
             self.names[call, axis] = shared.get(axis) or self.fresh()
         self.calls.insert(0, call)
 
-    def fresh(self) -> str:
+    def fresh(self) -> Symbol:
         self.count += 1
-        return f"i{self.count - 1}"
+        return Symbol.axis(f"i{self.count - 1}")
 
-    def shared_axes(self, call: CallOp, kernel: KernelOp) -> dict[str, str]:
+    def shared_axes(self, call: CallOp, kernel: KernelOp) -> dict[Symbol, Symbol]:
         """Axes of a producer's kernel that the chain's reads of its results tie to their own."""
-        ties: dict[str, set[str | None]] = {}
+        ties: dict[Symbol, set[Symbol | None]] = {}
         for reader, nest, read, k in self._reads_of_results(call):
             maker = kernel.yielded[k].owner
             assert isinstance(maker, NestOp)
@@ -290,7 +292,7 @@ class Chain:
 
     def _tie(
         self, reader: CallOp, nest: NestOp, read: Read, at: Expr, extent: Expr
-    ) -> str | None:
+    ) -> Symbol | None:
         """The joint name of the axis at which a dim is read, if both can walk it together."""
         axis = next((a for a in nest.axes if a.name == at.as_symbol), None)
         if axis is None or axis.extent != extent or read.pad is not None or (

@@ -20,6 +20,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects.expr import Expr
 from dialects.loop import IndexOp, KernelOp, NestOp
 from dialects.ranges import is_nonnegative, lower_bound
+from dialects.symbol import Symbol
 from passes.loop.nests import reads_of
 from passes.loop.numbers import float_of
 from passes.loop.online import elementwise_maker, running_maximum
@@ -34,13 +35,13 @@ _CASTS = (arith.IndexCastOp, arith.ExtSIOp, arith.TruncIOp)
 class Limit:
     """Scores count where axis < `bound`, an expression over axes of the rows."""
 
-    axis: str
+    axis: Symbol
     bound: Expr
     chosen: dict[Operation, SSAValue]
     """The selections that this decides, in any body: what they give where scores count."""
 
 
-def limit_of(kernel: KernelOp, axis: str) -> Limit | None:
+def limit_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
     """The limit of the scores whose maximum the sums along an axis follow, if they have one."""
     maxima = {r.maximum for n in kernel.nests if (r := running_maximum(n))
               and axis in {a.name for a in n.reduce_axes}}
@@ -81,7 +82,7 @@ class _Decision:
     other: SSAValue
 
 
-def _decisions(scores: NestOp, axis: str) -> list[_Decision]:
+def _decisions(scores: NestOp, axis: Symbol) -> list[_Decision]:
     """The selections, one in another, that leave what has no weight behind their bounds."""
     found: list[_Decision] = []
     value, alone = scores.yielded[0], True
@@ -108,7 +109,7 @@ def _is_low(value: SSAValue, nest: NestOp, bound: Expr | None) -> bool:
     return number == -np.inf or (number <= LOW and scored)
 
 
-def _decided(op: arith.SelectOp, axis: str) -> _Decision | None:
+def _decided(op: arith.SelectOp, axis: Symbol) -> _Decision | None:
     """The bound of an axis up to which a selection gives one of its values."""
     room = compared_indices(op.cond)
     if room is None:
@@ -120,7 +121,7 @@ def _decided(op: arith.SelectOp, axis: str) -> _Decision | None:
     return None if bound is None else _Decision(bound, op.rhs, op.lhs)
 
 
-def _bound(room: Expr, axis: str) -> Expr | None:
+def _bound(room: Expr, axis: Symbol) -> Expr | None:
     """e, where `room > 0` says axis < e."""
     split = room.linear([axis])
     if split is None or split[0].get(axis, Expr.of(0)).constant != -1:
@@ -168,7 +169,7 @@ def _index(value: SSAValue) -> Expr | None:
 
 
 def extremes(
-    bound: Expr, tiles: Sequence[tuple[str, Expr, int]]
+    bound: Expr, tiles: Sequence[tuple[Symbol, Expr, int]]
 ) -> tuple[Expr, Expr] | None:
     """The bound of the first and of the last row of a tile: (axis, where it starts, its length).
 

@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.expr import Size
 from dialects.loop import NestOp, YieldOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType, f32, holds
 from passes.base import StrataContext, StrataPass
 from passes.loop.fuse import is_outside_likewise
@@ -84,7 +85,7 @@ def narrow_read(read: Read) -> Read:
         return read
     if read.pad is not None and not is_outside_likewise(read, maker):
         return read
-    at: dict[str, Size] = {a.name: 0 for a in maker.axes}  # left for axes of extent 1
+    at: dict[Symbol, Size] = {a.name: 0 for a in maker.axes}  # left for axes of extent 1
     for stored, expr in zip(maker.output_maps[0], read.map, strict=True):
         if stored.as_symbol is not None:
             at[stored.as_symbol] = expr

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -14,6 +15,7 @@ from dialects.atoms import Call
 from dialects.expr import Expr, Size, product
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import simplify
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, tensor
 
@@ -45,9 +47,8 @@ def has_calls(exprs: Sequence[Expr]) -> bool:
 
 
 def gathered_inputs(exprs: Sequence[Expr]) -> set[int]:
-    """The numbers k of the `in<k>` symbols used."""
-    names = {s for e in exprs for s in e.symbols}
-    return {int(s[2:]) for s in names if s.startswith("in") and s[2:].isdigit()}
+    """The numbers of the inputs whose values are used as indices."""
+    return {s.number for e in exprs for s in e.symbols if s.kind is Kind.GATHERED}
 
 
 def data_inputs(nest: NestOp) -> list[int]:
@@ -56,7 +57,7 @@ def data_inputs(nest: NestOp) -> list[int]:
     return [k for k in range(len(nest.inputs)) if k not in indices]
 
 
-def axes_of_input(nest: NestOp, position: int) -> set[str]:
+def axes_of_input(nest: NestOp, position: int) -> set[Symbol]:
     """The axes that say where an input is read, directly or through what it is gathered by."""
     map_ = nest.input_maps[position]
     own = {s for e in map_ for s in e.symbols} & {a.name for a in nest.axes}
@@ -80,7 +81,7 @@ def is_copy(nest: NestOp) -> bool:
     return nest.yielded[0] is nest.body.block.args[0]
 
 
-def plain_axes(map_: Sequence[Expr]) -> list[str] | None:
+def plain_axes(map_: Sequence[Expr]) -> list[Symbol] | None:
     """The axes of a map whose expressions are distinct plain axes or the constant 0, else None."""
     names = [e.as_symbol for e in map_ if e.constant != 0]
     if None in names or len(set(names)) != len(names):
@@ -89,7 +90,7 @@ def plain_axes(map_: Sequence[Expr]) -> list[str] | None:
 
 
 def clone_body(
-    block: Block, target: Block, arguments: Sequence[SSAValue], axes: Mapping[str, Size]
+    block: Block, target: Block, arguments: Sequence[SSAValue], axes: Mapping[Symbol, Size]
 ) -> list[SSAValue]:
     """Append a body's operations to `target`, its arguments replaced, axes substituted in
     `loop.index`. Returns the values it yields."""
@@ -108,7 +109,7 @@ def clone_body(
 
 
 def substitute_axes(
-    nest: NestOp, axes: Sequence[Axis], values: Mapping[str, Size],
+    nest: NestOp, axes: Sequence[Axis], values: Mapping[Symbol, Size],
     inputs: Sequence[SSAValue] | None = None,
 ) -> NestOp:
     """The nest over other axes, each old axis replaced by an expression of the new ones."""
@@ -128,14 +129,14 @@ def substitute_axes(
     return carry(nest, new)
 
 
-def rename_axes(nest: NestOp, names: Mapping[str, str]) -> NestOp:
+def rename_axes(nest: NestOp, names: Mapping[Symbol, Symbol]) -> NestOp:
     axes = [Axis(names.get(a.name, a.name), a.extent, a.reduce) for a in nest.axes]
     return substitute_axes(nest, axes, {k: Expr.symbol(v) for k, v in names.items()})
 
 
 def divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
     """The nest with an axis as `count` parts, which keep its name, and an axis inside them."""
-    inner = f"{axis.name}_part"
+    inner = axis.name.followed_by("_part")
     size = axis.extent // count
     axes = [new for a in nest.axes for new in (
         (Axis(a.name, Expr.of(count), True), Axis(inner, size, True)) if a == axis else (a,))]
@@ -158,8 +159,9 @@ def with_reads(
 
 
 def carry(old: NestOp, new: NestOp) -> NestOp:
-    """Keep location and value names."""
+    """Keep location, value names, and what is asked of long sums."""
     set_location(new, old)
+    new.part = old.part
     for a, b in zip(old.results, new.results, strict=True):
         b.name_hint = a.name_hint
     return new
@@ -215,14 +217,14 @@ def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: i
     (`digits_of`), which are then found by division.
     """
     read = reads_of(consumer)[position]
-    values: dict[str, Size] = {a.name: 0 for a in producer.axes}  # left for axes of extent 1
+    values: dict[Symbol, Size] = {a.name: 0 for a in producer.axes}  # left for axes of extent 1
     for expr, at in zip(producer.output_maps[result], read.map, strict=True):
         if expr.as_symbol is not None:
             values[expr.as_symbol] = at
         elif expr.symbols:
             values |= {a: at // step % n for a, step, n in digits_of(expr, producer.axes) or ()}
     extents = extents_of(consumer.axes)
-    inside = {**_numbering(range(len(producer.inputs)), to="@in"), **values}
+    inside = {**_numbering(range(len(producer.inputs)), to=_moved), **values}
     moved = [Read(r.value, tuple(simplify(e.substitute(inside), extents) for e in r.map),
                   r.pad if read.pad is None else read.pad) for r in reads_of(producer)]
     return _merge_reads(consumer, position, moved, producer, result, values)
@@ -239,7 +241,7 @@ def inline_everywhere(nest: NestOp) -> None:
     nest.erase()
 
 
-def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[str, int, Expr]] | None:
+def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[Symbol, int, Expr]] | None:
     """The axes of an expression such as 4*i + j with j < 4, as (name, step, extent), slowest first;
     None where it is none whose axes a division finds."""
     extents = extents_of(axes)
@@ -266,8 +268,8 @@ class _Reads:
         self.reads: list[Read] = []
         self.places: dict[tuple[int, tuple[Expr, ...], str], int] = {}
 
-    def add(self, read: Read, gathered: Mapping[str, Size]) -> int:
-        """`gathered` renumbers the `in<k>` symbols in its map."""
+    def add(self, read: Read, gathered: Mapping[Symbol, Size]) -> int:
+        """`gathered` renumbers the inputs in its map."""
         new = Read(read.value, tuple(e.substitute(gathered) for e in read.map), read.pad)
         if new.key() not in self.places:
             self.places[new.key()] = len(self.reads)
@@ -275,18 +277,29 @@ class _Reads:
         return self.places[new.key()]
 
 
-def _numbering(places: Sequence[int], of: str = "in", to: str = "in") -> dict[str, Size]:
+_Numbered: TypeAlias = Callable[[int], Symbol]
+
+
+def _moved(number: int) -> Symbol:
+    """The value of a producer's input, while its consumer's inputs have numbers of their own."""
+    return Symbol.counter(f"@in{number}")
+
+
+def _numbering(
+    places: Sequence[int], of: _Numbered = Symbol.gathered, to: _Numbered = Symbol.gathered
+) -> dict[Symbol, Size]:
     """The symbol of input k, if there still is one, as that of the input at places[k]."""
-    return {f"{of}{k}": Expr.symbol(f"{to}{p}") for k, p in enumerate(places) if p >= 0}
+    return {of(k): Expr.symbol(to(p)) for k, p in enumerate(places) if p >= 0}
 
 
 def _merge_reads(
     consumer: NestOp, position: int, moved: list[Read], producer: NestOp, result: int,
-    values: Mapping[str, Size],
+    values: Mapping[Symbol, Size],
 ) -> NestOp:
     """Put the producer's reads in the place of the consumer's one, each distinct read once.
 
-    In `moved`, `@in<k>` are the producer's inputs and `in<k>` the consumer's, as in `values`.
+    In `moved`, `@in<k>` (`_moved`) are the producer's inputs and `in<k>` the consumer's, as in
+    `values`.
     """
     reads = _Reads()
     own = reads_of(consumer)
@@ -297,7 +310,7 @@ def _merge_reads(
             places.append(reads.add(read, _numbering(places)))
             continue
         for other in moved:
-            gathered = {**_numbering(places), **_numbering(inner, of="@in")}
+            gathered = {**_numbering(places), **_numbering(inner, of=_moved)}
             inner.append(reads.add(other, gathered))
         places.append(-1)
     block = Block(arg_types=[scalar_type(r.value) for r in reads.reads])
@@ -320,7 +333,7 @@ def _merge_reads(
 
 def through_view(
     map_: Sequence[Expr], target: Sequence[Expr], source: Sequence[Expr],
-    extents: Mapping[str, Expr],
+    extents: Mapping[Symbol, Expr],
 ) -> tuple[Expr, ...] | None:
     """Where element `map_` of a view with shape `target` lies in its source of shape `source`.
 
@@ -341,7 +354,7 @@ def through_view(
     return None if has_calls(at) and not has_calls(map_) else tuple(at)
 
 
-def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[str, Expr]) -> list[Expr]:
+def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[Symbol, Expr]) -> list[Expr]:
     if len(shape) == 1:
         return [linear]
     at: list[Expr] = []

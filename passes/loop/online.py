@@ -21,6 +21,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.loop import NestOp, scalar_type
 from dialects.scalar import operations_behind
+from dialects.symbol import Symbol
 from dialects.types import f32, f64
 from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, reads_of
@@ -48,7 +49,7 @@ def running_maximum(nest: NestOp) -> Running | None:
     return found if _summed(maker) == _summed(nest) else None
 
 
-def waits_for(nest: NestOp, axes: Collection[str], running: Running | None) -> set[SSAValue]:
+def waits_for(nest: NestOp, axes: Collection[Symbol], running: Running | None) -> set[SSAValue]:
     """The reductions over some axes that a nest needs finished, directly or not."""
     found = {v for v in sources_of(nest) if isinstance(v.owner, NestOp) and not v.owner.is_scan
              and any(a.name in axes for a in v.owner.reduce_axes)}
@@ -95,7 +96,7 @@ def _leads_to_product(nest: NestOp) -> bool:
     return False
 
 
-def _summed(nest: NestOp) -> set[str]:
+def _summed(nest: NestOp) -> set[Symbol]:
     return {a.name for a in nest.reduce_axes}
 
 

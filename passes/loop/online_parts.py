@@ -23,6 +23,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
+from dialects.symbol import Symbol
 from dialects.types import dtype_of, tensor
 from passes.loop.nests import Read, carry, divided, reads_of, result_types
 from passes.loop.online import Running, running_maximum
@@ -37,7 +38,7 @@ class Powers:
     """
 
     nest: NestOp
-    part: str
+    part: Symbol
     place: int
     running: Running
 

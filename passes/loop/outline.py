@@ -27,6 +27,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dialects.expr import Expr
 from dialects.func import FuncOp
 from dialects.loop import CallOp, KernelOp, YieldOp
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType
 from passes.base import StrataContext, StrataPass
@@ -89,7 +90,7 @@ def _fill(
     values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
     for old, new in zip(inputs, block.args, strict=True):
         new.name_hint = old.name_hint
-    order = {name: f"i{k}" for k, name in enumerate(group.extents)}
+    order = {name: Symbol.axis(f"i{k}") for k, name in enumerate(group.extents)}
     for old, renamed in zip(group.nests, group.renamed, strict=True):
         nest = rename_axes(renamed, order)
         for k, operand in enumerate(nest.operands):
@@ -100,15 +101,14 @@ def _fill(
     block.add_op(YieldOp.of(*(values[r] for r in results)))
 
 
-def _size_names(group: Group, values: Sequence[SSAValue]) -> set[str]:
+def _size_names(group: Group, values: Sequence[SSAValue]) -> set[Symbol]:
     """Every size symbol of a group: in extents, index expressions, bodies and types."""
     exprs = [e for v in values if isinstance(v.type, TensorType) for e in v.type.shape]
     for nest in group.renamed:
         exprs += [e for m in [*nest.input_maps, *nest.output_maps] for e in m]
         exprs += [a.extent for a in nest.axes] + index_exprs(nest)
         exprs += [e for r in nest.results if isinstance(r.type, TensorType) for e in r.type.shape]
-    names = {s for e in exprs for s in e.symbols} - group.extents.keys()
-    return {n for n in names if not (n.startswith("in") and n[2:].isdigit())}
+    return {s for e in exprs for s in e.symbols if s.kind in (Kind.SIZE, Kind.COMPUTED)}
 
 
 def _sort(block: Block) -> None:

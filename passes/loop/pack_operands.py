@@ -29,6 +29,7 @@ from dialects.graph import ConstantOp
 from dialects.graph.base import EvaluationContext
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.ranges import lower_bound, upper_bound
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, WeightAttr, tensor
 from dialects.weights import release
@@ -45,9 +46,9 @@ class Panel:
     The last of these is cut into groups of `group`, which lie inside the tile.
     """
 
-    axis: str
+    axis: Symbol
     tile: int
-    inner: tuple[str, ...]
+    inner: tuple[Symbol, ...]
     group: int = 1
 
 
@@ -135,17 +136,19 @@ class _Packer:
         outer = [a for a in self.nest.axes if a.name in used and a.name != axis and not a.reduce]
         inner = [Axis(n, self.extents[n]) for n in panel.inner if n in used]
         count = self.extents[axis].ceildiv(tile)
-        axes = [*(Axis(a.name, a.extent) for a in outer), Axis(f"{axis}o", count),
-                *inner, Axis(f"{axis}t", Expr.of(tile))]
-        o, t, i = (Expr.symbol(name) for name in (f"{axis}o", f"{axis}t", axis))
-        parts, at = {axis: o * tile + t}, {f"{axis}o": i // tile, f"{axis}t": i % tile}
+        outside, place = axis.followed_by("o"), axis.followed_by("t")
+        axes = [*(Axis(a.name, a.extent) for a in outer), Axis(outside, count),
+                *inner, Axis(place, Expr.of(tile))]
+        o, t, i = map(Expr.symbol, (outside, place, axis))
+        parts, at = {axis: o * tile + t}, {outside: i // tile, place: i % tile}
         if group > 1:
             name = inner[-1].name
-            last, g = Expr.symbol(name), Expr.symbol(f"{name}g")
+            member = name.followed_by("g")
+            last, g = Expr.symbol(name), Expr.symbol(member)
             axes[-2:] = [Axis(name, inner[-1].extent.ceildiv(group)), axes[-1],
-                         Axis(f"{name}g", Expr.of(group))]
+                         Axis(member, Expr.of(group))]
             parts[name] = last * group + g
-            at |= {name: last // group, f"{name}g": last % group}
+            at |= {name: last // group, member: last % group}
         kept = [Expr.symbol(a.name) for a in axes]
         copy = _copy(read.value, [e.substitute(parts) for e in read.map], 0, axes, kept)
         return copy, tuple(e.substitute(at) for e in kept)
@@ -165,11 +168,12 @@ class _Packer:
         for d, (expr, size, bounds) in enumerate(zip(read.map, shape, ranges, strict=True)):
             assert bounds is not None
             low, high = bounds
-            whole = self.extents.get(expr.as_symbol or "") == size
+            axis = expr.as_symbol
+            whole = axis is not None and self.extents.get(axis) == size
             start = Expr.of(0) if whole else low
             extent = size if whole else high - low + 1
-            axes.append(Axis(f"i{d}d", extent))
-            map_.append(Expr.symbol(f"i{d}d") + start)
+            axes.append(Axis(Symbol.axis(f"i{d}d"), extent))
+            map_.append(Expr.symbol(axes[-1].name) + start)
             at.append(expr - start)
         axes = [axes[d] for d in order or range(len(axes))]
         kept = [Expr.symbol(a.name) for a in axes]
@@ -238,7 +242,7 @@ class _Packer:
         sizes = sorted(_symbols(copy))
         kernel = KernelOp.of(name, [source.type], sizes)
         nest = NestOp.of(
-            [Axis(f"i{k}", a.extent) for k, a in enumerate(copy.axes)],
+            [Axis(Symbol.axis(f"i{k}"), a.extent) for k, a in enumerate(copy.axes)],
             [kernel.body.block.args[0]], [_renamed(copy, m) for m in copy.input_maps],
             result_types(copy), [_renamed(copy, m) for m in copy.output_maps],
             pads=copy.pad_values, body=copy.body.clone())
@@ -273,18 +277,18 @@ def _copy(
 
 
 def _renamed(copy: NestOp, map_: Sequence[Expr]) -> list[Expr]:
-    names = {a.name: Expr.symbol(f"i{k}") for k, a in enumerate(copy.axes)}
+    names = {a.name: Expr.axis(f"i{k}") for k, a in enumerate(copy.axes)}
     return [e.substitute(names) for e in map_]
 
 
-def _symbols(copy: NestOp) -> set[str]:
+def _symbols(copy: NestOp) -> set[Symbol]:
     """The size symbols of a copy."""
     exprs = [a.extent for a in copy.axes] + [e for m in copy.input_maps for e in m]
     exprs += [e for v in [*copy.inputs, *copy.results] for e in _shape(v)]
-    return set[str]().union(*(e.symbols for e in exprs)) - {a.name for a in copy.axes}
+    return set[Symbol]().union(*(e.symbols for e in exprs)) - {a.name for a in copy.axes}
 
 
-def _range(expr: Expr, extents: Mapping[str, Expr]) -> tuple[Expr, Expr] | None:
+def _range(expr: Expr, extents: Mapping[Symbol, Expr]) -> tuple[Expr, Expr] | None:
     low, high = lower_bound(expr, extents), upper_bound(expr, extents)
     return None if low is None or high is None else (low, high)
 

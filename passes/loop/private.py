@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 from passes.loop.kinds import is_contraction
 from passes.loop.nests import Read, reads_of
@@ -40,7 +41,7 @@ def is_elsewhere(read: Read, stored: Sequence[Expr]) -> bool:
                for a, b, size in zip(read.map, stored, read.value.type.shape, strict=True))
 
 
-def block_axis(kernel: KernelOp) -> str | None:
+def block_axis(kernel: KernelOp) -> Symbol | None:
     """The axis of which a program takes a block: all nests have it in parallel, and each
     contraction uses an operand again for all of the block. Of several the longest."""
     products = [nest for nest in kernel.nests if is_contraction(nest)]
@@ -49,6 +50,6 @@ def block_axis(kernel: KernelOp) -> str | None:
     return max(found, key=lambda a: extents[a].constant or 1 << 60, default=None)
 
 
-def reuses(nest: NestOp, axis: str) -> bool:
+def reuses(nest: NestOp, axis: Symbol) -> bool:
     """Whether a nest reads an operand again at every place along an axis."""
     return any(all(axis not in e.symbols for e in map_) for map_ in nest.input_maps)

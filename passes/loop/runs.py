@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp
+from dialects.symbol import Symbol
 from passes.loop.nests import has_calls
 
 
-def common_rows(kernel: KernelOp) -> list[str]:
+def common_rows(kernel: KernelOp) -> list[Symbol]:
     """Axes that every nest has in parallel: programs may divide them."""
     common = set(kernel.axes)
     for nest in kernel.nests:
@@ -17,12 +18,12 @@ def common_rows(kernel: KernelOp) -> list[str]:
     return [a for a in kernel.axes if a in common]
 
 
-def result_order(nest: NestOp) -> list[str]:
+def result_order(nest: NestOp) -> list[Symbol]:
     """Parallel axes in the order in which they run along the first result's memory, fastest last.
 
     Empty when the result is stored at divided indices in a way that has no such order.
     """
-    order: list[str] = []
+    order: list[Symbol] = []
     for expr in nest.output_maps[0]:
         split = expr.linear([a.name for a in nest.parallel_axes])
         if split is None:
@@ -34,7 +35,7 @@ def result_order(nest: NestOp) -> list[str]:
     return order
 
 
-def memory_order(nest: NestOp, names: Sequence[str]) -> list[str]:
+def memory_order(nest: NestOp, names: Sequence[Symbol]) -> list[Symbol]:
     """Axes as they run through the memory of the input that most of them index, slowest first."""
     wanted = set(names)
     map_ = max(nest.input_maps, key=lambda m: sum(len(e.symbols & wanted) for e in m), default=())
@@ -42,14 +43,14 @@ def memory_order(nest: NestOp, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda a: place.get(a, len(map_)))
 
 
-def contiguous_axes(kernel: KernelOp) -> list[str]:
+def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     """Axes that run along memory in some reference, the most useful first.
 
     Long ones come first, then those of more references. A result counts twice as much as an
     input, but less in a reduction, which reads more than it stores. What a reduction leaves for
     other nests is no memory.
     """
-    score: dict[str, int] = {}
+    score: dict[Symbol, int] = {}
     passed_on = {v for n in kernel.nests if n.is_reduction for v in n.results} - {*kernel.yielded}
     for nest in kernel.nests:
         read, stored = (4, 1) if nest.is_reduction else (1, 2)
@@ -66,7 +67,7 @@ def contiguous_axes(kernel: KernelOp) -> list[str]:
         -min(extents[n].constant or 64, 16), -score[n], order.index(n)))
 
 
-def running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[str]:
+def running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[Symbol]:
     """The axes with step 1 in the last dim of a reference."""
     names = {a.name for a in axes}
     if not map_ or has_calls(map_[-1:]):

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from dialects.loop import KernelOp, NestOp
+from dialects.loop import KernelOp, NestOp, fresh_axes
+from dialects.symbol import Symbol
 from passes.loop.kinds import is_contraction
 from passes.loop.nests import rename_axes, replace_nest
 
 
-def separate_walks(kernel: KernelOp, rows: set[str]) -> None:
+def separate_walks(kernel: KernelOp, rows: set[Symbol]) -> None:
     """Give an axis another name wherever it must be walked once more."""
     current = {name: name for name in kernel.axes}
-    names = iter(f"i{n}" for n in range(len(current), 1 << 16))
+    names = fresh_axes(current)
     for nest in kernel.nests:
-        walked: dict[str, str] = {}
+        walked: dict[Symbol, Symbol] = {}
         for axis in nest.axes:
             if axis.name in rows:
                 continue
@@ -31,7 +32,7 @@ def separate_walks(kernel: KernelOp, rows: set[str]) -> None:
         replace_nest(nest, rename_axes(nest, walked))
 
 
-def _needs_reduction(nest: NestOp, axis: str) -> bool:
+def _needs_reduction(nest: NestOp, axis: Symbol) -> bool:
     """Whether a nest reads, directly or not, what is reduced over an axis."""
     todo, seen = list(nest.inputs), set[SSAValue]()
     while todo:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dialects.atoms import Call
 from dialects.expr import Expr
-from dialects.loop import Axis, KernelOp, NestOp
+from dialects.loop import Axis, KernelOp, NestOp, fresh_axes
+from dialects.symbol import Symbol
 from dialects.types import TensorType, is_half
 from passes.loop.kinds import is_contraction
 from passes.loop.nests import replace_nest, substitute_axes
@@ -34,7 +35,7 @@ def share_heads(kernel: KernelOp) -> None:
             return
 
 
-def _group_size(nest: NestOp, axis: str) -> int | None:
+def _group_size(nest: NestOp, axis: Symbol) -> int | None:
     """How many places along an axis read the same of a factor, if that is read once for each."""
     sizes: set[int | None] = set()
     for map_ in nest.input_maps:
@@ -46,7 +47,7 @@ def _group_size(nest: NestOp, axis: str) -> int | None:
     return size if size is not None and (extent % size).constant == 0 else None
 
 
-def _divisor(expr: Expr, axis: str) -> int | None:
+def _divisor(expr: Expr, axis: Symbol) -> int | None:
     """n of `axis floordiv n`."""
     [(atoms, factor), *more] = expr.terms
     match atoms:
@@ -56,10 +57,9 @@ def _divisor(expr: Expr, axis: str) -> int | None:
             return None
 
 
-def _divide(kernel: KernelOp, axis: str, size: int) -> None:
+def _divide(kernel: KernelOp, axis: Symbol, size: int) -> None:
     """Let an axis be groups, and an axis inside them."""
-    names = (f"i{k}" for k in range(1 << 16))
-    inner = next(n for n in names if n not in kernel.axes)
+    inner = next(fresh_axes(kernel.axes))
     for nest in kernel.nests:
         axes = [new for a in nest.axes for new in (
             (Axis(axis, a.extent // size), Axis(inner, Expr.of(size))) if a.name == axis

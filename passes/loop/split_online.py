@@ -121,7 +121,7 @@ class _Split:
     def _part(self, nest: NestOp, values: dict[SSAValue, SSAValue]) -> NestOp:
         """A nest that walks a part; what it reduces is one of the part."""
         axis, size = self.work.axis, self.work.axis.extent // self.parts
-        inner = f"{axis.name}_part"
+        inner = axis.name.followed_by("_part")
         axes = [new for a in nest.axes for new in (
             (Axis(a.name, Expr.of(self.parts)), Axis(inner, size, a.reduce))
             if a.name == axis.name else (a,))]

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.loop import NestOp
+from dialects.symbol import Symbol
 from dialects.types import bf16, f16
 from passes.base import StrataContext, StrataPass
 from passes.loop.kinds import is_contraction
@@ -54,6 +55,6 @@ def _is_candidate(nest: NestOp) -> bool:
         result_types(nest)[0].element not in (f16, bf16))
 
 
-def _split(at: Rewriter, nest: NestOp, name: str, count: int) -> SSAValue:
+def _split(at: Rewriter, nest: NestOp, name: Symbol, count: int) -> SSAValue:
     axis = next(a for a in nest.reduce_axes if a.name == name)
     return split_nest(at, divided(nest, axis, count), [name])

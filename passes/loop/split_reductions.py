@@ -26,6 +26,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from dialects.expr import Expr, product
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
+from dialects.symbol import Symbol
 from dialects.types import TensorType, bf16, byte_width, f16, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.fuse import can_inline
@@ -137,7 +138,7 @@ def _side_by_side(nest: NestOp) -> int:
 
 
 # ---------------------------------------------------------------------- where to cut
-def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[str]] | None:
+def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[Symbol]] | None:
     """The nest, an axis of it in two if need be, and the axes that become parallel; or None."""
     summed = {a.name: a for a in nest.reduce_axes}
     axes = [summed[name] for name in memory_order(nest, list(summed))]
@@ -158,10 +159,10 @@ def _short_parts(nest: NestOp, total: int) -> int:
 
 def _known_cut(
     nest: NestOp, axes: Sequence[Axis], wanted: int, least: int
-) -> tuple[NestOp, Sequence[str]] | None:
+) -> tuple[NestOp, Sequence[Symbol]] | None:
     """The slowest axes, until there are as many parts as wanted, of `least` elements or more."""
     total = product(a.extent for a in axes).constant or 1
-    outer, parts = list[str](), 1
+    outer, parts = list[Symbol](), 1
     for axis in axes:
         size = axis.extent.constant or 1
         count = _share(size, -(-wanted // parts), total // parts // least)
@@ -181,7 +182,7 @@ def _share(size: int, wanted: int, most: int) -> int:
     return next((d for d in fitting if d >= wanted), fitting[-1])
 
 
-def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[str]] | None:
+def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[Symbol]] | None:
     """All axes up to the last one of open size."""
     last = max(k for k, a in enumerate(axes) if a.extent.constant is None)
     inner = product(a.extent for a in axes[last + 1:]).constant or 1
@@ -189,7 +190,7 @@ def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[str]
 
 
 # ---------------------------------------------------------------------- two steps
-def split_nest(at: Rewriter, nest: NestOp, outer: Sequence[str]) -> SSAValue:
+def split_nest(at: Rewriter, nest: NestOp, outer: Sequence[Symbol]) -> SSAValue:
     """Reduce each part, then their results."""
     [type_], [map_] = result_types(nest), nest.output_maps
     parts = [a for a in nest.axes if a.name in outer]

@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from dialects.expr import Expr
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import Array, TensorType, i1, is_float, signless
 from dialects.weights import WeightStore
@@ -62,7 +63,7 @@ def triangle_of(value: SSAValue, weights: WeightStore) -> Triangle | None:
     return Triangle.of(op.array(weights).reshape(shape[-2:]))
 
 
-def triangle_nest(value: SSAValue, triangle: Triangle, names: tuple[str, str]) -> NestOp:
+def triangle_nest(value: SSAValue, triangle: Triangle, names: tuple[Symbol, Symbol]) -> NestOp:
     """A nest that computes the constant, over axes of these names."""
     type_ = value.type
     assert isinstance(type_, TensorType)
@@ -79,7 +80,7 @@ def triangle_nest(value: SSAValue, triangle: Triangle, names: tuple[str, str]) -
 
 
 def _comparison(
-    triangle: Triangle, names: tuple[str, str], element: Attribute
+    triangle: Triangle, names: tuple[Symbol, Symbol], element: Attribute
 ) -> list[Operation]:
     row, column = (IndexOp.of(Expr.symbol(names[0]) + triangle.offset),
                    IndexOp.of(Expr.symbol(names[1])))

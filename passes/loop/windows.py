@@ -11,6 +11,7 @@ import numpy as np
 from dialects.expr import Expr
 from dialects.loop import NestOp, extents_of
 from dialects.ranges import lower_bound, upper_bound
+from dialects.symbol import Symbol
 from dialects.types import Array
 
 FINITE_POINTS = (0.0, 0.625, -0.625, 1.5625, -1.5625)
@@ -30,8 +31,8 @@ class Window:
     dilation lie interleaved.
     """
 
-    axis: str
-    taps: str
+    axis: Symbol
+    taps: Symbol
     """The reduce axis."""
     count: int
     """Its extent."""
@@ -73,7 +74,7 @@ def windows_of(nest: NestOp, data: int) -> list[Window]:
     Something else must be summed over, too, or there would be nothing to be saved. Of batches of
     convolutions (groups, or products at points) there are none.
     """
-    if set[str].intersection(*map(_symbols, (*nest.input_maps, nest.output_maps[0]))):
+    if set[Symbol].intersection(*map(_symbols, (*nest.input_maps, nest.output_maps[0]))):
         return []
     found = [w for dim in range(len(nest.input_maps[data])) for w in _windows(nest, data, dim)]
     taps = {w.taps for w in found}
@@ -83,7 +84,7 @@ def windows_of(nest: NestOp, data: int) -> list[Window]:
     return found if affine and any(a.name not in taps for a in nest.reduce_axes) else []
 
 
-def _symbols(map_: Sequence[Expr]) -> set[str]:
+def _symbols(map_: Sequence[Expr]) -> set[Symbol]:
     return {s for e in map_ for s in e.symbols}
 
 
@@ -103,7 +104,7 @@ def _windows(nest: NestOp, data: int, dim: int) -> Iterator[Window]:
         yield Window(place.name, tap.name, tap.extent.constant or 0, dilation, dim)
 
 
-def _is_only_there(nest: NestOp, data: int, dim: int, place: str, tap: str) -> bool:
+def _is_only_there(nest: NestOp, data: int, dim: int, place: Symbol, tap: Symbol) -> bool:
     """Whether the axes index no other dim of the data, and one dim each of result and filter."""
     others = [e for d, e in enumerate(nest.input_maps[data]) if d != dim]
     stored = [e for e in nest.output_maps[0] if place in e.symbols]

@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 from dialects.block import LoadOp, StoreOp
 from dialects.expr import Expr, maximum, minimum
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.symbol import Kind, Symbol
 from dialects.types import BufferType
 from passes.loop.nests import Read, gathered_inputs
 from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile
@@ -30,12 +31,12 @@ class Place:
 
 
 def place(
-    map_: Sequence[Expr], shape: Sequence[Expr], dims: Sequence[str],
-    states: Mapping[str, AxisState], symbols: Symbols, padded: bool,
+    map_: Sequence[Expr], shape: Sequence[Expr], dims: Sequence[Symbol],
+    states: Mapping[Symbol, AxisState], symbols: Symbols, padded: bool,
 ) -> Place:
     """The place of a tile with the given axes as dims."""
     values = {a: _position(a, dims, s) for a, s in states.items() if s.origin is not None}
-    tiles = {f"t{d}": states[a].tile for d, a in enumerate(dims)}
+    tiles = {Symbol.place(d): states[a].tile for d, a in enumerate(dims)}
     ranges = symbols.extents | {name: Expr.of(n) for name, n in tiles.items()}
     exprs = [symbols.simplify(e.substitute(values), ranges) for e in map_]
     checks = [d for d, (before, expr) in enumerate(zip(map_, exprs, strict=True))
@@ -44,13 +45,13 @@ def place(
     return Place(tuple(exprs), tuple(checks))
 
 
-def _position(axis: str, dims: Sequence[str], state: AxisState) -> Expr:
+def _position(axis: Symbol, dims: Sequence[Symbol], state: AxisState) -> Expr:
     assert state.origin is not None
-    return state.origin + Expr.symbol(f"t{dims.index(axis)}") if axis in dims else state.origin
+    return state.origin + Expr.place(dims.index(axis)) if axis in dims else state.origin
 
 
 def load(
-    buffer: SSAValue, read: Read, dims: Sequence[str], states: Mapping[str, AxisState],
+    buffer: SSAValue, read: Read, dims: Sequence[Symbol], states: Mapping[Symbol, AxisState],
     symbols: Symbols, layout: Layout, pad: float | bool,
 ) -> tuple[LoadOp, Tile]:
     """Load the elements that a read needs, as a tile with `dims`."""
@@ -64,7 +65,7 @@ def load(
 
 
 def store(
-    tile: Tile, buffer: SSAValue, map_: Sequence[Expr], states: Mapping[str, AxisState],
+    tile: Tile, buffer: SSAValue, map_: Sequence[Expr], states: Mapping[Symbol, AxisState],
     symbols: Symbols,
 ) -> StoreOp:
     """Store a tile where a result map says."""
@@ -77,7 +78,7 @@ def store(
 
 
 def leaves(
-    map_: Sequence[Expr], shape: Sequence[Expr], axis: str, states: Mapping[str, AxisState]
+    map_: Sequence[Expr], shape: Sequence[Expr], axis: Symbol, states: Mapping[Symbol, AxisState]
 ) -> bool:
     """Whether every position of an axis at its end and beyond lies outside of the tensor."""
     ranges = {a: s.end + (s.tile if s.masked else 0) for a, s in states.items()}
@@ -92,18 +93,18 @@ def leaves(
 
 def _varies(expr: Expr) -> bool:
     """Whether an expression uses index values or gathered inputs, of which no range is known."""
-    return any(s.startswith("@") for s in expr.symbols) or bool(gathered_inputs([expr]))
+    return any(s.kind is Kind.COUNTER for s in expr.symbols) or bool(gathered_inputs([expr]))
 
 
-def _is_outside(expr: Expr, size: Expr, ranges: Mapping[str, Expr]) -> bool:
+def _is_outside(expr: Expr, size: Expr, ranges: Mapping[Symbol, Expr]) -> bool:
     low, high = lower_bound(expr, ranges), upper_bound(expr, ranges)
     return (low is not None and is_at_most(size, low)) or (
         high is not None and is_nonnegative(-high - 1))
 
 
 def _without_masked(
-    map_: Sequence[Expr], shape: Sequence[Expr], axes: Sequence[str],
-    states: Mapping[str, AxisState],
+    map_: Sequence[Expr], shape: Sequence[Expr], axes: Sequence[Symbol],
+    states: Mapping[Symbol, AxisState],
 ) -> list[Expr]:
     """The map with every position beyond an axis's end moved out of the buffer.
 

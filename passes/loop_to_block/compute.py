@@ -12,6 +12,7 @@ from dialects import types as t
 from dialects.block import MapOp, YieldOp
 from dialects.block import element_type as tile_element
 from dialects.loop import IndexOp, NestOp
+from dialects.symbol import Symbol
 from dialects.types import TileType
 from passes.loop.nests import data_inputs
 from passes.loop_to_block.state import Tile
@@ -53,7 +54,7 @@ def identity(kind: str, element: Attribute) -> float | int | bool:
 
 
 def map_tiles(
-    inputs: Sequence[Tile], dims: Sequence[str], types: Sequence[TileType],
+    inputs: Sequence[Tile], dims: Sequence[Symbol], types: Sequence[TileType],
     build: Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]],
 ) -> MapOp:
     """A `block.map` over tiles broadcast to `dims`; `build` fills the body, gives its results."""

@@ -19,6 +19,7 @@ from xdsl.ir import Block, Region, SSAValue
 from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp, YieldOp
 from dialects.schedule import Level, Schedule, ScheduleAttr
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from passes.loop.nests import (
     Read,
@@ -67,7 +68,7 @@ def in_copies(kernel: KernelOp) -> KernelOp:
     return new
 
 
-def _written_axes(kernel: KernelOp, schedule: Schedule, axis: str) -> list[str]:
+def _written_axes(kernel: KernelOp, schedule: Schedule, axis: Symbol) -> list[Symbol]:
     """Summed axes that become operations of the bodies."""
     beside = {s for n in kernel.nests for m in n.input_maps for e in m if axis in e.symbols
               for s in e.symbols}
@@ -77,7 +78,7 @@ def _written_axes(kernel: KernelOp, schedule: Schedule, axis: str) -> list[str]:
 
 
 def _copy(
-    nest: NestOp, inputs: Sequence[SSAValue], level: Level, position: int, written: Sequence[str]
+    nest: NestOp, inputs: Sequence[SSAValue], level: Level, position: int, written: Sequence[Symbol]
 ) -> NestOp:
     """The nest at one position of each tile."""
     axes = [Axis(a.name, a.extent // level.tile, a.reduce) if a.name == level.axis else a
@@ -91,7 +92,8 @@ def _copy(
 
 def _written(nest: NestOp, axis: Axis) -> NestOp:
     """The nest without a summed axis: its body adds up what that walked."""
-    positions: list[Mapping[str, int]] = [{axis.name: k} for k in range(axis.extent.constant or 0)]
+    positions: list[Mapping[Symbol, int]] = [
+        {axis.name: k} for k in range(axis.extent.constant or 0)]
     reads = [Read(r.value, tuple(e.substitute(at) for e in r.map), r.pad)
              for at in positions for r in reads_of(nest)]
     old = nest.body.block

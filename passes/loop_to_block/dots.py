@@ -11,6 +11,7 @@ from dialects import types as t
 from dialects.block import DotOp, element_type
 from dialects.expr import Expr
 from dialects.loop import NestOp
+from dialects.symbol import Symbol
 from dialects.types import TileType
 from passes.loop.nests import Read, axes_of_input, data_inputs, gathered_inputs, reads_of
 from passes.loop_to_block.access import load
@@ -44,7 +45,7 @@ def add_dot(tiles: Tiles, nest: NestOp) -> None:
     tiles.open[nest] = Tile(tiles.add(op).results[0], tile.axes)
 
 
-def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: str, walked: set[str]) -> None:
+def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: Symbol, walked: set[Symbol]) -> None:
     """Load what a loop over `axis` would load again and again for its products: factors that lie
     along none of the axes that are still to be walked, and what says where factors are. The summed
     axis is the last dim."""
@@ -63,14 +64,14 @@ def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: str, walked: set[s
                 tiles.scopes[-1].factors[nest, i] = _load(tiles, nest, read, dims)
 
 
-def _load_indices(tiles: Tiles, nest: NestOp, walked: set[str]) -> None:
+def _load_indices(tiles: Tiles, nest: NestOp, walked: set[Symbol]) -> None:
     """Load what says where factors are, as far as it is the same in every step."""
     for i in sorted(set(range(len(nest.inputs))) - {*data_inputs(nest)}):
         if not axes_of_input(nest, i) & walked:
             tiles.scopes[-1].factors[nest, i] = _index(tiles, nest, i)
 
 
-def _unclean(tiles: Tiles, nest: NestOp, k: str, reads: Sequence[Read]) -> list[int]:
+def _unclean(tiles: Tiles, nest: NestOp, k: Symbol, reads: Sequence[Read]) -> list[int]:
     """The factors that need to be 0 beyond the end of the summed axis, and are not yet.
 
     Of integers it is enough that one is 0; of floats the other may be no number.
@@ -82,7 +83,7 @@ def _unclean(tiles: Tiles, nest: NestOp, k: str, reads: Sequence[Read]) -> list[
     return found if t.is_float(nest.yielded[0].type) else found[1:]
 
 
-def _factor(tiles: Tiles, nest: NestOp, number: int, dims: Sequence[str]) -> Tile:
+def _factor(tiles: Tiles, nest: NestOp, number: int, dims: Sequence[Symbol]) -> Tile:
     """A factor with these dims: loaded before, made by another nest, or loaded now."""
     read = reads_of(nest)[number]
     loaded = _loaded(tiles, nest, number)
@@ -98,7 +99,7 @@ def _loaded(tiles: Tiles, nest: NestOp, number: int) -> Tile | None:
                  if (nest, number) in s.factors), None)
 
 
-def _load(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[str]) -> Tile:
+def _load(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[Symbol]) -> Tile:
     moved = Read(read.value, _gathered(tiles, nest, read), read.pad)
     tiles.source = nest
     op, tile = load(tiles.buffers[read.value], moved, dims, tiles.states, tiles.symbols,
@@ -109,7 +110,7 @@ def _load(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[str]) -> Tile:
 
 def _gathered(tiles: Tiles, nest: NestOp, read: Read) -> tuple[Expr, ...]:
     """Where a factor is read, by tiles of indices."""
-    symbols = {f"in{k}": tiles.symbols.gathered(_index(tiles, nest, k))
+    symbols = {Symbol.gathered(k): tiles.symbols.gathered(_index(tiles, nest, k))
                for k in sorted(gathered_inputs(read.map))}
     return tuple(e.substitute(symbols) for e in read.map)
 
@@ -122,7 +123,7 @@ def _index(tiles: Tiles, nest: NestOp, number: int) -> Tile:
     return _load(tiles, nest, read, dims) if found is None else found
 
 
-def _spread(tiles: Tiles, nest: NestOp, tile: Tile, dims: Sequence[str]) -> Tile:
+def _spread(tiles: Tiles, nest: NestOp, tile: Tile, dims: Sequence[Symbol]) -> Tile:
     """The tile of a nest's result with other dims: reordered, or repeated along new ones."""
     if tile.axes == tuple(dims):
         return tile
@@ -133,7 +134,7 @@ def _spread(tiles: Tiles, nest: NestOp, tile: Tile, dims: Sequence[str]) -> Tile
     return Tile(op.results[0], tuple(dims))
 
 
-def _zero_beyond(tiles: Tiles, tile: Tile, axis: str) -> Tile:
+def _zero_beyond(tiles: Tiles, tile: Tile, axis: Symbol) -> Tile:
     """The tile with 0 beyond the end of an axis."""
     def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         return [select_identity(block, arguments[1], arguments[0], "add")]

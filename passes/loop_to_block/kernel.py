@@ -21,12 +21,14 @@ from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
+from dialects.atoms import Call
 from dialects.block import ForOp, KernelOp, ScratchOp, YieldOp
 from dialects.expr import Expr, Size, minimum
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.ranges import upper_bound
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, buffer_of
 from passes.loop.limits import Limit, limit_of
@@ -35,6 +37,7 @@ from passes.loop_to_block.copies import in_copies
 from passes.loop_to_block.dots import load_factors
 from passes.loop_to_block.matrices import lies_in_matrices
 from passes.loop_to_block.online import reach
+from passes.loop_to_block.partial import add_parts, begin_parts
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.tiles import Scope, Tiles
@@ -61,7 +64,7 @@ class _Lowering:
         self.tiles = Tiles(kernel, schedule)
         self.states = self.tiles.states
         self.private = kept_values(kernel, schedule)
-        self.rows: dict[str, AxisState] = {}
+        self.rows: dict[Symbol, AxisState] = {}
         """Axes that are cut further, as they are while their tiles lie in matrix registers."""
         self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)
                        or any(r in self.private for r in n.results)]
@@ -130,13 +133,13 @@ class _Lowering:
     def _grid_state(self, depth: int, level: Level) -> AxisState:
         state = self.states[level.axis]
         argument = self.program_ids.pop(0)
-        argument.name_hint = level.axis
+        argument.name_hint = level.axis.name
         program = self.tiles.symbols.index(argument, state.upper.ceildiv(level.tile))
         start = program * level.tile
         fits = not (state.upper % level.tile).terms
         return self._at(depth, level.axis, start, level.tile, not fits)
 
-    def _at(self, depth: int, axis: str, start: Expr, tile: int, masked: bool) -> AxisState:
+    def _at(self, depth: int, axis: Symbol, start: Expr, tile: int, masked: bool) -> AxisState:
         """An axis whose tile starts at `start`; what is left to walk, if further levels cut it."""
         state = self.states[axis]
         inner = [x.tile for x in self.schedule.levels[depth + 1:] if x.axis == axis]
@@ -163,7 +166,7 @@ class _Lowering:
             else:
                 self.generate(depth + 1, run)
 
-    def _runs(self, axis: str, nests: Sequence[NestOp]) -> list[tuple[bool, list[NestOp]]]:
+    def _runs(self, axis: Symbol, nests: Sequence[NestOp]) -> list[tuple[bool, list[NestOp]]]:
         """Maximal runs of nests that can share one loop over the axis."""
         runs: list[tuple[bool, list[NestOp]]] = []
         for nest in nests:
@@ -176,7 +179,7 @@ class _Lowering:
                 runs.append((uses, [nest]))
         return runs
 
-    def _needs_finished(self, nest: NestOp, axis: str, run: Sequence[NestOp]) -> bool:
+    def _needs_finished(self, nest: NestOp, axis: Symbol, run: Sequence[NestOp]) -> bool:
         """Whether a nest depends on a reduction over the axis that the run computes."""
         todo, seen = list(nest.inputs), set[SSAValue]()
         while todo:
@@ -225,7 +228,7 @@ class _Lowering:
             if nest.results[0] in self.tiles.outputs:
                 self.generate(depth + 1, [nest])
 
-    def _limit(self, axis: str, summed: Sequence[NestOp]) -> Limit | None:
+    def _limit(self, axis: Symbol, summed: Sequence[NestOp]) -> Limit | None:
         """How far the current rows reach, if all that walks the axis is online."""
         online = any(n in self.tiles.online for n in summed)
         limit = limit_of(self.kernel, axis) if online else None
@@ -268,12 +271,18 @@ class _Lowering:
     def _once(self, depth: int, level: Level, run: Sequence[NestOp], state: AxisState) -> None:
         """One tile of an axis."""
         before, self.states[level.axis] = self.states[level.axis], state
-        self.tiles.scopes.append(Scope())
-        self.generate(depth + 1, run)
-        self.tiles.scopes.pop()
+        self._tile(depth, level, run)
         self.states[level.axis] = before
 
-    def hoist(self, nests: Sequence[NestOp], axis: str) -> None:
+    def _tile(self, depth: int, level: Level, run: Sequence[NestOp]) -> None:
+        """What the further levels make of the current tile of an axis."""
+        self.tiles.scopes.append(Scope())
+        totals = begin_parts(self.tiles, run) if level.partial else {}
+        self.generate(depth + 1, run)
+        add_parts(self.tiles, totals)
+        self.tiles.scopes.pop()
+
+    def hoist(self, nests: Sequence[NestOp], axis: Symbol) -> None:
         """Compute what the loop over `axis` would compute again and again."""
         for nest in nests:
             producers = [v.owner for v in nest.inputs
@@ -283,7 +292,7 @@ class _Lowering:
                     self.tiles.tiles_of(producer)
             self.hoist([p for p in producers if not p.reduce_axes], axis)
 
-    def _is_ready(self, nest: NestOp, axis: str) -> bool:
+    def _is_ready(self, nest: NestOp, axis: Symbol) -> bool:
         """Whether an elementwise nest can be computed before the loop over `axis`."""
         if nest.reduce_axes or any(
                 a.name == axis or self.states[a.name].origin is None for a in nest.axes):
@@ -301,7 +310,7 @@ class _Lowering:
         length = upper - lower
         if not (length % tile).terms:
             return [(lower, upper, tile, False)] if length.terms else []
-        if not self.peel:
+        if not self.peel or level.partial:
             return [(lower, upper, tile, True)]
         whole = lower + (length // tile) * tile
         if length.constant is None:
@@ -343,7 +352,7 @@ class _Lowering:
                         [self.tiles.open[n].value for n in carried], unroll=level.unroll,
                         parallel=not carried and not any(
                             n.is_scatter and level.axis in _serial_axes(n) for n in run))
-        loop.counter.name_hint = level.axis
+        loop.counter.name_hint = level.axis.name
         step = tile if not (lower % tile).terms else 1
         counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds), step)
         state = self.states[level.axis]
@@ -351,9 +360,7 @@ class _Lowering:
         outer, self.tiles.block = self.tiles.block, loop.body.block
         for nest, argument in zip(carried, loop.body.block.args[1:], strict=True):
             self.tiles.open[nest] = Tile(argument, self.tiles.open[nest].axes)
-        self.tiles.scopes.append(Scope())
-        self.generate(depth + 1, run)
-        self.tiles.scopes.pop()
+        self._tile(depth, level, run)
         self.tiles.block.add_op(YieldOp.of(*(self.tiles.open[n].value for n in carried)))
         self.tiles.block = outer
         self.tiles.add(loop)
@@ -373,19 +380,19 @@ class _Lowering:
         """An upper bound of an expression, free of loop counters and program ids."""
         for monomial, _ in expr.terms:
             for atom in monomial:
-                if not isinstance(atom, str) and atom.op == "min" and len(expr.terms) == 1:
+                if isinstance(atom, Call) and atom.op == "min" and len(expr.terms) == 1:
                     return self._without_symbols(atom.args[1] if any(
-                        s.startswith("@") for s in atom.args[0].symbols) else atom.args[0])
+                        s.kind is Kind.COUNTER for s in atom.args[0].symbols) else atom.args[0])
         bound = upper_bound(expr, self.tiles.symbols.extents)
         return expr if bound is None else bound
 
 
-def _reduces_over(nest: NestOp) -> set[str]:
+def _reduces_over(nest: NestOp) -> set[Symbol]:
     """The axes over which a nest has an accumulator."""
     return _serial_axes(nest) if nest.is_reduction else set()
 
 
-def _serial_axes(nest: NestOp) -> set[str]:
+def _serial_axes(nest: NestOp) -> set[Symbol]:
     return {a.name for a in nest.reduce_axes}
 
 

@@ -13,7 +13,8 @@ from xdsl.ir import SSAValue
 from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.schedule import Level, Schedule
-from dialects.types import TensorType, is_float
+from dialects.symbol import Symbol
+from dialects.types import TensorType, format_symbols, is_float
 from passes.loop.nests import Read, reads_of
 from passes.loop.online import running_maximum, sources_of, waits_for
 from passes.loop.reuse import kept_values
@@ -29,8 +30,8 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
     unknown = sorted(placed - kernel.axes.keys())
     missing = sorted(kernel.axes.keys() - placed)
     if unknown or missing:
-        return ([f"it does not place axes {', '.join(missing)}"] if missing else []) + (
-            [f"it names unknown axes {', '.join(unknown)}"] if unknown else [])
+        return ([f"it does not place axes {format_symbols(missing)}"] if missing else []) + (
+            [f"it names unknown axes {format_symbols(unknown)}"] if unknown else [])
     return [*_order_faults(schedule), *_whole_faults(kernel, schedule),
             *_private_faults(kernel, schedule),
             *_online_faults(kernel, schedule), *_copy_faults(kernel, schedule),
@@ -96,7 +97,7 @@ def _private_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
                     yield f"a nest walks axis {axis}, and reads at {at} what is made along it"
 
 
-def _elsewhere(read: Read) -> Iterator[tuple[str, Expr]]:
+def _elsewhere(read: Read) -> Iterator[tuple[Symbol, Expr]]:
     """Where a read of another nest's result is at another place of an axis: (axis, the place)."""
     maker = read.value.owner
     if not isinstance(maker, NestOp):
@@ -124,7 +125,7 @@ def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
                        "sums what a maximum is subtracted from, say online = 1")
 
 
-def _is_sum_along(value: SSAValue, axis: str) -> bool:
+def _is_sum_along(value: SSAValue, axis: Symbol) -> bool:
     """Whether a sum has a value at each place of an axis."""
     return isinstance(value.owner, NestOp) and value.owner.is_reduction and (
         value.owner.is_scan or axis in {a.name for a in value.owner.parallel_axes})
@@ -171,7 +172,7 @@ def _ends_in_zeros(nest: NestOp, axis: Axis, schedule: Schedule) -> bool:
     return all(found) if is_float(nest.yielded[0].type) else any(found)
 
 
-def _multiplies_lanes(nest: NestOp, axis: str, schedule: Schedule) -> bool:
+def _multiplies_lanes(nest: NestOp, axis: Symbol, schedule: Schedule) -> bool:
     if axis not in {a.name for a in nest.reduce_axes} or not is_dot(nest):
         return False
     used = [{s for e in m for s in e.symbols} for m in nest.input_maps]
@@ -188,7 +189,7 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes}
     started: Level | None = None
-    in_matrices = schedule.matrix if reduce & schedule.matrix else frozenset[str]()
+    in_matrices = schedule.matrix if reduce & schedule.matrix else frozenset[Symbol]()
     for level in schedule.levels:
         if level.axis in reduce and level.kind == "grid":
             yield f"axis {level.axis} is summed over, so it cannot be a grid level"
@@ -216,4 +217,4 @@ def _scatter_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
     yield from (f"axis {x.axis} orders what is written, so it is a loop with a tile of 1"
                 for x in levels if x.kind != "loop" or x.tile != 1)
     if [x.axis for x in levels] != names:
-        yield f"what is written is ordered by the loops {', '.join(names)}, in this order"
+        yield f"what is written is ordered by the loops {format_symbols(names)}, in this order"

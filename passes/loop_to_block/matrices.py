@@ -23,6 +23,7 @@ from dialects.block import ScratchOp, StoreOp
 from dialects.expr import Expr
 from dialects.loop import NestOp
 from dialects.schedule import Schedule
+from dialects.symbol import Symbol
 from dialects.types import BufferType, SizesAttr, TileType
 from passes.loop.nests import Read
 from passes.loop_to_block.access import load
@@ -38,7 +39,7 @@ class Sums:
     """Memory that holds a finished tile of sums: along which axes, and where they start there."""
 
     memory: SSAValue
-    axes: tuple[str, ...]
+    axes: tuple[Symbol, ...]
     origins: tuple[Expr, ...]
 
     def read(self, value: SSAValue) -> Read:
@@ -57,7 +58,7 @@ def keep_sums(tiles: Tiles, value: SSAValue, tile: Tile) -> None:
     type_ = tile.value.type
     assert isinstance(type_, TileType)
     memory = tiles.add(ScratchOp.of(BufferType(type_.element, SizesAttr.of(type_.shape))))
-    places = [Expr.symbol(f"t{d}") for d in range(type_.rank)]
+    places = [Expr.place(d) for d in range(type_.rank)]
     tiles.add(StoreOp.of(tile.value, memory.results[0], places, []))
     origins = [tiles.states[a].origin for a in tile.axes]
     tiles.sums[value] = Sums(

@@ -20,6 +20,7 @@ from dialects.block import StoreOp
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
+from dialects.symbol import Symbol
 from dialects.types import BufferType, SizesAttr, TensorType
 from passes.loop.nests import Read, plain_axes
 from passes.loop.private import is_elsewhere, reads_in
@@ -48,7 +49,7 @@ class Kept:
         return tuple(map_[d] - o for d, o in zip(self.dims, self.origins, strict=True))
 
     def store(
-        self, tile: Tile, states: Mapping[str, AxisState], symbols: Symbols
+        self, tile: Tile, states: Mapping[Symbol, AxisState], symbols: Symbols
     ) -> StoreOp:
         """Keep a tile, also what of it lies beyond the end of an axis."""
         assert isinstance(self.buffer.type, BufferType)
@@ -63,7 +64,7 @@ class Plan:
     """What memory the private values of a kernel need, once its programs' places are known."""
 
     def __init__(
-        self, kernel: KernelOp, schedule: Schedule, states: Mapping[str, AxisState]
+        self, kernel: KernelOp, schedule: Schedule, states: Mapping[Symbol, AxisState]
     ):
         self.kernel, self.schedule, self.states = kernel, schedule, states
         self.groups: list[list[SSAValue]] = []
@@ -96,7 +97,9 @@ class Plan:
         return nest.stored_at(value)
 
     def _state(self, value: SSAValue, dim: int) -> AxisState:
-        return self.states[self._stored(value)[dim].as_symbol or ""]
+        axis = self._stored(value)[dim].as_symbol
+        assert axis is not None
+        return self.states[axis]
 
     def _dims(self, value: SSAValue) -> tuple[int, ...]:
         """The dims of a value of which a program has more than one place, lanes last."""
@@ -120,14 +123,14 @@ class Plan:
         return max((self._overhang(m[dim], s, length) for m in maps for s in m[dim].symbols
                     if s in self.states), default=0)
 
-    def _overhang(self, expr: Expr, axis: str, length: Expr) -> int:
+    def _overhang(self, expr: Expr, axis: Symbol, length: Expr) -> int:
         """How many places the last tile of an axis reaches too far, at most."""
         tile = self._last_tile(axis)
         if expr.as_symbol == axis and length.constant is not None:
             return -length.constant % tile
         return tile - 1 if (length % tile).terms else 0
 
-    def _last_tile(self, axis: str) -> int:
+    def _last_tile(self, axis: Symbol) -> int:
         return [x.tile for x in self.schedule.levels if x.axis == axis][-1]
 
     # ------------------------------------------------------------------ who follows whom

@@ -9,6 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import NestOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 from passes.loop.nests import Read, gathered_inputs
 from passes.loop_to_block.access import load, store
@@ -24,7 +25,7 @@ def add_scatter(tiles: Tiles, nest: NestOp) -> None:
     dims = tiled((a.name for a in nest.axes), tiles.states, tiles.order)
     inputs, indices = tiles.inputs_of(nest, dims)
     tiles.source = nest
-    places = {f"in{k}": tiles.symbols.gathered(inputs[k])
+    places = {Symbol.gathered(k): tiles.symbols.gathered(inputs[k])
               for k in gathered_inputs(nest.output_maps[0])}
     map_ = tuple(e.substitute(places) for e in nest.output_maps[0])
     for buffer in tiles.outputs.get(nest.results[0], ()):
@@ -34,7 +35,7 @@ def add_scatter(tiles: Tiles, nest: NestOp) -> None:
 
 
 def _there(
-    tiles: Tiles, nest: NestOp, buffer: SSAValue, map_: tuple[Expr, ...], dims: Sequence[str]
+    tiles: Tiles, nest: NestOp, buffer: SSAValue, map_: tuple[Expr, ...], dims: Sequence[Symbol]
 ) -> list[Tile]:
     """The elements that values merge with; none if they are replaced."""
     if nest.combiner_names[0] == "none":
@@ -46,7 +47,7 @@ def _there(
 
 def _merged(
     tiles: Tiles, nest: NestOp, inputs: Sequence[Tile], indices: Sequence[Operation],
-    there: Sequence[Tile], dims: Sequence[str],
+    there: Sequence[Tile], dims: Sequence[Symbol],
 ) -> Tile:
     """The body's values, merged with `there`."""
     result, own = nest.results[0].type, len(nest.inputs)

@@ -16,6 +16,7 @@ from dialects import types as t
 from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
+from dialects.symbol import Symbol
 from dialects.types import TileType
 from passes.loop.nests import has_calls
 
@@ -39,20 +40,20 @@ class Tile:
     """A tile and which axis each of its dims is."""
 
     value: SSAValue
-    axes: tuple[str, ...]
+    axes: tuple[Symbol, ...]
 
 
 @dataclass(frozen=True)
 class Layout:
     """Which axis lies in vector lanes, and of which a few positions share a lane; None: none."""
 
-    lanes: str | None
-    group: str | None
+    lanes: Symbol | None
+    group: Symbol | None
     matrix: bool = False
     """Whether tiles lie in matrix registers, and so have no lanes."""
 
     def tile_type(
-        self, element: Attribute, dims: Sequence[str], states: Mapping[str, AxisState]
+        self, element: Attribute, dims: Sequence[Symbol], states: Mapping[Symbol, AxisState]
     ) -> TileType:
         """The type of a tile with these axes as dims."""
         lanes, group = (dims.index(a) if a in dims else None for a in (self.lanes, self.group))
@@ -64,23 +65,24 @@ class Layout:
 class Symbols:
     """The symbols in use, the values behind them, and their ranges."""
 
-    values: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
-    tiles: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    values: dict[Symbol, SSAValue] = field(default_factory=dict[Symbol, SSAValue])
+    tiles: dict[Symbol, tuple[Symbol, ...]] = field(
+        default_factory=dict[Symbol, tuple[Symbol, ...]])
     """For symbols of gathered index tiles: the axes of the tile's dims."""
-    extents: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    extents: dict[Symbol, Expr] = field(default_factory=dict[Symbol, Expr])
     """For index values: one more than the largest value. (Gathered ones have no range.)"""
-    steps: dict[str, int] = field(default_factory=dict[str, int])
+    steps: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
     """For index values: what they are multiples of."""
 
     def index(self, value: SSAValue, extent: Expr, step: int = 1) -> Expr:
         """A symbol for an index value with 0 <= value < extent, a multiple of `step`."""
-        name = f"@{len(self.values)}"
+        name = Symbol.counter(f"@{len(self.values)}")
         self.values[name] = value
         self.extents[name] = extent
         self.steps[name] = step
         return Expr.symbol(name)
 
-    def simplify(self, expr: Expr, ranges: Mapping[str, Expr]) -> Expr:
+    def simplify(self, expr: Expr, ranges: Mapping[Symbol, Expr]) -> Expr:
         """Without the divisions that ranges decide, and steps: (@0 + t0) mod 4 == t0.
 
         A division that is left is one of what a whole tile has in common, where steps allow.
@@ -104,29 +106,29 @@ class Symbols:
 
     def gathered(self, tile: Tile) -> Expr:
         """A symbol for the values of a tile of indices."""
-        name = f"@{len(self.values)}"
+        name = Symbol.counter(f"@{len(self.values)}")
         self.values[name] = tile.value
         self.tiles[name] = tile.axes
         return Expr.symbol(name)
 
     def refer(
-        self, exprs: Sequence[Expr], dims: Sequence[str]
+        self, exprs: Sequence[Expr], dims: Sequence[Symbol]
     ) -> tuple[list[Expr], list[SSAValue], list[list[int]]]:
         """Expressions with `%k` symbols, the operands behind those, and their dims among `dims`."""
-        names = sorted({s for e in exprs for s in e.symbols if s.startswith("@")},
-                       key=lambda s: int(s[1:]))
+        order = {s: k for k, s in enumerate(self.values)}
+        names = sorted({s for e in exprs for s in e.symbols if s in order}, key=lambda s: order[s])
         values: list[SSAValue] = []
-        numbers: dict[str, Expr] = {}
+        numbers: dict[Symbol, Expr] = {}
         places: list[list[int]] = []
         for name in names:
             value = self.values[name]
             if value not in values:
                 values.append(value)
                 places.append([dims.index(a) for a in self.tiles.get(name, ())])
-            numbers[name] = Expr.symbol(f"%{values.index(value)}")
+            numbers[name] = Expr.operand(values.index(value))
         return [e.substitute(numbers) for e in exprs], values, places
 
-    def stays_inside(self, expr: Expr, size: Expr, tiles: Mapping[str, int]) -> bool:
+    def stays_inside(self, expr: Expr, size: Expr, tiles: Mapping[Symbol, int]) -> bool:
         """Whether 0 <= expr < size for all values of index symbols and tile positions."""
         if any(s in self.tiles for s in expr.symbols):
             return False
@@ -136,14 +138,16 @@ class Symbols:
                 and is_at_most(high, size - 1))
 
 
-def _divides_mixed(expr: Expr, some: Collection[str], ranged: Collection[str]) -> bool:
+def _divides_mixed(expr: Expr, some: Collection[Symbol], ranged: Collection[Symbol]) -> bool:
     """Whether a division is of some symbols and of others that have ranges, at a time."""
     divided = [atom_symbols(a) & {*ranged} for m, _ in expr.terms for a in m
                if isinstance(a, Call)]
     return any(symbols & {*some} and symbols - {*some} for symbols in divided)
 
 
-def tiled(axes: Iterable[str], states: Mapping[str, AxisState], order: Sequence[str]) -> list[str]:
+def tiled(
+    axes: Iterable[Symbol], states: Mapping[Symbol, AxisState], order: Sequence[Symbol]
+) -> list[Symbol]:
     """Those axes that are dims of a tile here, in the order of dims."""
     wanted = set(axes)
     return [a for a in order if a in wanted and states[a].tile > 1]

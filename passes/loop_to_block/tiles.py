@@ -22,6 +22,7 @@ from dialects.expr import Expr
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, TileType
 from passes.loop.nests import Read, gathered_inputs, reads_of
@@ -115,7 +116,7 @@ class Tiles:
         neutral = start(self, nest, type_.element)
         self.open[nest] = Tile(self.add(FullOp.of(neutral, type_)).results[0], tuple(dims))
 
-    def folded(self, nest: NestOp) -> set[str]:
+    def folded(self, nest: NestOp) -> set[Symbol]:
         """Reduce axes whose tiles are combined at once: on lanes, what is unrolled beside them."""
         summed = {a.name for a in nest.reduce_axes}
         if nest in self.online or self.is_followed(nest) or nest.is_scan:
@@ -143,7 +144,7 @@ class Tiles:
             tile = self._reduce_dim(nest, tile, axis)
         return tile
 
-    def _reduce_dim(self, nest: NestOp, tile: Tile, axis: str) -> Tile:
+    def _reduce_dim(self, nest: NestOp, tile: Tile, axis: Symbol) -> Tile:
         op = ReduceOp.of(nest.combiner_names[0], tile.value, tile.axes.index(axis))
         self.add(op)
         return Tile(op.result, tuple(a for a in tile.axes if a != axis))
@@ -198,7 +199,7 @@ class Tiles:
             self.scopes[-1].results[result] = Tile(value, tuple(dims))
 
     def inputs_of(
-        self, nest: NestOp, dims: Sequence[str]
+        self, nest: NestOp, dims: Sequence[Symbol]
     ) -> tuple[list[Tile], list[Operation]]:
         """Tiles of the inputs, then of the index expressions that the body asks for."""
         tiles: list[Tile] = []
@@ -240,7 +241,7 @@ class Tiles:
         self, nest: NestOp, read: Read, before: Sequence[Tile], pad: float | bool
     ) -> Tile:
         self.source = nest
-        gathered = {f"in{k}": before[k] for k in gathered_inputs(read.map)}
+        gathered = {Symbol.gathered(k): before[k] for k in gathered_inputs(read.map)}
         axes = {s for e in read.map for s in e.symbols if s in self.states}
         axes |= {a for tile in gathered.values() for a in tile.axes}
         dims = tiled(axes, self.states, self.order)
@@ -255,10 +256,10 @@ class Tiles:
         self.add(op)
         return tile
 
-    def index_tile(self, expr: Expr, dims: Sequence[str]) -> Tile:
+    def index_tile(self, expr: Expr, dims: Sequence[Symbol]) -> Tile:
         """A tile of an index expression over axes."""
         own = tiled((s for s in expr.symbols if s in self.states), self.states, dims)
-        values = {a: s.origin + Expr.symbol(f"t{own.index(a)}") if a in own else s.origin
+        values = {a: s.origin + Expr.place(own.index(a)) if a in own else s.origin
                   for a, s in self.states.items() if s.origin is not None}
         exprs, operands, places = self.symbols.refer([expr.substitute(values)], own)
         lanes = own.index(self.lanes) if self.lanes in own else None
@@ -312,7 +313,7 @@ class Tiles:
         self.publish(nest, nest.results[0],
                      self.reduce_dims(nest, self.combined(nest, dims, None)))
 
-    def combined(self, nest: NestOp, dims: list[str], into: Tile | None) -> Tile:
+    def combined(self, nest: NestOp, dims: list[Symbol], into: Tile | None) -> Tile:
         """The body's values on a tile, masked ones neutral, combined into `into` if given."""
         inputs, indices = self.inputs_of(nest, dims)
         masks = self._masks(nest)
@@ -351,22 +352,22 @@ class Tiles:
                 masks.append(self.mask(axis.name))
         return masks
 
-    def _reads_neutral(self, nest: NestOp, axis: str) -> bool:
+    def _reads_neutral(self, nest: NestOp, axis: Symbol) -> bool:
         """Whether what is read beyond the end of an axis leaves the reduction unchanged."""
         return _neutral_pad(nest) is not None and all(
             self.leaves(r, axis) for r in reads_of(nest))
 
-    def leaves(self, read: Read, axis: str) -> bool:
+    def leaves(self, read: Read, axis: Symbol) -> bool:
         """Whether a read gives what its load pads with, at the end of an axis and beyond."""
         assert isinstance(read.value.type, TensorType)
         return leaves(read.map, read.value.type.shape, axis, self.states)
 
-    def mask(self, axis: str) -> Tile:
+    def mask(self, axis: Symbol) -> Tile:
         """Which positions of the axis's tile lie inside the axis."""
         state = self.states[axis]
         assert state.origin is not None
         size = state.tile
-        at = state.origin + (Expr.symbol("t0") if size > 1 else 0)
+        at = state.origin + (Expr.place(0) if size > 1 else 0)
         exprs, operands, _ = self.symbols.refer([at, state.end], [])
         shape = [size] if size > 1 else []
         lanes = 0 if axis == self.lanes and shape else None

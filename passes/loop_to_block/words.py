@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from dialects.expr import Expr, product
 from dialects.loop import NestOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 from passes.loop.nests import Read, gathered_inputs, reads_of
 from passes.loop_to_block.state import AxisState
@@ -31,7 +32,7 @@ class Parts:
 
 
 def parts(
-    nests: Sequence[NestOp], axis: str, states: Mapping[str, AxisState], tile: int, word: int
+    nests: Sequence[NestOp], axis: Symbol, states: Mapping[Symbol, AxisState], tile: int, word: int
 ) -> Parts | None:
     """How nests walk an axis in tiles; None where they may as well begin at its start."""
     state = states[axis]
@@ -49,7 +50,7 @@ def parts(
     return Parts(head, whole, 1 << (length - whole - 1).bit_length())
 
 
-def _runs_along(read: Read, axis: str, states: Mapping[str, AxisState]) -> bool:
+def _runs_along(read: Read, axis: Symbol, states: Mapping[Symbol, AxisState]) -> bool:
     """Whether a read walks rows of a tensor in memory along an axis, one row at a time."""
     assert isinstance(read.value.type, TensorType)
     if not read.map or read.pad is not None or gathered_inputs(read.map):
@@ -61,11 +62,11 @@ def _runs_along(read: Read, axis: str, states: Mapping[str, AxisState]) -> bool:
     return last.as_symbol == axis and axis not in _symbols(outer) and placed and known
 
 
-def _symbols(map_: Iterable[Expr]) -> set[str]:
+def _symbols(map_: Iterable[Expr]) -> set[Symbol]:
     return {s for e in map_ for s in e.symbols}
 
 
-def _begin(read: Read, states: Mapping[str, AxisState]) -> Expr:
+def _begin(read: Read, states: Mapping[Symbol, AxisState]) -> Expr:
     """Where a row begins in its tensor."""
     assert isinstance(read.value.type, TensorType)
     origins = {a: s.origin for a, s in states.items() if s.origin is not None}

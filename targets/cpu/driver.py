@@ -80,8 +80,10 @@ def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
            for s in steps):
         found = "true"
     else:
-        sizes = {s: indices.symbol(writer.argument(f"%size.{s}"), 0) for s in main.size_names}
-        load_sizes(writer, list(sizes))
+        names = writer.size_arguments(main.size_names)
+        sizes = {s: indices.symbol(name, 0)
+                 for s, name in zip(main.size_names, names, strict=True)}
+        load_sizes(writer, main.size_names)
         for step in open_:
             total = indices.scalar(indices.product([e.substitute(sizes) for e in step.grid]))
             large = writer.assign(f"icmp sge i64 {total}, {step.least_programs}")

@@ -20,6 +20,7 @@ from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
 from dialects.host import FuncOp
 from dialects.sizes import defined_sizes
+from dialects.symbol import Symbol
 from dialects.types import BufferType, Shaped
 from targets.cpu.checks import memory_check, stack_check
 from targets.cpu.driver_function import FunctionText
@@ -99,7 +100,7 @@ class ControlText(FunctionText):
         w.start_block(go)
 
     def sizes_of(
-        self, name: str, inputs: Sequence[SSAValue], own: Mapping[str, str] | None = None
+        self, name: str, inputs: Sequence[SSAValue], own: Mapping[Symbol, str] | None = None
     ) -> list[str]:
         """The values of a function's sizes: `own`, else from the inputs' types, else this one's."""
         callee = self.program.functions[name]
@@ -117,9 +118,9 @@ class ControlText(FunctionText):
                     self.sizes[size.as_symbol] = self.indices.symbol(value, 0)
 
 
-def bound_sizes(callee: FuncOp, types: Sequence[BufferType]) -> dict[str, Expr]:
+def bound_sizes(callee: FuncOp, types: Sequence[BufferType]) -> dict[Symbol, Expr]:
     """The sizes of a function that its arguments' dims name, as sizes of the operands."""
-    found: dict[str, Expr] = {}
+    found: dict[Symbol, Expr] = {}
     for argument, type_ in zip(callee.input_arguments, types, strict=True):
         for theirs, ours in zip(_buffer(argument).shape, type_.shape, strict=True):
             if theirs.as_symbol is not None:
@@ -160,7 +161,7 @@ class _LoopText:
         trip = None if self.op.trip is None else text.scalar(self.op.trip.data)
         inputs = [text.pointers[v] for v in self.op.inputs]
         sizes = text.sizes_of(self.op.body.data, [*self.op.carried, *self.op.inputs],
-                              {s: s for s in self._varying()})
+                              {s: s.text for s in self._varying()})
         w.emit(f"br label %{head}")
         w.start_block(head)
         counter = w.assign(f"load i64, ptr {self.counter}")
@@ -199,9 +200,9 @@ class _LoopText:
         for d, size in enumerate(shape, 1):
             self.text.store(size, "i64", words.base, words.at(k) + d)
 
-    def _varying(self) -> dict[str, int]:
+    def _varying(self) -> dict[Symbol, int]:
         """Sizes of the body that may differ from call to call, and the word where each stands."""
-        found: dict[str, int] = {self.op.step.data: -1}
+        found: dict[Symbol, int] = {self.op.step_symbol: -1}
         outer = {*self.text.sizes}
         arguments = self.body.input_arguments[: self.count]
         for k, argument in enumerate(arguments):
@@ -213,7 +214,7 @@ class _LoopText:
     # ------------------------------------------------------------------ one call
     def _call(self, counter: str, inputs: Sequence[str], sizes: Sequence[str]) -> None:
         w, text = self.writer, self.text
-        values = {s: counter if word < 0 else text.load("i64", self.carried.base, word)
+        values = {s.text: counter if word < 0 else text.load("i64", self.carried.base, word)
                   for s, word in self._varying().items()}
         carried = [text.load("ptr", self.carried.base, self.carried.at(k))
                    for k in range(self.count)]

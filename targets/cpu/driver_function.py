@@ -14,11 +14,12 @@ from dialects import host
 from dialects.elements import byte_width
 from dialects.expr import Expr
 from dialects.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
+from dialects.symbol import Symbol
 from dialects.types import BufferType
 from targets.cpu.checks import Check, assume_check, memory_check, size_check
 from targets.cpu.cost import PARALLEL_PAYS, program_cost
 from targets.cpu.emit.index import Indices
-from targets.cpu.emit.writer import Writer
+from targets.cpu.emit.writer import Writer, size_arguments
 from targets.cpu.heap import CHECK_WORD, RESULTS, SEEN_WORD, SEEN_WORDS
 from targets.cpu.machine import Machine
 from targets.cpu.threads import FIRST_ARGUMENT, TURNS_ENTRY
@@ -105,8 +106,9 @@ class FunctionText:
         self.is_main = func is program.main
         self.writer = Writer(func.sym_name.data)
         self.indices = Indices(self.writer)
-        self.sizes = {s: self.indices.symbol(self.writer.argument(f"%size.{s}"), 0)
-                      for s in func.size_names}
+        names = self.writer.size_arguments(func.size_names)
+        self.sizes = {s: self.indices.symbol(name, 0)
+                      for s, name in zip(func.size_names, names, strict=True)}
         self.pointers: dict[SSAValue, str] = {}
         self.steps: list[Step] = []
         self.uses_heap = bool(func.return_op.values)
@@ -125,7 +127,7 @@ class FunctionText:
         if self.is_main:
             return ("define internal i32 @strata_body(ptr %arena, ptr %table, ptr %sizes, "
                     "i64 %thread, i64 %threads) nounwind {")
-        sizes = [f"i64 %size.{s}" for s in self.func.size_names]
+        sizes = [f"i64 {name}" for name in size_arguments(self.func.size_names)]
         arguments = [f"ptr %arg{k}" for k, _ in enumerate(self.func.input_arguments)]
         parameters = ["ptr %table", "ptr %results", "i64 %thread", "i64 %threads", *sizes,
                       *arguments]
@@ -379,7 +381,7 @@ class FunctionText:
         self.writer.emit("call void @strata_barrier(ptr %table, i64 %threads)")
 
 
-def load_sizes(writer: Writer, names: Sequence[str]) -> None:
-    for k, name in enumerate(names):
+def load_sizes(writer: Writer, sizes: Sequence[Symbol]) -> None:
+    for k, name in enumerate(size_arguments(sizes)):
         place = writer.assign(f"getelementptr i64, ptr %sizes, i64 {k}")
-        writer.emit(f"%size.{name} = load i64, ptr {place}")
+        writer.emit(f"{name} = load i64, ptr {place}")

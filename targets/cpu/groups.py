@@ -16,6 +16,7 @@ from dialects import types as t
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp, extents_of, scalar_type
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop.nests import gathered_inputs, has_calls
 from passes.loop.runs import result_order, running_axis
 from passes.loop_to_block.compute import is_dot, unsigned_factors
@@ -28,8 +29,8 @@ _GROUPS: Mapping[tuple[Attribute, Attribute], int] = {
 
 
 def grouping_of(
-    nest: NestOp, lanes: str, machine: Machine
-) -> tuple[tuple[str, ...], int] | None:
+    nest: NestOp, lanes: Symbol, machine: Machine
+) -> tuple[tuple[Symbol, ...], int] | None:
     """The reduce axes, outermost first, and how many steps of the last to take at once.
 
     None for what is no sum of products of short elements. The same before and after packing.
@@ -52,7 +53,7 @@ def grouping_of(
     return (*(n for n in names if n != last), last), group
 
 
-def _running_axis(map_: Sequence[Expr], names: Sequence[str]) -> str | None:
+def _running_axis(map_: Sequence[Expr], names: Sequence[Symbol]) -> Symbol | None:
     """The axis that an operand's memory runs along: alone with step 1 in the last dim."""
     if has_calls(map_) or gathered_inputs(map_):
         return None
@@ -63,7 +64,7 @@ def _running_axis(map_: Sequence[Expr], names: Sequence[str]) -> str | None:
     return found[0] if len(steps) == 1 and alone else None
 
 
-def _is_packable(nest: NestOp, position: int, last: str, lanes: str) -> bool:
+def _is_packable(nest: NestOp, position: int, last: Symbol, lanes: Symbol) -> bool:
     """Whether a dim of its own says where an operand is along the summed axis.
 
     Then a copy finds zeros beyond the end.
@@ -79,11 +80,11 @@ def _is_packable(nest: NestOp, position: int, last: str, lanes: str) -> bool:
             and sum(lanes in e.symbols for e in map_) == 1)
 
 
-def _is_panel(map_: Sequence[Expr], last: str, group: int) -> bool:
+def _is_panel(map_: Sequence[Expr], last: Symbol, group: int) -> bool:
     return bool(map_) and map_[-1] == Expr.symbol(last) % group
 
 
-def is_grouped(nest: NestOp, last: str, group: int) -> bool:
+def is_grouped(nest: NestOp, last: Symbol, group: int) -> bool:
     """Whether an operand is packed in groups of the summed axis."""
     return group > 1 and any(_is_panel(m, last, group) for m in nest.input_maps)
 

@@ -16,6 +16,7 @@ from dialects import types as t
 from dialects.expr import Expr, product
 from dialects.loop import KernelOp, NestOp, extents_of, scalar_type
 from dialects.schedule import Level
+from dialects.symbol import Symbol
 from targets.cpu.machine import Machine, MatrixUnit
 from targets.cpu.rows import Rows, even
 
@@ -42,7 +43,7 @@ class MatrixTiles(NamedTuple):
 
 
 def matrix_tiles(
-    nest: NestOp, lanes: str, names: Sequence[str], last: str, group: int, machine: Machine
+    nest: NestOp, lanes: Symbol, names: Sequence[Symbol], last: Symbol, group: int, machine: Machine
 ) -> MatrixTiles | None:
     """The tiles of a sum of grouped products along `last`; None where vectors are better.
 
@@ -67,7 +68,7 @@ def _is_alone(nest: NestOp) -> bool:
         n.reduce_axes for n in kernel.nests if n is not nest)
 
 
-def _ends_in_zeros(nest: NestOp, lanes: str, last: str, group: int, depth: int) -> bool:
+def _ends_in_zeros(nest: NestOp, lanes: Symbol, last: Symbol, group: int, depth: int) -> bool:
     """Whether factors are 0 beyond the end of the summed axis, if a tile reaches there.
 
     A panel is, behind its last whole group; of integers it is enough that the rows are.
@@ -99,7 +100,7 @@ def _width(size: int | None, unit: MatrixUnit) -> int:
     return part if parts * NARROW_COST < -(-parts // PARTS) else PARTS * part
 
 
-def _rows(names: Sequence[str], extents: Mapping[str, Expr], unit: MatrixUnit) -> Rows:
+def _rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr], unit: MatrixUnit) -> Rows:
     """The innermost axis in even tiles; with one around it where it does not fill two parts."""
     *outer, inner = names
     size = extents[inner].constant
@@ -119,8 +120,8 @@ def _even(size: int, most: int) -> int:
 
 # ---------------------------------------------------------------------- schedules
 def matrix_levels(
-    nest: NestOp, lanes: str, tiles: MatrixTiles, reduce: Sequence[str], others: Sequence[str],
-    machine: Machine,
+    nest: NestOp, lanes: Symbol, tiles: MatrixTiles, reduce: Sequence[Symbol],
+    others: Sequence[Symbol], machine: Machine,
 ) -> list[Level]:
     """The levels of a contraction but those of batches; `others`: parallel axes without tiles."""
     panels = [Level("grid", lanes, tiles.width, lanes=True)]
@@ -136,7 +137,7 @@ def matrix_levels(
         Level("loop", inner, RESULT_ROWS)]
 
 
-def _chunks(nest: NestOp, lanes: str, tiles: MatrixTiles, machine: Machine) -> list[Level]:
+def _chunks(nest: NestOp, lanes: Symbol, tiles: MatrixTiles, machine: Machine) -> list[Level]:
     """So many rows for a program as stay in half of the second cache; none for short axes."""
     name, tile = tiles.rows[0]
     size = extents_of(nest.axes)[name].constant
@@ -155,7 +156,7 @@ def _row_bytes(nest: NestOp) -> int:
 
 
 def _streams_panels(
-    nest: NestOp, lanes: str, tiles: MatrixTiles, programs: Sequence[Level], machine: Machine
+    nest: NestOp, lanes: Symbol, tiles: MatrixTiles, programs: Sequence[Level], machine: Machine
 ) -> bool:
     """Whether to read all panels for each chunk of rows, and not all rows for each panel."""
     extents, kept = extents_of(nest.axes), machine.caches[1] // 2

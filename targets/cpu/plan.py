@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dialects.array_type import ArrayType, read_size, size_facts
 from dialects.assumptions import Assumption
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from targets.cpu.checks import Check
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class RunPlan(NamedTuple):
     inputs: tuple[ArrayType, ...]
     outputs: tuple[ArrayType, ...]
     returned: tuple[ArrayType | None, ...]
-    size_names: tuple[str, ...]
+    size_names: tuple[Symbol, ...]
     arena_bytes: Expr
     assumptions: tuple[Assumption, ...]
     checks: tuple[Check, ...]
@@ -57,7 +58,8 @@ class RunPlan(NamedTuple):
             "inputs": [t.facts() for t in self.inputs],
             "outputs": [t.facts() for t in self.outputs],
             "returned": [t and t.facts() for t in self.returned],
-            "size_names": self.size_names, "arena_bytes": size_facts(self.arena_bytes),
+            "size_names": [s.text for s in self.size_names],
+            "arena_bytes": size_facts(self.arena_bytes),
             "assumptions": [a.facts() for a in self.assumptions],
             "checks": [c.facts() for c in self.checks]}
 
@@ -69,7 +71,7 @@ class RunPlan(NamedTuple):
             tuple(map(ArrayType.read, facts["inputs"])),
             tuple(map(ArrayType.read, facts["outputs"])),
             tuple(t and ArrayType.read(t) for t in facts["returned"]),
-            tuple(facts["size_names"]), read_size(facts["arena_bytes"]),
+            tuple(map(Symbol.parse, facts["size_names"])), read_size(facts["arena_bytes"]),
             tuple(map(Assumption.read, facts["assumptions"])),
             tuple(map(Check.read, facts["checks"])))
 

@@ -11,13 +11,14 @@ is copied once per program, rows side by side, before a contraction uses it agai
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from xdsl.ir import BlockArgument
 
 from dialects.expr import Expr
-from dialects.loop import Axis, KernelOp, NestOp, YieldOp
+from dialects.loop import Axis, KernelOp, NestOp, YieldOp, fresh_axes
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from dialects.syntax import set_location
 from dialects.types import TensorType, byte_width, tensor
 from passes.loop.kinds import is_contraction
@@ -56,7 +57,7 @@ def copy_rows(kernel: KernelOp) -> None:
                 current = _copy(kernel, current, position)
 
 
-def _holds(read: Read, axis: str) -> bool:
+def _holds(read: Read, axis: Symbol) -> bool:
     return read.pad is None and any(axis in e.symbols for e in read.map)
 
 
@@ -65,7 +66,7 @@ def _copy(kernel: KernelOp, nest: NestOp, position: int) -> NestOp:
     read = reads_of(nest)[position]
     used = {s for e in read.map for s in e.symbols}
     axes = [a for a in nest.axes if a.name in used]
-    fresh = _fresh_names(kernel)
+    fresh = fresh_axes(kernel.axes)
     names = {a.name: a.name if a.name in common_rows(kernel) else next(fresh) for a in axes}
     assert isinstance(read.value.type, TensorType)
     kept = [Expr.symbol(names[a.name]) for a in axes]
@@ -83,11 +84,6 @@ def _copy(kernel: KernelOp, nest: NestOp, position: int) -> NestOp:
     new = with_reads(nest, reads)
     replace_nest(nest, new)
     return new
-
-
-def _fresh_names(kernel: KernelOp) -> Iterator[str]:
-    taken = kernel.axes
-    return (name for n in range(1 << 16) if (name := f"i{n}") not in taken)
 
 
 # ---------------------------------------------------------------------- schedules
@@ -124,7 +120,7 @@ def _vectors(rows: int | None, lanes: int) -> int:
     return 1 if narrow * WASTE < wide else VECTORS
 
 
-def _product_loops(nest: NestOp, placed: Collection[str], budget: int) -> list[Level]:
+def _product_loops(nest: NestOp, placed: Collection[Symbol], budget: int) -> list[Level]:
     """A tile of accumulators along the last axis that is no row; then the sum."""
     own = [a for a in nest.parallel_axes if a.name not in placed]
     levels = [Level("loop", a.name) for a in own[:-1]]
@@ -136,7 +132,7 @@ def _product_loops(nest: NestOp, placed: Collection[str], budget: int) -> list[L
 
 
 def _walks(
-    nest: NestOp, placed: Collection[str], axis: str | None, vectors: int
+    nest: NestOp, placed: Collection[Symbol], axis: Symbol | None, vectors: int
 ) -> list[Level]:
     """A few elements of each row at once."""
     own = [a for a in nest.axes if a.name not in placed]

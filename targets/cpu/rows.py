@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr, product
 from dialects.loop import NestOp, extents_of
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width
 from passes.loop.runs import result_order, running_axis
 
@@ -30,7 +31,7 @@ SHORT_SUM = 50
 WINDOW_ROWS = (2, 4)
 """Rows of a window's tile, along the two innermost axes: a block, whose windows overlap."""
 
-Rows = tuple[tuple[str, int], ...]
+Rows = tuple[tuple[Symbol, int], ...]
 """Axes, outermost first, with their tiles."""
 
 
@@ -47,7 +48,7 @@ def is_short(nest: NestOp) -> bool:
     return count is not None and count <= SHORT_SUM
 
 
-def is_window(nest: NestOp, lanes: str) -> bool:
+def is_window(nest: NestOp, lanes: Symbol) -> bool:
     """Whether each result is a short sum of which nothing is used again along the lanes.
 
     A depthwise convolution: its neighbours share most of what they read, in both directions.
@@ -56,14 +57,14 @@ def is_window(nest: NestOp, lanes: str) -> bool:
         any(lanes in e.symbols for e in m) for m in nest.input_maps)
 
 
-def window_rows(names: Sequence[str], extents: Mapping[str, Expr]) -> Rows:
+def window_rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr]) -> Rows:
     """A block of few results along the innermost axes, one vector each."""
     most = WINDOW_ROWS if len(names) > 1 else (prod(WINDOW_ROWS),)
     return tuple((name, tile if (size := extents[name].constant) is None else even(size, tile))
                  for name, tile in zip(names[-2:], most, strict=True))
 
 
-def summed_lanes(nest: NestOp) -> str | None:
+def summed_lanes(nest: NestOp) -> Symbol | None:
     """The summed axis that should lie in lanes, where results would gather what they read.
 
     A convolution with channels last that makes one channel: its results lie along windows, and
@@ -72,7 +73,7 @@ def summed_lanes(nest: NestOp) -> str | None:
     order, names = result_order(nest), {a.name for a in nest.reduce_axes}
     if not order or is_short(nest):
         return None
-    found: list[str] = []
+    found: list[Symbol] = []
     for map_ in nest.input_maps:
         summed = [a for a in running_axis(map_, nest.axes) if a in names]
         if any(order[-1] in e.symbols for e in map_):
@@ -84,9 +85,9 @@ def summed_lanes(nest: NestOp) -> str | None:
 
 
 # ---------------------------------------------------------------------- tiled reads
-def tiled_rows(nest: NestOp, names: Sequence[str], budget: int) -> Rows:
+def tiled_rows(nest: NestOp, names: Sequence[Symbol], budget: int) -> Rows:
     """Rows of an axis that is read in tiles, `axis floordiv 4`: as many as share what is read."""
-    extents, found = extents_of(nest.axes), list[tuple[str, int]]()
+    extents, found = extents_of(nest.axes), list[tuple[Symbol, int]]()
     for name in names:
         tile = max((_divisor(e, name) for m in nest.input_maps for e in m), default=1)
         size = extents[name].constant
@@ -96,14 +97,14 @@ def tiled_rows(nest: NestOp, names: Sequence[str], budget: int) -> Rows:
     return tuple(found)
 
 
-def _divisor(expr: Expr, axis: str) -> int:
+def _divisor(expr: Expr, axis: Symbol) -> int:
     """By what constant an axis is divided in an expression, at most; 1 if it is not."""
     calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call) and axis in atom_symbols(a)]
     return max((a.args[1].constant or 1 for a in calls), default=1)
 
 
 # ---------------------------------------------------------------------- caches
-def competes(nest: NestOp, lanes: str, rows: Sequence[str]) -> bool:
+def competes(nest: NestOp, lanes: Symbol, rows: Sequence[Symbol]) -> bool:
     """Whether more rows than a cache has ways would compete for the same lines of it."""
     extents = extents_of(nest.axes)
     return any(_stride(v, m, row) % WAY_BYTES == 0 and (extents[row].constant or 0) > CACHE_WAYS
@@ -112,7 +113,7 @@ def competes(nest: NestOp, lanes: str, rows: Sequence[str]) -> bool:
                if not any(lanes in e.symbols for e in m))
 
 
-def evicts(nest: NestOp, position: int, lanes: str, cache: int) -> bool:
+def evicts(nest: NestOp, position: int, lanes: Symbol, cache: int) -> bool:
     """Whether what a tile reads of an operand drives itself out of a cache of so many bytes.
 
     Of rows a power of two apart a cache keeps few. Then a copy pays, if it is used often enough.
@@ -127,13 +128,13 @@ def evicts(nest: NestOp, position: int, lanes: str, cache: int) -> bool:
         > cache for a in nest.reduce_axes)
 
 
-def _apart(nest: NestOp, position: int, axis: str) -> int:
+def _apart(nest: NestOp, position: int, axis: Symbol) -> int:
     """The largest power of two that divides the bytes between neighbours along an axis."""
     stride = abs(_stride(nest.inputs[position], nest.input_maps[position], axis))
     return stride & -stride
 
 
-def _stride(value: SSAValue, map_: Sequence[Expr], axis: str) -> int:
+def _stride(value: SSAValue, map_: Sequence[Expr], axis: Symbol) -> int:
     """Bytes between neighbours along an axis; 1 where that is not known, or there are none."""
     assert isinstance(value.type, TensorType)
     total = Expr.of(0)

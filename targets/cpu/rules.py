@@ -13,6 +13,7 @@ from operator import mul
 from dialects.expr import Expr, product
 from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width
 from passes.loop.kinds import is_contraction
 from passes.loop.reuse import repeated_values
@@ -71,7 +72,8 @@ def _contraction(
 
 
 def _vector_levels(
-    nest: NestOp, tiling: Tiling, batch: Sequence[str], others: Sequence[str], machine: Machine
+    nest: NestOp, tiling: Tiling, batch: Sequence[Symbol], others: Sequence[Symbol],
+    machine: Machine,
 ) -> list[Level]:
     """The levels of a contraction but those of batches, with sums in vector registers."""
     extents = extents_of(nest.axes)
@@ -135,7 +137,7 @@ def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
 
 
 # ---------------------------------------------------------------------- everything else
-def _reduction(kernel: KernelOp, machine: Machine, lanes: str | None = None) -> Schedule:
+def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) -> Schedule:
     """Rows in parallel, a few per program; inside, in lanes the axis that runs along memory and is
     not scanned, or the one given."""
     scanned = {a.name for n in kernel.nests if n.is_scan for a in n.reduce_axes}
@@ -157,7 +159,7 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: str | None = None) -> 
     return Schedule(tuple(levels), (*_keep(kernel, levels, machine), *_stream(kernel, machine)))
 
 
-def _row_tile(kernel: KernelOp, row: str, lanes: str, machine: Machine) -> int:
+def _row_tile(kernel: KernelOp, row: Symbol, lanes: Symbol, machine: Machine) -> int:
     """Rows that a program reduces at once, so that one waits less for what ends the other.
 
     More of them where rows are short; a power of two that leaves no rest, and enough programs.
@@ -231,7 +233,7 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
     return Schedule(tuple(levels), _stream(kernel, machine))
 
 
-def _turned(kernel: KernelOp, lanes: str | None, machine: Machine) -> str | None:
+def _turned(kernel: KernelOp, lanes: Symbol | None, machine: Machine) -> Symbol | None:
     """An axis that runs along the memory of an input which the lanes cross: a transpose.
 
     A square of both is loaded along memory and transposed in registers.

@@ -16,6 +16,7 @@ import numpy as np
 
 from dialects.binding import EvaluationError, bind_sizes
 from dialects.parallel import in_threads
+from dialects.symbol import Symbol
 from targets.cpu.address import address_of
 from targets.cpu.heap import Heap
 from targets.cpu.results import ALIGNMENT, Result, aligned_bytes
@@ -144,7 +145,7 @@ class CpuExecutable(Executable):
                 raise ValueError(f"input {name!r} must be {type_.dtype}, not {array.dtype}")
         return [_in_memory(a) for a in inputs]
 
-    def _sizes(self, inputs: Sequence[Array]) -> dict[str, int]:
+    def _sizes(self, inputs: Sequence[Array]) -> dict[Symbol, int]:
         """The size symbols' values. Raises ValueError for shapes that the model does not take."""
         try:
             values = bind_sizes(self.plan.inputs, inputs, self.input_names)
@@ -175,7 +176,7 @@ def _entry_function(address: int) -> Callable[..., int]:
 
 
 # ---------------------------------------------------------------------- memory
-def _check_memory(arena: int, outputs: Sequence[Result], sizes: Mapping[str, int]) -> None:
+def _check_memory(arena: int, outputs: Sequence[Result], sizes: Mapping[Symbol, int]) -> None:
     """Raises ValueError where a call takes more memory than the machine has."""
     results = sum(result.nbytes for result in outputs)
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

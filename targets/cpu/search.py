@@ -15,6 +15,7 @@ from math import prod
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width
 from passes.loop.kinds import is_contraction
 from passes.loop.private import private_values
@@ -60,7 +61,7 @@ def candidates(kernel: KernelOp, around: Schedule, machine: Machine) -> Sequence
 
 def _programs(kernel: KernelOp, schedule: Schedule) -> int:
     """How many programs there are, an open size counting as one tile."""
-    tiles: dict[str, int] = {}
+    tiles: dict[Symbol, int] = {}
     for level in schedule.levels:
         if level.kind == "grid":
             tiles[level.axis] = level.tile
@@ -87,12 +88,12 @@ def _register_tiles(nest: NestOp, around: Schedule, machine: Machine) -> Iterato
     yield from (s for _, s in sorted(found, key=lambda pair: pair[0]))
 
 
-def _row_axes(nest: NestOp, schedule: Schedule) -> list[str]:
+def _row_axes(nest: NestOp, schedule: Schedule) -> list[Symbol]:
     """Axes that reuse what lies in lanes, in the order of the schedule's innermost levels."""
-    lanes, parallel = schedule.lanes or "", {a.name for a in nest.parallel_axes}
+    lanes, parallel = schedule.lanes, {a.name for a in nest.parallel_axes}
     last_first = dict.fromkeys(x.axis for x in reversed(schedule.levels))
     return [a for a in reversed(last_first)
-            if a in parallel and a != lanes and is_row(nest, a, lanes)]
+            if a in parallel and a != lanes and lanes is not None and is_row(nest, a, lanes)]
 
 
 def _per_vector(nest: NestOp, machine: Machine) -> int:
@@ -113,8 +114,8 @@ def _widths(extent: Expr, per_vector: int) -> Iterator[tuple[int, int]]:
 
 
 def _row_tiles(
-    axes: Sequence[str], extents: Mapping[str, Expr], budget: int
-) -> Iterator[dict[str, int]]:
+    axes: Sequence[Symbol], extents: Mapping[Symbol, Expr], budget: int
+) -> Iterator[dict[Symbol, int]]:
     """Tiles of the last axes that take most of the registers, or half of them."""
     if not axes or budget < 1:
         yield dict.fromkeys(axes, 1)
@@ -131,7 +132,7 @@ def _row_tiles(
             yield {**({outer[0]: first} if outer else {}), inner: tile}
 
 
-def _cost(tiles: Mapping[str, int], vectors: int, extents: Mapping[str, Expr]) -> float:
+def _cost(tiles: Mapping[Symbol, int], vectors: int, extents: Mapping[Symbol, Expr]) -> float:
     """Cycles per step of the sum for the whole result; a tail in lanes is a whole vector."""
     (lanes, width), *others = tiles.items()
     rows = prod(tile for _, tile in others)
@@ -141,7 +142,7 @@ def _cost(tiles: Mapping[str, int], vectors: int, extents: Mapping[str, Expr]) -
     return step * count * prod((extents[a].constant or OPEN_SIZE) / t for a, t in others)
 
 
-def _tiled(schedule: Schedule, tiles: Mapping[str, int]) -> Schedule:
+def _tiled(schedule: Schedule, tiles: Mapping[Symbol, int]) -> Schedule:
     """The schedule with other tiles on the innermost levels of axes; chunks remain whole tiles."""
     levels = list(schedule.levels)
     for k, level in enumerate(levels):
@@ -180,7 +181,7 @@ def _with_option(schedule: Schedule, name: str, value: int) -> tuple[tuple[str, 
     return others if schedule.option(name, 0) == value else (*others, (name, value))
 
 
-def _unrolled(kernel: KernelOp, around: Schedule, reduce: set[str]) -> Iterator[Schedule]:
+def _unrolled(kernel: KernelOp, around: Schedule, reduce: set[Symbol]) -> Iterator[Schedule]:
     for k, level in enumerate(around.levels):
         if level.axis not in reduce or level.lanes or level.kind != "loop":
             continue
@@ -224,7 +225,7 @@ def _swapped(kernel: KernelOp, around: Schedule) -> Iterator[Schedule]:
 
 
 def _resized(
-    kernel: KernelOp, around: Schedule, reduce: set[str], machine: Machine
+    kernel: KernelOp, around: Schedule, reduce: set[Symbol], machine: Machine
 ) -> Iterator[Schedule]:
     """Twice or half the tile of an axis, where no sums are kept in registers."""
     for k, level in enumerate(around.levels):

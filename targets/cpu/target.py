@@ -105,12 +105,12 @@ class CpuTarget(Target):
         copy_rows(kernel)
 
     def schedule(self, kernel: LoopKernel, options: TargetOptions) -> Schedule:
+        from targets.cpu.partial_sums import add_partial_levels
         from targets.cpu.row_blocks import schedule_rows
         from targets.cpu.rules import schedule_kernel
 
-        if private_values(kernel):
-            return schedule_rows(kernel, machine_of(options.features))
-        return schedule_kernel(kernel, machine_of(options.features))
+        rule = schedule_rows if private_values(kernel) else schedule_kernel
+        return add_partial_levels(kernel, rule(kernel, machine_of(options.features)))
 
     def candidates(
         self, kernel: LoopKernel, around: Schedule, options: TargetOptions

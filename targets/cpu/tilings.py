@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dialects.expr import Expr, product
 from dialects.loop import NestOp, extents_of
 from dialects.schedule import Schedule
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width, is_float
 from passes.loop.runs import result_order
 from targets.cpu.groups import grouping_of, has_group_instruction
@@ -45,13 +46,13 @@ WASTE = 1.05
 class Tiling:
     """How a contraction is cut into register tiles."""
 
-    lanes: str
+    lanes: Symbol
     width: int
-    rows: tuple[tuple[str, int], ...]
+    rows: tuple[tuple[Symbol, int], ...]
     """Unrolled axes, outermost first, with their tiles."""
-    outer: tuple[str, ...]
+    outer: tuple[Symbol, ...]
     """Remaining parallel axes, outermost first."""
-    reduce: tuple[str, ...]
+    reduce: tuple[Symbol, ...]
     """Reduce axes, outermost first."""
     group: int
     """How many steps of the last of them an instruction takes at once."""
@@ -113,7 +114,7 @@ def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
     return WIDENING_REGISTERS if _widens(nest) else SPARE_REGISTERS
 
 
-def is_row(nest: NestOp, axis: str, lanes: str) -> bool:
+def is_row(nest: NestOp, axis: Symbol, lanes: Symbol) -> bool:
     """Whether an axis reuses the operand that lies in lanes (or all have it: any axis will do)."""
     with_lanes = [m for m in nest.input_maps if any(lanes in e.symbols for e in m)]
     return any(not any(axis in e.symbols for e in m) for m in with_lanes)
@@ -153,10 +154,10 @@ def _width(
 
 
 def _rows(
-    names: Sequence[str], extents: Mapping[str, Expr], budget: int
-) -> tuple[tuple[str, int], ...]:
+    names: Sequence[Symbol], extents: Mapping[Symbol, Expr], budget: int
+) -> tuple[tuple[Symbol, int], ...]:
     """Fill the register budget from the innermost axis outwards, in even tiles."""
-    rows: list[tuple[str, int]] = []
+    rows: list[tuple[Symbol, int]] = []
     for name in reversed(names):
         if budget < 2:
             break
@@ -169,7 +170,7 @@ def _rows(
     return tuple(rows)
 
 
-def _reduce_order(nest: NestOp) -> tuple[str, ...]:
+def _reduce_order(nest: NestOp) -> tuple[Symbol, ...]:
     """Reduce axes with the one innermost that runs along memory in an operand, or the longest."""
     names = [a.name for a in nest.reduce_axes]
     extents = extents_of(nest.axes)

@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from dialects.expr import Expr, product
 from dialects.loop import NestOp, extents_of
 from dialects.schedule import Level
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width
 from targets.cpu.machine import Machine
 
@@ -24,7 +25,7 @@ OPEN_SIZE = 1 << 10
 
 
 def walks_rows_first(
-    nest: NestOp, panel: Level, batch: Collection[str], parts: Expr, machine: Machine
+    nest: NestOp, panel: Level, batch: Collection[Symbol], parts: Expr, machine: Machine
 ) -> bool:
     """Whether all panels are used on a part of the rows before the next of `parts`.
 
@@ -48,7 +49,7 @@ def walks_rows_first(
     return by_part < by_panel or (by_part == by_panel and result > cache)
 
 
-def _names(map_: Sequence[Expr], axis: str) -> bool:
+def _names(map_: Sequence[Expr], axis: Symbol) -> bool:
     return any(axis in e.symbols for e in map_)
 
 

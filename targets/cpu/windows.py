@@ -15,6 +15,7 @@ from math import prod
 
 from dialects.expr import Expr
 from dialects.loop import NestOp, extents_of
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 from passes.loop.windows import POINTS, Window
 
@@ -53,7 +54,7 @@ def _choices(windows: Sequence[Window]) -> Iterator[tuple[Window, ...]]:
 class _Work:
     """What a convolution takes: products, and elements of its tensors."""
 
-    extents: dict[str, int]
+    extents: dict[Symbol, int]
     products: int
     data: int
     result: int

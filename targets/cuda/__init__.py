@@ -45,6 +45,7 @@ from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.schedule import Schedule
+from dialects.symbol import Symbol
 from dialects.types import Array, bf16, f8E4M3FN, f16, i8
 from dialects.weights import WeightStore
 from passes.loop.pack_operands import Packing
@@ -122,7 +123,7 @@ class CudaTarget(Target):
 
         return joined_groups(inputs, outputs, count, element, options)
 
-    def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+    def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
         from targets.cuda.rules import sum_parts
 
         return sum_parts(nest, options)

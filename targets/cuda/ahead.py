@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.host import host_function
+from dialects.symbol import Symbol
 from dialects.weights import WeightStore
 from targets.cuda.compile import Binary, CompileOptions, compile_kernels, resources
 from targets.cuda.errors import CudaError
@@ -28,7 +29,7 @@ class Builder:
         self.worker = Worker()
 
     def __call__(
-        self, module: ModuleOp, weights: WeightStore, sizes: Mapping[str, int]
+        self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
     ) -> list[str]:
         """Compile the launches of a model, for these sizes; why it need not be tried, if so.
 

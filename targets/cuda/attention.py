@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from dialects.expr import product
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from dialects.types import TensorType, bf16, f16, f32
 from passes.loop.common_factors import take_factor_out
 from passes.loop.kinds import is_contraction
@@ -77,13 +78,13 @@ def _is_split(kernel: KernelOp, options: TargetOptions) -> bool:
             and machine_of(options.features).has_wgmma)
 
 
-def walked_axis(kernel: KernelOp) -> str:
+def walked_axis(kernel: KernelOp) -> Symbol:
     """The axis that all sums are online along."""
     [axis] = _products(kernel)[-1].reduce_axes
     return axis.name
 
 
-def _held(kernel: KernelOp) -> list[str]:
+def _held(kernel: KernelOp) -> list[Symbol]:
     """The axes of which a program holds all: those of the factors, beside rows and columns."""
     rows = common_rows(kernel)
     return [a for a in kernel.axes if a not in rows and a != walked_axis(kernel)]
@@ -152,7 +153,7 @@ def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
     yield _ordinary(kernel, row, options)
 
 
-def _ordinary(kernel: KernelOp, row: str, options: TargetOptions) -> Schedule:
+def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule:
     """Each program by itself."""
     extents, walked = kernel.axes, walked_axis(kernel)
     held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
@@ -169,7 +170,7 @@ def _ordinary(kernel: KernelOp, row: str, options: TargetOptions) -> Schedule:
                   stages=tiles.stages, precision="tf32x3" if split else options.precision, **more)
 
 
-def _is_specialized(kernel: KernelOp, row: str, options: TargetOptions) -> bool:
+def _is_specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> bool:
     """Whether a warp that only loads makes a kernel faster: wide factors, and enough programs."""
     machine, walked, held = machine_of(options.features), walked_axis(kernel), _held(kernel)
     widths = [kernel.axes[a].constant or MAX_WIDTH for a in held]
@@ -183,7 +184,7 @@ def _is_specialized(kernel: KernelOp, row: str, options: TargetOptions) -> bool:
             and may_specialize(kernel, _products(kernel), row, walked, held, options))
 
 
-def _specialized(kernel: KernelOp, row: str, options: TargetOptions) -> Schedule:
+def _specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule:
     """Two groups of warps that compute, and a warp that loads."""
     extents, walked, tiles = kernel.axes, walked_axis(kernel), _SPECIALIZED
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
@@ -225,7 +226,7 @@ def _is_even(kernel: KernelOp, step: int) -> bool:
 
 
 def _tiles(
-    kernel: KernelOp, row: str, held: int, machine: Machine, split: bool
+    kernel: KernelOp, row: Symbol, held: int, machine: Machine, split: bool
 ) -> Tiles:
     """The first tiles that fit and leave no multiprocessor idle, else those of the fewest rows."""
     width = max(width_of(v) for n in _products(kernel) for v in n.inputs)

@@ -28,6 +28,7 @@ from dialects.host import (
     ViewOp,
 )
 from dialects.sizes import AssumeOp, SizeOp, defined_sizes
+from dialects.symbol import Symbol
 from dialects.syntax import location_name
 from dialects.types import BufferType
 from targets.cuda import driver
@@ -78,7 +79,7 @@ class Function:
         self._buffers[constant] = buffer
 
     def call(
-        self, run: Run, arguments: Sequence[Buffer], sizes: Mapping[str, int]
+        self, run: Run, arguments: Sequence[Buffer], sizes: Mapping[Symbol, int]
     ) -> list[Buffer]:
         """Run it. The caller owns the buffers that it returns. `sizes`: its own."""
         buffers = [*arguments, *self._buffers[len(arguments):]]
@@ -93,7 +94,7 @@ class Function:
         return [buffers[v] for v in self._returned]
 
     def call_bound(
-        self, run: Run, inputs: Sequence[Buffer], outer: Mapping[str, int]
+        self, run: Run, inputs: Sequence[Buffer], outer: Mapping[Symbol, int]
     ) -> list[Buffer]:
         """Run it with the sizes that its inputs' shapes give, else its caller's."""
         sizes = {name: outer[name] for name in self._size_names if name in outer}
@@ -102,9 +103,9 @@ class Function:
         return self.call(run, inputs, sizes)
 
 
-def _bound_dims(op: FuncOp) -> list[tuple[str, int, int]]:
+def _bound_dims(op: FuncOp) -> list[tuple[Symbol, int, int]]:
     """(size, argument, dim): where inputs' shapes give sizes."""
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[Symbol, tuple[int, int]] = {}
     for position, argument in enumerate(op.input_arguments):
         for dim, size in enumerate(buffer_type(argument).shape):
             if size.as_symbol is not None:
@@ -197,7 +198,7 @@ class LoopStep:
         types = [buffer_type(r) for r in op.results]
         self.items = [type_.dtype.itemsize for type_ in types[: len(self.carried)]]
         self.stacked = types[len(self.carried):]
-        self.body, self.step = op.body.data, op.step.data
+        self.body, self.step = op.body.data, op.step_symbol
 
     def run(self, frame: Frame) -> None:
         run, calls = frame.run, 0

@@ -22,6 +22,7 @@ from xdsl.ir import Attribute
 from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width, is_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.nests import carry, replace_nest, result_types
@@ -57,7 +58,7 @@ def convolution_roles(nest: NestOp) -> Roles | None:
     data = data_of(nest)
     if data is None:
         return None
-    walked, filtered = (set[str]().union(*(e.symbols for e in nest.input_maps[k]))
+    walked, filtered = (set[Symbol]().union(*(e.symbols for e in nest.input_maps[k]))
                         for k in (data, 1 - data))
     parallel = [a.name for a in nest.parallel_axes]
     roles = Roles(tuple(a for a in parallel if a in walked & filtered),
@@ -73,7 +74,7 @@ def data_of(nest: NestOp) -> int | None:
     assert isinstance(result, TensorType)
     if not is_dot(nest) or not is_float(result.element) or byte_width(result.element) > 4:
         return None
-    walked = [set[str]().union(*(e.symbols for e in m)) for m in nest.input_maps]
+    walked = [set[Symbol]().union(*(e.symbols for e in m)) for m in nest.input_maps]
     summed, own = {a.name for a in nest.reduce_axes}, walked[0] ^ walked[1]
     found = [k for k, map_ in enumerate(nest.input_maps)
              if any(e.symbols & own and (e.symbols & summed or _is_strided(e)) for e in map_)]
@@ -115,7 +116,7 @@ def prepare_convolution(kernel: KernelOp, nest: NestOp) -> None:
             fuse_axes(kernel, names)
 
 
-def _channel_axes(map_: Sequence[Expr], roles: Roles) -> set[str]:
+def _channel_axes(map_: Sequence[Expr], roles: Roles) -> set[Symbol]:
     """Summed axes of dims of the data that no row walks."""
     return {s for e in map_ if not e.symbols & {*roles.rows} for s in e.symbols & {*roles.reduce}}
 
@@ -216,7 +217,7 @@ def tiled_product(
                   precision=options.precision)
 
 
-def _groups(kernel: KernelOp, roles: Roles) -> list[str]:
+def _groups(kernel: KernelOp, roles: Roles) -> list[Symbol]:
     """Axes over groups of channels: programs of all groups read the same lines of the data."""
     nest = next(n for n in kernel.nests if n.is_reduction)
     return [b for b in roles.batch if any(
@@ -237,7 +238,7 @@ def factors_of(nest: NestOp, roles: Roles, narrow: bool) -> Product:
     return Product(batch, rows, columns, depth, width, width_of(nest.results[0]), depth, narrow)
 
 
-def _sizes(nest: NestOp) -> dict[str, int]:
+def _sizes(nest: NestOp) -> dict[Symbol, int]:
     return {a.name: int(a.extent.evaluate(dict.fromkeys(a.extent.symbols, OPEN)))
             for a in nest.axes}
 
@@ -259,7 +260,7 @@ def _channels(nest: NestOp, roles: Roles) -> int:
 
 
 # ---------------------------------------------------------------------- sums in parts
-def convolution_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+def convolution_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
     """The channels, and into how many parts to cut them, where few programs would take long.
 
     None: one sum is as fast, or the nest is such a part.

@@ -15,6 +15,7 @@ from xdsl.ir import Block, SSAValue
 
 from dialects.block import KernelOp, LoadOp, StoreOp
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from dialects.types import TileType
 from targets.cuda.emit.kernel import schedule_option
 from targets.cuda.machine import WARP
@@ -109,12 +110,12 @@ def _feeds_others(load: LoadOp, store: StoreOp) -> bool:
 
 def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:
     """Whether no two programs write the same element: each id moves a dim by a tile at least."""
-    ids: dict[str, SSAValue] = {f"%{k}": v for k, v in enumerate(store.indices)}
+    ids: dict[Symbol, SSAValue] = {Symbol.operand(k): v for k, v in enumerate(store.indices)}
     type_ = store.value.type
     assert isinstance(type_, TileType)
     if not all(_is_id(v, kernel.body.block) for v in ids.values()):
         return False
-    extents = {f"t{k}": n for k, n in enumerate(type_.shape)}
+    extents = {Symbol.place(k): n for k, n in enumerate(type_.shape)}
     moved: set[SSAValue] = set()
     for where in store.where.data:
         parts = where.linear([*ids, *extents])
@@ -129,7 +130,7 @@ def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:
 
 
 def _steps_over(
-    factors: Mapping[str, Expr], used: Sequence[str], extents: Mapping[str, int]
+    factors: Mapping[Symbol, Expr], used: Sequence[Symbol], extents: Mapping[Symbol, int]
 ) -> bool:
     """Whether a dim's one program id steps at least as far as the tile reaches there."""
     reach = 1

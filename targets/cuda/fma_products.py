@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
+from dialects.symbol import Symbol
 from dialects.types import TensorType, f32
 from passes.loop_to_block.compute import is_dot
 from targets.base import TargetOptions
@@ -37,7 +38,7 @@ def schedule_fma_product(
     return tiled_product(kernel, roles, tile, options)
 
 
-def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
     """The summed axis, and into how many parts to cut it, where few programs would take long."""
     roles = roles_of(nest)
     open_ = any(a.extent.constant is None for a in nest.axes)

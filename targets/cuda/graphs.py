@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from dialects.symbol import Symbol
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.cuda import cuda_graph, driver
@@ -48,7 +49,7 @@ from targets.cuda.run_order import RunOrder
 _GRAPHS = 16
 """How many sets of sizes stay ready."""
 
-Sizes = tuple[tuple[str, int], ...]
+Sizes = tuple[tuple[Symbol, int], ...]
 Made = TypeVar("Made")
 
 
@@ -171,7 +172,7 @@ class GraphRunner:
         ready.close()
 
     # ------------------------------------------------------------------ one set of sizes
-    def _prepare(self, sizes: Mapping[str, int]) -> Ready:
+    def _prepare(self, sizes: Mapping[Symbol, int]) -> Ready:
         """What these sizes need, made when they are new; the least recently used goes."""
         key = tuple(sizes.items())
         if key in self._ready:
@@ -186,7 +187,7 @@ class GraphRunner:
         ready = self._ready[key] = Ready(sizes, arena, self._results(sizes))
         return ready
 
-    def _results(self, sizes: Mapping[str, int]) -> list[Result]:
+    def _results(self, sizes: Mapping[Symbol, int]) -> list[Result]:
         return [Result(tuple(int(s.evaluate(sizes)) for s in type_.shape), type_.dtype,
                        self._donated.get(k)) for k, type_ in enumerate(self.plan.outputs)]
 
@@ -233,7 +234,7 @@ def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
     return memory.address + int(place.offset.evaluate(ready.sizes))
 
 
-def _accesses(step: Launch | Copy, sizes: Mapping[str, int]) -> list[Access]:
+def _accesses(step: Launch | Copy, sizes: Mapping[Symbol, int]) -> list[Access]:
     """The bytes that a step touches, constants aside."""
     found: list[Access] = []
     for k, place in enumerate(step.places):

@@ -26,6 +26,7 @@ from dialects.block import KernelOp, StoreOp
 from dialects.expr import product
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
+from dialects.symbol import Symbol
 from dialects.types import Array, BufferType
 from dialects.weights import WeightStore
 from targets.base import Executable
@@ -55,7 +56,7 @@ class Interpreter:
             stderr=subprocess.DEVNULL)
         self._finalizer = weakref.finalize(self, _stop, self._process)
 
-    def run(self, kernel: KernelOp, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(self, kernel: KernelOp, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         """Run a kernel on C-contiguous arrays, in place. Raises CudaError naming the kernel."""
         programs = int(product(kernel.grid.data).evaluate(sizes))
         if programs == 0:
@@ -134,7 +135,7 @@ class InterpretedExecutable(Executable):
             raise CudaError(str(error)) from error
 
     def _run_kernel(
-        self, kernel: Operation, buffers: Sequence[Array], sizes: dict[str, int]
+        self, kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]
     ) -> None:
         assert isinstance(kernel, KernelOp)
         self._interpreter.run(kernel, buffers, sizes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dialects.block import KernelOp
+from dialects.symbol import Symbol
 from dialects.types import byte_width
 from targets.cuda import driver
 from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
@@ -22,11 +23,11 @@ from targets.cuda.tensor_maps import TensorMap
 
 _INT32 = 2**31 - 1
 
-Variant = tuple[KernelOp, frozenset[str], bool]
+Variant = tuple[KernelOp, frozenset[Symbol], bool]
 """A kernel, its sizes that 16 divides, and whether offsets need 64 bits."""
 
 
-def variant_of(call: KernelCall, values: Mapping[str, int]) -> Variant:
+def variant_of(call: KernelCall, values: Mapping[Symbol, int]) -> Variant:
     """The variant for values of the kernel's sizes."""
     divisible = frozenset([s for s in call.strides if values[s] % 16 == 0])
     wide = any(int(count.evaluate(values)) > _INT32 for count in call.counts)
@@ -59,7 +60,7 @@ class Kernels:
             self._loaded[variant] = function, binary, job.source
 
     def pack(
-        self, call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int],
+        self, call: KernelCall, sizes: Mapping[Symbol, int], addresses: Sequence[int],
         others: Callable[[], Iterable[Variant]] = tuple,
     ) -> PackedLaunch | LibraryLaunch | None:
         """A launch for sizes of the host, on buffers at addresses; None if it runs no program.

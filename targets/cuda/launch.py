@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.binding import EvaluationError, bind_sizes
 from dialects.host import host_function
 from dialects.sizes import check_assumptions
+from dialects.symbol import Symbol
 from dialects.types import BufferType, tensor_of
 from dialects.weights import WeightStore
 from targets.base import Executable
@@ -129,7 +130,7 @@ class CudaExecutable(Executable):
         self._last_kind = kinds, call
         return call
 
-    def _bind(self, values: Sequence[Any]) -> dict[str, int]:
+    def _bind(self, values: Sequence[Any]) -> dict[Symbol, int]:
         """The sizes, from the inputs' shapes.
 
         Raises CudaError naming an input that is wrong, SizeError for sizes that contradict.

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from threading import Lock
 from typing import Protocol
 
+from dialects.symbol import Symbol
 from dialects.types import BufferType
 from targets.cuda import cublas, cudnn, driver
 from targets.cuda.cuda_graph import CallNode
@@ -89,7 +90,7 @@ def library_versions() -> Mapping[str, int]:
 
 
 def library_launch(
-    call: KernelCall, sizes: Mapping[str, int], addresses: Sequence[int]
+    call: KernelCall, sizes: Mapping[Symbol, int], addresses: Sequence[int]
 ) -> LibraryLaunch | None:
     """A launch by the library that the kernel's schedule names; None without it, or if it refuses.
 

@@ -31,6 +31,7 @@ from dialects.host import (
     host_functions,
 )
 from dialects.sizes import SizeOp, defined_sizes
+from dialects.symbol import Symbol
 from dialects.syntax import location_name
 from dialects.types import BufferType
 from targets.cuda.constants import ConstantPlan, whole
@@ -63,12 +64,12 @@ class KernelCall:
     node: str
 
     @cached_property
-    def symbols(self) -> frozenset[str]:
+    def symbols(self) -> frozenset[Symbol]:
         """The host's sizes that it depends on."""
-        return frozenset[str]().union(*(e.symbols for e in self.sizes))
+        return frozenset[Symbol]().union(*(e.symbols for e in self.sizes))
 
     @cached_property
-    def strides(self) -> tuple[str, ...]:
+    def strides(self) -> tuple[Symbol, ...]:
         """Size parameters in strides: whether 16 divides them decides how memory is read."""
         used = {s for b in self.kernel.buffers for e in _buffer(b).shape[1:] for s in e.symbols}
         return tuple(name for name in self.kernel.size_names if name in used)
@@ -85,7 +86,7 @@ class KernelCall:
         counts = [_buffer(b).count for b in self.kernel.buffers]
         return tuple(dict.fromkeys(c for c in counts if c.constant is None))
 
-    def size_values(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def size_values(self, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
         """The kernel's size parameters, for sizes of the host.
 
         Raises CudaError for one that is too large for code that counts in 32 bits.
@@ -98,7 +99,7 @@ class KernelCall:
                                 f"{_MOST}, up to which kernels on CUDA count")
         return values
 
-    def extents(self, values: Mapping[str, int]) -> list[int]:
+    def extents(self, values: Mapping[Symbol, int]) -> list[int]:
         """Those of the grid."""
         return [max(int(e.evaluate(values)), 0) for e in self.kernel.grid.data]
 
@@ -106,7 +107,7 @@ class KernelCall:
         """The type of a buffer of the kernel's."""
         return _buffer(self.kernel.buffers[place])
 
-    def programs(self, values: Mapping[str, int]) -> int:
+    def programs(self, values: Mapping[Symbol, int]) -> int:
         """How many programs run, for values of the kernel's sizes; none when an extent is 0.
 
         Raises CudaError for too many.

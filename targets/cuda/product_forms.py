@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions
@@ -54,7 +55,7 @@ def _is_product(nest: NestOp, options: TargetOptions) -> bool:
     return is_dot(nest) and is_plain(nest) and precise and element in _ELEMENTS
 
 
-def _letters(kernel: KernelOp, nest: NestOp) -> dict[str, str]:
+def _letters(kernel: KernelOp, nest: NestOp) -> dict[Symbol, str]:
     """The letter of each axis; none for axes of a role that several have."""
     roles = roles_of(nest, stored_by(kernel, nest))
     pairs = ((roles.batch, "b"), (roles.rows, "m"), (roles.columns, "n"), (roles.reduce, "k"))
@@ -62,13 +63,13 @@ def _letters(kernel: KernelOp, nest: NestOp) -> dict[str, str]:
 
 
 def _dims(
-    value: SSAValue, map_: Sequence[Expr], letters: dict[str, str], kernel: KernelOp
+    value: SSAValue, map_: Sequence[Expr], letters: dict[Symbol, str], kernel: KernelOp
 ) -> str:
     """The letters of a map of plain axes; `?` for any other expression, and for an axis that walks
     a part of a dim, since a library takes whole matrices."""
     assert isinstance(value.type, TensorType)
-    return "".join(letters.get(str(e), "?") if kernel.axes.get(str(e)) == size else "?"
-                   for e, size in zip(map_, value.type.shape, strict=True))
+    return "".join(letters.get(axis, "?") if (axis := e.as_symbol) and kernel.axes.get(axis) == size
+                   else "?" for e, size in zip(map_, value.type.shape, strict=True))
 
 
 def _is_form(dims: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dialects.loop import NestOp
+from dialects.symbol import Symbol
 from passes.loop.pack_operands import constant_behind
 from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
@@ -31,7 +32,7 @@ SUM, STORED = 4, 2
 """The bytes of a sum in parts; and of what mostly is stored of a whole one."""
 
 
-def product_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+def product_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
     """The axis and the number of parts; None to compute the sums in one go."""
     roles = roles_of(nest)
     is_open = any(a.extent.constant is None for a in nest.axes)

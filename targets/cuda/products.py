@@ -10,6 +10,7 @@ from xdsl.dialects import arith
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width, i8, i32, is_float, is_narrow_float
 from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.kinds import is_contraction
@@ -78,7 +79,7 @@ def _multiplies_bytes(nest: NestOp) -> bool:
         for v in multiply.operands)
 
 
-def _summed_order(nest: NestOp, roles: Roles) -> Sequence[str]:
+def _summed_order(nest: NestOp, roles: Roles) -> Sequence[Symbol]:
     """Summed axes, outermost first. For bytes, what runs along the memory of the rows' factor ends.
 
     So that a tile of it is loaded in long words; the other factor is packed in the same order.
@@ -206,7 +207,7 @@ def product_of(nest: NestOp, roles: Roles) -> Product:
     """What the tiles of a product depend on."""
     extents = {a.name: a.extent.constant for a in nest.axes}
 
-    def size(names: Sequence[str], assumed: int) -> int:
+    def size(names: Sequence[Symbol], assumed: int) -> int:
         known = [extents[name] for name in names]
         return prod([assumed if n is None else max(n, 1) for n in known])
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dialects.symbol import Symbol
 from targets.cuda import cuda_graph
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.kernels import PackedLaunch
@@ -26,7 +27,7 @@ class Call(NamedTuple):
     `on_device`: whether an input is there, and outputs therefore, too; `is_mixed`: others are not.
     """
 
-    sizes: Mapping[str, int]
+    sizes: Mapping[Symbol, int]
     on_device: bool
     is_mixed: bool
 
@@ -57,7 +58,7 @@ class Ready:
     are arrays of the host. `users`: of an input or output, the nodes and their places of it.
     """
 
-    sizes: Mapping[str, int]
+    sizes: Mapping[Symbol, int]
     arena: Memory
     results: Sequence[Result]
     addresses: list[int] = field(default_factory=list[int])

@@ -9,6 +9,7 @@ from xdsl.ir import BlockArgument
 
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 from passes.loop.nests import axes_of_input, data_inputs
 from passes.loop.runs import result_order, running_axis
@@ -19,10 +20,10 @@ from targets.cuda.tiles import width_of
 class Roles:
     """What the axes of a contraction are: in both factors and the result, in one, or summed."""
 
-    batch: tuple[str, ...]
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    reduce: tuple[str, ...]
+    batch: tuple[Symbol, ...]
+    rows: tuple[Symbol, ...]
+    columns: tuple[Symbol, ...]
+    reduce: tuple[Symbol, ...]
 
 
 def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
@@ -83,12 +84,12 @@ def reads_vectors(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
     return any(m & {*roles.columns} and not m & {*roles.rows} for m in maps)
 
 
-def symbols_of(map_: Sequence[Expr]) -> set[str]:
+def symbols_of(map_: Sequence[Expr]) -> set[Symbol]:
     """The names that an index map uses."""
-    return set[str]().union(*(e.symbols for e in map_))
+    return set[Symbol]().union(*(e.symbols for e in map_))
 
 
-def memory_axis(nest: NestOp, position: int) -> str | None:
+def memory_axis(nest: NestOp, position: int) -> Symbol | None:
     """The only axis with step 1 along an input's memory; dims of one element do not count."""
     type_ = nest.inputs[position].type
     assert isinstance(type_, TensorType)

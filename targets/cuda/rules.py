@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Schedule
+from dialects.symbol import Symbol
 from passes.loop.axis_fusion import fuse_axes
 from passes.loop.kinds import is_contraction
 from passes.loop.pack_operands import Packing
@@ -97,7 +98,7 @@ def operand_panels(
     return panels(kernel, constants)
 
 
-def sum_parts(nest: NestOp, options: TargetOptions) -> tuple[str, int] | None:
+def sum_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
     """Into how many parts to cut which summed axis of a contraction; None: none."""
     if is_convolution(nest):
         return convolution_parts(nest, options)

@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.host import FuncOp, host_function, host_functions
+from dialects.symbol import Symbol
 from dialects.types import BufferType
 from dialects.weights import WeightStore
 from targets.cuda.constants import ALIGNMENT, ConstantPlan
@@ -103,7 +104,7 @@ def _sent(value: Any, heap: Heap, op: FuncOp) -> Buffer:
 
 
 def _allocated(
-    type_: BufferType, sizes: Mapping[str, int], heap: Heap, op: FuncOp
+    type_: BufferType, sizes: Mapping[Symbol, int], heap: Heap, op: FuncOp
 ) -> Buffer:
     shape = tuple(int(s.evaluate(sizes)) for s in type_.shape)
     return Buffer(heap.allocate(prod(shape) * type_.dtype.itemsize, op), shape)

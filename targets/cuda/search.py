@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop.kinds import is_contraction
 from passes.loop_to_block.copies import copied_level
 from targets.base import TargetOptions
@@ -107,10 +108,10 @@ class Space:
         nest = next(n for n in self.kernel.nests if is_contraction(n))
         return max(map(width_of, nest.inputs))
 
-    def size(self, axis: str) -> int:
+    def size(self, axis: Symbol) -> int:
         return self.kernel.axes[axis].constant or OPEN_SIZE
 
-    def tiles_of(self, schedule: Schedule) -> Mapping[str, int]:
+    def tiles_of(self, schedule: Schedule) -> Mapping[Symbol, int]:
         """The innermost tile of each axis."""
         return {x.axis: x.tile for x in schedule.levels}
 
@@ -156,15 +157,15 @@ def _number(schedule: Schedule, name: str, default: int) -> int:
     return value if isinstance(value, int) else default
 
 
-def _elements(nest: NestOp, tiles: Mapping[str, int], sums: bool = True) -> int:
+def _elements(nest: NestOp, tiles: Mapping[Symbol, int], sums: bool = True) -> int:
     """Of a tile of what a nest walks; without what it sums over, of its results."""
     axes = nest.axes if sums else nest.parallel_axes
     return prod(tiles.get(a.name, 1) for a in axes)
 
 
-def _axes_of(nest: NestOp, position: int) -> list[str]:
+def _axes_of(nest: NestOp, position: int) -> list[Symbol]:
     """The axes that an input's indices name."""
-    used = set[str]().union(*(e.symbols for e in nest.input_maps[position]))
+    used = set[Symbol]().union(*(e.symbols for e in nest.input_maps[position]))
     return [a.name for a in nest.axes if a.name in used]
 
 
@@ -174,7 +175,7 @@ def _with_options(schedule: Schedule, **options: int) -> Schedule:
     return replace(schedule, options=tuple(given.items()))
 
 
-def _with_tiles(schedule: Schedule, tiles: Mapping[str, int]) -> Schedule:
+def _with_tiles(schedule: Schedule, tiles: Mapping[Symbol, int]) -> Schedule:
     """With other tiles; one whose positions are computed one by one stays such a one."""
     levels = [replace(x, tile=tiles.get(x.axis, x.tile)) for x in schedule.levels]
     return replace(schedule, levels=tuple(

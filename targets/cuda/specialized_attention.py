@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 from targets.base import TargetOptions
 from targets.cuda.emit.copied import PITCH, RANK
@@ -23,8 +24,8 @@ from targets.cuda.tiles import width_of
 
 
 def may_specialize(
-    kernel: KernelOp, products: Sequence[NestOp], rows: str, walked: str, held: Collection[str],
-    options: TargetOptions,
+    kernel: KernelOp, products: Sequence[NestOp], rows: Symbol, walked: Symbol,
+    held: Collection[Symbol], options: TargetOptions,
 ) -> bool:
     """Whether a kernel's products of blocks of `rows`, whose columns it walks, and of whose factors
     it holds all of some axes, may take them from shared memory."""
@@ -45,12 +46,13 @@ def _is_whole(size: int | None) -> bool:
     return size is not None and size >= MIN_DOT and size & (size - 1) == 0
 
 
-def _axes(map_: Sequence[Expr]) -> set[str]:
+def _axes(map_: Sequence[Expr]) -> set[Symbol]:
     return {s for e in map_ for s in e.symbols}
 
 
 def _is_copied(
-    value: SSAValue, map_: Sequence[Expr], along: set[str], held: Collection[str], kernel: KernelOp
+    value: SSAValue, map_: Sequence[Expr], along: set[Symbol], held: Collection[Symbol],
+    kernel: KernelOp,
 ) -> bool:
     """Whether one dim of a value is an axis of the tile's rows, and its last one goes along a held
     one."""

@@ -12,6 +12,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
+from dialects.symbol import Symbol
 from dialects.types import TensorType
 from passes.loop.nests import gathered_inputs
 from targets.base import TargetOptions
@@ -47,19 +48,19 @@ def are_copied(nest: NestOp, roles: Roles, options: TargetOptions) -> bool:
     if extents[summed].constant is None or len(elements) != 1:
         return False
     [element] = elements
-    return all(_is_matrix(v, [str(e) for e in map_], summed, extents[summed],
+    return all(_is_matrix(v, [e.as_symbol for e in map_], summed, extents[summed],
                           element in NATIVE_FLOATS)
                for v, map_ in zip(nest.inputs, nest.input_maps, strict=True)
                ) and element in (*_HALVES, *NATIVE_FLOATS)
 
 
 def _is_matrix(
-    value: SSAValue, axes: list[str], summed: str, extent: Expr, along: bool
+    value: SSAValue, axes: list[Symbol | None], summed: Symbol, extent: Expr, along: bool
 ) -> bool:
     """Whether two plain axes index a value, whose rows begin where copies may, and of which all is
     summed: what lies behind would be copied, too. `along`: whether it must lie along the sum."""
     assert isinstance(value.type, TensorType)
-    if len(axes) != 2 or len(set(axes)) != 2 or not all(map(str.isidentifier, axes)):
+    if len(axes) != 2 or len(set(axes)) != 2 or None in axes:
         return False
     pitch, whole = value.type.shape[1].constant, dict(zip(axes, value.type.shape, strict=True))
     return (pitch is not None and pitch * width_of(value) % PITCH == 0

@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects.expr import Expr
 from dialects.host import AllocOp, CopyOp, FreeOp, LaunchOp, ViewOp
 from dialects.sizes import AssumeOp
+from dialects.symbol import Symbol
 from dialects.types import Array, BufferType
 from targets.cuda import driver
 from targets.cuda.kernels import Kernels, PackedLaunch, Variant, variant_of
@@ -74,7 +75,7 @@ class Frame:
     """One call: its sizes and buffers so far. `launches`: all of its function."""
 
     run: Run
-    sizes: dict[str, int]
+    sizes: dict[Symbol, int]
     buffers: list[Buffer]
     launches: Sequence[LaunchStep]
     arena: int = 0
@@ -182,7 +183,7 @@ class LaunchStep:
 
     call: KernelCall
     buffers: tuple[int, ...]
-    symbols: tuple[str, ...]
+    symbols: tuple[Symbol, ...]
     packed: dict[tuple[int, ...], PackedLaunch | LibraryLaunch | None] = field(
         default_factory=dict[tuple[int, ...], "PackedLaunch | LibraryLaunch | None"])
 

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from dialects.expr import product
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width
 from passes.loop.online import running_maximum
 from passes.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
@@ -56,13 +57,13 @@ WORD = 16
 """The bytes that a thread reads at once."""
 
 
-def walked_alike(kernel: KernelOp) -> list[list[str]]:
+def walked_alike(kernel: KernelOp) -> list[list[Symbol]]:
     """The axes beside the rows that every nest sums over, walks in parallel, or lacks, together.
 
     In the order in which they run through the memory of a reduction's input.
     """
     rows = set(common_rows(kernel))
-    alike: dict[tuple[bool | None, ...], list[str]] = {}
+    alike: dict[tuple[bool | None, ...], list[Symbol]] = {}
     for name in kernel.axes:
         kinds = tuple(next((a.reduce for a in n.axes if a.name == name), None)
                       for n in kernel.nests)
@@ -178,7 +179,7 @@ def _types(kernel: KernelOp) -> list[TensorType]:
 
 
 def _height(
-    kernel: KernelOp, rows: Sequence[str], width: int, bounds: Sequence[int],
+    kernel: KernelOp, rows: Sequence[Symbol], width: int, bounds: Sequence[int],
     options: TargetOptions,
 ) -> int:
     """How many short rows a program computes: of at most and at least so many elements, as many as
@@ -191,7 +192,7 @@ def _height(
     return floor_power(min(max(min(wanted, MAX_HEIGHT), least), most))
 
 
-def _sums_along_memory(kernel: KernelOp, inner: Sequence[str]) -> bool:
+def _sums_along_memory(kernel: KernelOp, inner: Sequence[Symbol]) -> bool:
     """Whether a reduction's input ends in a dim that summed axes, fused by division, walk alone.
 
     Or one of them runs along the memory of the input that is indexed by the most axes.
@@ -205,10 +206,10 @@ def _sums_along_memory(kernel: KernelOp, inner: Sequence[str]) -> bool:
 
 
 def _inner_levels(
-    kernel: KernelOp, inner: Sequence[str], options: TargetOptions
+    kernel: KernelOp, inner: Sequence[Symbol], options: TargetOptions
 ) -> list[Level]:
     """Of the axes that a nest has beside rows, the last has a tile: whole, or long steps."""
-    levels: dict[str, Level] = {}
+    levels: dict[Symbol, Level] = {}
     for name in reversed(inner):
         others = {a.name for n in kernel.nests for a in n.axes if _has(n, name)}
         size = kernel.axes[name].constant
@@ -221,7 +222,7 @@ def _inner_levels(
     return [levels[name] for name in inner]
 
 
-def _step(kernel: KernelOp, axis: str, options: TargetOptions) -> int:
+def _step(kernel: KernelOp, axis: Symbol, options: TargetOptions) -> int:
     """How many elements of a long row one trip takes."""
     if any(n.is_scan for n in kernel.nests):
         return STEP_SCAN
@@ -240,12 +241,12 @@ def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
     return ONLINE_WARPS if _is_online(kernel, options) else WALKING_WARPS.get(width, 8)
 
 
-def _has(nest: NestOp, name: str) -> bool:
+def _has(nest: NestOp, name: Symbol) -> bool:
     return any(a.name == name for a in nest.axes)
 
 
 def _strided_reduction(
-    kernel: KernelOp, rows: Sequence[str], inner: Sequence[str], along: Sequence[str],
+    kernel: KernelOp, rows: Sequence[Symbol], inner: Sequence[Symbol], along: Sequence[Symbol],
     options: TargetOptions,
 ) -> Schedule:
     """Sums across memory: neighbouring rows side by side, the summed axis in short steps."""
@@ -269,7 +270,7 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
     crossing = [a for a in along[1:] if _crosses(kernel, along[0], a)][:1]
     if crossing:
         return _two_directions(kernel, rows, [along[0], *crossing], options)
-    tiles: dict[str, int] = {}
+    tiles: dict[Symbol, int] = {}
     for name in [*(along[:1] or rows[-1:]), *reversed(rows)]:
         room = ELEMENTS // prod(tiles.values())
         if room > 1 and name not in tiles:
@@ -278,7 +279,7 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
     return _masked(kernel, levels, options, 4)
 
 
-def _crosses(kernel: KernelOp, along: str, across: str) -> bool:
+def _crosses(kernel: KernelOp, along: Symbol, across: Symbol) -> bool:
     """Whether what runs along one axis in memory is walked along another one, too."""
     references = [(m, n.axes) for n in kernel.nests for m in (*n.input_maps, *n.output_maps)]
     return any(across in running_axis(m, axes) and any(along in e.symbols for e in m)
@@ -286,7 +287,7 @@ def _crosses(kernel: KernelOp, along: str, across: str) -> bool:
 
 
 def _two_directions(
-    kernel: KernelOp, rows: Sequence[str], along: Sequence[str], options: TargetOptions
+    kernel: KernelOp, rows: Sequence[Symbol], along: Sequence[Symbol], options: TargetOptions
 ) -> Schedule:
     """Square tiles, as large as leave each multiprocessor two."""
     extents = kernel.axes

@@ -17,6 +17,7 @@ from math import prod
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.pack_operands import Border
 from targets.base import TargetOptions
@@ -41,10 +42,10 @@ class Strips:
     and channels. The data is the input by that number."""
 
     data: int
-    rows: str
-    taps: str
-    columns: str
-    channels: str
+    rows: Symbol
+    taps: Symbol
+    columns: Symbol
+    channels: Symbol
 
 
 # ---------------------------------------------------------------------- which kernels
@@ -61,7 +62,9 @@ def strips_of(nest: NestOp) -> Strips | None:
         return None
     (rows,), (columns,) = (w.symbols & parallel for w in windows)
     (taps,), (across,) = (w.symbols & summed for w in windows)
-    found = Strips(data[0], rows, taps, columns, min(channel.symbols, default=""))
+    if not channel.symbols:
+        return None
+    found = Strips(data[0], rows, taps, columns, min(channel.symbols))
     is_filter = symbols_of(nest.input_maps[1 - data[0]]) <= {found.channels, *summed}
     apart = rows != columns and taps != across and rows != found.channels
     return found if is_filter and apart else None
@@ -87,7 +90,7 @@ def _sum_of(kernel: KernelOp) -> NestOp | None:
     return nest if alike and whole and known else None
 
 
-def _ends_in(kernel: KernelOp, axis: str) -> bool:
+def _ends_in(kernel: KernelOp, axis: Symbol) -> bool:
     """Whether all that a kernel stores has an axis last."""
     return all(isinstance(v.owner, NestOp) and v.owner.stored_at(v)[-1].as_symbol == axis
                for v in kernel.yielded)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dialects.loop import KernelOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop.runs import common_rows, contiguous_axes
 from targets.base import TargetOptions
 from targets.cuda.machine import WARP, machine_of
@@ -41,7 +42,7 @@ def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:
                   tails="mask", warps=warps)
 
 
-def _warps(kernel: KernelOp, rows: list[str], along: str, options: TargetOptions) -> int:
+def _warps(kernel: KernelOp, rows: list[Symbol], along: Symbol, options: TargetOptions) -> int:
     """As many as leave a program for every multiprocessor."""
     others = 1
     for name in rows:

@@ -13,6 +13,7 @@ from math import prod
 
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop.nests import data_inputs
 from targets.cuda.machine import Machine
 from targets.cuda.roles import Roles, factor_width, memory_axis
@@ -61,7 +62,7 @@ def vector_products(
             yield _schedule(kernel, nest, roles, axis, size, bytes_, warps=count, **more)
 
 
-def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
+def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, Symbol] | None:
     """Which input is the matrix, and the axis along its memory: the column or what is summed.
 
     None for what is no product of a matrix and a vector, read as they lie. Which of several
@@ -79,7 +80,7 @@ def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, str] | None:
 
 
 def _schedule(
-    kernel: KernelOp, nest: NestOp, roles: Roles, along: str, elements: int, bytes_: int,
+    kernel: KernelOp, nest: NestOp, roles: Roles, along: Symbol, elements: int, bytes_: int,
     **options: int,
 ) -> Schedule:
     """`elements` of the matrix at a time, most of them along its memory, or `bytes_` of columns."""
@@ -95,5 +96,5 @@ def _schedule(
                            Level("loop", summed, depth)], tails="mask", **options)
 
 
-def _single(names: Sequence[str]) -> list[Level]:
+def _single(names: Sequence[Symbol]) -> list[Level]:
     return [Level("grid", name) for name in names]

@@ -17,6 +17,7 @@ from math import prod
 from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop.axis_fusion import can_fuse, fuse_axes
 from passes.loop.pack_operands import Panel
 from targets.base import TargetOptions
@@ -45,7 +46,7 @@ def windowed_nest(kernel: KernelOp) -> NestOp | None:
     return reducing[0] if follow else None
 
 
-def tiled_axes(nest: NestOp) -> tuple[str, str] | None:
+def tiled_axes(nest: NestOp) -> tuple[Symbol, Symbol] | None:
     """(position, channel): parallel axes, one that windows move along, one along the memory."""
     parallel = {a.name for a in nest.parallel_axes}
     filters = [k for k, m in enumerate(nest.input_maps) if not parallel <= _symbols(m)]
@@ -71,13 +72,13 @@ def _is_part(nest: NestOp, place: Expr) -> bool:
         inner[0].constant or LONG) >= LONG
 
 
-def _filters(nest: NestOp, position: int, channel: str) -> bool:
+def _filters(nest: NestOp, position: int, channel: Symbol) -> bool:
     """Whether an input has a value per channel, for each place in the window or for all."""
     return _symbols(nest.input_maps[position]) <= {channel, *(a.name for a in nest.reduce_axes)}
 
 
-def _symbols(map_: Sequence[Expr]) -> set[str]:
-    return set[str]().union(*(e.symbols for e in map_))
+def _symbols(map_: Sequence[Expr]) -> set[Symbol]:
+    return set[Symbol]().union(*(e.symbols for e in map_))
 
 
 def prepare_windows(kernel: KernelOp, nest: NestOp) -> None:
@@ -136,7 +137,7 @@ def _fitting(extent: Expr, most: int, least: int = 1) -> int:
     return min(tiles, key=order, default=1)
 
 
-def _programs(extents: Mapping[str, Expr], tiles: Mapping[str, int]) -> int:
+def _programs(extents: Mapping[Symbol, Expr], tiles: Mapping[Symbol, int]) -> int:
     """How many there are; an open size counts as a large one."""
     return prod(-(-(extent.constant or 1 << 14) // tiles.get(axis, 1))
                 for axis, extent in extents.items())

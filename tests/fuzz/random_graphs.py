@@ -22,6 +22,7 @@ from dialects.func import FuncOp
 from dialects.graph.base import ShapeError
 from dialects.types import Array, TensorType, tensor
 from dialects.weights import WeightStore
+from tests.symbols import by_symbol
 
 SIZES = {"a": (1, 2, 3, 5), "b": (3, 7, 16, 17), "c": (0, 1, 4, 33), "d": (5, 6, 70)}
 """The sizes that a graph's inputs have, by name; a graph takes one of each."""
@@ -77,7 +78,7 @@ class Graph:
 
     def shape(self, value: SSAValue) -> tuple[int, ...]:
         """The run-time shape."""
-        return tuple(int(e.evaluate(self.sizes)) for e in type_of(value).shape)
+        return tuple(int(e.evaluate(by_symbol(self.sizes))) for e in type_of(value).shape)
 
     # ------------------------------------------------------------------ building
     def build(self) -> tuple[ModuleOp, list[Array]]:
@@ -98,7 +99,7 @@ class Graph:
     def argument(self) -> TensorType:
         names = [self.choose([*SIZES, ""]) for _ in range(self.integer(0, 4))]
         self.inputs.append(self.numbers([self.sizes.get(n, 1) for n in names]))
-        shape: list[Size] = [Expr.symbol(n) if n in self.symbolic else self.sizes.get(n, 1)
+        shape: list[Size] = [Expr.size(n) if n in self.symbolic else self.sizes.get(n, 1)
                              for n in names]
         return tensor(self.element, shape)
 

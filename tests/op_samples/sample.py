@@ -22,6 +22,7 @@ from dialects.func import FuncOp
 from dialects.graph import ConstantOp
 from dialects.graph.base import EvaluationContext, GraphOp
 from dialects.graph.interpret import bind_sizes
+from dialects.symbol import Symbol
 from dialects.types import Array, TensorType, element_of, tensor
 
 Reference = Callable[..., Sequence[Array]]
@@ -121,7 +122,7 @@ def build_module(
     return ModuleOp([func]), arrays, context
 
 
-def _types(sample: Sample, arrays: list[Array]) -> tuple[list[TensorType], dict[str, int]]:
+def _types(sample: Sample, arrays: list[Array]) -> tuple[list[TensorType], dict[Symbol, int]]:
     """The argument types with symbols, and the values of these."""
     if not sample.dims:
         return [tensor(element_of(a.dtype), a.shape) for a in arrays], {}
@@ -131,7 +132,7 @@ def _types(sample: Sample, arrays: list[Array]) -> tuple[list[TensorType], dict[
 
 
 def _make_op(
-    sample: Sample, func: FuncOp, sizes: Mapping[str, int], context: EvaluationContext
+    sample: Sample, func: FuncOp, sizes: Mapping[Symbol, int], context: EvaluationContext
 ) -> Operation:
     if sample.op is ConstantOp:
         return ConstantOp.of_array(sample.attributes["array"], context.weights, "weight")
@@ -139,7 +140,7 @@ def _make_op(
     return sample.op.of(*func.body.block.args[:sample.used], **attributes)
 
 
-def _settled(value: Any, sizes: Mapping[str, int]) -> Any:
+def _settled(value: Any, sizes: Mapping[Symbol, int]) -> Any:
     """An attribute's value with known sizes put in."""
     if isinstance(value, list):
         return [_settled(v, sizes) for v in value]

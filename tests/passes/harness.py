@@ -28,6 +28,7 @@ from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
 from dialects.host.interpret import interpret_host
 from dialects.schedule import parse_schedule
+from dialects.symbol import Symbol
 from dialects.syntax import location, location_name
 from dialects.types import Array, TensorType
 from passes.base import StrataContext
@@ -112,7 +113,7 @@ class Run:
         return evaluate_func(func, self.inputs, EvaluationContext(weights=context.weights))
 
 
-def _random(type_: TensorType, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
+def _random(type_: TensorType, sizes: Mapping[Symbol, int], rng: np.random.Generator) -> Array:
     shape = [int(e.evaluate(sizes)) for e in type_.shape]
     if type_.dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(np.bool_)

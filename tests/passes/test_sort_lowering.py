@@ -23,6 +23,7 @@ from passes.base import StrataContext
 from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
 from tests.lowering import lower
+from tests.symbols import by_symbol
 
 FLOATS = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64)
@@ -68,27 +69,29 @@ def test_every_type(dtype: Any, k: int, largest: bool) -> None:
 def test_every_size() -> None:
     """One compiled model."""
     cpu, context, options = find_target("cpu"), EvaluationContext(), TargetOptions(threads=2)
-    n = Expr.symbol("n")
+    n = Expr.size("n")
     module, reference = (top_k(numbers(np.float32, 1), 0, n, True, [n]) for _ in range(2))
     strata = StrataContext.with_dialects(context.weights, cpu, options)
     list(lower(module, strata))
     model = cpu.load(module, context.weights, options)
     for size in (0, 1, 32, 33, 255, 4097, 70001):
         x = numbers(np.float32, size)
-        expected = evaluate_func(main_function(reference), [x], EvaluationContext({"n": size}))
+        given = EvaluationContext(by_symbol({"n": size}))
+        expected = evaluate_func(main_function(reference), [x], given)
         assert_same(model.run([x]), expected)
 
 
 def test_a_few_of_every_size() -> None:
     """One compiled model, which selects."""
     cpu, context, options = find_target("cpu"), EvaluationContext(), TargetOptions(threads=2)
-    n = Expr.symbol("n")
+    n = Expr.size("n")
     module, reference = (top_k(numbers(np.float32, 3, 1), 1, 5, True, [3, n]) for _ in range(2))
     list(lower(module, StrataContext.with_dialects(context.weights, cpu, options)))
     model = cpu.load(module, context.weights, options)
     for size in (5, 16, 33, 255, 4097):
         x = numbers(np.float32, 3, size)
-        expected = evaluate_func(main_function(reference), [x], EvaluationContext({"n": size}))
+        given = EvaluationContext(by_symbol({"n": size}))
+        expected = evaluate_func(main_function(reference), [x], given)
         assert_same(model.run([x]), expected)
 
 

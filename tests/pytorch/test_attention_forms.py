@@ -17,6 +17,7 @@ from compiler.frontend import load_model
 from compiler.frontend.torch import in_memory
 from dialects.block import KernelOp
 from dialects.host.interpret import RunKernel, interpret_host
+from dialects.symbol import Symbol
 from dialects.types import Array
 from passes.base import StrataContext
 from targets.base import TargetOptions
@@ -177,7 +178,7 @@ def interpreter() -> Iterator[Interpreter]:
 @pytest.mark.parametrize("name", ["two heads repeated", "distances", "all kept",
                                   "one row, kept, grouped"])
 def test_triton_source(name: str, interpreter: Interpreter) -> None:
-    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 

@@ -16,9 +16,11 @@ from compiler.tuning import files
 from compiler.tuning.database import Database, Unreadable, Winner, choices_for, with_library
 from compiler.tuning.files import NAME, tuned_files
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop.choices import Choice
 
-SCHEDULE = Schedule((Level("grid", "a0", 6), Level("loop", "a1", 1, unroll=4)), (("pack", 1),))
+SCHEDULE = Schedule((Level("grid", Symbol.axis("a0"), 6),
+                     Level("loop", Symbol.axis("a1"), 1, unroll=4)), (("pack", 1),))
 
 
 def winner(kernel: str, gain: float = 1.5, schedule: Schedule | None = SCHEDULE) -> Winner:

@@ -10,12 +10,13 @@ import pytest
 from compiler.tuning.bench import FEW_TURNS, take_turns
 from compiler.tuning.search import AGAIN, CLEARLY, FINALISTS, MODES, Mode, Prepared, Search
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 
 MODE = Mode("test", rounds=4, batch=3, turns=5, least=0.0)
 
 
 def tiles(size: int) -> Schedule:
-    return Schedule((Level("grid", "i0", size, lanes=True),))
+    return Schedule((Level("grid", Symbol.axis("i0"), size, lanes=True),))
 
 
 def neighbours(around: Schedule) -> list[Schedule]:

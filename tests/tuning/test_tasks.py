@@ -19,6 +19,7 @@ from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
 from dialects.loop import CallOp, KernelOp
 from dialects.schedule import Level, Schedule
+from dialects.symbol import Symbol
 from passes.loop.choices import Choice, text_key
 from passes.rewriting import functions
 from targets.base import TargetOptions, find_target
@@ -123,7 +124,7 @@ def test_tuned_schedules_reach_the_kernels(model: Path) -> None:
     schedule = kernels[task.name].schedule
     assert schedule is not None and schedule.data == mine
     assert any("has a tuned schedule, 1.50x" in str(r) for r in state.context.remarks)
-    assert task.canonical.own(Schedule((Level("grid", "a0"),))) is None
+    assert task.canonical.own(Schedule((Level("grid", Symbol.axis("a0")),))) is None
 
 
 def test_a_choice_counts_while_rules_choose_what_it_has_beaten(

@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation
 
 from compiler import structures
-from compiler.frontend import SIZE_NAMES, ImportedModel, ImportOptions
+from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults, Skip, UnknownValue
 from compiler.frontend.frames import Frame
@@ -88,9 +88,6 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     fixed = bool(options.shapes or options.dims)  # what is declared holds for other sizes then
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))
-    if inputs.names.changed:
-        names = {k: StringAttr(v) for k, v in inputs.names.changed.items()}
-        module.attributes[SIZE_NAMES] = DictionaryAttr(names)
     return ImportedModel(module, importer.build.weights, file.path.stem)
 
 

@@ -23,10 +23,12 @@ from compiler.frontend import ImportOptions
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.sequences import Form
-from compiler.frontend.size_names import SizeNames
 from dialects.expr import Expr
-from dialects.syntax import size_symbol
+from dialects.symbol import Symbol
 from dialects.types import Array, TensorType, element_of, i1, i64, tensor
+
+_UNNAMED = re.compile(r"[-+?*.\s\d]*", re.ASCII)
+"""What models write for a dim that has no name: nothing, `?`, `-1`. It may differ each time."""
 
 Declared = list["int | str"]
 """The sizes of one input, an integer or a name each."""
@@ -39,11 +41,16 @@ class Inputs:
     infos: Sequence[onnx.ValueInfoProto]
     options: ImportOptions
     faults: Faults
-    names: SizeNames = field(default_factory=SizeNames)
     declared: dict[str, Declared] = field(default_factory=dict[str, Declared])
     replaced: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
     structured: dict[str, Form] = field(default_factory=dict[str, Form])
     """The inputs that are no tensors."""
+
+    taken: set[str] = field(init=False)
+    """The names of sizes: the model's own, and those that we give."""
+
+    def __post_init__(self) -> None:
+        self.taken = {d.dim_param for i in self.infos for d in _shape_of(i.type)}
 
     def types(self) -> dict[str, TensorType]:
         """The type of every input that has one; every fault of inputs and options is noted."""
@@ -85,9 +92,9 @@ class Inputs:
                         "declare the shape of the sequence's elements, with open sizes")
         element, rank = element_type(declared.elem_type), len(declared.shape.dim)
         if content is type_:
-            sizes = [Expr.symbol(self.names.symbol(f"{name}_d{k}")) for k in range(rank)]
+            sizes = [Expr.size(self._free(f"{name}_d{k}")) for k in range(rank)]
             return Form("tensor", element, rank), {name: tensor(element, sizes)}
-        total, length = (Expr.symbol(self.names.symbol(f"{name}_{what}"))
+        total, length = (Expr.size(self._free(f"{name}_{what}"))
                          for what in ("total", "length"))
         return Form("run", element, rank), {
             f"{name}.data": tensor(element, [total]), f"{name}.shapes": tensor(i64, [length, rank])}
@@ -128,7 +135,7 @@ class Inputs:
         for info in self.infos:
             given = self.options.shapes.get(info.name)
             if info.type.tensor_type.HasField("shape"):
-                self.declared[info.name] = _declared(info)
+                self.declared[info.name] = self._own_sizes(info)
                 self._match(info.name, given or ())
             elif given is not None:
                 self.declared[info.name] = list(given)
@@ -159,7 +166,7 @@ class Inputs:
         names = {s for shape in self.declared.values() for s in shape if isinstance(s, str)}
         names |= {s for s in self.replaced.values() if isinstance(s, str)}
         for name, value in self.options.dims.items():
-            meant = {n for n in names if name in (n, size_symbol(n))}
+            meant = {name} & names
             if value < 1:
                 self.faults.add(f"--dim {name}={value}: a size must be at least 1")
             if not meant:
@@ -171,6 +178,26 @@ class Inputs:
                     self.faults.add(f"--dim {name}={value}, but --shape gives it the size "
                                     f"{self.replaced[size]}")
 
+    def _own_sizes(self, info: onnx.ValueInfoProto) -> Declared:
+        """The model's own; one that it leaves open gets a name from the input and the dim."""
+        sizes: Declared = []
+        for k, dim in enumerate(info.type.tensor_type.shape.dim):
+            if not _UNNAMED.fullmatch(dim.dim_param):
+                sizes.append(dim.dim_param)
+            elif dim.dim_value > 0:
+                sizes.append(dim.dim_value)
+            else:
+                sizes.append(self._free(f"{info.name}_d{k}"))
+        return sizes
+
+    def _free(self, wanted: str) -> str:
+        """A name for a size that has none in the model, different from all others."""
+        name, count = wanted, 2
+        while name in self.taken:
+            name, count = f"{wanted}_v{count}", count + 1
+        self.taken.add(name)
+        return name
+
     # ------------------------------------------------------------------ expressions
     def _size(self, size: int | str) -> Expr:
         for _ in range(2):  # `--shape` may put another name, and `--dim` a value for that
@@ -178,7 +205,7 @@ class Inputs:
         if isinstance(size, int):
             return Expr.of(size)
         derived = self._derived(size)
-        return Expr.symbol(self.names.symbol(size)) if derived is None else derived
+        return Expr.size(size) if derived is None else derived
 
     def _derived(self, text: str) -> Expr | None:
         """A size that the model writes as an expression of sizes that stand alone elsewhere."""
@@ -186,18 +213,15 @@ class Inputs:
             parsed = Expr.parse(text)
         except ValueError:
             return None
-        plain = {s for shape in self.declared.values() for s in shape if isinstance(s, str)}
+        plain = {Symbol.size(s) for shape in self.declared.values() for s in shape
+                 if isinstance(s, str)}
         if parsed.as_symbol is not None or not parsed.symbols <= plain:
             return None
-        return parsed.substitute({s: self._size(s) for s in parsed.symbols})
+        return parsed.substitute({s: self._size(s.name) for s in parsed.symbols})
 
 
-def _declared(info: onnx.ValueInfoProto) -> Declared:
-    """The model's own sizes; one that it leaves open gets a name from the input and the dim."""
-    sizes: Declared = []
-    for k, dim in enumerate(info.type.tensor_type.shape.dim):
-        if re.search(r"[A-Za-z_]", dim.dim_param):
-            sizes.append(dim.dim_param)
-        else:
-            sizes.append(dim.dim_value if dim.dim_value > 0 else f"{info.name}_d{k}")
-    return sizes
+def _shape_of(type_: onnx.TypeProto) -> Sequence[onnx.TensorShapeProto.Dimension]:
+    """The dims that a type declares, also those of a sequence's or an optional's tensors."""
+    while (kind := type_.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        type_ = getattr(type_, kind).elem_type
+    return type_.tensor_type.shape.dim

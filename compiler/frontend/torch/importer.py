@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import count_of
-from compiler.frontend import SIZE_NAMES, ImportedModel, ImportOptions
+from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch import CapturedGraph
@@ -99,9 +99,6 @@ def import_graph(
     """Import a graph of ATen operators. Raises StrataError with every problem found."""
     importer = Importer(module, signature, sizes, faults)
     result = ModuleOp([importer.run(ranges)])
-    if sizes.symbols.changed:
-        names = {k: StringAttr(v) for k, v in sizes.symbols.changed.items()}
-        result.attributes[SIZE_NAMES] = DictionaryAttr(names)
     return ImportedModel(result, importer.build.weights, name)
 
 

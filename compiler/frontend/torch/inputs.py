@@ -18,7 +18,8 @@ from compiler.frontend.torch.tensors import constant_of, type_of
 from compiler.frontend.values import Value
 from dialects.expr import Expr
 from dialects.sizes import AssumeOp
-from dialects.syntax import location, size_symbol
+from dialects.symbol import Symbol
+from dialects.syntax import location
 from dialects.types import TensorType
 
 INPUTS = "inputs"
@@ -69,7 +70,7 @@ class Inputs:
             if node.op == "placeholder" and hasattr(value, "dtype") and used:
                 yield node.name, value
 
-    def _check_integers(self, bound: set[str]) -> None:
+    def _check_integers(self, bound: set[Symbol]) -> None:
         """An integer argument must be a size of some tensor: there is no other way to give it."""
         for node in self.graph.nodes:
             value = node.meta.get("val")
@@ -93,7 +94,7 @@ def read_options(
     fixed = _read_shapes(graph, names, options, faults)
     known = {names.get(str(s), str(s)) for s in _free_symbols(graph)}
     for name, value in options.dims.items():
-        meant = [n for n in known if name in (n, size_symbol(n))]
+        meant = [n for n in known if n == name]
         if not meant:
             listed = some_of(sorted(known), 20) or "all constant"
             faults.add(f"--dim names '{name}', which is no size of the model",
@@ -127,7 +128,7 @@ def _match(
     name: str, size: Any, wanted: int | str, names: Mapping[str, str], fixed: dict[str, Expr],
     faults: Faults,
 ) -> None:
-    new = Expr.of(wanted) if isinstance(wanted, int) else Expr.symbol(size_symbol(wanted))
+    new = Expr.of(wanted) if isinstance(wanted, int) else Expr.size(wanted)
     if isinstance(size, int) or not size.node.expr.is_Symbol:
         if str(size) != str(wanted):
             faults.add(f"--shape gives a dim of input '{name}' the size {wanted}, but it is {size}",
@@ -146,7 +147,7 @@ def _free_symbols(graph: Any) -> set[Any]:
             for s in size.node.expr.free_symbols}
 
 
-def assumptions(ranges: Mapping[Any, Any], sizes: Sizes, bound: set[str]) -> Sequence[AssumeOp]:
+def assumptions(ranges: Mapping[Any, Any], sizes: Sizes, bound: set[Symbol]) -> Sequence[AssumeOp]:
     """What the program was exported for: each size in its range."""
     found: list[AssumeOp] = []
     for _, size, low, high in _limits(ranges, sizes):

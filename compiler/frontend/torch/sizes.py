@@ -15,7 +15,6 @@ from operator import add, mul
 from typing import Any
 
 from compiler.frontend.faults import Fault
-from compiler.frontend.size_names import SizeNames
 from dialects.expr import Expr, maximum, minimum
 
 
@@ -26,7 +25,6 @@ class Sizes:
 
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
-    symbols: SizeNames = field(default_factory=SizeNames)
 
     def __call__(self, size: Any) -> Expr:
         """An int or SymInt. Raises Fault for one that depends on data, or is no integer."""
@@ -42,7 +40,7 @@ class Sizes:
         called = self.names.get(name, name)
         if called in self.fixed:
             return self.fixed[called]
-        return Expr.symbol(self.symbols.symbol(called))
+        return Expr.size(called)
 
     def _expression(self, expr: Any) -> Expr:
         kind = type(expr).__name__

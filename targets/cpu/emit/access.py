@@ -15,9 +15,11 @@ from typing import Literal, NamedTuple
 from xdsl.ir import Attribute
 
 from dialects import types as t
+from dialects.atoms import Call
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from dialects.types import TileType
-from targets.cpu.emit.index import Indices, iota
+from targets.cpu.emit.index import Indices, iota, register
 from targets.cpu.emit.values import (
     Chunk,
     Reg,
@@ -28,6 +30,8 @@ from targets.cpu.emit.values import (
     unrolled_dims,
 )
 from targets.cpu.emit.writer import Writer
+
+_NO_LANES = Symbol.counter("@no_lanes")
 
 _FAR = 1 << 30
 """Distances are compared in 32 bits, clamped to this: no lane is so far from its origin."""
@@ -47,7 +51,7 @@ class Point(NamedTuple):
 
     where: tuple[Expr, ...]
     flat: Expr
-    vectors: Mapping[str, tuple[Tile, tuple[int, ...]]]
+    vectors: Mapping[Symbol, tuple[Tile, tuple[int, ...]]]
 
     @property
     def is_gathered(self) -> bool:
@@ -69,7 +73,7 @@ class Access:
     where: tuple[Expr, ...]
     type: TileType
     checks: Sequence[int]
-    tiles: Mapping[str, tuple[Tile, tuple[int, ...]]]
+    tiles: Mapping[Symbol, tuple[Tile, tuple[int, ...]]]
 
     def __post_init__(self) -> None:
         pairs = zip(self.where, self.buffer.strides, strict=True)
@@ -84,7 +88,7 @@ class Access:
 
         None if a distance is no constant, or differs with the position.
         """
-        symbols = [f"t{d}" for d in self._dims]
+        symbols = [Symbol.place(d) for d in self._dims]
         split = self.flat.linear(symbols)
         if split is None or self.tiles:
             return None
@@ -102,9 +106,9 @@ class Access:
         type_ = self.type
         if type_.group is None:
             return self
-        last, each = Expr.symbol(f"t{len(self._dims)}"), type_.shape[type_.group]
-        places = {f"t{d}": Expr.symbol(f"t{k}") for k, d in enumerate(self._dims)}
-        places[f"t{type_.group}"] = last % each if type_.lanes is not None else last
+        last, each = Expr.place(len(self._dims)), type_.shape[type_.group]
+        places = {Symbol.place(d): Expr.place(k) for k, d in enumerate(self._dims)}
+        places[Symbol.place(type_.group)] = last % each if type_.lanes is not None else last
         places[self.lane_symbol] = last // each
         lanes = 1 if type_.lanes is None else type_.shape[type_.lanes]
         shape = [*(type_.shape[d] for d in self._dims), each * lanes]
@@ -112,8 +116,9 @@ class Access:
                        type=t.tile(type_.element, shape, len(self._dims)))
 
     @property
-    def lane_symbol(self) -> str:
-        return f"t{self.type.lanes}"
+    def lane_symbol(self) -> Symbol:
+        """The place along the dim in lanes; without one, a symbol that no expression has."""
+        return _NO_LANES if self.type.lanes is None else Symbol.place(self.type.lanes)
 
     # ------------------------------------------------------------------ one position
     def at(self, position: tuple[int, ...]) -> Point:
@@ -121,9 +126,9 @@ class Access:
         if self._split is not None and not self.checks:
             distances, rest = self._split
             return Point((), rest + sum(map(mul, distances, position)), {})
-        fixed: dict[str, Expr] = {f"t{d}": Expr.of(p)
+        fixed: dict[Symbol, Expr] = {Symbol.place(d): Expr.of(p)
                                   for d, p in zip(self._dims, position, strict=True)}
-        vectors: dict[str, tuple[Tile, tuple[int, ...]]] = {}
+        vectors: dict[Symbol, tuple[Tile, tuple[int, ...]]] = {}
         place = dict(zip(self._dims, position, strict=True))
         for symbol, (tile, dims) in self.tiles.items():
             if tile.type.lanes is None:
@@ -136,9 +141,9 @@ class Access:
 
     def _scalar_index(self, reg: Reg) -> Expr:
         wide = widen_index(self.writer, reg).name
-        return Expr.symbol(wide) if wide.startswith("%") else Expr.of(int(wide))
+        return Expr.symbol(register(wide)) if wide.startswith("%") else Expr.of(int(wide))
 
-    def lane_vectors(self, point: Point, number: int, chunk: Chunk) -> dict[str, Reg]:
+    def lane_vectors(self, point: Point, number: int, chunk: Chunk) -> dict[Symbol, Reg]:
         """The symbols that differ per lane, as vectors of i64, for one chunk."""
         vectors = {self.lane_symbol: Reg.of(iota(chunk.width, chunk.offset), t.index, chunk.width)}
         for symbol, (tile, place) in point.vectors.items():
@@ -157,8 +162,8 @@ class Access:
 
     def step_along(self, dim: int) -> int | None:
         """The constant distance of neighbours along a tile dim, at every position the same."""
-        split = self.flat.linear([f"t{dim}"])
-        return None if split is None else split[0].get(f"t{dim}", Expr.of(0)).constant
+        split = self.flat.linear([Symbol.place(dim)])
+        return None if split is None else split[0].get(Symbol.place(dim), Expr.of(0)).constant
 
     # ------------------------------------------------------------------ addresses
     def pointer(self, offset: Expr) -> str:
@@ -268,7 +273,7 @@ def _rejoined(expr: Expr) -> Expr:
     terms = dict(expr.terms)
     for monomial, factor in expr.terms:
         for atom in monomial:
-            if not isinstance(atom, str) and atom.op == "mod":
+            if isinstance(atom, Call) and atom.op == "mod":
                 x, divisor = atom.args
                 others = Expr(((tuple(a for a in monomial if a is not atom), factor),))
                 whole = others * divisor * (x // divisor)

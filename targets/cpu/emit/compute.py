@@ -7,6 +7,7 @@ from typing import Any
 
 from dialects import types as t
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from dialects.types import TileType
 from targets.cpu.emit.access import Access, lanes_below
 from targets.cpu.emit.build import Builder
@@ -201,7 +202,7 @@ class Compute:
         parts = tile_chunks(type_, self.lanes)
         regs: list[str] = []
         for position in positions(type_):
-            fixed = {f"t{d}": Expr.of(p)
+            fixed = {Symbol.place(d): Expr.of(p)
                      for d, p in zip(unrolled_dims(type_), position, strict=True)}
             room = (bound - expr).substitute(fixed)
             regs += [self._is_positive(room, type_, chunk) for chunk in parts]
@@ -209,9 +210,9 @@ class Compute:
 
     def _is_positive(self, room: Expr, type_: TileType, chunk: Chunk) -> str:
         """room > 0, per lane."""
-        if not chunk.width:
+        if not chunk.width or type_.lanes is None:
             return self.indices.binary("icmp sgt", self.indices.scalar(room), "0")
-        symbol = f"t{type_.lanes}"
+        symbol = Symbol.place(type_.lanes)
         split = room.linear([symbol])
         step = None if split is None else split[0].get(symbol, Expr.of(0)).constant
         if split is None or step is None:

@@ -1,6 +1,7 @@
 """Index expressions: sizes, loop counters and positions as 64-bit integer arithmetic.
 
-The symbols of an expression given to `Indices` are LLVM names (`%k4`, `%size.batch`). Each sum is
+The symbols of an expression given to `Indices` are operands of LLVM's names (`%k4`, `%size.batch`),
+and places in a tile. Each sum is
 split by how deep in the loops its symbols are defined, and each part is computed in its own scope.
 """
 
@@ -14,8 +15,14 @@ from xdsl.ir import SSAValue
 from dialects import types as t
 from dialects.atoms import Atom, Call, Monomial
 from dialects.expr import Expr, Size, product, short_product
+from dialects.symbol import Kind, Symbol
 from targets.cpu.emit.values import Reg, lane_literal, llvm_type
 from targets.cpu.emit.writer import Writer
+
+
+def register(name: str) -> Symbol:
+    """The symbol of an LLVM value, whose name begins with `%`."""
+    return Symbol.operand(name[1:])
 
 
 class Indices:
@@ -24,9 +31,9 @@ class Indices:
     def __init__(self, writer: Writer):
         self.writer = writer
         self.values: dict[SSAValue, Expr] = {}
-        self.lower: dict[str, Expr] = {}
-        self.upper: dict[str, Expr] = {}
-        self.steps: dict[str, int] = {}
+        self.lower: dict[Symbol, Expr] = {}
+        self.upper: dict[Symbol, Expr] = {}
+        self.steps: dict[Symbol, int] = {}
         """What symbols are multiples of, if not of 1."""
         self._known: dict[Expr, str] = {}
         self._natural: dict[Expr, bool] = {}
@@ -50,15 +57,19 @@ class Indices:
 
         `step`: what it is a multiple of.
         """
-        self.lower[name] = Expr.of(lower)
-        self.steps[name] = step
+        symbol = register(name)
+        self.lower[symbol] = Expr.of(lower)
+        self.steps[symbol] = step
         if upper is not None:
-            self.upper[name] = Expr.of(upper)
-        return Expr.symbol(name)
+            self.upper[symbol] = Expr.of(upper)
+        return Expr.symbol(symbol)
 
-    def resolve(self, expr: Expr, indices: Sequence[SSAValue], sizes: Mapping[str, Expr]) -> Expr:
+    def resolve(
+        self, expr: Expr, indices: Sequence[SSAValue], sizes: Mapping[Symbol, Expr]
+    ) -> Expr:
         """An expression of an operation as one over LLVM names; tile operands stay `%0`, `%1`."""
-        scalar = {f"%{k}": self.values[v] for k, v in enumerate(indices) if v in self.values}
+        scalar = {Symbol.operand(k): self.values[v]
+                  for k, v in enumerate(indices) if v in self.values}
         return expr.substitute({**sizes, **scalar})
 
     # ------------------------------------------------------------------ facts
@@ -80,20 +91,20 @@ class Indices:
 
     def multiple(self, expr: Expr) -> int:
         """A number that expr is a multiple of for certain; 0 if it is 0."""
-        return gcd(*(c * prod(self.steps.get(a, 1) for a in m if isinstance(a, str))
+        return gcd(*(c * prod(self.steps.get(a, 1) for a in m if isinstance(a, Symbol))
                      for m, c in expr.terms))
 
-    def _bound(self, symbol: str, expr: Expr) -> Expr:
+    def _bound(self, symbol: Symbol, expr: Expr) -> Expr:
         """The symbol as its bound plus or minus a natural number, whichever makes expr least."""
-        slack = Expr.symbol(f"{symbol}+")
+        slack = Expr.symbol(Symbol.counter(f"@{symbol}"))
         falls = any(c < 0 for m, c in expr.terms if symbol in m)
         if falls and symbol in self.upper:
             return self.upper[symbol] - slack
         return self.lower[symbol] + slack
 
     def _is_natural(self, atom: Atom) -> bool:
-        if isinstance(atom, str):
-            return atom.endswith("+") or atom.startswith("t")
+        if isinstance(atom, Symbol):
+            return atom.kind in (Kind.COUNTER, Kind.PLACE)
         left, right = atom.args
         if atom.op == "mod":
             return self.is_nonnegative(right - 1)
@@ -104,7 +115,7 @@ class Indices:
 
     # ------------------------------------------------------------------ scalars
     def depth(self, expr: Expr) -> int:
-        return max((self.writer.depths.get(s, 0) for s in expr.symbols), default=0)
+        return max((self.writer.depths.get(s.text, 0) for s in expr.symbols), default=0)
 
     def scalar(self, expr: Expr) -> str:
         """The value of an expression, as an i64 name or literal."""
@@ -139,8 +150,8 @@ class Indices:
         return self.depth(Expr((((atom,), 1),)))
 
     def _atom(self, atom: Atom) -> str:
-        if isinstance(atom, str):
-            return atom
+        if isinstance(atom, Symbol):
+            return atom.text
         left, right = atom.args
         a, b = self.scalar(left), self.scalar(right)
         match atom.op:
@@ -188,7 +199,7 @@ class Indices:
         return self.binary("mul", b, a) if not a.startswith("%") else self.binary("mul", a, b)
 
     # ------------------------------------------------------------------ vectors
-    def vector(self, expr: Expr, vectors: Mapping[str, Reg], width: int) -> str:
+    def vector(self, expr: Expr, vectors: Mapping[Symbol, Reg], width: int) -> str:
         """The value in each lane, as `<width x i64>`; `vectors` are the symbols that differ."""
         inside = [term for term in expr.terms if Expr((term,)).symbols & vectors.keys()]
         rest = expr - Expr(tuple(inside))
@@ -201,10 +212,10 @@ class Indices:
             total = self._lanewise("add", total, product, width)
         return total
 
-    def _vector_atom(self, atom: Atom, vectors: Mapping[str, Reg], width: int) -> str:
-        if isinstance(atom, str):
+    def _vector_atom(self, atom: Atom, vectors: Mapping[Symbol, Reg], width: int) -> str:
+        if isinstance(atom, Symbol):
             found = vectors.get(atom)
-            return self.splat(atom, width) if found is None else found.name
+            return self.splat(atom.text, width) if found is None else found.name
         left, right = (self.vector(a, vectors, width) for a in atom.args)
         if atom.op in ("max", "min"):
             test = self._compare("sgt" if atom.op == "max" else "slt", left, right, width)

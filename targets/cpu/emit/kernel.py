@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects import block as bl
 from dialects import types as t
 from dialects.expr import Expr, maximum, product
+from dialects.symbol import Symbol
 from dialects.types import BufferType, TileType
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.build import Builder
@@ -28,7 +29,7 @@ from targets.cpu.emit.maps import Maps
 from targets.cpu.emit.matrices import Matrices
 from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.values import Reg, Tile, memory_type
-from targets.cpu.emit.writer import Writer
+from targets.cpu.emit.writer import Writer, size_arguments
 from targets.cpu.machine import Machine
 from targets.cpu.results import LARGE
 
@@ -88,8 +89,9 @@ class _KernelEmitter:
         self.compute = Compute(self.writer, self.indices, self.builder, machine)
         self.maps = Maps(self.compute, self.loops)
         self.matrices = self._matrices()
-        self.sizes = {s: self.indices.symbol(self.writer.argument(f"%size.{s}"), 0)
-                      for s in kernel.size_names}
+        names = self.writer.size_arguments(kernel.size_names)
+        self.sizes = {s: self.indices.symbol(name, 0)
+                      for s, name in zip(kernel.size_names, names, strict=True)}
         self.tiles: dict[SSAValue, Tile] = {}
         self.buffers: dict[SSAValue, Buffer] = {}
         self.allocated: list[str] = []
@@ -140,7 +142,7 @@ class _KernelEmitter:
     def _text(self) -> KernelText:
         pointers = [f"ptr noalias {b.pointer}" for v, b in self.buffers.items()
                     if v in self.kernel.buffers]
-        sizes = [f"i64 %size.{s}" for s in self.kernel.size_names]
+        sizes = [f"i64 {name}" for name in size_arguments(self.kernel.size_names)]
         arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi"])
         # without this, spilled vectors lie across cache lines, in some processes and not in others
         attributes = f"alignstack({self.machine.vector_bytes}) nounwind"
@@ -185,14 +187,14 @@ class _KernelEmitter:
 
     def _index_tiles(
         self, values: Sequence[SSAValue], dims: Sequence[Any], type_: TileType
-    ) -> Mapping[str, tuple[Tile, tuple[int, ...]]]:
+    ) -> Mapping[Symbol, tuple[Tile, tuple[int, ...]]]:
         """The operands that are tiles, with their lanes where the access has them."""
-        found: dict[str, tuple[Tile, tuple[int, ...]]] = {}
+        found: dict[Symbol, tuple[Tile, tuple[int, ...]]] = {}
         for k, (value, sizes) in enumerate(zip(values, dims, strict=True)):
             if value in self.tiles:
                 places = tuple(e.constant or 0 for e in sizes.data)
                 lanes = places.index(type_.lanes) if type_.lanes in places else None
-                found[f"%{k}"] = (self.compute.convert(self.tiles[value], lanes), places)
+                found[Symbol.operand(k)] = (self.compute.convert(self.tiles[value], lanes), places)
         return found
 
     def load(self, op: bl.LoadOp) -> None:

@@ -23,6 +23,7 @@ from dialects import block as bl
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.ranges import simplify
+from dialects.symbol import Symbol
 from dialects.types import TileType
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.index import Indices
@@ -200,10 +201,12 @@ class Matrices:
 
     def _place(self, part: Access) -> tuple[str, str] | None:
         """The address and the distance of rows in bytes; None where rows are not in memory so."""
-        split = None if part.checks or part.tiles else part.flat.linear(["t0", "t1"])
-        if split is None or split[0].get("t1", Expr.of(0)) != Expr.of(1):
+        row, column = Symbol.place(0), Symbol.place(1)
+        split = None if part.checks or part.tiles else part.flat.linear(
+            [row, column])
+        if split is None or split[0].get(column, Expr.of(0)) != Expr.of(1):
             return None
-        distance = split[0].get("t0", Expr.of(0)) * t.byte_width(part.buffer.element)
+        distance = split[0].get(row, Expr.of(0)) * t.byte_width(part.buffer.element)
         return part.pointer(split[1]), self.indices.scalar(distance)
 
     def _copied(self, part: Access, pad: float | bool) -> tuple[str, str]:
@@ -214,7 +217,7 @@ class Matrices:
             f"alloca [{rows * self.unit.row_bytes} x i8], align {self.unit.row_bytes}")
         copy = Buffer(memory, element, sizes, (sizes[1], Expr.of(1)))
         tile = self.memory.load(part, part.type, pad)
-        where = (Expr.symbol("t0"), Expr.symbol("t1"))
+        where = (Expr.place(0), Expr.place(1))
         self.memory.store(replace(part, buffer=copy, where=where, checks=(), tiles={}), tile)
         return memory, str(self.unit.row_bytes)
 
@@ -228,21 +231,21 @@ def _row_part(access: Access, rows: Part, columns: Part | None = None) -> Access
     """Some rows of a or of sums, as a tile of two dims."""
     last = access.type.rank - 1
     count = access.type.shape[last] if columns is None else columns.count
-    values = {f"t{d}": Expr.of(k) for d, k in enumerate(rows.place)}
+    values = {Symbol.place(d): Expr.of(k) for d, k in enumerate(rows.place)}
     if last > 0:
-        values[f"t{last - 1}"] = Expr.symbol("t0") + rows.start
-    values[f"t{last}"] = Expr.symbol("t1") + (columns.start if columns is not None else 0)
+        values[Symbol.place(last - 1)] = Expr.place(0) + rows.start
+    values[Symbol.place(last)] = Expr.place(1) + (columns.start if columns is not None else 0)
     return _part(access, values, (rows.count, count))
 
 
 def _column_part(access: Access, columns: Part, shapes: Shapes) -> Access:
     """Some columns of b, as rows in which the groups of all columns lie side by side."""
-    row, at, group = Expr.symbol("t0"), Expr.symbol("t1"), shapes.group
+    row, at, group = Expr.place(0), Expr.place(1), shapes.group
     values = {"t0": row * group + at % group, "t1": at // group + columns.start}
     return _part(access, values, (shapes.depth // group, columns.count * group))
 
 
-def _part(access: Access, values: Mapping[str, Expr], shape: tuple[int, int]) -> Access:
-    sizes = {f"t{d}": Expr.of(n) for d, n in enumerate(shape)}
+def _part(access: Access, values: Mapping[Symbol, Expr], shape: tuple[int, int]) -> Access:
+    sizes = {Symbol.place(d): Expr.of(n) for d, n in enumerate(shape)}
     where = tuple(simplify(w.substitute(values), sizes) for w in access.where)
     return replace(access, where=where, type=t.tile(access.type.element, shape, 1))

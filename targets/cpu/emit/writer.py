@@ -8,9 +8,12 @@ common subexpressions are shared while writing; LLVM only has to generate code.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from dialects.symbol import Symbol
+from dialects.syntax import distinct_identifiers
 
 
 @dataclass
@@ -20,6 +23,11 @@ class Scope:
     label: str
     lines: list[str] = field(default_factory=list[str])
     known: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def size_arguments(sizes: Sequence[Symbol]) -> list[str]:
+    """The names of a function's sizes: legal and distinct, whatever the model calls them."""
+    return [f"%size.{name}" for name in distinct_identifiers(s.name for s in sizes)]
 
 
 class Writer:
@@ -84,6 +92,10 @@ class Writer:
         """Make a function argument known."""
         self.depths[name] = 0
         return name
+
+    def size_arguments(self, sizes: Sequence[Symbol]) -> list[str]:
+        """The names of a function's sizes, made known."""
+        return [self.argument(name) for name in size_arguments(sizes)]
 
     # ------------------------------------------------------------------ blocks and scopes
     @property

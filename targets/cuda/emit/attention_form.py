@@ -34,6 +34,7 @@ from dialects.block import (
     ValidOp,
     YieldOp,
 )
+from dialects.symbol import Symbol
 from targets.cuda.emit.context import buffer_type, tile_type
 from targets.cuda.emit.copied import Rectangle, rectangle
 from targets.cuda.emit.specialized import GROUP_ROWS
@@ -145,8 +146,8 @@ def _row_axis(kernel: KernelOp, queries: SSAValue) -> int:
     """The axis of the grid that the first dim of a tile lies along."""
     load = queries.owner
     assert isinstance(load, LoadOp)
-    named = {f"%{k}": v for k, v in enumerate(load.indices)}
-    [along] = [e for e in load.exprs if "t0" in e.symbols] or [None]
+    named = {Symbol.operand(k): v for k, v in enumerate(load.indices)}
+    [along] = [e for e in load.exprs if Symbol.place(0) in e.symbols] or [None]
     ids = [v for name, v in named.items() if along is not None and name in along.symbols]
     axes = [k for k, v in enumerate(kernel.program_ids) if v in ids]
     _need(len(axes) == len(ids) == 1, "rows along one axis of programs")

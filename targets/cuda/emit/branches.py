@@ -18,6 +18,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.block import IndexOp, MapOp, ValidOp
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from targets.cuda.emit.context import Context, tile_type
 from targets.cuda.emit.values import Value
 
@@ -93,9 +94,9 @@ def branch_off(result: SSAValue, choice: Choice, whole: Value, context: Context)
 def _end(op: IndexOp | ValidOp, expr: Expr, context: Context, *, last: bool) -> Value:
     """The largest or the smallest of an expression over the positions of a tile."""
     shape = tile_type(op.result).shape
-    split = expr.linear([f"t{d}" for d in range(len(shape))])
+    split = expr.linear([Symbol.place(d) for d in range(len(shape))])
     assert split is not None, "positions in a tile are added to indices"
-    ends = {name: shape[int(name[1:])] - 1 if ((step.constant or 1) > 0) == last else 0
+    ends = {name: shape[name.number] - 1 if ((step.constant or 1) > 0) == last else 0
             for name, step in split[0].items()}
     [value] = context.indices([expr.substitute(ends)], (), op.indices)
     return value

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from dialects.block import KernelOp, LoadOp
 from dialects.expr import Expr, short_product
+from dialects.symbol import Symbol
 from dialects.types import BufferType, SizesAttr, TileType
 from targets.cuda.emit.early import Early
 from targets.cuda.emit.helpers import HELPER_NAMES, Helper
@@ -53,7 +54,7 @@ class Context:
     options: EmitOptions
     writer: Writer = field(default_factory=lambda: Writer(HELPER_NAMES))
     values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
-    sizes: dict[str, Value] = field(default_factory=dict[str, Value])
+    sizes: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
     ranges: dict[int, str] = field(default_factory=dict[int, str])
     products: dict[str, str] = field(default_factory=dict[str, str])
     helpers: set[Helper] = field(default_factory=set[Helper])
@@ -105,17 +106,17 @@ class Context:
 
         `operands` are what `%0`, `%1` ... stand for; `dims` which tile dims theirs are.
         """
-        zero = {f"t{d}": 0 for d, extent in enumerate(shape) if extent == 1}
-        zero |= {f"%{k}": 0 for k, v in enumerate(operands) if self.values[v].text == "0"}
+        zero = {Symbol.place(d): 0 for d, extent in enumerate(shape) if extent == 1}
+        zero |= {Symbol.operand(k): 0 for k, v in enumerate(operands) if self.values[v].text == "0"}
         exprs = [e.substitute(zero) for e in exprs]
-        symbols = frozenset[str]().union(*(e.symbols for e in exprs))
+        symbols = frozenset[Symbol]().union(*(e.symbols for e in exprs))
         names = dict(self.sizes)
         for dim in range(len(shape)):
-            if f"t{dim}" in symbols:
-                names[f"t{dim}"] = self.position(dim, shape)
+            if Symbol.place(dim) in symbols:
+                names[Symbol.place(dim)] = self.position(dim, shape)
         for k, operand in enumerate(operands):
             listed = () if dims is None else [d.constant or 0 for d in dims.data[k].data]
-            names[f"%{k}"] = place(self.values[operand], listed, len(shape))
+            names[Symbol.operand(k)] = place(self.values[operand], listed, len(shape))
         return [index_value(e, names) for e in exprs]
 
     def size(self, expr: Expr) -> Value:

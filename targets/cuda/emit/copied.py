@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 from dialects import types as t
 from dialects.block import LoadOp, StoreOp
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from targets.cuda.emit.context import Context, buffer_type
 from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.emit.values import NATIVE_POINTERS, dtype_text, pointer_type
@@ -75,15 +76,16 @@ def rectangle(op: LoadOp | StoreOp, shape: Sequence[int]) -> Rectangle | None:
     pitch = type_.shape[-1].constant
     if pitch is None or pitch * t.byte_width(type_.element) % PITCH:
         return None
+    places = (Symbol.place(0), Symbol.place(1))
     along: dict[int, int] = {}
-    for dim, name in enumerate(("t0", "t1")):
+    for dim, name in enumerate(places):
         found = [k for k, e in enumerate(op.exprs) if name in e.symbols]
         if len(found) == 1:
             along[found[0]] = dim
-    origin = [e - Expr.symbol(f"t{along[k]}") if k in along else e
+    origin = [e - Expr.place(along[k]) if k in along else e
               for k, e in enumerate(op.exprs)]
     if len(along) != 2 or type_.rank - 1 not in along or any(
-            e.symbols & {"t0", "t1"} for e in origin):
+            e.symbols & {*places} for e in origin):
         return None
     first, second = (along[k] for k in sorted(along))
     return Rectangle(

@@ -14,9 +14,10 @@ from dataclasses import replace
 from dialects.atoms import Call, Monomial
 from dialects.expr import Expr
 from dialects.ranges import is_nonnegative
+from dialects.symbol import Symbol
 from targets.cuda.emit.values import Value, broadcast, in_parentheses
 
-Names = Mapping[str, Value]
+Names = Mapping[Symbol, Value]
 """Per symbol of an expression: sizes, `t0` ..., `%0` ...."""
 
 _ZERO, _ONE = Expr.of(0), Expr.of(1)
@@ -58,9 +59,9 @@ def _term(monomial: Monomial, factor: int, names: Names) -> tuple[int, Value]:
     sign = 1 if factor > 0 else -1
     atoms: list[Value] = []
     for atom in monomial:
-        ceiling = None if isinstance(atom, str) else _ceiling(atom, names)
+        ceiling = None if isinstance(atom, Symbol) else _ceiling(atom, names)
         sign = sign if ceiling is None else -sign
-        atoms.append(ceiling or (names[atom] if isinstance(atom, str) else _call(atom, names)))
+        atoms.append(ceiling or (names[atom] if isinstance(atom, Symbol) else _call(atom, names)))
     return sign, _product(atoms, abs(factor))
 
 

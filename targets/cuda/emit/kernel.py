@@ -28,6 +28,7 @@ from dialects.block import (
     YieldOp,
 )
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 from dialects.syntax import location_name
 from targets.cuda.emit import specialized
 from targets.cuda.emit.attention_form import is_online
@@ -199,7 +200,7 @@ def _bind_parameters(
                  else pointer_type(element))
         signature.append((name, pointers.get(buffer, plain)))
     for size in context.kernel.size_names:
-        name, symbol = context.writer.fresh(size), Expr.symbol(size)
+        name, symbol = context.writer.fresh(size.name), Expr.symbol(size)
         context.sizes[size] = Value(name, (), symbol, symbol)
         signature.append((name, "i32"))
     return tuple(signature)
@@ -277,7 +278,7 @@ def _emit_for(op: ForOp, context: Context) -> None:
 
 def _loop_bound(expr: Expr, value: Value, op: ForOp, context: Context) -> str:
     """A bound of a loop; a plain number for the interpreter of Triton 3.6, which takes no other."""
-    programs = [f"%{k}" for k, v in enumerate(op.indices)
+    programs = [Symbol.operand(k) for k, v in enumerate(op.indices)
                 if v in context.kernel.program_ids and context.values[v].text != "0"]
     if not context.options.interpreted or expr.symbols.isdisjoint(programs):
         return value.text

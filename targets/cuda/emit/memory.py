@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dialects import types as t
 from dialects.block import IndexOp, LoadOp, StoreOp, ValidOp
 from dialects.expr import Expr, product
+from dialects.symbol import Kind, Symbol
 from dialects.types import BufferType
 from targets.cuda.emit.context import Context, buffer_type, tile_type
 from targets.cuda.emit.index import inside_conditions
@@ -89,11 +90,11 @@ def _offset(
 
 def _split(expr: Expr, op: LoadOp) -> tuple[Expr, Expr]:
     """The terms of an index that are equal for all of a tile, and the others."""
-    gathered = {f"%{k}" for k, dims in enumerate(op.index_dims.data) if dims.data}
+    gathered = {Symbol.operand(k) for k, dims in enumerate(op.index_dims.data) if dims.data}
     moving = Expr.of(0)
     for monomial, factor in expr.terms:
         term = Expr(((monomial, factor),))
-        if not any(s in gathered or (s.startswith("t") and s[1:].isdigit()) for s in term.symbols):
+        if not any(s in gathered or s.kind is Kind.PLACE for s in term.symbols):
             moving = moving + term
     return moving, expr - moving
 

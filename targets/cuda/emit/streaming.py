@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from xdsl.ir import Operation, SSAValue
 
 from dialects.block import ForOp, KernelOp, LoadOp
+from dialects.symbol import Symbol
 
 
 def last_loads(kernel: KernelOp) -> frozenset[LoadOp]:
@@ -37,5 +38,5 @@ def _counters(op: Operation) -> Iterator[SSAValue]:
 
 def _used(load: LoadOp) -> Iterator[SSAValue]:
     """The index values that an address names."""
-    symbols = set[str]().union(*(e.symbols for e in load.exprs))
-    yield from (v for k, v in enumerate(load.indices) if f"%{k}" in symbols)
+    symbols = set[Symbol]().union(*(e.symbols for e in load.exprs))
+    yield from (v for k, v in enumerate(load.indices) if Symbol.operand(k) in symbols)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+
+from dialects.syntax import identifier
 
 _INDENT = "    "
 _TAKEN = frozenset((*keyword.kwlist, *keyword.softkwlist, "tl", "triton", "range", "float"))
@@ -30,8 +31,7 @@ class Writer:
 
     def fresh(self, hint: str) -> str:
         """`hint` as an identifier, with a number behind it if it is taken."""
-        base = re.sub(r"\W", "_", hint) or "v"
-        base = f"v{base}" if base[0].isdigit() else base
+        base = identifier(hint)
         name, count = base, 1
         while name in self.used:
             count += 1

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from dialects.expr import Expr, product
 from passes.host.arena import ALIGNMENT, Block, hint, plan, split
+from tests.symbols import by_symbol
 
-SIZES = {"b": 3, "s": 7}
+SIZES = by_symbol({"b": 3, "s": 7})
 NAMES = ["", "b", "s", "b*s", "b + s", "(s + 1) floordiv 2", "b*((s + 1) floordiv 2)"]
 
 

@@ -4,16 +4,16 @@
 // is beyond the end of an axis counts as nothing. One element at a time needs no scan.
 builtin.module {
   // CHECK: block.kernel @held
-  // CHECK: block.load %x[3*%i + t0, t1] check [0, 1] pad 0 : tile<3x16xf32>
+  // CHECK: block.load %x[3*%i0 + t0, t1] check [0, 1] pad 0 : tile<3x16xf32>
   // CHECK: block.scan add {{.*}} dim 1 : tile<3x16xf32>
   // CHECK-NOT: block.for
   // CHECK: block.kernel @walked
-  // CHECK: block.for %j = 0 to 13 step 4 (
+  // CHECK: block.for %i1 = 0 to 13 step 4 (
   // CHECK: block.scan add {{.*}} dim 1 : tile<3x4xf32>
   // CHECK: block.reduce add {{.*}} dim 1 : tile<3xf32>
   // CHECK: block.store
   // CHECK: block.kernel @single
-  // CHECK: block.for %j = 0 to 13 step 1 (
+  // CHECK: block.for %i1 = 0 to 13 step 1 (
   // CHECK-NOT: block.scan
   // CHECK: block.store
   strata.func @main(%x: f32[5, 13]) -> (f32[5, 13], f32[5, 13], f32[5, 13]) inputs ["x"] outputs ["y", "z", "w"] {
@@ -22,33 +22,33 @@ builtin.module {
     %w = loop.call @single(%x) sizes() : f32[5, 13]
     strata.return %y, %z, %w
   }
-  loop.kernel @held(%x: f32[5, 13]) -> (f32[5, 13]) sizes() schedule<grid i tile 3, whole j tile 16 | tails = mask> {
-    %s = loop.nest (i: 5, reduce j: 13) ins(%x[i, j]) outs(add f32[5, 13][i, j]) {
+  loop.kernel @held(%x: f32[5, 13]) -> (f32[5, 13]) sizes() schedule<grid i0 tile 3, whole i1 tile 16 | tails = mask> {
+    %s = loop.nest (i0: 5, reduce i1: 13) ins(%x[i0, i1]) outs(add f32[5, 13][i0, i1]) {
     ^bb0(%a: f32):
       loop.yield %a
     }
-    %y = loop.nest (i: 5, j: 13) ins(%s[i, j], %x[i, j]) outs(f32[5, 13][i, j]) {
+    %y = loop.nest (i0: 5, i1: 13) ins(%s[i0, i1], %x[i0, i1]) outs(f32[5, 13][i0, i1]) {
     ^bb0(%a: f32, %b: f32):
       %c = arith.subf %a, %b : f32
       loop.yield %c
     }
     loop.yield %y
   }
-  loop.kernel @walked(%x: f32[5, 13]) -> (f32[5, 13]) sizes() schedule<grid i tile 3, loop j tile 4 | tails = mask> {
-    %s = loop.nest (i: 5, reduce j: 13) ins(%x[i, j]) outs(add f32[5, 13][i, j]) {
+  loop.kernel @walked(%x: f32[5, 13]) -> (f32[5, 13]) sizes() schedule<grid i0 tile 3, loop i1 tile 4 | tails = mask> {
+    %s = loop.nest (i0: 5, reduce i1: 13) ins(%x[i0, i1]) outs(add f32[5, 13][i0, i1]) {
     ^bb0(%a: f32):
       %b = arith.mulf %a, %a : f32
       loop.yield %b
     }
-    %y = loop.nest (i: 5, j: 13) ins(%s[i, j]) outs(f32[5, 13][i, j]) {
+    %y = loop.nest (i0: 5, i1: 13) ins(%s[i0, i1]) outs(f32[5, 13][i0, i1]) {
     ^bb0(%a: f32):
       %c = arith.negf %a : f32
       loop.yield %c
     }
     loop.yield %y
   }
-  loop.kernel @single(%x: f32[5, 13]) -> (f32[5, 13]) sizes() schedule<grid i tile 1, loop j tile 1> {
-    %s = loop.nest (i: 5, reduce j: 13) ins(%x[i, -j + 12]) outs(mul f32[5, 13][i, -j + 12]) {
+  loop.kernel @single(%x: f32[5, 13]) -> (f32[5, 13]) sizes() schedule<grid i0 tile 1, loop i1 tile 1> {
+    %s = loop.nest (i0: 5, reduce i1: 13) ins(%x[i0, -i1 + 12]) outs(mul f32[5, 13][i0, -i1 + 12]) {
     ^bb0(%a: f32):
       loop.yield %a
     }

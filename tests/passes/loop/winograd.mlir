@@ -5,12 +5,12 @@
 builtin.module {
   // CHECK: strata.func @main
   // CHECK: graph.constant {{.*}}winograd.input{{.*}} : f32[6, 6]
-  // CHECK: loop.nest (i7: 6, t1: 34, t2: 8, t3: 64, reduce i9: 6) ins(%{{[a-z0-9]+}}[i7, i9], %h[0, t1 - 1, i9 + 4*t2 - 1, t3] pad 0.0) outs(add f32[6, 1, 34, 8, 64][i7, 0, t1, t2, t3])
-  // CHECK: loop.nest (i8: 6, t0: 6, t2: 8, t3: 8, t4: 64, reduce i9: 6) ins(%{{[a-z0-9]+}}[i8, i9], %{{[a-z0-9]+}}[t0, 0, i9 + 4*t2, t3, t4]) outs(add f32[6, 6, 1, 8, 8, 64][i8, t0, 0, t2, t3, t4])
+  // CHECK: loop.nest (i0: 6, i10: 34, i11: 8, i12: 64, reduce i8: 6) ins(%{{[a-z0-9]+}}[i0, i8], %h[0, i10 - 1, 4*i11 + i8 - 1, i12] pad 0.0) outs(add f32[6, 1, 34, 8, 64][i0, 0, i10, i11, i12])
+  // CHECK: loop.nest (i7: 6, i13: 6, i15: 8, i16: 8, i17: 64, reduce i8: 6) ins(%{{[a-z0-9]+}}[i7, i8], %{{[a-z0-9]+}}[i13, 0, 4*i15 + i8, i16, i17]) outs(add f32[6, 6, 1, 8, 8, 64][i7, i13, 0, i15, i16, i17])
   // CHECK: graph.constant {{.*}}.values{{.*}} : f32[6, 6, 64, 64]
-  // CHECK: loop.nest (i8: 6, i7: 6, i1: 64, i2: 8, i3: 8, reduce i4: 64) ins(%{{[a-z0-9]+}}[i8, i7, 0, i2, i3, i4], %{{[a-z0-9]+}}[i8, i7, i1, i4]) outs(add f32[6, 6, 1, 8, 8, 64][i8, i7, 0, i2, i3, i1])
-  // CHECK: loop.nest (i7: 6, i1: 64, i2: 32, i3: 8, reduce i8: 6) ins(%{{[a-z0-9]+}}[(i2 mod 4), i8], %{{[a-z0-9]+}}[i8, i7, 0, (i2 floordiv 4), i3, i1]) outs(add f32[6, 1, 32, 8, 64][i7, 0, i2, i3, i1])
-  // CHECK: loop.nest (i1: 64, i2: 32, i3: 30, reduce i7: 6) ins(%{{[a-z0-9]+}}[(i3 mod 4), i7], %{{[a-z0-9]+}}[i7, 0, i2, (i3 floordiv 4), i1]) outs(add f32[1, 32, 30, 64][0, i2, i3, i1])
+  // CHECK: loop.nest (i7: 6, i0: 6, i1: 64, i2: 8, i3: 8, reduce i4: 64) ins(%{{[a-z0-9]+}}[i7, i0, 0, i2, i3, i4], %{{[a-z0-9]+}}[i7, i0, i1, i4]) outs(add f32[6, 6, 1, 8, 8, 64][i7, i0, 0, i2, i3, i1])
+  // CHECK: loop.nest (i0: 6, i1: 64, i2: 32, i3: 8, reduce i7: 6) ins(%{{[a-z0-9]+}}[(i2 mod 4), i7], %{{[a-z0-9]+}}[i7, i0, 0, (i2 floordiv 4), i3, i1]) outs(add f32[6, 1, 32, 8, 64][i0, 0, i2, i3, i1])
+  // CHECK: loop.nest (i1: 64, i2: 32, i3: 30, reduce i0: 6) ins(%{{[a-z0-9]+}}[(i3 mod 4), i0], %{{[a-z0-9]+}}[i0, 0, i2, (i3 floordiv 4), i1]) outs(add f32[1, 32, 30, 64][0, i2, i3, i1])
   // CHECK: %y = loop.nest (i1: 64, i2: 32, i3: 30) ins(%{{[a-z0-9]+}}[0, i2, i3, i1], %b[i1])
   // CHECK-NOT: loop.nest
   // CHECK: strata.return %y

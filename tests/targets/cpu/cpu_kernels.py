@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from xdsl.parser import Parser
 from dialects.block import Block, KernelOp
 from dialects.block.interpret import interpret_kernel
 from dialects.host import Host
+from dialects.symbol import Symbol
 from dialects.types import Array, Strata
 from targets.cpu.cache import ObjectCache
 from targets.cpu.emit import emit_kernel
 from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import Machine, machine_of
+from tests.symbols import by_symbol
 
 RANDOM = np.random.default_rng(0)
 
@@ -118,7 +120,7 @@ def native(kernel: KernelOp, machine: Machine) -> Any:
 
 
 def run_native(
-    kernel: KernelOp, machine: Machine, buffers: Sequence[Array], sizes: dict[str, int],
+    kernel: KernelOp, machine: Machine, buffers: Sequence[Array], sizes: Mapping[Symbol, int],
     at_end: bool = True,
 ) -> list[Array]:
     """All buffers after all programs, in two parts as if by two threads."""
@@ -140,10 +142,11 @@ def check(
     """Native code and interpreter agree on all buffers, wherever the guard pages lie."""
     kernel, machine = parse(text), machine_of(features)
     expected = [b.copy() for b in buffers]
-    interpret_kernel(kernel, expected, sizes)
+    values = by_symbol(sizes)
+    interpret_kernel(kernel, expected, values)
     actual: list[Array] = []
     for at_end in (True, False):
-        actual = run_native(kernel, machine, buffers, sizes, at_end)
+        actual = run_native(kernel, machine, buffers, values, at_end)
         for a, e in zip(actual, expected, strict=True):
             assert_same(a, e, tolerance)
     return actual

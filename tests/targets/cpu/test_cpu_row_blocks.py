@@ -18,6 +18,7 @@ from passes.loop.private import private_values
 from targets.base import TargetOptions, find_target
 from targets.cpu.machine import AVX512, Machine
 from tests.lowering import assert_close, check_levels, lower
+from tests.symbols import by_symbol
 from tests.targets.cpu import cpu_kernels
 from tests.targets.cpu.cpu_kernels import each_machine
 
@@ -168,7 +169,7 @@ def test_nothing_outside_is_touched(case: Attention, features: str) -> None:
     for _ in lower(module, context):
         pass
     [kernel] = [op for op in module.body.block.ops if isinstance(op, block.KernelOp)]
-    sizes = {"b": case.batch, "s": case.rows}
+    sizes = by_symbol({"b": case.batch, "s": case.rows})
     given = dict(zip(case.names, case.inputs(), strict=True))
     given["y"] = np.full_like(given["q"], 77)
     shapes = [tuple(int(e.evaluate(sizes)) for e in b.type.shape) for b in kernel.buffers
@@ -176,7 +177,7 @@ def test_nothing_outside_is_touched(case: Attention, features: str) -> None:
     buffers = [given[b.name_hint or ""].reshape(shape)
                for b, shape in zip(kernel.buffers, shapes, strict=True)]
     cpu_kernels.check(str(kernel), *buffers, features=features, tolerance=1e-5,
-                      **{name: sizes[name] for name in kernel.size_names})
+                      **{name.text: sizes[name] for name in kernel.size_names})
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])

@@ -22,8 +22,8 @@ def text(rows: int | str, depth: int, columns: int) -> str:
     sizes = f" sizes({rows})" if isinstance(rows, str) else " sizes()"
     return (f"builtin.module {{ loop.kernel @product(%x: f32[{rows}, {depth}], "
             f"%w: f32[{depth}, {columns}]) -> (f32[{rows}, {columns}]){sizes} {{ "
-            f"%y = loop.nest (i: {rows}, j: {columns}, reduce k: {depth}) "
-            f"ins(%x[i, k], %w[k, j]) outs(add f32[{rows}, {columns}][i, j]) {{ "
+            f"%y = loop.nest (i0: {rows}, i1: {columns}, reduce i2: {depth}) "
+            f"ins(%x[i0, i2], %w[i2, i1]) outs(add f32[{rows}, {columns}][i0, i1]) {{ "
             "^bb0(%a: f32, %b: f32): %p = arith.mulf %a, %b : f32 loop.yield %p } "
             "loop.yield %y } }")
 
@@ -31,8 +31,8 @@ def text(rows: int | str, depth: int, columns: int) -> str:
 DEPTHWISE = (
     "builtin.module { loop.kernel @window(%x: f32[18, 18, 64], %w: f32[3, 3, 64]) -> "
     "(f32[16, 16, 64]) sizes() { "
-    "%y = loop.nest (c: 64, h: 16, w: 16, reduce i: 3, reduce j: 3) "
-    "ins(%x[h + i, w + j, c], %w[i, j, c]) outs(add f32[16, 16, 64][h, w, c]) { "
+    "%y = loop.nest (i0: 64, i1: 16, i2: 16, reduce i3: 3, reduce i4: 3) "
+    "ins(%x[i1 + i3, i2 + i4, i0], %w[i3, i4, i0]) outs(add f32[16, 16, 64][i1, i2, i0]) { "
     "^bb0(%a: f32, %b: f32): %p = arith.mulf %a, %b : f32 loop.yield %p } "
     "loop.yield %y } }")
 
@@ -46,20 +46,20 @@ def schedule(module: str) -> Schedule:
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns", "order"), [
-    (3584, 64, 96, ["i", "j"]),  # panels of 24 KiB stay, rows are read once
-    (3584, 512, 96, ["i", "j"]),  # panels of 192 KiB 14 times, or rows of 7 MiB 3 times
-    (3584, 512, 32, ["j", "i"]),  # one panel
-    (56, 64, 96, ["j"]),  # one part
-    ("n", 64, 96, ["j"]),
+    (3584, 64, 96, ["i0", "i1"]),  # panels of 24 KiB stay, rows are read once
+    (3584, 512, 96, ["i0", "i1"]),  # panels of 192 KiB 14 times, or rows of 7 MiB 3 times
+    (3584, 512, 32, ["i1", "i0"]),  # one panel
+    (56, 64, 96, ["i1"]),  # one part
+    ("n", 64, 96, ["i1"]),
 ])
 def test_order(rows: int | str, depth: int, columns: int, order: list[str]) -> None:
     """What is read again and again is what stays in the cache, or is the smaller."""
     levels = schedule(text(rows, depth, columns)).levels
-    assert [x.axis for x in levels if x.kind == "grid"] == order
+    assert [x.axis.name for x in levels if x.kind == "grid"] == order
 
 
 def test_windows_are_walked_as_they_lie() -> None:
     """Blocks of pixels, and inside them all channels: what is read lies side by side."""
-    found = [(x.kind, x.axis) for x in schedule(DEPTHWISE).levels]
-    assert found == [("grid", "h"), ("loop", "h"), ("loop", "w"), ("loop", "c"),
-                     ("loop", "j"), ("loop", "i")]
+    found = [(x.kind, x.axis.name) for x in schedule(DEPTHWISE).levels]
+    assert found == [("grid", "i1"), ("loop", "i1"), ("loop", "i2"), ("loop", "i0"),
+                     ("loop", "i4"), ("loop", "i3")]

@@ -139,9 +139,9 @@ class Model:
     def _type(self, array: Array, number: int) -> TensorType:
         shape: list[Size] = list(array.shape)
         if self.open_sizes and number < 3:
-            shape[:2] = Expr.symbol("b"), Expr.symbol("s" if number == 0 else "t")
+            shape[:2] = Expr.size("b"), Expr.size("s" if number == 0 else "t")
         elif self.open_sizes:
-            shape[:] = [Expr.symbol("s"), Expr.symbol("t")][-array.ndim:]
+            shape[:] = [Expr.size("s"), Expr.size("t")][-array.ndim:]
         return tensor(element_of(array.dtype), shape)
 
     def lowered(self, options: TargetOptions) -> tuple[ModuleOp, WeightStore]:

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
+from dialects.symbol import Symbol
 from dialects.types import Array, BufferType
 from targets.cuda import cublas, cuda_graph, cudnn, driver, kernels, library
 from targets.cuda.compile import Binary, CompileOptions, Job
@@ -173,13 +174,13 @@ class FakeDriver:
         assert programs == (source.programs(tiles, MULTIPROCESSORS) if source else prod(tiles))
         return lambda: self._run(function, pointers, sizes)
 
-    def _run(self, kernel: KernelOp, pointers: Sequence[int], sizes: dict[str, int]) -> None:
+    def _run(self, kernel: KernelOp, pointers: Sequence[int], sizes: dict[Symbol, int]) -> None:
         buffers = [self._view(p, b.type, sizes)
                    for p, b in zip(pointers, kernel.buffers, strict=True)]
         interpret_kernel(kernel, buffers, sizes)
         self.log.append(f"run {kernel.sym_name.data}")
 
-    def _view(self, address: int, type_: Any, sizes: dict[str, int]) -> Array:
+    def _view(self, address: int, type_: Any, sizes: dict[Symbol, int]) -> Array:
         """A buffer as an array over its memory."""
         assert isinstance(type_, BufferType)
         shape = tuple(int(s.evaluate(sizes)) for s in type_.shape)

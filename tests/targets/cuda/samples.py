@@ -17,7 +17,9 @@ from dialects.block import KernelOp, StoreOp
 from dialects.context import make_context
 from dialects.expr import Expr
 from dialects.host import FuncOp, LaunchOp, ReturnOp
+from dialects.symbol import Symbol
 from dialects.types import Array, BufferType
+from tests.symbols import by_symbol
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Sample:
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     limits: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     tolerance: float = 2e-6
+
+    @property
+    def values(self) -> dict[Symbol, int]:
+        """The values of the kernel's sizes."""
+        return by_symbol(self.sizes)
 
     @property
     def kernel(self) -> KernelOp:
@@ -50,7 +57,7 @@ class Sample:
 
     def _random(self, rng: np.random.Generator, type_: object, name: str) -> Array:
         assert isinstance(type_, BufferType)
-        shape = tuple(int(s.evaluate(self.sizes)) for s in type_.shape)
+        shape = tuple(int(s.evaluate(self.values)) for s in type_.shape)
         if t.is_float(type_.element):
             return rng.standard_normal(shape).astype(type_.dtype)
         if type_.element == t.i1:

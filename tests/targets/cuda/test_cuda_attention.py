@@ -15,6 +15,7 @@ from dialects.block import DotOp, ForOp, KernelOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.schedule import ScheduleAttr, parse_schedule
+from dialects.symbol import Symbol
 from dialects.types import Array
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions
@@ -90,7 +91,7 @@ def test_on_a_gpu(model: Model) -> None:
 
 def interpreted(model: Model, interpreter: Interpreter) -> tuple[Array, list[KernelOp]]:
     """What Triton's interpreter computes, and the kernels."""
-    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 
@@ -146,7 +147,7 @@ def test_single_precision_in_parts(interpreter: Interpreter) -> None:
     [kernel] = kernels_of(module)
     assert {op.precision.data for op in kernel.walk() if isinstance(op, DotOp)} == {"tf32x3"}
 
-    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 

@@ -34,6 +34,7 @@ from tests.control.programs import (
     WHILE,
     Program,
 )
+from tests.symbols import by_symbol
 from tests.targets.cuda.control_programs import REFUSALS, compare, lowered
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import STREAM, FakeTorch
@@ -223,9 +224,9 @@ def test_sizes_that_kernels_cannot_count() -> None:
     op = next(op for op in module.walk() if isinstance(op, LaunchOp)
               and op.sizes.data and str(op.sizes.data[0]) == "k")
     call = kernel_call(op, kernels_of(module))
-    assert call.size_values({"k": 2**31 - 1}) == {"k": 2**31 - 1}
+    assert call.size_values(by_symbol({"k": 2**31 - 1})) == by_symbol({"k": 2**31 - 1})
     with pytest.raises(CudaError, match="the size k = 2147483648 at node"):
-        call.size_values({"k": 2**31})
+        call.size_values(by_symbol({"k": 2**31}))
 
 
 def test_a_failure_in_a_call_leaves_nothing(load: Load) -> None:

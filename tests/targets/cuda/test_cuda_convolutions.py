@@ -14,6 +14,7 @@ from dialects import types as t
 from dialects.block import DotOp, KernelOp, LoadOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import NestOp
+from dialects.symbol import Symbol
 from dialects.types import Array
 from passes.base import StrataContext
 from passes.loop.kinds import is_contraction
@@ -58,7 +59,7 @@ def test_tiles_and_their_meaning(case: Case) -> None:
 @needs_triton
 @each_case
 def test_triton_source(case: Case, interpreter: Interpreter) -> None:
-    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 

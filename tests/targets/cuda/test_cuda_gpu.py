@@ -29,7 +29,7 @@ def test_samples(sample: Sample) -> None:
     buffers = sample.buffers(kernel)
     stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
     inputs = [a.copy() for b, a in zip(kernel.buffers, buffers, strict=True) if b not in stored]
-    interpret_kernel(kernel, buffers, sample.sizes)
+    interpret_kernel(kernel, buffers, sample.values)
     expected = [a for b, a in zip(kernel.buffers, buffers, strict=True) if b in stored]
     model = TARGET.load(as_model(kernel), WeightStore(), TargetOptions())
     for _ in range(2):  # a new graph, and one that is there

@@ -17,6 +17,7 @@ from dialects.func import FuncOp
 from dialects.graph import GatherOp, GroupedMatmulOp
 from dialects.graph.base import GraphOp
 from dialects.host.interpret import RunKernel, interpret_host
+from dialects.symbol import Symbol
 from dialects.types import Array, element_of, i32, i64, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext
@@ -70,7 +71,7 @@ class Model:
 
     def _module(self) -> ModuleOp:
         half, b = element_of(np.dtype(np.float16)), self.inputs[1]
-        rows: Size = Expr.symbol("n") if self.open_size else self.rows
+        rows: Size = Expr.size("n") if self.open_size else self.rows
         types = [tensor(half, [rows, self.depth]), tensor(half, b.shape),
                  tensor(i32, [len(self.ends)]), tensor(i64, [rows])][:3 + self.order]
         func = FuncOp.of("main", ["a", "b", "ends", "order"][:len(types)], types)
@@ -118,7 +119,7 @@ def interpreter() -> Iterator[Interpreter]:
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 @each_model
 def test_triton_source(model: Model, interpreter: Interpreter) -> None:
-    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 

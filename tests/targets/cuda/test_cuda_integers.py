@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 
 from dialects.block import DotOp, KernelOp
 from dialects.host.interpret import interpret_host
+from dialects.symbol import Symbol
 from dialects.types import Array, i8
 from targets.base import TargetOptions
 from targets.cuda.compile import CompileOptions, Job, compile_kernels
@@ -43,7 +44,7 @@ def test_tiles_and_their_meaning(case: Case) -> None:
 @needs_triton
 @each_case
 def test_triton_source(case: Case, interpreter: Interpreter) -> None:
-    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 

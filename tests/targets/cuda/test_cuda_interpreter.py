@@ -11,6 +11,7 @@ import pytest
 
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
+from dialects.symbol import Symbol
 from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.base import TargetOptions
@@ -30,7 +31,7 @@ def interpreter() -> Iterator[Interpreter]:
 
 
 def run_both(
-    interpreter: Interpreter, kernel: KernelOp, buffers: list[Array], sizes: dict[str, int]
+    interpreter: Interpreter, kernel: KernelOp, buffers: list[Array], sizes: dict[Symbol, int]
 ) -> tuple[list[Array], list[Array]]:
     """What Triton's interpreter makes of the buffers, and what the kernel means."""
     found, expected = [b.copy() for b in buffers], [b.copy() for b in buffers]
@@ -43,7 +44,7 @@ def run_both(
 @pytest.mark.parametrize("sample", SAMPLES, ids=[s.name for s in SAMPLES])
 def test_samples(interpreter: Interpreter, sample: Sample) -> None:
     kernel = sample.kernel
-    found, expected = run_both(interpreter, kernel, sample.buffers(kernel), sample.sizes)
+    found, expected = run_both(interpreter, kernel, sample.buffers(kernel), sample.values)
     for a, b in zip(found, expected, strict=True):
         a, b = a.astype(np.float64), b.astype(np.float64)
         np.testing.assert_allclose(a, b, rtol=0, atol=sample.tolerance * np.abs(b).max())
@@ -103,13 +104,13 @@ def test_extrema_propagate_nan(interpreter: Interpreter) -> None:
 def test_tails(interpreter: Interpreter, n: int) -> None:
     sample = Sample(samples.GELU, {"n": n})
     kernel = sample.kernel
-    found, expected = run_both(interpreter, kernel, sample.buffers(kernel), sample.sizes)
+    found, expected = run_both(interpreter, kernel, sample.buffers(kernel), sample.values)
     np.testing.assert_allclose(found[2], expected[2], atol=1e-6)
 
 
 def test_no_programs(interpreter: Interpreter) -> None:
     sample = Sample(samples.GELU, {"n": 0})
-    interpreter.run(sample.kernel, sample.buffers(sample.kernel), sample.sizes)
+    interpreter.run(sample.kernel, sample.buffers(sample.kernel), sample.values)
 
 
 def test_a_model(interpreter: Interpreter) -> None:

@@ -22,6 +22,7 @@ from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import MACHINES, machine_of
 from targets.cuda.plan import ARENA, CONSTANTS, Copy, KernelCall, Launch, plan_host
 from targets.cuda.run_order import RunOrder
+from tests.symbols import by_symbol
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import FakeTorch
@@ -276,7 +277,7 @@ def test_buffers_lie_apart_and_aligned() -> None:
         [ARENA, 1], [0, 2]]
     assert (first.buffers[0].memory, first.buffers[1].memory) == (0, CONSTANTS)
     for batch in (1, 3, 64):
-        sizes = {"batch": batch}
+        sizes = by_symbol({"batch": batch})
         used = [(int(p.offset.evaluate(sizes)), 320 * batch) for p in (
             first.buffers[2], second.buffers[2])]
         used.sort()

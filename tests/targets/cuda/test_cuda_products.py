@@ -21,6 +21,7 @@ from dialects.graph import ConstantOp, MatmulOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.schedule import ScheduleAttr, parse_schedule
+from dialects.symbol import Symbol
 from dialects.types import Array, BufferType, f16, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext
@@ -122,7 +123,7 @@ def launcher() -> Any:
     """What runs kernels in Triton's interpreter."""
     interpreter = Interpreter()
 
-    def launch(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def launch(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         interpreter.run(kernel, buffers, sizes)
 

@@ -15,6 +15,7 @@ from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.schedule import Level, Schedule, ScheduleAttr, parse_schedule
+from dialects.symbol import Symbol
 from dialects.types import Array
 from dialects.weights import WeightStore
 from passes.base import StrataContext
@@ -154,7 +155,7 @@ def test_triton_source(model: Model) -> None:
     """The ordinary form, whose selections are in branches."""
     interpreter = Interpreter()
 
-    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[str, int]) -> None:
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
         assert isinstance(kernel, KernelOp)
         assert " if " in emit_kernel(kernel, EmitOptions(interpreted=True)).code
         interpreter.run(kernel, buffers, sizes)

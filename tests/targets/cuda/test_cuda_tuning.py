@@ -22,6 +22,7 @@ from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of
 from targets.cuda.stopwatch import FIRST, MOST_COPIES, NEAR, Stopwatch
 from targets.cuda.worker import Worker
+from tests.symbols import by_symbol
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.samples import as_model, kernel_of, parse
@@ -89,7 +90,7 @@ def test_what_is_compiled_ahead_is_found_in_the_cache(
     weights = WeightStore()
     module = model(weights, np.zeros(80, np.float32))
     options = TargetOptions(features="sm_90", cache=tmp_path)
-    assert not TARGET.builder(options)(module, weights, {"batch": 5})
+    assert not TARGET.builder(options)(module, weights, by_symbol({"batch": 5}))
     assert len(list(tmp_path.rglob("*.cubin"))) == 1  # both launches are of one kernel and variant
     device = FakeDriver.of(module)
     device.install(monkeypatch)
@@ -104,14 +105,14 @@ def test_code_that_the_machine_cannot_run(tmp_path: Path) -> None:
     builder.machine = replace(machine_of("sm_90"), shared=1024)
     product = as_model(kernel_of(samples.matmul("f16", 64, 64, 32)))
     with pytest.raises(CudaError, match="bytes of shared memory, of which a program has 1024"):
-        builder(product, WeightStore(), {"m": 64, "k": 64})
+        builder(product, WeightStore(), by_symbol({"m": 64, "k": 64}))
 
 
 @needs_triton
 def test_code_that_is_not_worth_a_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "resources", lambda binary: Resources(255, 96))
     builder = Builder(CompileOptions(cache=tmp_path))
-    [why] = builder(as_model(kernel_of(samples.SOFTMAX)), WeightStore(), {"n": 64})
+    [why] = builder(as_model(kernel_of(samples.SOFTMAX)), WeightStore(), by_symbol({"n": 64}))
     assert "@softmax keeps 96 bytes of a thread outside of registers" in why
 
 
@@ -134,7 +135,7 @@ def test_a_lost_worker_starts_again(tmp_path: Path) -> None:
     lost = builder.worker
     lost._process.kill()
     lost._process.communicate()
-    assert builder(second, WeightStore(), {"m": 64, "n": 64}) == []
+    assert builder(second, WeightStore(), by_symbol({"m": 64, "n": 64})) == []
     assert builder.worker is not lost
 
 

@@ -309,8 +309,8 @@ def _map_at_run(n: Node, count: Expr, inputs: Iterable[AnyValue]) -> list[AnyVal
 
     mark = n.build.mark()
     with n.build.function(f"{n.name}_look") as frame:
-        frame.step = n.build.names.size("step")
-        kinds = [(v.element, v.rank) for v in call(Expr.symbol(frame.step))]
+        frame.step = step = n.build.names.size("step")
+        kinds = [(v.element, v.rank) for v in call(Expr.symbol(step))]
     n.build.restore(mark)
     empties = [at_run(n.build, Items(element, ()), rank) for element, rank in kinds]
 

@@ -1,0 +1,61 @@
+"""A module over tensors in f64: what it computes when rounding to f32 has no part in it.
+
+Every f32 becomes f64: arguments, results, constants and the types in attributes. Halves and
+narrower floats stay, as a model that has them rounds on purpose.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import Attribute, SSAValue
+
+from dialects.func import FuncOp
+from dialects.graph import ConstantOp
+from dialects.graph.base import GraphOp
+from dialects.types import Array, TensorType, f32, f64
+from dialects.weights import WeightStore
+
+
+def in_doubles(module: ModuleOp, weights: WeightStore) -> tuple[ModuleOp, WeightStore] | None:
+    """A copy of a module at graph level, and its weights, in f64; None for a later level."""
+    wide, store = module.clone(), WeightStore(dict(weights.arrays))
+    for op in wide.walk():
+        if isinstance(op, ConstantOp):
+            _widen_constant(op, store)
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.args:
+                    _widen_value(argument)
+        if isinstance(op, FuncOp):
+            op.result_types_ = ArrayAttr(map(_widened, op.result_types_))
+        elif op.name.startswith("loop."):
+            return None
+        for result in op.results:
+            _widen_value(result)
+        if isinstance(op, GraphOp):
+            op.properties.update({k: _widened(v) for k, v in op.properties.items()})
+    return wide, store
+
+
+def widen_inputs(inputs: list[Array]) -> list[Array]:
+    return [x.astype(np.float64) if x.dtype == np.float32 else x for x in inputs]
+
+
+def _widen_constant(op: ConstantOp, store: WeightStore) -> None:
+    array = op.array(store)
+    if array.dtype == np.float32:
+        wide = ConstantOp.of_array(array.astype(np.float64), store, op.label)
+        op.value = wide.value
+        wide.erase()
+
+
+def _widen_value(value: SSAValue) -> None:
+    value._type = _widened(value.type)  # pyright: ignore[reportPrivateUsage]
+
+
+def _widened(attribute: Attribute) -> Attribute:
+    """A type in f64, any other attribute as it is."""
+    if isinstance(attribute, TensorType) and attribute.element == f32:
+        return TensorType(f64, attribute.sizes)
+    return f64 if attribute == f32 else attribute

@@ -1,0 +1,20 @@
+"""Values of symbols, named as their text is: `values_of(batch=2)`, `by_symbol({"i0": 3})`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from dialects.symbol import Symbol
+
+T = TypeVar("T")
+
+
+def by_symbol(values: Mapping[str, T]) -> dict[Symbol, T]:
+    """The same values by the symbols whose texts the keys are."""
+    return {Symbol.parse(text): value for text, value in values.items()}
+
+
+def values_of(**values: int) -> dict[Symbol, int]:
+    """Values of sizes whose names are plain words."""
+    return by_symbol(values)
