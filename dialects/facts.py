@@ -18,6 +18,7 @@ from math import gcd
 
 from dialects.atoms import Atom, Call, Monomial, without
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 
 GOALS = 60
 """How many sums a search may try. Those of real programs try a few."""
@@ -49,9 +50,9 @@ class Facts:
                 self._add(factor - 1)
 
     @cached_property
-    def least(self) -> dict[str, Expr]:
+    def least(self) -> dict[Symbol, Expr]:
         """Sizes that have a least value, as what they are beyond it and that value."""
-        least: dict[str, int] = {}
+        least: dict[Symbol, int] = {}
         for fact in self.known:
             name = (fact - fact.offset).as_symbol
             if name is not None:

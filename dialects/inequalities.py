@@ -22,13 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr
 from dialects.facts import Facts, split_call, tightened
-
-Symbol: TypeAlias = str
+from dialects.symbol import Symbol
 
 STEPS = 60
 """How many goals a proof may try. Those of real programs take a few."""

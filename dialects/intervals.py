@@ -7,12 +7,13 @@ from typing import TypeAlias
 
 from dialects.atoms import Atom, Call
 from dialects.expr import Expr
+from dialects.symbol import Symbol
 
 Interval: TypeAlias = tuple[int, int]
 """The smallest and the largest value."""
 
 
-def interval_of(expr: Expr, known: Mapping[str, Interval]) -> Interval | None:
+def interval_of(expr: Expr, known: Mapping[Symbol, Interval]) -> Interval | None:
     """Numbers that an expression is certainly between; None where no range is known.
 
     Each symbol counts for itself: `i - i` is not seen to be 0 inside a quotient.
@@ -30,7 +31,7 @@ def interval_of(expr: Expr, known: Mapping[str, Interval]) -> Interval | None:
     return low, high
 
 
-def _of_atom(atom: Atom, known: Mapping[str, Interval]) -> Interval | None:
+def _of_atom(atom: Atom, known: Mapping[Symbol, Interval]) -> Interval | None:
     if not isinstance(atom, Call):
         return known.get(atom)
     left, right = (interval_of(a, known) for a in atom.args)

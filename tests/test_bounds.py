@@ -17,6 +17,7 @@ from dialects.block.accesses import accesses_of
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
 from dialects.sizes import SizeError, assumptions_of
+from dialects.symbol import Symbol
 from dialects.types import Array
 from passes.base import PassError, StrataContext
 from passes.block.check_bounds import BlockCheckBounds
@@ -168,7 +169,7 @@ def test_a_condition_longer_than_its_axis() -> None:
 ])
 def test_walks_of_other_sizes(where: str, wanted: list[str]) -> None:
     """Nothing is asked for where nothing runs."""
-    module, context = checked(copy_module("m", "n", "n", [where], sizes="m, n", before=""))
+    module, _ = checked(copy_module("m", "n", "n", [where], sizes="m, n", before=""))
     text = assumed(module)
     assert len(text) == len(wanted)
     for rows, size in [(0, 0), (1, 2), (2, 2), (2, 3), (3, 2), (1, 1), (0, 4), (4, 1)]:
@@ -176,8 +177,8 @@ def test_walks_of_other_sizes(where: str, wanted: list[str]) -> None:
                       for p in range(rows)), default=-1)
         least = min((eval(where.replace("%p", "p"), {"p": p, "m": size})
                      for p in range(rows)), default=0)
-        fits = 0 <= least and needed < size
-        sizes = {"m": size, "n": rows}
+        fits = least >= 0 and needed < size
+        sizes = {Symbol.size("m"): size, Symbol.size("n"): rows}
         holds = all(int(a.left.evaluate(sizes)) <= int(a.right.evaluate(sizes))
                     for a in assumptions_of(host_function(module)))
         assert holds == fits, (rows, size, text)

@@ -10,6 +10,7 @@ import pytest
 
 from dialects.expr import Expr, apply_call
 from dialects.inequalities import Prover, Span
+from dialects.symbol import Symbol
 
 E = Expr.parse
 
@@ -19,7 +20,7 @@ def span(first: str, last: str) -> Span:
 
 
 def prover(ranges: Mapping[str, tuple[str, str]], *facts: str) -> Prover:
-    return Prover({s: span(*ends) for s, ends in ranges.items()}, map(E, facts))
+    return Prover({Symbol.size(s): span(*ends) for s, ends in ranges.items()}, map(E, facts))
 
 
 # ---------------------------------------------------------------------- what is found
@@ -73,7 +74,7 @@ def test_not_certain(ranges: Mapping[str, tuple[str, str]], facts: list[str], go
 
 
 # ---------------------------------------------------------------------- what is certain
-SIZES = ("n", "m")
+SIZES = Symbol.size("n"), Symbol.size("m")
 MOST = 5
 """Sizes are tried from 0 to this."""
 
@@ -86,8 +87,8 @@ class Case:
 
     def __init__(self, random: Random):
         self.random = random
-        self.ranges: dict[str, Span] = {}
-        for name in ("p", "c", "t")[:random.randint(0, 3)]:
+        self.ranges: dict[Symbol, Span] = {}
+        for name in map(Symbol.size, ("p", "c", "t")[:random.randint(0, 3)]):
             first = Expr.of(0) if random.random() < 0.7 else self.expr(0)
             self.ranges[name] = Span(first, first + self.expr(1) - 1)
         self.facts = [self.expr(1, list(SIZES)) for _ in range(random.randint(0, 2))]
@@ -95,7 +96,7 @@ class Case:
         if self.ranges and random.random() < 0.5:  # as an index that is to stay below a size
             self.goal = self.ranges[next(iter(self.ranges))].last + self.expr(1) - self.goal
 
-    def expr(self, depth: int, names: list[str] | None = None) -> Expr:
+    def expr(self, depth: int, names: list[Symbol] | None = None) -> Expr:
         symbols = names or [*SIZES, *self.ranges]
         total = Expr.of(self.random.randint(-3, 3))
         for _ in range(self.random.randint(1, 2)):
@@ -111,7 +112,7 @@ class Case:
             total = total + term * self.random.choice([-2, -1, 1, 1, 2])
         return total
 
-    def points(self) -> Iterator[dict[str, int]]:
+    def points(self) -> Iterator[dict[Symbol, int]]:
         """All values of the symbols at which ranges are not empty and facts hold."""
         for values in product(range(MOST + 1), repeat=len(SIZES)):
             sizes = dict(zip(SIZES, values, strict=True))
@@ -124,8 +125,8 @@ class Case:
                 yield from (p for p in inside if p is not None)
 
     def _inside(
-        self, names: list[str], values: dict[str, int]
-    ) -> Iterator[dict[str, int] | None]:
+        self, names: list[Symbol], values: dict[Symbol, int]
+    ) -> Iterator[dict[Symbol, int] | None]:
         """The points of all ranges; None stands for one that is empty."""
         if not names:
             yield values
@@ -139,7 +140,7 @@ class Case:
         for value in range(first, last + 1):
             yield from self._inside(names[1:], {**values, names[0]: value})
 
-    def counterexample(self) -> dict[str, int] | None:
+    def counterexample(self) -> dict[Symbol, int] | None:
         for point in islice(self.points(), POINTS):
             try:
                 if self.goal.evaluate(point) < 0:

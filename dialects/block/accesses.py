@@ -28,9 +28,10 @@ from dialects.block.memory_ops import LoadOp, StoreOp
 from dialects.block.tile_ops import ConvertOp, IndexOp
 from dialects.expr import Expr
 from dialects.inequalities import Span
+from dialects.symbol import Symbol
 from dialects.types import BufferType, TileType
 
-Ranges: TypeAlias = Mapping[str, Span]
+Ranges: TypeAlias = Mapping[Symbol, Span]
 """By symbol, the outermost first. None is without end."""
 
 
@@ -38,20 +39,20 @@ Ranges: TypeAlias = Mapping[str, Span]
 class Symbols:
     """The symbols of one kernel, and the values from data that some of them stand for."""
 
-    data: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    data: dict[Symbol, SSAValue] = field(default_factory=dict[Symbol, SSAValue])
     known: dict[tuple[SSAValue, tuple[int, ...]], Expr] = field(
         default_factory=dict[tuple[SSAValue, tuple[int, ...]], Expr])
     """Index values as expressions, by value and by which dims of a tile theirs are."""
-    spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    spans: dict[Symbol, Span] = field(default_factory=dict[Symbol, Span])
     """The ranges of all programs and loops, outer ones first."""
     scopes: dict[Block, Scope] = field(default_factory=dict[Block, "Scope"])
     """The places of the kernel: its own body, and those of loops."""
     count: int = 0
 
-    def fresh(self, kind: str) -> str:
+    def fresh(self, kind: str) -> Symbol:
         """`p`, `c` or `d`, and a number that no other symbol has."""
         self.count += 1
-        return f"%{kind}{self.count - 1}"
+        return Symbol.operand(f"{kind}{self.count - 1}")
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Access:
         return {**self.scope.ranges, **places}
 
     @property
-    def data(self) -> Mapping[str, SSAValue]:
+    def data(self) -> Mapping[Symbol, SSAValue]:
         """The tiles of values that symbols stand for, which are no index values by themselves."""
         return self.scope.symbols.data
 
@@ -174,11 +175,11 @@ def _accesses(block: Block, scope: Scope) -> Iterator[Access]:
 
 
 # ---------------------------------------------------------------------- the symbols of operations
-def operand(number: int) -> str:
+def operand(number: int) -> Symbol:
     """The symbol of an index operand in an operation's own expressions."""
-    return f"%{number}"
+    return Symbol.operand(number)
 
 
-def place(dim: int) -> str:
+def place(dim: int) -> Symbol:
     """The symbol of the position along a tile's dim."""
-    return f"t{dim}"
+    return Symbol.place(dim)

@@ -16,6 +16,7 @@ from dialects.block.accesses import Access, operand, place
 from dialects.expr import Expr
 from dialects.inequalities import Prover, Span
 from dialects.intervals import Interval, interval_of
+from dialects.symbol import Symbol
 from dialects.types import BufferType
 from passes.block.contents import Kernel
 from passes.block.value_ranges import Values
@@ -26,7 +27,7 @@ class Numbers:
     """Proofs by numbers alone, for what does not depend on open sizes."""
 
     kernel: Kernel
-    spans: dict[str, Interval] = field(default_factory=dict[str, Interval])
+    spans: dict[Symbol, Interval] = field(default_factory=dict[Symbol, Interval])
     values: dict[SSAValue, Interval | None] = field(
         default_factory=dict[SSAValue, "Interval | None"])
 
@@ -65,7 +66,7 @@ class Judge:
     """
 
     values: Values
-    sizes: Mapping[str, Expr]
+    sizes: Mapping[Symbol, Expr]
     facts: Sequence[Expr]
     provers: dict[object, Prover] = field(default_factory=dict[object, Prover])
 
@@ -87,14 +88,14 @@ class Judge:
             self.provers[key] = Prover(self.ranges(access, loaded), self.facts)
         return self.provers[key]
 
-    def ranges(self, access: Access, loaded: Sequence[str]) -> dict[str, Span]:
+    def ranges(self, access: Access, loaded: Sequence[Symbol]) -> dict[Symbol, Span]:
         """Of all symbols of an access, over the caller's sizes."""
         spans = {**access.ranges, **{s: self.values.of(access.data[s]) for s in loaded}}
         return {s: Span(*(e and e.substitute(self.sizes) for e in span))
                 for s, span in spans.items()}
 
 
-def shape_facts(kernel: Kernel, sizes: Mapping[str, Expr]) -> Iterator[Expr]:
+def shape_facts(kernel: Kernel, sizes: Mapping[Symbol, Expr]) -> Iterator[Expr]:
     """No dim of a kernel's buffers is negative, as the caller sees to."""
     for buffer in kernel.op.buffers:
         assert isinstance(buffer.type, BufferType)

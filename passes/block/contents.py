@@ -22,6 +22,7 @@ from dialects.block.accesses import Access, Scope, accesses_of
 from dialects.expr import Expr
 from dialects.host import ConstantOp, CopyOp, FuncOp, LaunchOp, ViewOp
 from dialects.inequalities import Span
+from dialects.symbol import Symbol
 from dialects.types import BufferType
 from dialects.weights import WeightStore
 from passes.block.scalar_ranges import ANYTHING, joined
@@ -41,7 +42,7 @@ class Kernel:
         scope = Scope.of(op)
         return Kernel(op, tuple(accesses_of(op, scope)), scope)
 
-    def sizes(self, launch: LaunchOp) -> dict[str, Expr]:
+    def sizes(self, launch: LaunchOp) -> dict[Symbol, Expr]:
         """The kernel's sizes as a launch gives them."""
         return dict(zip(self.op.size_names, launch.sizes.data, strict=True))
 
@@ -122,7 +123,7 @@ def _memory(buffer: SSAValue) -> SSAValue:
     return buffer
 
 
-def _mapped(span: Span | None, names: Mapping[str, Expr]) -> Span | None:
+def _mapped(span: Span | None, names: Mapping[Symbol, Expr]) -> Span | None:
     return span and Span(*(None if e is None else e.substitute(names) for e in span))
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from dialects.expr import Expr, minimum
 from dialects.expr import product as product_of
 from dialects.inequalities import Prover, Span
+from dialects.symbol import Symbol
 
 MOST = 4
 """Each size is tried from 0 to this."""
@@ -37,7 +38,7 @@ class Need(NamedTuple):
 
 
 def need_of(
-    goal: Expr, prover: Prover, facts: Sequence[Expr], data: Collection[str] = (),
+    goal: Expr, prover: Prover, facts: Sequence[Expr], data: Collection[Symbol] = (),
 ) -> Need | None:
     """What the proof of a goal lacks; None if sizes cannot say it.
 
@@ -82,7 +83,7 @@ def _stated(
 class _Trial(NamedTuple):
     """Sizes that break a condition: whether anything runs then, and whether it leaves a buffer."""
 
-    sizes: Mapping[str, int]
+    sizes: Mapping[Symbol, int]
     runs: bool
     leaves: bool
 
@@ -101,8 +102,8 @@ def _trials(condition: Expr, goal: Expr, prover: Prover) -> Iterator[_Trial]:
 
 
 def _points(
-    names: Sequence[str], ranges: Mapping[str, Span], values: dict[str, int]
-) -> Iterator[dict[str, int]]:
+    names: Sequence[Symbol], ranges: Mapping[Symbol, Span], values: dict[Symbol, int]
+) -> Iterator[dict[Symbol, int]]:
     """Points at and beside the ends of ranges; none if a range is empty."""
     if not names:
         yield values
@@ -116,7 +117,7 @@ def _points(
         yield from _points(names[1:], ranges, {**values, names[0]: at})
 
 
-def _value(expr: Expr, values: Mapping[str, int]) -> int:
+def _value(expr: Expr, values: Mapping[Symbol, int]) -> int:
     """The value; what divides by 0 is as bad as what is negative."""
     try:
         return int(expr.evaluate(values))

@@ -20,6 +20,7 @@ from dialects import block as ops
 from dialects.block.accesses import Scope, place
 from dialects.expr import Expr
 from dialects.inequalities import Prover, Span
+from dialects.symbol import Symbol
 from dialects.types import TileType
 from passes.block.scalar_ranges import ANYTHING, Scalars, constant, joined
 
@@ -101,7 +102,7 @@ class Values:
         return joined([self.of(s.value) for s in stores])
 
 
-def _end(expr: Expr, ranges: Mapping[str, Span], upper: bool) -> Expr | None:
+def _end(expr: Expr, ranges: Mapping[Symbol, Span], upper: bool) -> Expr | None:
     """The largest or smallest value of an expression, over sizes; None where it is not known."""
     for symbol in [s for s in reversed(ranges) if s in expr.symbols]:
         split = expr.linear([symbol]) if symbol in expr.symbols else None
