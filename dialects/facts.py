@@ -84,14 +84,14 @@ class Facts:
                     break
 
     # ------------------------------------------------------------------ proofs
-    def imply(self, goal: Expr) -> bool:
-        """Whether goal >= 0 certainly holds where the facts do."""
+    def imply(self, goal: Expr, goals: int = GOALS) -> bool:
+        """Whether goal >= 0 certainly holds where the facts do, by trying so many sums at most."""
         start = tightened(goal)
         if is_plain(start) or (
                 start.symbols & self.least.keys() and is_plain(start.substitute(self.least))):
             return True
         waiting, seen = [(0, 0, 0, start)], {start}
-        while waiting and len(seen) <= GOALS:
+        while waiting and len(seen) <= goals:
             for rest in self._less(heappop(waiting)[-1]):
                 if is_plain(rest):
                     return True

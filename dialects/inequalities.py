@@ -26,8 +26,11 @@ from typing import NamedTuple
 
 from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr
-from dialects.facts import Facts, split_call, tightened
+from dialects.facts import Facts, is_plain, split_call, tightened
 from dialects.symbol import Symbol
+
+FEW = 6
+"""Of how few sums of facts a search comes before calls are looked into."""
 
 STEPS = 60
 """How many goals a proof may try. Those of real programs take a few."""
@@ -41,10 +44,16 @@ class Span(NamedTuple):
 
 
 class Prover:
-    """Proves goals for symbols with `ranges`, of which none is empty, the outermost first."""
+    """Proves goals for symbols with `ranges`, of which none is empty, the outermost first.
 
-    def __init__(self, ranges: Mapping[Symbol, Span], facts: Iterable[Expr] = ()):
-        self.ranges = ranges
+    `alike`: another one that knows the same of sizes.
+    """
+
+    def __init__(
+        self, ranges: Mapping[Symbol, Span], facts: Iterable[Expr] = (),
+        alike: Prover | None = None,
+    ):
+        self.ranges, self._alike = ranges, alike
         self.given = tuple(facts)
         self._inward = list(ranges)[::-1]
         self._found: dict[Expr, bool] = {}
@@ -64,6 +73,8 @@ class Prover:
     @cached_property
     def facts(self) -> Facts:
         """What is known about sizes alone: the given facts, and that no range is empty."""
+        if self._alike is not None:
+            return self._alike.facts
         guards = [span.last - span.first for span in self.ranges.values()
                   if span.first is not None and span.last is not None]
         return Facts([f for given in (*self.given, *guards) for f in self._about_sizes(given)])
@@ -102,11 +113,11 @@ class Prover:
         return all(end is not None and self._holds(rest + factor * end) for end in ends)
 
     def _holds_of_sizes(self, goal: Expr) -> bool:
-        if self.facts.imply(goal):
+        if is_plain(goal) or self.facts.imply(goal, FEW):
             return True
         calls = {a for m, _ in goal.terms for a in m if isinstance(a, Call)}
         widest = sorted(calls, key=lambda call: (-len(call.text), call.text))
-        if any(self._without(goal, call) for call in widest):
+        if any(self._without(goal, call) for call in widest) or self.facts.imply(goal):
             return True
         self.open[goal] = None
         return False

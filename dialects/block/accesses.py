@@ -121,30 +121,34 @@ class Access:
     op: LoadOp | StoreOp
     dim: int
     scope: Scope
+    expr: Expr
+    """The index as the operation says it."""
+    size: Expr
+    """The size of the dim, over the kernel's sizes."""
+    shape: tuple[int, ...]
+    """The dims of the tile."""
+    indices: tuple[SSAValue, ...]
+    """What the operation's own symbols for operands stand for."""
+
+    @staticmethod
+    def all_of(op: LoadOp | StoreOp, scope: Scope) -> Iterator[Access]:
+        """One for each dim of the buffer."""
+        buffer, indices = op.buffer.type, tuple(op.indices)
+        tile = (op.result if isinstance(op, LoadOp) else op.value).type
+        assert isinstance(tile, TileType) and isinstance(buffer, BufferType)
+        for dim, (expr, size) in enumerate(zip(op.exprs, buffer.shape, strict=True)):
+            yield Access(op, dim, scope, expr, size, tile.shape, indices)
 
     @property
     def is_checked(self) -> bool:
         """Whether the index may lie outside: then the pad is read, or nothing written."""
         return self.dim in self.op.checked_dims
 
-    @property
-    def size(self) -> Expr:
-        """The size of the dim, over the kernel's sizes."""
-        assert isinstance(self.op.buffer.type, BufferType)
-        return self.op.buffer.type.shape[self.dim]
-
     @computed_once
     def index(self) -> Expr:
         """The index, over symbols of `ranges`, of `data`, and sizes."""
         dims = [tuple(e.constant or 0 for e in d.data) for d in self.op.index_dims.data]
-        return self.scope.resolve(self.op.exprs[self.dim], self.op.indices, dims)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The dims of the tile."""
-        tile = (self.op.result if isinstance(self.op, LoadOp) else self.op.value).type
-        assert isinstance(tile, TileType)
-        return tile.shape
+        return self.scope.resolve(self.expr, self.indices, dims)
 
     @property
     def ranges(self) -> Ranges:
@@ -169,7 +173,7 @@ def accesses_of(kernel: KernelOp, scope: Scope | None = None) -> Iterator[Access
 def _accesses(block: Block, scope: Scope) -> Iterator[Access]:
     for op in block.ops:
         if isinstance(op, LoadOp | StoreOp):
-            yield from (Access(op, dim, scope) for dim in range(len(op.exprs)))
+            yield from Access.all_of(op, scope)
         elif isinstance(op, ForOp):
             yield from _accesses(op.body.block, scope.inside(op))
 

@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 
 from dialects.block.accesses import Access, operand, place
 from dialects.expr import Expr
+from dialects.facts import is_plain
 from dialects.inequalities import Prover, Span
 from dialects.intervals import Interval, interval_of
 from dialects.symbol import Symbol
@@ -42,8 +43,8 @@ class Numbers:
         size = access.size.constant
         if size is None:
             return False
-        expr = access.op.exprs[access.dim]
-        known = {operand(k): self._of(access, v) for k, v in enumerate(access.op.indices)
+        expr = access.expr
+        known = {operand(k): self._of(access, v) for k, v in enumerate(access.indices)
                  if operand(k) in expr.symbols}
         if None in known.values():
             return False
@@ -69,11 +70,16 @@ class Judge:
     sizes: Mapping[Symbol, Expr]
     facts: Sequence[Expr]
     provers: dict[object, Prover] = field(default_factory=dict[object, Prover])
+    first: dict[int, Prover] = field(default_factory=dict[int, Prover])
+    """Per place of the kernel, the first one: of sizes all know the same there."""
 
     def prove(self, access: Access) -> bool:
         """Whether an access is certainly inside."""
-        prover = self.prover(access)
-        return all(prover.is_nonnegative(goal) for goal in self.goals(access))
+        low, high = self.goals(access)
+        loaded = not access.data.keys().isdisjoint(access.index.symbols)
+        is_sum = not loaded and is_plain(low)  # no program, trip or place is negative
+        return (is_sum or self.prover(access).is_nonnegative(low)) and (
+            self.prover(access).is_nonnegative(high))
 
     def goals(self, access: Access) -> tuple[Expr, Expr]:
         """What must not be negative, over the caller's sizes."""
@@ -85,7 +91,10 @@ class Judge:
         loaded = sorted(access.index.symbols & access.data.keys())
         key = id(access.scope), access.shape, *loaded
         if key not in self.provers:
-            self.provers[key] = Prover(self.ranges(access, loaded), self.facts)
+            alike = None if loaded else self.first.get(id(access.scope))
+            found = self.provers[key] = Prover(self.ranges(access, loaded), self.facts, alike)
+            if not loaded:
+                self.first.setdefault(id(access.scope), found)
         return self.provers[key]
 
     def ranges(self, access: Access, loaded: Sequence[Symbol]) -> dict[Symbol, Span]:

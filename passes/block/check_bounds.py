@@ -94,7 +94,8 @@ class _Launch:
 def _settle(kernel: Kernel, launches: Sequence[_Launch]) -> Iterator[Access]:
     """See to all accesses of a kernel; those that get a check."""
     assumed: dict[Operation, list[int]] = defaultdict(list)
-    rest = list(_unproven(kernel))
+    if not (rest := list(_unproven(kernel))):
+        return
     judges = [launch.judge(kernel) for launch in launches]
     for access in rest:
         before = [dict(launch.needs) for launch in launches]

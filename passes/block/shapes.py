@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
+from dialects.atoms import Call
 from dialects.block import KernelOp
 from dialects.expr import Expr, product
+from dialects.facts import is_plain
 from dialects.host import AllocOp, CopyOp, FuncOp, LaunchOp, ViewOp
 from dialects.inequalities import Prover
 from dialects.sizes import AssumeOp
@@ -37,16 +39,19 @@ class Claim(NamedTuple):
 
 def check_shapes(function: FuncOp, kernels: Mapping[str, KernelOp]) -> None:
     """Assume what is not proven. Raises PassError where a launch cannot fit its kernel."""
-    prover = Prover({}, facts_before(function, function))
+    facts = facts_before(function, function)
+    prover = Prover({}, facts)
     for op in list(function.body.block.ops):
         if isinstance(op, AssumeOp):
-            prover = Prover({}, [*facts_before(function, op), *facts_of(op)])
+            facts += facts_of(op)
+            prover = Prover({}, facts)
         for claim in _claims(op, kernels, function):
             if not _holds(claim, prover):
                 assume = AssumeOp.of(claim.left, claim.relation, claim.right)
                 set_location(assume, op)
                 function.body.block.insert_op_before(assume, op)
-                prover = Prover({}, [*facts_before(function, op)])
+                facts += facts_of(assume)
+                prover = Prover({}, facts)
 
 
 def facts_before(function: FuncOp, place: Operation) -> list[Expr]:
@@ -87,7 +92,8 @@ def _claims(
     match op:
         case AllocOp() if op.offset is not None and function.arena_bytes is not None:
             end = op.offset.data + op.type.byte_size
-            yield Claim(end, "<=", function.arena_bytes, op)
+            if not _is_in_slot(function.arena_bytes - end):
+                yield Claim(end, "<=", function.arena_bytes, op)
         case ViewOp():
             yield from _same_count(op.source, op.result, op)
         case CopyOp():
@@ -96,6 +102,35 @@ def _claims(
             yield from _claims_of_launch(op, kernels[op.kernel.data])
         case _:
             pass
+
+
+def _is_in_slot(left: Expr) -> bool:
+    """Whether what is left of the arena behind a buffer is not negative by its form.
+
+    A place of the arena is as long as the longest of what lies there, rounded up:
+    256*((max(a, max(b, c)) + 255) floordiv 256) is at least a, b and c.
+    """
+    if is_plain(left):
+        return True
+    for monomial, factor in left.terms:
+        call = monomial[0] if len(monomial) == 1 else None
+        size = call.args[1].constant if isinstance(call, Call) and call.op == "floordiv" else None
+        if not isinstance(call, Call) or not size or factor < 0 or factor % size:
+            continue
+        others = left - Expr(((monomial, factor),))
+        if any(is_plain(others + least * (factor // size))
+               for least in _of_maximum(call.args[0] - (size - 1))):
+            return True
+    return False
+
+
+def _of_maximum(expr: Expr) -> Iterator[Expr]:
+    """An expression, or what it is the maximum of."""
+    call = expr.terms[0][0][0] if len(expr.terms) == 1 and len(expr.terms[0][0]) == 1 else None
+    if isinstance(call, Call) and call.op == "max" and expr.terms[0][1] == 1:
+        yield from (e for a in call.args for e in _of_maximum(a))
+    else:
+        yield expr
 
 
 def _claims_of_shape(value: SSAValue, op: Operation) -> Iterator[Claim]:
