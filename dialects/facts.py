@@ -12,7 +12,7 @@ goes on with the shortest sum of the goal's own sizes; few facts are about the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from heapq import heappop, heappush
 from math import gcd
 
@@ -20,7 +20,7 @@ from dialects.atoms import Atom, Call, Monomial, without
 from dialects.expr import Expr
 from dialects.symbol import Symbol
 
-GOALS = 60
+GOALS = 30
 """How many sums a search may try. Those of real programs try a few."""
 
 
@@ -171,6 +171,7 @@ def is_plain(expr: Expr) -> bool:
     return all(c > 0 and is_plain_product(m) for m, c in expr.terms)
 
 
+@cache
 def is_plain_product(monomial: Monomial) -> bool:
     """Whether no factor of a product is negative, by its form."""
     return all(map(_is_plain_atom, monomial))

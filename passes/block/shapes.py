@@ -135,7 +135,7 @@ def _of_maximum(expr: Expr) -> Iterator[Expr]:
 
 def _claims_of_shape(value: SSAValue, op: Operation) -> Iterator[Claim]:
     for size in _shape(value):
-        if size.as_symbol is None and size.constant is None:
+        if not is_plain(size):
             yield _not_negative(size, op)
 
 
@@ -158,17 +158,21 @@ def _same_count(source: SSAValue, target: SSAValue, op: Operation) -> Iterator[C
 def _claims_of_launch(op: LaunchOp, kernel: KernelOp) -> Iterator[Claim]:
     sizes = dict(zip(kernel.size_names, op.sizes.data, strict=True))
     for size in sizes.values():
-        if size.as_symbol is None:
+        if not is_plain(size):
             yield _not_negative(size, op)
+    renames_nothing = all(e.as_symbol is s for s, e in sizes.items())
     for argument, buffer in zip(kernel.buffers, op.buffers, strict=True):
         assert isinstance(argument.type, BufferType) and isinstance(buffer.type, BufferType)
+        if argument.type is buffer.type and renames_nothing:
+            continue
         own = [e.substitute(sizes) for e in argument.type.shape]
         if len(own) != buffer.type.rank or argument.type.element != buffer.type.element:
             raise PassError("block-check-bounds", [(
                 "", f"kernel @{kernel.sym_name.data} takes {argument.type.short}, "
                     f"and is given {buffer.type.short}")])
         for mine, given in zip(own, buffer.type.shape, strict=True):
-            yield Claim(mine, "==", given, op)
+            if mine != given:
+                yield Claim(mine, "==", given, op)
 
 
 def _shape(value: SSAValue) -> tuple[Expr, ...]:
