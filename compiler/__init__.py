@@ -27,5 +27,8 @@ _HOMES = {"Executable": "compiler.api", "compile": "compiler.api",
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
+        from compiler.own_packages import check_packages
+
+        check_packages()
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

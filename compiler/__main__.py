@@ -1,78 +1,113 @@
 """The command line: `python -m compiler COMMAND ...`, also installed as `strata`.
 
-A command is a file of its name in `compiler/cli/`. Exit status: 0 done; 1 the model or the options
-are at fault; 2 usage; 3 a fault of the compiler, with a reproducer folder.
+A command is a file of its name in `compiler/cli/`. Exit status: 0 done, also when the reader of the
+output has had enough; 1 the model or the options are at fault; 2 usage; 3 a fault of the compiler,
+with a reproducer folder; 130 interrupted.
 """
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
 
 from compiler import __version__
 from compiler.cli import commands
 from compiler.collection import rare_collections
+from compiler.interrupt import STATUS, Interrupt
 from compiler.options import DEBUG_VARIABLE
+from compiler.own_packages import check_packages, hidden_package
+from compiler.parser import make_parser
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
 
 DESCRIPTION = """\
 Compiles neural networks through levels that can be read, edited, executed and started from again.
 
-`python -m compiler COMMAND --help` tells about one command. MODEL is an .onnx file, or a .mlir text
-of any level."""
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
-    parser = argparse.ArgumentParser(
-        prog="python -m compiler", description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", action="version", version=f"strata {__version__}")
-    choices = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in commands().items():
-        sub = choices.add_parser(name, help=command.SUMMARY, description=command.__doc__,
-                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-        command.add_arguments(sub)
-        sub.set_defaults(run=command.run)
-    return parser
+`%(prog)s COMMAND --help` tells about one command. MODEL is an .onnx file, a .pt2
+file of torch.export, a .mlir text of any level, file.py:function, or - for standard input."""
 
 
 @rare_collections()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status."""
+    """Run one command; its exit status. `arguments`: None for those of this process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options = make_parser().parse_args(words)
-    options.command_words = words
+    interrupt = Interrupt()
+    if arguments is None:
+        interrupt.watch()
     try:
-        status: int = options.run(options)
-        sys.stdout.flush()
-        return status
+        return _run(words, interrupt)
     except BrokenPipeError:  # the reader, `head` for instance, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output(sys.stdout, sys.stderr)
         return 0
+    except OSError as error:  # what is left to print does not fit on a disk
+        _drop_output(sys.stdout)
+        return _report(error, words, ())
     except KeyboardInterrupt:
-        return 130
+        interrupt.tell()
+        if arguments is None:
+            interrupt.leave()
+        return STATUS
+
+
+def _run(words: Sequence[str], interrupt: Interrupt) -> int:
+    try:
+        options = make_parser(DESCRIPTION, f"strata {__version__}", commands()).parse_command(words)
+        options.command_words, options.interrupt = list(words), interrupt
+        return _flushed(_status(options, words))
+    except SystemExit as stop:  # argparse leaves that way
+        return _flushed(int(stop.code or 0))
+
+
+def _status(options: argparse.Namespace, words: Sequence[str]) -> int:
+    try:
+        check_packages()
+        return int(options.run(options))
+    except BrokenPipeError:
+        raise
     except Exception as error:  # nobody is to see a traceback unasked
-        return _report(error, words)
+        return _report(error, words, getattr(options, "plugin", ()))
 
 
-def _report(error: Exception, words: Sequence[str]) -> int:
+def _flushed(status: int) -> int:
+    """The status, when all output is with its reader. Raises BrokenPipeError."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
+
+
+def _drop_output(*streams: TextIO) -> None:
+    """What Python still holds must not be written when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+
+
+def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> int:
+    """Tell an error; the exit status."""
     from compiler.arguments import shell_command
-    from compiler.diagnostics import StrataError
+    from compiler.diagnostics import StrataError, disk_error
     from compiler.faults import CompilerFault, Reproducer, debug_print
+    from compiler.plugin_faults import origin_of, unloadable
 
+    error = unloadable(error) or hidden_package(error) or disk_error(error) or error
     if isinstance(error, StrataError):
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
     if os.environ.get(DEBUG_VARIABLE):
         debug_print(error)
     if not isinstance(error, CompilerFault):
-        fault = CompilerFault("command", " ".join(words[:1]), error)
+        origin = origin_of(error, plugins)
+        fault = CompilerFault("command", " ".join(words[:1]), error, origin)
         fault.folder = Reproducer(fault, shell_command(words), "", None, None).write()
         error = fault
     print(f"error: {error}", file=sys.stderr)
-    return 3
+    return error.exit_status
 
 
 if __name__ == "__main__":

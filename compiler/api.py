@@ -11,6 +11,7 @@ import numpy as np
 
 from compiler.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.collection import rare_collections
+from compiler.option_checks import arrays_of, numbers_of, path_of, paths_of, sizes_of
 from compiler.options import CompileOptions, Specialize
 from compiler.programs import slot_of
 from compiler.signature import Signature, signature_of
@@ -114,6 +115,14 @@ class Executable:
         exact = compile_with(self.model, replace(self.options, precision="f32"))
         return worst(self.run(inputs), exact.run(inputs))[0]
 
+    def model_constants(self) -> list[Array]:
+        """The constants of the model as it is imported; it is read again for that."""
+        from compiler.driver import Compiler
+        from compiler.oddities import constants_of
+
+        state = Compiler(self.model, self.options).read()
+        return list(constants_of(state.module, state.context.weights))
+
     def text(self, level: str) -> str:
         """The model at a level, or as target code; it is lowered again for that.
 
@@ -144,7 +153,8 @@ def compile(
     passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
-    interpret: bool = False, specialize: Specialize | None = None,
+    denormals: str = "flush", check: bool | None = None, interpret: bool = False,
+    specialize: Specialize | None = None,
     tuned: str | Path | None = "auto", mode: str = "default", library: str = "never",
 ) -> Executable:
     """Compile a model for a target.
@@ -153,7 +163,11 @@ def compile(
     in memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
     write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
-    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`: as on the command line.
+    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`, `denormals`: as on the
+    command line.
+    `check`: True ends a run with an error at the first access outside its buffer, and at an index
+    that data bring and that is out of range (IndexRangeError); the latter is the CPU's default;
+    False checks neither.
     `cache`: a folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA
     kernels in Triton's interpreter. `specialize`: compile the model again for the sizes that it is
     called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
@@ -165,13 +179,13 @@ def compile(
     ours, with a reproducer.
     """
     options = CompileOptions(
-        target=target, threads=threads, dump_dir=_path(dump_dir),
-        shapes={name: tuple(sizes) for name, sizes in (shapes or {}).items()},
-        dims=dict(dims or {}), constants=dict(constants or {}), passes=passes,
-        plugins=tuple(filter(None, map(_path, plugins))), schedule=_path(schedule),
-        weights=_path(weights),
+        target=target, threads=threads, dump_dir=path_of("dump_dir", dump_dir),
+        shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),
+        constants=arrays_of("constants", constants or {}), passes=passes,
+        plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
+        weights=path_of("weights", weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
-        exact=exact, interpret=interpret, specialize=specialize,
+        exact=exact, denormals=denormals, check=check, interpret=interpret, specialize=specialize,
         tuned="off" if tuned is None else str(tuned), library=library)
     source = model_of_argument(model)
     if mode != "default":
@@ -220,7 +234,7 @@ def _compile(
     structures = structures_of(state.module)
     if slot is not None:
         facts = {"signature": signature.facts(), "structures": structures}
-        loaded = slot.keep(compilation.files, facts, loaded)
+        slot.keep(compilation.files, facts, loaded)
     return Executable(model, signature, loaded, plain, structures)
 
 
@@ -249,11 +263,3 @@ def model_of_argument(model: object) -> str | MemoryModel:
     from compiler.frontend import model_of
 
     return model_of(model)
-
-
-def _path(value: str | Path | None) -> Path | None:
-    if value is None:
-        return None
-    from pathlib import Path
-
-    return Path(value)

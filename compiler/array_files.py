@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 import zlib
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.standard_streams import is_standard, read_standard
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -19,9 +21,9 @@ FILE_ERRORS = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of an `.npz`. Never unpickles. Raises StrataError."""
+    """All arrays of an `.npz`, or of standard input. Never unpickles. Raises StrataError."""
     try:
-        found: Any = np.load(path, allow_pickle=False)
+        found: Any = np.load(_source(path), allow_pickle=False)
         if not isinstance(found, np.lib.npyio.NpzFile):
             raise ValueError("it holds one array without a name: give it with --input NAME=FILE")
         with found:
@@ -31,14 +33,18 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 
 def read_npy(path: Path) -> Array:
-    """The array of an `.npy`. Never unpickles. Raises StrataError."""
+    """The array of an `.npy`, or of standard input. Never unpickles. Raises StrataError."""
     try:
-        found: Any = np.load(path, allow_pickle=False)
+        found: Any = np.load(_source(path), allow_pickle=False)
     except FILE_ERRORS as error:
         raise _unreadable(path, error) from None
     if not isinstance(found, np.ndarray):
         raise _unreadable(path, ValueError("it holds several arrays: give it with --inputs"))
     return cast("Array", found)
+
+
+def _source(path: Path) -> Path | io.BytesIO:
+    return io.BytesIO(read_standard("an array")) if is_standard(path) else path
 
 
 def _unreadable(path: Path, error: Exception) -> StrataError:

@@ -7,9 +7,10 @@ own settings that took a third of the time of large models.
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+
+from targets.locks import SafeLock
 
 THRESHOLDS = (100_000, 20, 20)
 """New objects between looks, and looks between looks at older objects: some 50 MB of garbage."""
@@ -19,7 +20,7 @@ class _Collector:
     """The process has one collector: the first who is inside sets it, the last sets it back."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = SafeLock()
         self._inside = 0
         self._before = gc.get_threshold()
 

@@ -6,8 +6,13 @@ problems that could be found at once. Any other exception is a fault of the comp
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import NamedTuple
+
+MOST = 30
+"""Different problems that a message shows."""
+_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
 
 
 class Problem(NamedTuple):
@@ -18,11 +23,17 @@ class Problem(NamedTuple):
     level: str = ""
     file: str = ""
     hint: str = ""
+    nodes: tuple[str, ...] = ()
+    """Several nodes that have the same fault, in place of one."""
+    excerpt: str = ""
+    """Lines of the file that show the place."""
 
     @property
     def where(self) -> str:
         """`node 'conv1', at graph level, in model.onnx`, from the parts that are known."""
         node = f"node '{self.node}'" if self.node else ""
+        if self.nodes:
+            node = f"nodes {some_of(self.nodes)}"
         level = f"at {self.level} level" if self.level else ""
         file = f"in {self.file}" if self.file else ""
         return ", ".join(part for part in (node, level, file) if part)
@@ -30,7 +41,8 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         where = f"\n  where: {self.where}" if self.where else ""
         hint = f"\n  hint:  {self.hint}" if self.hint else ""
-        return f"{self.what}{where}{hint}"
+        shown = "".join(f"\n    {line}" for line in self.excerpt.splitlines())
+        return f"{self.what}{where}{shown}{hint}"
 
 
 class StrataError(Exception):
@@ -48,12 +60,38 @@ class StrataError(Exception):
     def __str__(self) -> str:
         if not self.problems:
             return self.message
-        return "\n".join([f"{self.message}:", *(f"- {self._briefly(p)}" for p in self.problems)])
+        grouped = _grouped([self._briefly(problem) for problem in self.problems])
+        lines = [f"- {problem}" for problem in grouped[:MOST]]
+        if len(grouped) > MOST:
+            lines.append(f"- and {len(grouped) - MOST} more problems")
+        return "\n".join([f"{self.message}:", *lines])
 
     def _briefly(self, problem: Problem) -> Problem:
         """The problem without its file, where the message names that already."""
         named = problem.file and problem.file in self.message
         return problem._replace(file="") if named else problem
+
+
+def disk_error(error: Exception) -> StrataError | None:
+    """What to tell of a disk that is full or cannot be written, wherever that was met; None for
+    any other error."""
+    if not isinstance(error, OSError) or error.errno not in _DISK:
+        return None
+    place = f" {error.filename}" if error.filename else ""
+    return StrataError(f"cannot write{place}: {error.strerror}", [Problem(
+        "the disk is full, or may not be written",
+        hint="$TMPDIR names a folder for temporary files")])
+
+
+def _grouped(problems: Sequence[Problem]) -> list[Problem]:
+    """Problems that differ in their nodes only, as one that counts and names the first nodes."""
+    nodes: dict[Problem, list[str]] = {}
+    for problem in problems:
+        nodes.setdefault(problem._replace(node=""), []).append(problem.node)
+    return [problem._replace(node=found[0]) if len(found) == 1 else
+            problem._replace(what=f"{problem.what} ({len(found)} times)",
+                             nodes=tuple(dict.fromkeys(filter(None, found))))
+            for problem, found in nodes.items()]
 
 
 def count_of(items: Sequence[object], noun: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,17 +21,20 @@ from xdsl.dialects.builtin import ModuleOp
 
 from compiler.arguments import shell_command
 from compiler.collection import rare_collections
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, disk_error
 from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
 from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
 from compiler.limits import check_limits
 from compiler.options import CompileOptions
+from compiler.own_packages import hidden_package
 from compiler.passes_option import SCHEDULE_PASS, with_schedule
-from compiler.pipeline import PIPELINE, Step
+from compiler.pipeline import PIPELINE
 from compiler.plan import PlannedStep, plan
+from compiler.plugin_faults import definition_of, origin_of
 from compiler.plugins import Plugins, load_plugins
 from compiler.source import Snapshot, Source, read_model, weight_labels
+from compiler.suggestions import guess
 from compiler.text import format_header, format_module
 from compiler.tuning.files import tuned_files
 from passes.base import PassError, StrataContext
@@ -176,9 +179,10 @@ class Compiler:
             return False
         if level in self.target.levels:
             return True
-        there = ", ".join((*LEVEL_NAMES, *self.target.levels))
-        raise StrataError(f"target {self.target.name} has no level '{level}'",
-                          [Problem("no such level", hint=f"there are: {there}")])
+        there = (*LEVEL_NAMES, *self.target.levels)
+        guessed = guess(level, there)
+        raise StrataError(f"target {self.target.name} has no level '{level}'", [
+            Problem("no such level", hint=f"{guessed}there are: {', '.join(there)}")])
 
     def plan(self, state: State, to: str | None) -> list[PlannedStep]:
         """The steps that will run. Raises StrataError for options that fit neither model nor
@@ -198,6 +202,7 @@ class Compiler:
             instrument.start(state)
         for k, item in enumerate(planned):
             before = state.body_text() if watch else ""
+            self.count(k, len(planned))
             seconds = self.run_step(state, planned, k)
             changed = not watch or state.body_text() != before
             for instrument in self.instruments:
@@ -253,10 +258,12 @@ class Compiler:
         if self.target.lowers:
             self.require_final(state)
         self.tell(f"{state.name}: making code")
+        self.count(0, 0)
         if not any(i.wants_changes for i in self.instruments):  # no earlier text will be run
             state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
         with self.guard("load", state=state):
-            return self.target.load(state.module, state.context.weights, self.target_options)
+            options = replace(self.target_options, tell=self.count)
+            return self.target.load(state.module, state.context.weights, options)
 
     def require_final(self, state: State) -> None:
         if state.level != FINAL_LEVEL:
@@ -267,6 +274,11 @@ class Compiler:
     def tell(self, phase: str) -> None:
         for instrument in self.instruments:
             instrument.tell(phase)
+
+    def count(self, done: int, total: int, seconds: float | None = None) -> None:
+        """So much of the work at hand is done; instruments may tell it."""
+        for instrument in self.instruments:
+            instrument.count(done, total, seconds)
 
     # ------------------------------------------------------------------ faults
     @contextmanager
@@ -289,7 +301,11 @@ class Compiler:
         except MemoryError:
             raise StrataError(f"out of memory in {phase} on {self.model}") from None
         except Exception as error:  # anything else is ours, and is reported as such
-            fault = CompilerFault(phase, self.model, error)
+            if phase == IMPORT and isinstance(error, RecursionError):
+                raise StrataError(f"{self.model} is nested too deeply to be read") from error
+            if told := disk_error(error) or hidden_package(error):
+                raise told from error
+            fault = CompilerFault(phase, self.model, error, origin_of(error, self.options.plugins))
             fault.folder = self.reproducer(fault, ran, state).write()
             raise fault from error
 
@@ -304,7 +320,9 @@ class Compiler:
     ) -> CompilerFault:
         """The fault that a pass, or the target's code, computes something else on `inputs`."""
         cause = WrongNumbers(f"{check.wrong} (error {check.error:.1e}, at {check.level} level)")
-        fault = CompilerFault(check.made_by, self.model, cause)
+        step = next((i for i in self.planned if i.label == check.made_by), None)
+        origin = None if step is None else definition_of(type(step.pass_), self.options.plugins)
+        fault = CompilerFault(check.made_by, self.model, cause, origin)
         passes = [i.step.spec for i in self.planned if i.label == check.made_by]
         command = self.again("verify", "--inputs", "inputs.npz",
                              *(("--passes", passes[0]) if passes else ()))
@@ -324,6 +342,10 @@ class Compiler:
             words += ["--precision", options.precision]
         if options.exact:
             words.append("--exact")
+        if options.denormals != "flush":
+            words += ["--denormals", options.denormals]
+        if options.check is not None:
+            words.append("--check" if options.check else "--no-check")
         return shell_command([*words, *more])
 
     def reproducer(
@@ -334,13 +356,14 @@ class Compiler:
             text = state.text if state is not None else None
             weights = state.context.weights if state is not None else None
             return Reproducer(fault, self.command, self.again("run"), text, weights)
-        text, step, weights = self.replay(ran)
-        fault.phase = step.name
-        again = self.again("opt", "--passes", step.spec)
+        text, item, weights = self.replay(ran)
+        fault.phase = item.step.name
+        fault.origin = fault.origin or definition_of(type(item.pass_), self.options.plugins)
+        again = self.again("opt", "--passes", item.step.spec)
         return Reproducer(fault, self.command, again, text, weights)
 
-    def replay(self, ran: Sequence[PlannedStep]) -> tuple[str, Step, WeightStore]:
-        """The text before the first of the steps that fails, made again from the model.
+    def replay(self, ran: Sequence[PlannedStep]) -> tuple[str, PlannedStep, WeightStore]:
+        """The text before the first of the steps that fails, and that, made again from the model.
 
         Passes work in place, and nothing is printed while all is well; so the steps are run once
         more, with a printout before and a verification behind each.
@@ -356,5 +379,5 @@ class Compiler:
                 state.moved(item.step.level, item.label)
                 state.module.verify()
             except Exception:  # the fault that is looked for
-                return text, item.step, source.weights
-        return text, ran[-1].step, source.weights
+                return text, item, source.weights
+        return text, ran[-1], source.weights

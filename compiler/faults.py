@@ -24,6 +24,7 @@ import compiler
 from compiler.output import npz_bytes
 
 if TYPE_CHECKING:
+    from compiler.plugin_faults import Origin
     from dialects.types import Array
     from dialects.weights import WeightStore
 
@@ -37,18 +38,30 @@ class CompilerFault(Exception):
     """Something failed that is neither the model's fault nor the options'.
 
     `phase` is the pass, or what else was being done; `folder` the reproducer's, once written.
+    `origin`: the line of a plugin, where it is the plugin's fault and not the compiler's.
     """
 
-    def __init__(self, phase: str, model: str, cause: Exception):
+    def __init__(
+        self, phase: str, model: str, cause: Exception, origin: Origin | None = None
+    ):
         super().__init__(phase)
-        self.phase, self.model, self.cause = phase, model, cause
+        self.phase, self.model, self.cause, self.origin = phase, model, cause, origin
         self.folder: Path | None = None
 
+    @property
+    def exit_status(self) -> int:
+        """What the command line exits with."""
+        return 3 if self.origin is None else 1
+
     def __str__(self) -> str:
-        where = f"; reproducer: {self.folder}" if self.folder else ""
         text = str(self.cause).strip().split("\n")[0]
-        kind = type(self.cause).__name__
-        return f"fault of the compiler in {self.phase} on {self.model}: {kind}: {text}{where}"
+        what = f"in {self.phase} on {self.model}: {type(self.cause).__name__}: {text}"
+        if self.origin is None:
+            where = f"; reproducer: {self.folder}" if self.folder else ""
+            return f"fault of the compiler {what}{where}"
+        hint = f"\n  hint:  {self.folder} has the traceback and the text before" if (
+            self.folder) else ""
+        return f"a plugin failed {what}\n  where: {self.origin}{hint}"
 
 
 @dataclass(frozen=True)
@@ -62,9 +75,20 @@ class Reproducer:
     weights: WeightStore | None
     inputs: Mapping[str, Array] | None = None
 
-    def write(self) -> Path:
-        """Write the folder into the working directory, else a temporary one; where it is."""
-        folder = _new_folder(f"reproducer-{Path(self.fault.model).stem}-{self.fault.phase}")
+    def write(self) -> Path | None:
+        """Write the folder into the working directory, else a temporary one; where it is.
+
+        None where neither can be written: the fault itself is what the user must see.
+        """
+        try:
+            folder = _new_folder(f"reproducer-{Path(self.fault.model).stem}-{self.fault.phase}")
+            self._fill(folder)
+        except OSError:
+            return None
+        return folder
+
+    def _fill(self, folder: Path) -> None:
+        """Raises OSError."""
         (folder / "traceback.txt").write_text(_traceback(self.fault.cause), encoding="utf-8")
         (folder / "versions.txt").write_text("\n".join(versions()) + "\n", encoding="utf-8")
         (folder / "command.txt").write_text(self._commands(), encoding="utf-8")
@@ -74,7 +98,6 @@ class Reproducer:
             self.weights.save(folder / "weights.npz")
         if self.inputs is not None:
             (folder / "inputs.npz").write_bytes(npz_bytes(self.inputs))
-        return folder
 
     def _commands(self) -> str:
         lines = ["failed:", f"  {self.command}"]

@@ -40,7 +40,8 @@ class Level:
         return self.tensor_operators and _is_tensor_operator(op)
 
 
-CONTROL = ("builtin.module", "strata.assume", "strata.size", "strata.if", "strata.loop")
+CONTROL = ("builtin.module", "strata.assume", "strata.require", "strata.size", "strata.if",
+           "strata.loop", "strata.trap")
 FUNCTION = (*CONTROL, "strata.func", "strata.return")
 
 LEVELS: tuple[Level, ...] = (

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.contest import Contest
 from compiler.diagnostics import Problem, StrataError, count_of, some_of
-from compiler.execution import input_arrays, run_loaded, tell_notes, tell_precision_error
+from compiler.execution import WantedInputs, run_loaded, tell_notes, tell_precision_error
 from compiler.frontend import MemoryModel
 from compiler.peers import Request, load_peer, parse_peers
 from compiler.session import Session, session
 from compiler.signature import Signature
 from compiler.specialization import specialize
+from compiler.suggestions import guess
 from dialects.symbol import Symbol
 
 if TYPE_CHECKING:
@@ -71,10 +72,12 @@ def _add_ours(
     """Our program, and the specialized one, as entrants."""
     model = arguments.model
     started = time.perf_counter()
-    exe = current.compile(model if captured is None else MemoryModel(model, captured.program))
+    wanted = WantedInputs(arguments)
+    exe = current.compile(model if captured is None else MemoryModel(model, captured.program),
+                          wanted)
     seconds = time.perf_counter() - started
     tell_notes(exe.loaded.notes)
-    inputs = input_arrays(arguments, exe.signature)
+    inputs = wanted.arrays(exe.signature)
     contest.add("strata", lambda: run_loaded(exe, inputs), seconds)
     if arguments.specialize:
         _check_sizes(exe.signature, arguments.dim)
@@ -100,4 +103,5 @@ def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None
     strange = [name for name, _ in named if Symbol.size(name) not in symbols]
     if strange:
         raise StrataError(f"--dim names '{strange[0]}', which is no size of the model", [Problem(
-            f"its sizes are {some_of([s.name for s in symbols], 20) or 'all constant'}")])
+            f"{guess(strange[0], [s.name for s in symbols])}its sizes are "
+            f"{some_of([s.name for s in symbols], 20) or 'all constant'}")])

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from compiler.option_checks import check_options
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 Sizes = tuple["int | str", ...]
 """The sizes of an input; a size may be a name."""
 LIBRARIES = ("auto", "never")
+DENORMALS = ("flush", "keep")
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8", "fast")
 DEBUG_VARIABLE = "STRATA_DEBUG"
 TUNED_VARIABLE = "STRATA_TUNED"
@@ -54,6 +57,10 @@ class CompileOptions:
     `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
     `specialize`: when to compile again for sizes that are met often; None is never.
     `exact`: compute quantized models as they are defined, in floats, each operation rounded.
+    `denormals`: on the CPU, "flush" takes floats below the least normal one for zeros, "keep"
+    computes with them.
+    `check`: whether a run looks for wrong indices and accesses; True: for all of them, None: for
+    indices where the target can afford it, False: for none.
     `cache`: a folder, "off", or "default". `tuned`: which schedules that `tune` has found are used:
     "auto", "off", or a file. `library`: whether kernels may be calls of a library where tuning has
     found these faster: "auto" or "never". `debug`: verify between all passes, show tracebacks.
@@ -74,6 +81,8 @@ class CompileOptions:
     features: str | None = None
     precision: str = "f32"
     exact: bool = False
+    denormals: str = "flush"
+    check: bool | None = None
     specialize: Specialize | None = None
     cache: str = "default"
     tuned: str = "auto"
@@ -81,12 +90,17 @@ class CompileOptions:
     interpret: bool = False
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
 
+    def __post_init__(self) -> None:
+        """Raises StrataError for a value that an option cannot have, wherever it comes from."""
+        check_options(self)
+
     def target_options(self) -> TargetOptions:
         from targets.base import TargetOptions
 
         return TargetOptions(features=self.features, threads=self.threads,
                              cache=cache_folder(self.cache), precision=self.precision,
-                             exact=self.exact, interpret=self.interpret,
+                             exact=self.exact, denormals=self.denormals,
+                             interpret=self.interpret, check=self.check,
                              library=self.library == "auto")
 
 
@@ -101,14 +115,25 @@ def cache_folder(choice: str) -> Path | None:
 def cache_root(choice: str) -> str | None:
     """The folder of all that is kept: `choice` is a folder, `off`, or `default`.
 
-    The default is in $STRATA_CACHE, else in ~/.cache/strata.
+    The default is in $STRATA_CACHE, else in $XDG_CACHE_HOME/strata, else in ~/.cache/strata; None
+    where there is no home folder.
     """
     if choice == "off":
         return None
     if choice != "default":
         return os.path.abspath(choice)
-    home = os.path.join(os.path.expanduser("~"), ".cache", "strata")
-    return os.path.join(os.environ.get(CACHE_VARIABLE) or home, "code")
+    folder = os.environ.get(CACHE_VARIABLE) or _user_caches()
+    return None if folder is None else os.path.join(os.path.abspath(folder), "code")
+
+
+def _user_caches() -> str | None:
+    """Our folder among the user's caches. Source: the XDG Base Directory Specification, which has
+    paths that are not absolute ignored."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(named):
+        return os.path.join(named, "strata")
+    home = os.path.expanduser("~")
+    return os.path.join(home, ".cache", "strata") if os.path.isabs(home) else None
 
 
 def cache_limit() -> int:

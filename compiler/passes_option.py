@@ -19,6 +19,7 @@ from pathlib import Path
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.pipeline import Step
+from compiler.suggestions import hint_for
 
 DEFAULT = "default"
 SCHEDULE_PASS = "loop-apply-schedules"
@@ -100,9 +101,9 @@ def _inserted(steps: list[Step], places: list[int], spec: str, behind: bool) -> 
 def _positions(steps: Sequence[Step], name: str, item: str) -> list[int]:
     found = [k for k, step in enumerate(steps) if step.name == name]
     if not found:
-        there = ", ".join(dict.fromkeys(s.name for s in steps))
+        names = list(dict.fromkeys(s.name for s in steps))
         raise StrataError(f"--passes: no pass '{name}' in this part of the pipeline, for '{item}'",
-                          [Problem("the pipeline has no such pass", hint=f"it has: {there}")])
+                          [Problem("the pipeline has no such pass", hint=hint_for(name, names))])
     return found
 
 

@@ -70,6 +70,7 @@ PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ block: kernels on tiles
     Step("block", "loop-to-block"),  # now that a kernel and its schedule say all that it needs
     Step("block", "block-prefetch-operands"),  # on the loops and addresses that really are
-    Step("block", "block-expand-floats"),  # late: so that dumps before it read as casts
-    Step("block", "block-check-bounds"),  # last: on the accesses that become code
+    Step("block", "block-expand-floats"),  # so that dumps before it read as casts
+    Step("block", "block-prove-bounds"),  # on the accesses that become code, all of them
+    Step("block", "block-check-accesses"),  # last, and only on demand: of what really runs
 )

@@ -7,7 +7,6 @@ itself; nothing is registered. Installed packages name theirs in the entry point
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib.util
 import sys
@@ -19,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.suggestions import described_by, hint_for
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from targets.base import Target
 
 DIALECTS = "strata.dialects"
-FEW = 6
-"""Up to so many names are all told where one is not known."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,9 @@ class Plugins:
             return self.targets[name]
         if name in target_names():
             return find_target(name)
-        raise _unknown("target", name, [*self.targets, *target_names()])
+        known = self.target_names()
+        described = {n: self.find_target(n).description for n in known}
+        raise _unknown("target", name, known, described_by(name, described))
 
     def target_names(self) -> list[str]:
         from targets.base import target_names
@@ -150,9 +150,6 @@ def _constant(dialect: Dialect) -> Callable[[], Dialect]:
     return lambda: dialect
 
 
-def _unknown(kind: str, name: str, known: Sequence[str]) -> StrataError:
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    guess = [f"did you mean {' or '.join(near)}?"] if near else []
-    there = [f"there are: {', '.join(known)}"] if not near or len(known) <= FEW else []
+def _unknown(kind: str, name: str, known: Sequence[str], near: Sequence[str] = ()) -> StrataError:
     return StrataError(f"there is no {kind} '{name}'", [
-        Problem(f"unknown {kind}", hint=" ".join(guess + there))])
+        Problem(f"unknown {kind}", hint=hint_for(name, known, near))])

@@ -28,7 +28,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from compiler.circumstances import options_text, software_text
 from compiler.entry import WHOLE, Damaged, entry_size, read_entry, write_entry
 from compiler.options import cache_limit, cache_root
-from targets.files import mark_used, private_folder, read_private, trim, write_whole
+from targets.files import (
+    folder_fault,
+    mark_used,
+    read_private,
+    trim,
+    warn_unkept,
+    write_whole,
+)
 from targets.interface import TargetError
 
 if TYPE_CHECKING:
@@ -42,6 +49,9 @@ _CODE = "stored"
 """The module of a target that keeps its executables and loads them again, if it can."""
 _RESTLESS = 2.0
 """Seconds for which a changed file may change again without showing other times."""
+_DAMAGE = (OSError, Damaged, TargetError, ValueError, TypeError, LookupError, AttributeError,
+           ArithmeticError, RecursionError)
+"""What reading files that nobody has written so may end in."""
 _RECORDS_LIMIT = 64 << 20
 _PIECE = 1 << 22
 
@@ -96,7 +106,7 @@ class Slot:
             self.times = _times(os.stat(self.model))
             key = self._recorded() or self._by_contents()
             return None if key is None else self._load(key)
-        except (OSError, Damaged, TargetError, ValueError, TypeError, LookupError, AttributeError):
+        except _DAMAGE:
             return None
 
     def _recorded(self) -> str | None:
@@ -130,7 +140,7 @@ class Slot:
 
     def _load(self, key: str) -> tuple[dict[str, Any], Executable]:
         path = self._path("entries", key)
-        entry = read_entry(path)
+        entry = read_entry(path, key)
         executable = self.code.load(entry.facts["target"], entry.blobs, self.threads)
         mark_used(path)
         return entry.facts["model"], executable
@@ -138,37 +148,38 @@ class Slot:
     # ------------------------------------------------------------------ keeping
     def keep(
         self, paths: Sequence[str], model: Mapping[str, Any], executable: Executable
-    ) -> Executable:
-        """Keep an executable; the same, with its constants in the mapped file.
+    ) -> None:
+        """Keep an executable, if it can be kept; a disk that cannot be written is told once.
 
         `paths`: all files that the model was read from, its own first. `model`: facts about it.
-        Where it cannot be kept, the executable is returned as it is.
         """
         parts = self.code.parts(executable)
         if parts is None or not paths or entry_size(parts[1]) > self.limit:
-            return executable
-        with contextlib.suppress(OSError, Damaged):
+            return
+        with contextlib.suppress(OSError):  # a file of the model is gone
             first = ModelFile.of(self.model) if self.file is None else self.file.now()
-            if _times(os.stat(self.model)) == self.times:  # else it changed meanwhile
-                files = [first, *map(ModelFile.of, paths[1:])]
-                key = self._key(files)
-                self._write(files, key, {"model": model, "target": parts[0]}, parts[1])
-                return self._load(key)[1]
-        return executable
+            if _times(os.stat(self.model)) != self.times:  # it changed meanwhile
+                return
+            files = [first, *map(ModelFile.of, paths[1:])]
+            self._write(files, {"model": model, "target": parts[0]}, parts[1])
 
     def _write(
-        self, files: Sequence[ModelFile], key: str, facts: Mapping[str, Any],
-        blobs: Sequence[Array],
+        self, files: Sequence[ModelFile], facts: Mapping[str, Any], blobs: Sequence[Array]
     ) -> None:
+        key = self._key(files)
         for kind in ("entries", "records", "contents"):
-            if not private_folder(self._path(kind)):
-                raise OSError(f"{self.folder} is not this user's alone")
-        write_entry(self._path("entries", key), facts, blobs)
+            if why := folder_fault(self._path(kind)):
+                return warn_unkept(self._path(kind), why)
+        try:
+            write_entry(self._path("entries", key), key, facts, blobs)
+        except OSError as error:
+            return warn_unkept(self.folder, error.strerror or str(error))
         self._write_json("contents", files[0].contents, self._beside(files))
         self._record(files, key)
         trim(self._path("entries"), self.limit, WHOLE)
         for kind in ("records", "contents"):
             trim(self._path(kind), _RECORDS_LIMIT)
+        return None
 
     def _record(self, files: Sequence[ModelFile], key: str) -> None:
         self._write_json("records", self.name, {
@@ -214,8 +225,10 @@ def slot_of(
     code = _stored_code(options.target)
     machine = None if code is None else code.identity()
     folder = os.path.join(root, "programs")
-    if code is None or machine is None or not private_folder(folder):
+    if code is None or machine is None:
         return None
+    if why := folder_fault(folder):
+        return warn_unkept(folder, why)
     return Slot(folder, os.path.abspath(model), options, chosen, code, machine)
 
 

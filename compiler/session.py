@@ -15,6 +15,7 @@ from compiler.instrument import Instrument
 from compiler.instrument.progress import Progress
 from compiler.instrument.timing import Timing
 from compiler.options import CompileOptions
+from compiler.standard_streams import is_standard, standard_model
 
 if TYPE_CHECKING:
     from compiler.driver import Compiler
@@ -30,21 +31,30 @@ class Session:
     progress: Progress
     instruments: list[Instrument]
 
-    def compiler(self, model: str, *more: Instrument) -> Compiler:
+    def compiler(self, model: str | MemoryModel, *more: Instrument) -> Compiler:
         """The compiler of a model, with dumps where they are asked for."""
         from compiler.driver import Compiler
 
         watching = [*self.instruments, *more, *dumps_of(self.options)]
-        return Compiler(model, self.options, watching, self.command)
+        return Compiler(_read_at_once(model), self.options, watching, self.command)
 
-    def compile(self, model: str | MemoryModel) -> Executable:
-        return compile_with(model, self.options, self.instruments, self.command)
+    def compile(self, model: str | MemoryModel, *more: Instrument) -> Executable:
+        return compile_with(_read_at_once(model), self.options, [*self.instruments, *more],
+                            self.command)
+
+
+def _read_at_once(model: str | MemoryModel) -> str | MemoryModel:
+    """The model, or what comes on standard input where it is `-`."""
+    return standard_model() if is_standard(model) else model
 
 
 @contextmanager
 def session(arguments: argparse.Namespace, threads: int | None = None) -> Generator[Session]:
     """A session for parsed arguments; pass times are printed at its end, if asked for."""
     options = shared.options_from(arguments, threads)
+    if options.dump_dir is not None:
+        folder = options.dump_dir
+        arguments.interrupt.kept = lambda: f"the dumps so far are in {folder}"
     timing = Timing()
     with Progress(arguments.progress or None) as progress:
         watching: list[Instrument] = [progress, timing] if arguments.timing else [progress]

@@ -5,12 +5,13 @@ Importing this loads no xDSL: a model that is in the cache needs none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.suggestions import nearest
 from dialects.array_type import ArrayType
 from dialects.binding import EvaluationError, bind_sizes
 from dialects.expr import Expr
@@ -47,8 +48,7 @@ class Signature(NamedTuple):
     # ------------------------------------------------------------------ checking
     def arrange(self, named: Mapping[str, Array]) -> list[Array]:
         """The arrays in the model's order. Raises StrataError for what does not fit the model."""
-        problems = [Problem(f"the model has no input '{name}'")
-                    for name in named if name not in self.input_names]
+        problems = self.strange_inputs(named)
         problems += [Problem(f"input '{name}' is missing")
                      for name in self.input_names if name not in named]
         for name, type_ in zip(self.input_names, self.input_types, strict=True):
@@ -61,6 +61,14 @@ class Signature(NamedTuple):
             raise StrataError("the inputs do not fit the model", [*problems, Problem(
                 f"it takes {self.expected()}")])
         return arrays
+
+    def strange_inputs(self, names: Iterable[str]) -> list[Problem]:
+        """A problem for each name that is no input's, with the nearest that is."""
+        near = {name: nearest(name, self.input_names) for name in names
+                if name not in self.input_names}
+        return [Problem(f"the model has no input '{name}'",
+                        hint=f"did you mean '{found[0]}'?" if found else "")
+                for name, found in near.items()]
 
     def _contradictions(self, arrays: Sequence[Array]) -> list[Problem]:
         try:
@@ -78,15 +86,27 @@ class Signature(NamedTuple):
         anything). Symbols that `sizes` lacks are DEFAULT_SIZE; `shapes` fixes whole shapes.
         Raises StrataError for arrays that no memory holds.
         """
-        arrays: dict[str, Array] = {}
-        for k, (name, type_) in enumerate(zip(self.input_names, self.input_types, strict=True)):
-            shape = _given(shapes, name) or _shape(type_.shape, sizes)
-            try:
-                arrays[name] = _random(type_, shape, np.random.default_rng([seed, k]))
-            except (MemoryError, ValueError):  # NumPy's two answers to sizes beyond all memory
-                raise StrataError(f"there is no memory for input '{name}' of shape "
-                                  f"{list(shape)}") from None
-        return arrays
+        return {name: self.random_input(name, seed, self.shape_of(name, sizes, shapes))
+                for name in self.input_names}
+
+    def random_input(self, name: str, seed: int, shape: tuple[int, ...]) -> Array:
+        """The random array of one input, whatever the others are. Raises StrataError likewise."""
+        k = self.input_names.index(name)
+        try:
+            return _random(self.input_types[k], shape, np.random.default_rng([seed, k]))
+        except (MemoryError, ValueError):  # NumPy's two answers to sizes beyond all memory
+            raise StrataError(f"there is no memory for input '{name}' of shape "
+                              f"{list(shape)}") from None
+
+    def shape_of(
+        self, name: str, sizes: Mapping[Symbol, int],
+        shapes: Mapping[str, Sequence[int | str]] | None = None,
+    ) -> tuple[int, ...]:
+        """The shape of an input with these sizes; DEFAULT_SIZE stands for those that are missing.
+        """
+        type_ = self.input_types[self.input_names.index(name)]
+        given = _given(shapes, name)
+        return _shape(type_.shape, sizes) if given is None else given
 
     def unsized(self, sizes: Mapping[Symbol, int]) -> list[Symbol]:
         """The symbols that `random` gives the default size."""

@@ -89,8 +89,9 @@ def read_model(
     """Read a MODEL and verify it. Raises StrataError for every fault of the file or the options."""
     if isinstance(model, Snapshot):
         return model.read()
-    if isinstance(model, str) and is_text(model):
-        return _read_text(Path(model), options, plugins)
+    if is_text(str(model)):
+        text = _contents(Path(model)) if isinstance(model, str) else _decoded(model)
+        return _read_text(text, Path(str(model)), options, plugins)
     from compiler.frontend import ImportOptions, load_model
 
     if options.weights is not None:
@@ -101,10 +102,10 @@ def read_model(
     return Source(found.module, found.weights, found.name, "graph", files=found.files)
 
 
-def _read_text(path: Path, options: CompileOptions, plugins: Plugins) -> Source:
+def _read_text(text: str, path: Path, options: CompileOptions, plugins: Plugins) -> Source:
     from compiler.levels import detect_level
     from compiler.text import parse_module, read_header
-    text = _contents(path)
+
     context = StrataContext.with_dialects()
     plugins.register_dialects(context)
     module = parse_module(text, context, path)
@@ -122,6 +123,15 @@ def _contents(path: Path) -> str:
         raise StrataError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise StrataError(f"cannot read {path}", [Problem(str(error))]) from None
+    except ValueError:  # a name with a NUL in it, say
+        raise StrataError(f"there is no file {str(path)!r}") from None
+
+
+def _decoded(model: MemoryModel) -> str:
+    try:
+        return bytes(model.data).decode()
+    except UnicodeDecodeError as error:
+        raise StrataError(f"cannot read {model}", [Problem(str(error))]) from None
 
 
 def _model_name(path: Path) -> str:

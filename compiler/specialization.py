@@ -28,6 +28,7 @@ from compiler.source import Snapshot
 from dialects.binding import EvaluationError, bind_sizes
 from dialects.symbol import Symbol
 from targets.base import Executable as Program
+from targets.locks import SafeLock
 
 if TYPE_CHECKING:
     from compiler.driver import State
@@ -122,7 +123,7 @@ class Specializing(Program):
         self.input_names, self.output_names = general.input_names, general.output_names
         self.takes_gpu_tensors = general.takes_gpu_tensors
         self.general, self.specializer, self._choice = general, specializer, choice
-        self._lock = threading.Lock()
+        self._lock = SafeLock()
         self._records: OrderedDict[Shapes, _Record] = OrderedDict()  # the last used is last
         self._compiling = False
         self._failures = 0
@@ -179,7 +180,8 @@ class Specializing(Program):
     def _forget_some(self) -> None:
         """Of sets of sizes without a program, keep the last that were met."""
         if len(self._records) > WATCHED + self._choice.most:
-            del self._records[next(k for k, r in self._records.items() if not r.is_busy)]
+            del self._records[next(
+                k for k, r in list(self._records.items()) if not r.is_busy)]
 
     # ------------------------------------------------------------------ programs
     def _start(self, record: _Record, inputs: Sequence[Array]) -> None:

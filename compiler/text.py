@@ -26,8 +26,11 @@ from xdsl.utils.lexer import Input, Token
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.excerpts import Place, problem_at
+from compiler.suggestions import hint_for, nearest
 
 _HEADER = re.compile(r"// strata: level=([\w-]+) after=([\w,@-]+)[ \t]*$", re.MULTILINE)
+_UNKNOWN = re.compile(r"Operation ([\w.]+) is not registered")
 
 
 def format_module(module: Operation, locations: bool = True) -> str:
@@ -62,26 +65,97 @@ class _Lexer(MLIRLexer):
         return Token(MLIRTokenKind.STRING_LIT, span)
 
 
+def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
+    """Read and verify a module. Raises StrataError with line and column of every fault."""
+    parser = _Parser(context, text, str(file))
+    try:
+        module = parser.parse_module()
+    except ParseError as error:
+        raise _unreadable(file, [_syntax_problem(error, text, file, context)]) from error
+    except RecursionError:
+        raise _unreadable(file, [problem_at(parser.place, "it is nested too deeply", file)]
+                          ) from None
+    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError,
+            VerifyException) as error:
+        raise _unreadable(file, [problem_at(parser.place, f"it is malformed: {first_line(error)}",
+                                            file)]) from error
+    try:
+        module.verify()
+    except VerifyException as error:
+        raise _unreadable(file, _invalid(module, parser, file, error)) from error
+    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError,
+            RecursionError) as error:
+        what = f"it is malformed: {first_line(error)}"
+        raise _unreadable(file, [Problem(what, file=str(file))]) from error
+    return module
+
+
 class _Parser(Parser):
-    """A parser whose names may be any text."""
+    """A parser whose names may be any text, and which remembers where each operation stands."""
 
     def __init__(self, context: Context, text: str, name: str):
         super().__init__(context, "", name)
         self._parser_state = ParserState(_Lexer(Input(text, name)))
+        self.text, self.starts = text, dict[Operation, int]()
+
+    def parse_operation(self) -> Operation:
+        start = self._current_token.span.start
+        op = super().parse_operation()
+        self.starts[op] = start
+        return op
+
+    @property
+    def place(self) -> Place:
+        """What is about to be read."""
+        span = self._current_token.span
+        return Place(self.text, span.start, span.end)
+
+    def place_of(self, op: Operation) -> Place | None:
+        """The name of an operation in the text."""
+        start = self.starts.get(op)
+        if start is None:
+            return None
+        at = self.text.find(op.name, start)
+        return Place(self.text, start, start + 1) if at < 0 else (
+            Place(self.text, at, at + len(op.name)))
 
 
-def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
-    """Read and verify a module. Raises StrataError with line and column."""
-    try:
-        module = _Parser(context, text, str(file)).parse_module()
-        module.verify()
-    except ParseError as error:
-        raise _unreadable(file, _at(error), error.msg) from error
-    except VerifyException as error:
-        raise _unreadable(file, "", first_line(error)) from error
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise _unreadable(file, "", f"it is malformed: {error}") from error
-    return module
+def _invalid(module: ModuleOp, parser: _Parser, file: Path, error: Exception) -> list[Problem]:
+    """A problem for each operation that does not verify, with its line."""
+    problems: list[Problem] = []
+    for op in module.walk():
+        try:
+            op.verify(verify_nested_ops=False)
+        except VerifyException as fault:
+            place = parser.place_of(op)
+            what = first_line(fault)
+            problems.append(Problem(what, file=str(file)) if place is None else
+                            problem_at(place, what, file))
+        except (AssertionError, KeyError, TypeError, ValueError):  # it builds on one of the others
+            continue
+    return problems or [Problem(first_line(error), file=str(file))]
+
+
+def _syntax_problem(error: ParseError, text: str, file: Path, context: Context) -> Problem:
+    """What the parser refuses, at its place."""
+    place, what = Place(text, error.span.start, error.span.end), error.msg.strip()
+    unknown = _UNKNOWN.search(what)
+    if unknown is not None:  # the parser is behind the name by now
+        at = max(text.rfind(unknown[1], 0, place.start), 0)
+        return problem_at(Place(text, at, at + len(unknown[1])), what, file,
+                          _near_operations(unknown[1], context))
+    ended = place.start >= len(text.rstrip())
+    return problem_at(place, f"the text ends too early: {what}" if ended else what, file)
+
+
+def _near_operations(name: str, context: Context) -> str:
+    """The operations, or dialects, whose names are most like one that there is not."""
+    prefix = name.partition(".")[0]
+    dialect = context.get_optional_dialect(prefix)
+    if dialect is None:
+        return hint_for(prefix, sorted(context.registered_dialect_names))
+    near = nearest(name, [op.name for op in dialect.operations])
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def first_line(error: Exception) -> str:
@@ -90,14 +164,6 @@ def first_line(error: Exception) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
-def _unreadable(file: Path, place: str, what: str) -> StrataError:
-    return StrataError(f"cannot read {file}", [Problem(what, file=f"{file}{place}")])
+def _unreadable(file: Path, problems: Sequence[Problem]) -> StrataError:
+    return StrataError(f"cannot read {file}", problems)
 
-
-def _at(error: ParseError) -> str:
-    text = error.span.input.content
-    before = text[: error.span.start]
-    if not isinstance(before, str):
-        return ""
-    line, column = before.count("\n") + 1, error.span.start - (before.rfind("\n") + 1) + 1
-    return f", line {line}, column {column}"

@@ -100,29 +100,32 @@ def _train(graph: Any, inputs: Sequence[Any]) -> Run:
 @dataclass
 class Program:
     """A graph of Core ATen. It is compiled when it is called, for the weights of that call, and
-    again after these have changed. `written`: the arguments that its last results go to."""
+    again after these have changed. `written`: the arguments that its last results go to.
+
+    `made`: what was compiled last and for which weights, in one piece: while one thread compiles
+    for new weights, others must not take what is there for compiled for them."""
 
     graph: Any
     options: Mapping[str, Any]
     written: Sequence[int] = ()
-    weights: Weights | None = None
-    run: Run | None = None
+    made: tuple[Weights, Run] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        if self.run is None or self.weights is None or not self.weights.are_in(inputs):
-            self.run = self._compiled(inputs)
-        results = self.run(*inputs)
+        made = self.made
+        if made is None or not made[0].are_in(inputs):
+            self.made = made = self._compiled(inputs)
+        results = made[1](*inputs)
         return self._write(inputs, results) if self.written else results
 
-    def _compiled(self, inputs: Sequence[Any]) -> Run:
-        self.weights = Weights.of(inputs, [k for k, v in enumerate(inputs)
-                                           if k not in self.written and is_weight(v)])
+    def _compiled(self, inputs: Sequence[Any]) -> tuple[Weights, Run]:
+        weights = Weights.of(inputs, [k for k, v in enumerate(inputs)
+                                      if k not in self.written and is_weight(v)])
         names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
-        fixed = {names[k]: inputs[k] for k in self.weights.numbers}
+        fixed = {names[k]: inputs[k] for k in weights.numbers}
         run = compile_graph(self.graph, fixed, self._options(inputs))
         if isinstance(run, Part):
             run.write_to(self.written)
-        return run
+        return weights, run
 
     def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
         """Give arguments their new contents, all of a type at once; what is left are results.

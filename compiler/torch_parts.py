@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import compiler
@@ -94,7 +95,17 @@ def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
     if not tensors:
         return None
     model = MemoryModel("graph.pt2", CapturedGraph(graph, weights, tensors))
-    return Part.of(graph, weights, compiler.compile(model, **options), tensors)
+    return Part.of(graph, weights, compiler.compile(model, **_own_dump(options)), tensors)
+
+
+def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options with a folder of this graph's own for its dump, if they ask for one."""
+    folder = options.get("dump_dir")
+    if folder is None:
+        return options
+    from compiler.instrument.dump_folder import folder_of_graph
+
+    return {**options, "dump_dir": folder_of_graph(Path(folder))}
 
 
 def _outputs(graph: Any) -> list[Any]:

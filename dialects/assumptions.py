@@ -21,6 +21,14 @@ class SizeError(ValueError):
     """Run-time sizes break an assumption under which the model was compiled."""
 
 
+class IndexRangeError(IndexError):
+    """An index that data bring is outside what it indexes."""
+
+
+class AccessError(RuntimeError):
+    """An access to memory has left its buffer, which compiled code must never do."""
+
+
 class Assumption(NamedTuple):
     """`left <= right` or `left == right`, needed by the model's node of that name."""
 
@@ -58,3 +66,25 @@ class Assumption(NamedTuple):
 def size_refusal(value: int, node: str) -> str:
     """What is wrong with a value that a node computes as a size, and that is none."""
     return f"a size computed at node {node!r} is {value}; it must be from 0 to {MAX_SIZE}"
+
+
+def index_refusal(value: int, low: int, high: int, node: str, label: str) -> str:
+    """What is wrong with an index that is not in [low, high). `label`: what the indices are called.
+    """
+    name = f"an index of {label!r}" if label else "an index"
+    wanted = f"it must be from {low} to {high - 1}" if low < high else "there is nothing to index"
+    return f"{name} is {value} at node {node!r}; {wanted}"
+
+
+def farthest_value(key: int, low: int) -> int:
+    """The value that is farthest above `low`, counted without a sign: `farthest` of
+    `strata.require`, whose number is `key`."""
+    distance = key + (1 << 63)
+    value = distance + low
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def access_refusal(number: int, texts: Sequence[str]) -> str:
+    """What `strata.trap` says of a number that it found. Checks that were not met say nothing."""
+    known = 0 < number <= len(texts)
+    return texts[number - 1] if known else f"a check stored {number}, which is none of its numbers"

@@ -253,8 +253,11 @@ class Expr:
     def divide(self, divisor: Expr) -> tuple[Expr, Expr]:
         """(quotient, rest) with self == quotient*divisor + rest; terms move out when they divide.
 
-        For a divisor of several terms only an exact multiple moves out.
+        For a divisor of several terms only an exact multiple moves out. Raises ZeroDivisionError
+        for a divisor of 0.
         """
+        if not divisor.terms:
+            raise ZeroDivisionError(f"{self} is divided by 0")
         if len(divisor.terms) == 1:
             return self._divide_by_monomial(divisor)
         lead_monomial, lead_factor = divisor.terms[0]

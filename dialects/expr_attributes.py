@@ -22,6 +22,8 @@ class ParserTokens:
 
     def __init__(self, parser: AttrParser, operand: Callable[[], str] | None = None):
         self.parser, self.operand = parser, operand
+        self.span = parser._current_token.span  # pyright: ignore[reportPrivateUsage]
+        """Of the token that was taken last."""
 
     def peek(self) -> str | None:
         return self.parser._current_token.text  # pyright: ignore[reportPrivateUsage]
@@ -30,16 +32,18 @@ class ParserTokens:
         token = self.peek() or ""
         if token.startswith("%") and self.operand is not None:
             return self.operand()
+        self.span = self.parser._current_token.span  # pyright: ignore[reportPrivateUsage]
         self.parser._consume_token()  # pyright: ignore[reportPrivateUsage]
         return token
 
 
 def parse_size(parser: AttrParser, operand: Callable[[], str] | None = None) -> Expr:
     """One expression at the parser's position; xDSL's ParseError if it is malformed."""
+    tokens = ParserTokens(parser, operand)
     try:
-        return expr_syntax.parse_expr(ParserTokens(parser, operand))
+        return expr_syntax.parse_expr(tokens)
     except ValueError as error:
-        parser.raise_error(str(error))
+        parser.raise_error(str(error), tokens.span)
 
 
 def parse_sizes(

@@ -31,7 +31,8 @@ def register_dialects(context: Context) -> None:
 
     theirs = get_all_dialects()
     known = set(context.registered_dialect_names)
-    loaders = {name: theirs[name] for name in SCALAR_DIALECTS} | dialect_loaders()
+    loaders = {name: theirs[name] for name in SCALAR_DIALECTS} | {"arith": _load_arith}
+    loaders |= dialect_loaders()
     for name, loader in loaders.items():
         if name not in known:
             context.register_dialect(name, loader)
@@ -45,11 +46,19 @@ def _load_folder(name: str) -> Dialect:
     return found[0]
 
 
+def _load_arith() -> Dialect:
+    from dialects.remainder import arith_with_remainder
+
+    return arith_with_remainder()
+
+
 def _load_strata() -> Dialect:
     """The shared types and attributes, the function over tensors, sizes, and control."""
     from dialects.control import CONTROL_OPS
     from dialects.func import FuncOp, ReturnOp
+    from dialects.requirements import REQUIREMENT_OPS
     from dialects.sizes import SIZE_OPS
     from dialects.types import Strata
 
-    return Dialect("strata", [FuncOp, ReturnOp, *SIZE_OPS, *CONTROL_OPS], list(Strata.attributes))
+    ops = [FuncOp, ReturnOp, *SIZE_OPS, *REQUIREMENT_OPS, *CONTROL_OPS]
+    return Dialect("strata", ops, list(Strata.attributes))

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.graph import numerics
+from dialects.remainder import RemFOp
 from dialects.types import Array, dtype_of, i2, i4, ui2, ui4
 from dialects.views import each
 
@@ -210,6 +211,7 @@ FORMULAS: dict[type[Operation], Formula] = {
     arith.SubfOp: np.subtract,
     arith.MulfOp: np.multiply,
     arith.DivfOp: np.divide,
+    RemFOp: np.fmod,
     arith.NegfOp: np.negative,
     arith.MaximumfOp: np.maximum,  # these two propagate NaN
     arith.MinimumfOp: np.minimum,
@@ -320,11 +322,14 @@ def _to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _float_to_signed(x: Array, dtype: np.dtype[Any]) -> Array:
-    return _to_integer(x.astype(np.int32 if dtype.itemsize < 4 else np.int64), dtype)
+    wide = np.dtype(np.int64 if dtype == np.int64 else np.int32)
+    return _to_integer(numerics.to_integer(numerics.widen(x), wide), dtype)
 
 
 def _float_to_unsigned(x: Array, dtype: np.dtype[Any]) -> Array:
-    return x.astype(np.uint64).view(dtype) if dtype == np.int64 else _float_to_signed(x, dtype)
+    if dtype.itemsize < 4:
+        return _float_to_signed(x, dtype)
+    return numerics.to_integer(numerics.widen(x), np.dtype(f"u{dtype.itemsize}")).view(dtype)
 
 
 CONVERSIONS: dict[type[Operation], Callable[[Array, np.dtype[Any]], Array]] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -41,7 +42,7 @@ def parse_value(parser: Parser) -> SSAValue:
     operand = parser.parse_unresolved_operand()
     values = parser.ssa_values.get(operand.operand_name)
     if values is None or operand.index >= len(values):
-        parser.raise_error(f"%{operand.operand_name} is used before it is defined")
+        parser.raise_error(f"%{operand.operand_name} is used before it is defined", operand.span)
     return values[operand.index]
 
 
@@ -95,7 +96,9 @@ def format_attribute(attribute: Attribute) -> str:
         case LiteralAttr():
             return f"literal{t.format_literal(attribute.data)}"
         case _:
-            return str(attribute)
+            stream = StringIO()
+            Printer(stream).print_attribute(attribute)
+            return stream.getvalue()
 
 
 def print_attributes(printer: Printer, attributes: Mapping[str, Attribute]) -> None:

@@ -81,6 +81,10 @@ class TileType(ParametrizedAttribute, TypeAttribute):
         dims = _format_dims(*self.shape_attr.data)
         return f"tile<{dims}{'x' if dims else ''}{self.element}>"
 
+    def __str__(self) -> str:
+        """As operations of ours write it."""
+        return self.short
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():

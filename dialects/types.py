@@ -74,6 +74,10 @@ class _Shaped(ParametrizedAttribute, TypeAttribute):
     def short(self) -> str:
         return f"{self.element}{format_sizes(self.sizes.data)}"
 
+    def __str__(self) -> str:
+        """As operations of ours write it, and so as messages name it."""
+        return self.short
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():

@@ -15,11 +15,12 @@ import mmap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
 
+from dialects.mapped import mapping_of
 from dialects.parallel import in_threads
 from dialects.types import Array, WeightAttr
 
@@ -64,18 +65,21 @@ class WeightStore:
         for key in self.arrays.keys() - keys:
             del self.arrays[key]
 
-    def save(self, path: Path) -> None:
+    def save(self, file: Path | BinaryIO) -> None:
         """Write all arrays to one `.npz`, uncompressed, readable by `load`.
 
         Types that NumPy lacks (bfloat16, i4) are stored as raw bytes with their name in the key.
         """
         plain = {f"{key}|{a.dtype.name}": a.view(np.uint8 if a.dtype.itemsize == 1 else np.uint16)
                  if a.dtype.isbuiltin == 2 else a for key, a in self.arrays.items()}
-        np.savez(path, **plain)  # type: ignore[arg-type]
+        np.savez(file, **plain)  # type: ignore[arg-type]
 
     @staticmethod
     def load(path: Path) -> WeightStore:
-        """Read what `save` wrote. Never unpickles. Raises ValueError for other archives."""
+        """Read what `save` wrote. Never unpickles.
+
+        Raises ValueError for other archives, and for an array that is not what its key says.
+        """
         import ml_dtypes
 
         store = WeightStore()
@@ -88,6 +92,8 @@ class WeightStore:
                 array = cast(Array, archive[entry])
                 if array.dtype.name != name:
                     array = array.view(getattr(ml_dtypes, name))
+                if content_key(array) != key:
+                    raise ValueError(f"'{entry}' holds other contents than when it was written")
                 store.arrays[key] = array
         return store
 
@@ -114,10 +120,8 @@ def release(array: Array) -> None:
     Its elements stay as they are: they are read from the file again. Small arrays, and those of
     other memory, are left alone.
     """
-    base: object = array
-    while isinstance(base, (np.ndarray, memoryview)):
-        base = cast(object, base.base if isinstance(base, np.ndarray) else base.obj)
-    if not isinstance(base, mmap.mmap) or array.nbytes < WORTH_RELEASING:
+    base = mapping_of(array)
+    if base is None or array.nbytes < WORTH_RELEASING:
         return
     if array.flags.c_contiguous and hasattr(mmap, "MADV_DONTNEED"):
         first = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data

@@ -25,7 +25,8 @@ from xdsl.traits import Pure
 
 from dialects.control import ControlOp, function_of
 from dialects.func import FuncOp
-from dialects.graph.base import Build
+from dialects.graph.base import Build, GraphOp
+from dialects.graph.shape import ReshapeOp
 from dialects.loop import AxesAttr
 from dialects.sizes import defined_sizes
 from dialects.symbol import Kind, Symbol
@@ -90,8 +91,25 @@ class _Driver:
             values = rule(op, Rewriter(op, self.context, added))
             self.push(reversed(added))
             if values is not None:
-                self.replace(op, [values] if isinstance(values, SSAValue) else values)
+                given = [values] if isinstance(values, SSAValue) else values
+                self.replace(op, [self.fitted(op, k, v) for k, v in enumerate(given)])
                 return
+
+    def fitted(self, op: Operation, number: int, value: SSAValue) -> SSAValue:
+        """The value in the type of the result that it replaces.
+
+        A rule may find a tensor whose sizes are equal only because the program assumes so: f32[n]
+        for f32[5]. It is reshaped then, so that all who read it have the type that they had.
+        """
+        wanted, found = op.results[number].type, value.type
+        if not isinstance(op, GraphOp) or wanted == found:
+            return value
+        assert isinstance(wanted, TensorType) and isinstance(found, TensorType)
+        added: list[Operation] = []
+        shape = list(wanted.shape)
+        result = Rewriter(op, self.context, added)(ReshapeOp, value, shape=shape)
+        self.push(added)
+        return result
 
     def rules_of(self, class_: type[Operation]) -> list[Rule]:
         if class_ not in self.by_class:

@@ -50,10 +50,17 @@ class TargetOptions:
     precision: str = "f32"
     exact: bool = False
     """Round products before they are added, as the definitions of operators do."""
+    denormals: str = "flush"
+    """CPU: "keep" computes with floats below the least normal one, "flush" takes them for 0."""
     interpret: bool = False
     """CUDA: run kernels in Triton's interpreter instead of on a device."""
+    check: bool | None = None
+    """Whether wrong indices and accesses are errors. True: every access is checked; None: indices
+    are, where that costs next to nothing; False: nothing is."""
     library: bool = False
     """Whether kernels may be calls of a library, where these were measured to be faster."""
+    tell: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
+    """What `load` tells of its kernels: how many have code, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +164,14 @@ class Target(ABC):
         """Whether its products read factors as fast where they are gathered from."""
         del options
         return False
+
+    def checks_indices(self, options: TargetOptions) -> bool:
+        """Whether a run ends with an error where data bring an index that is out of range."""
+        return options.check is not False
+
+    def checks_accesses(self, options: TargetOptions) -> bool:
+        """Whether every access of a kernel looks whether it stays inside its buffer."""
+        return options.check is True
 
     def panels(
         self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions

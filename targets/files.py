@@ -1,7 +1,8 @@
 """Files of a cache: in a folder that only this user may write to, written whole, up to a size.
 
 What lies in such a folder is executed, so a folder is used only if nobody else can have put it
-there. Where that is not so, or where nothing can be written, there is just no cache.
+there. Where that is not so, or where nothing can be written, nothing is kept, and a warning says so
+once; results are the same.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 
 FOREIGN_WRITES = stat.S_IWGRP | stat.S_IWOTH
 TOUCH_AFTER = 3600.0
 """Seconds for which a file that is used again keeps its time of last use."""
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""For reading, without waiting for the other end of a pipe that stands in a file's place."""
 _LEFT_OVER = ".part"
 _ABANDONED = 3600.0
 """Seconds after which a file that nobody has finished is removed."""
@@ -22,12 +26,36 @@ _ABANDONED = 3600.0
 
 def private_folder(path: str) -> bool:
     """Make a folder, if there is none, and tell whether only this user can write to it."""
-    with contextlib.suppress(OSError):
+    return not folder_fault(path)
+
+
+def folder_fault(path: str) -> str:
+    """Make a folder, if there is none. Why it cannot be used as a cache; empty where it can."""
+    try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        return is_private(os.lstat(path), stat.S_ISDIR)
-    return False
+        found = os.lstat(path)
+    except (FileExistsError, NotADirectoryError):
+        return "a file stands where a folder must be"
+    except OSError as error:
+        return error.strerror or str(error)
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is no folder"
+    if found.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return "" if is_private(found, stat.S_ISDIR) else "other users can write to it"
+
+
+@cache
+def warn_unkept(folder: str, why: str) -> None:
+    """Tell, once in a process, that compiled code is not kept."""
+    import logging
+
+    logging.getLogger("strata").warning(
+        "strata: compiled code is not kept in %s: %s; it works all the same, but is compiled at "
+        "each start (--cache DIR or $STRATA_CACHE names another folder, --cache off none)",
+        folder, why)
 
 
 def is_private(
@@ -41,7 +69,7 @@ def is_private(
 def open_private(path: str) -> int | None:
     """A file of this user's, opened for reading; None for any other, and for links."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, _OPEN)
     except OSError:
         return None
     if is_private(os.fstat(descriptor)):

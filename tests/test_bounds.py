@@ -20,7 +20,7 @@ from dialects.sizes import SizeError, assumptions_of
 from dialects.symbol import Symbol
 from dialects.types import Array
 from passes.base import PassError, StrataContext
-from passes.block.check_bounds import BlockCheckBounds
+from passes.block.prove_bounds import BlockProveBounds
 
 
 def checked(text: str) -> tuple[ModuleOp, StrataContext]:
@@ -28,11 +28,11 @@ def checked(text: str) -> tuple[ModuleOp, StrataContext]:
     context = StrataContext.with_dialects()
     module = Parser(context, f"builtin.module {{{text}}}").parse_module()
     module.verify()
-    BlockCheckBounds().apply(context, module)
+    BlockProveBounds().apply(context, module)
     module.verify()
     once = str(module)
     assert str(Parser(context, once).parse_module()) == once
-    BlockCheckBounds().apply(context, module)
+    BlockProveBounds().apply(context, module)
     assert str(module) == once
     return module, context
 
@@ -155,7 +155,7 @@ def test_a_condition_longer_than_its_axis() -> None:
     assert assumed(module) == []
     assert verdicts(module) == ["proven", "checked", "proven"]
     assert [str(r) for r in context.remarks] == [
-        "block-check-bounds: checked: index %d1 of dim 0, of n, may lie outside"]
+        "block-prove-bounds: checked: index %d1 of dim 0, of n, may lie outside"]
     found = run(module, context, floats(3) + 1, np.array([2, 5, -1, 0], np.int64))
     assert found[0].tolist() == [3, 0, 0, 1]
 

@@ -16,7 +16,7 @@ from dialects.block.accesses import accesses_of
 from dialects.host import host_functions
 from dialects.sizes import assumptions_of
 from passes.base import StrataContext
-from passes.block.check_bounds import BlockCheckBounds
+from passes.block.prove_bounds import BlockProveBounds
 from targets.base import TargetOptions, find_target
 from tests.lowering import STEPS, lower
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
@@ -34,7 +34,7 @@ def lowered(samples: Sequence[Sample], target: str) -> Iterator[tuple[ModuleOp, 
         strata = StrataContext.with_dialects(
             context.weights, find_target(target), TargetOptions(features="avx2")
             if target == "cpu" else TargetOptions())
-        list(lower(module, strata, STEPS[:-1]))
+        list(lower(module, strata, STEPS[:STEPS.index(BlockProveBounds.name)]))
         yield module, strata
 
 
@@ -43,9 +43,9 @@ def count(samples: Sequence[Sample], target: str) -> Counter[str]:
     found = Counter[str]()
     for module, context in lowered(samples, target):
         before = _assumptions(module)
-        BlockCheckBounds().apply(context, module)
+        BlockProveBounds().apply(context, module)
         found["new assumptions"] += _assumptions(module) - before
-        found["new checks"] += sum(r.pass_name == BlockCheckBounds.name for r in context.remarks)
+        found["new checks"] += sum(r.pass_name == BlockProveBounds.name for r in context.remarks)
         for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:
             for access in accesses_of(kernel):
                 found["checked" if access.is_checked else "assumed"

@@ -14,6 +14,7 @@ from dialects.func import FuncOp, main_function
 from dialects.graph.base import EvaluationContext, GraphOp
 from dialects.graph.fold_sizes import fold_sizes
 from dialects.graph.interpret import evaluate_func
+from dialects.symbol import Symbol
 from dialects.types import Array, f32, i1, i8, i32, i64, tensor
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.sample import Random
@@ -66,12 +67,22 @@ def test_arithmetic():
     assert fold(g.MinOp, exprs(N), exprs(N + 1)) == ["n"]
 
 
-def test_division_truncates_constants_and_floors_sizes():
+def test_division():
     assert fold(g.DivOp, exprs(7, -7, 4 * N), exprs(-2, 2, 2)) == ["-3", "-3", "2*n"]
     assert fold(g.DivOp, exprs(N), exprs(2)) == [str(N // 2)]
     assert fold(g.DivOp, exprs(6), exprs(0)) is None
     assert fold(g.DivOp, exprs(6), exprs(N)) is None  # n may be 0
     assert fold(g.ModOp, exprs(4 * N + 1, -7), exprs(4, 4)) == [str((4 * N + 1) % 4), "1"]
+
+
+@pytest.mark.parametrize("over", [N, -N, N - 5, 5 - N, 2 * N - 7, N * N - 9 * N, Expr.of(-7)])
+@pytest.mark.parametrize("under", [1, 2, -2, 3, -3, N + 1, -N - 2])
+def test_division_truncates_at_every_size(over: Expr, under: Any):
+    """What an operator computes of sizes, as elements: n - 5 is less than zero for some n."""
+    [text] = fold(g.DivOp, exprs(over), exprs(under))
+    for n in range(1, 25):
+        x, y = (Expr.of(e).evaluate({Symbol.size("n"): n}) for e in (over, under))
+        assert Expr.parse(text).evaluate({Symbol.size("n"): n}) == int(x / y), (n, text)
 
 
 def test_structure():

@@ -1,6 +1,7 @@
 """The commands of the command line, a file each; the file's name is the command's.
 
     SUMMARY: str                                       one line for `--help`
+    TOPIC: str                                         where that line stands; may be missing
     def add_arguments(parser: argparse.ArgumentParser) -> None
     def run(arguments: argparse.Namespace) -> int      the exit status
 

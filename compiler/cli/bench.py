@@ -13,27 +13,32 @@ peer may be given a file of its own for the same model, whose inputs are in the 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from compiler import arguments as shared
 
 SUMMARY = "time a model, beside other runtimes"
+TOPIC = "Compile and run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model(parser)
     shared.add_target(parser)
     shared.add_inputs(parser)
-    parser.add_argument("--against", metavar="NAME[=MODEL],...", default="",
-                        help="peers: onnxruntime, openvino, torch, inductor; MODEL is what a peer "
-                             "runs in place of MODEL")
-    parser.add_argument("--rounds", metavar="N", type=shared.positive, default=20,
-                        help="timed rounds (default 20)")
-    parser.add_argument("--specialize", action="store_true",
-                        help="time the model with its sizes open, and beside it compiled for the "
-                             "sizes of these inputs; --dim tells only these sizes then")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures too")
+    group = parser.add_argument_group("the measurement")
+    group.add_argument("--against", metavar="NAME[=MODEL],...", default="",
+                       help="peers: onnxruntime, openvino, torch, inductor; MODEL is what a peer "
+                            "runs in place of MODEL")
+    group.add_argument("--rounds", metavar="N", type=shared.positive, default=20,
+                       help="timed rounds (default 20)")
+    group.add_argument("--specialize", action="store_true",
+                       help="time the model with its sizes open, and beside it compiled for the "
+                            "sizes of these inputs; --dim tells only these sizes then")
+    shared.complete(group.add_argument("--json", metavar="FILE", type=Path,
+                                       help="write the figures too; - for standard output, "
+                                            "instead of the table"))
     shared.add_pipeline(parser)
 
 
@@ -42,11 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     from compiler.faults import versions
     from compiler.measure import measure
-    from compiler.output import write_text
+    from compiler.output import check_writable, write_text
+    from compiler.standard_streams import is_standard_output
 
+    check_writable(arguments.json)
     results = measure(arguments)
     for row in results:
-        print(_line(row, results[0]))
+        print(_line(row, results[0]),
+              file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
     if arguments.json is not None:
         report = {"model": arguments.model, "target": arguments.target,
                   "threads": arguments.threads, "rounds": arguments.rounds,

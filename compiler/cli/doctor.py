@@ -10,6 +10,7 @@ import argparse
 from compiler import arguments as shared
 
 SUMMARY = "tell what this machine can run, and what to install"
+TOPIC = "About Strata"
 OPTIONAL = {
     "llvmlite": ("the cpu target", "pip install strata-compiler"),
     "triton": ("the cuda target", 'pip install "strata-compiler[cuda]"'),
@@ -24,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from compiler.cache_state import cache_state
     from compiler.faults import package_version, versions
     from compiler.frontend import frontends
-    from compiler.options import cache_folder
     from compiler.plugins import load_plugins
 
     plugins = load_plugins(arguments.plugin)
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  {line}")
     for name, frontend in frontends().items():
         print(f"frontend {name}: {frontend.DESCRIPTION}")
-    print(f"compiled code is kept in {cache_folder('default')}")
+    print(cache_state())
     for package, (use, command) in OPTIONAL.items():
         if package_version(package) is None:
             print(f"missing {package}, for {use}: {command}")

@@ -10,6 +10,7 @@ import argparse
 from compiler import arguments as shared
 
 SUMMARY = "list operations, passes, targets, levels or frontends"
+TOPIC = "About Strata"
 KINDS = ("ops", "passes", "targets", "levels", "frontends")
 
 

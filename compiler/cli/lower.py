@@ -8,24 +8,25 @@ at the beginning of its level, which --from LEVEL asks of a dump too.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from compiler import arguments as shared
 
 SUMMARY = "lower a model to a level, or to target code"
+TOPIC = "Look inside"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model(parser)
     shared.add_target(parser)
-    parser.add_argument("--to", metavar="LEVEL",
-                        help="graph, loop, host, block, or one of the target's: llvm, asm; "
-                             "triton, ptx, amdgcn")
-    parser.add_argument("--from", metavar="LEVEL", dest="start", choices=shared.TEXT_LEVELS,
-                        help="run the passes of this level from its first")
-    parser.add_argument("-o", metavar="FILE", dest="output", type=Path, help="instead of printing")
-    parser.add_argument("--print-locations", action="store_true",
-                        help="print every operation's model node")
+    group = parser.add_argument_group("the result")
+    group.add_argument("--to", metavar="LEVEL",
+                       help="graph, loop, host, block, or one of the target's: llvm, asm; "
+                            "triton, ptx, amdgcn")
+    group.add_argument("--from", metavar="LEVEL", dest="start", choices=shared.TEXT_LEVELS,
+                       help="run the passes of this level from its first")
+    shared.add_output(group, "-o", text="instead of printing")
+    group.add_argument("--print-locations", action="store_true",
+                       help="print every operation's model node")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
@@ -33,18 +34,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from compiler.api import lower_to_text
     from compiler.diagnostics import StrataError
+    from compiler.instrument.remarks import Remarks
     from compiler.levels import LEVEL_NAMES
-    from compiler.output import write_text
+    from compiler.output import check_writable, write_text
     from compiler.session import session
     from compiler.source import is_text
 
     if is_text(arguments.model) and (arguments.shape or arguments.dim):
         raise StrataError(f"--shape and --dim fix sizes when a model is imported, and "
                           f"{arguments.model} is imported already", exit_status=2)
+    check_writable(arguments.output)
+    remarks = Remarks()
     with session(arguments) as started:
-        compilation = started.compiler(arguments.model)
+        compilation = started.compiler(arguments.model, remarks)
         levels = compilation.target.levels
         level = arguments.to or (levels[0] if levels else LEVEL_NAMES[-1])
         text = lower_to_text(compilation, level, arguments.print_locations)
     write_text(text, arguments.output)
+    remarks.report(arguments.verbose)
     return 0

@@ -12,15 +12,20 @@ from pathlib import Path
 from compiler import arguments as shared
 
 SUMMARY = "run passes on a text: text in, text out"
+TOPIC = "Look inside"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="FILE.mlir", help="a text of any level")
-    parser.add_argument("--weights", metavar="FILE", type=Path,
-                        help="its weights, if they are not in weights.npz beside it")
+    group = parser.add_argument_group("the text")
+    shared.complete(group.add_argument("model", metavar="FILE.mlir",
+                                       help="a text of any level; - for standard input"))
+    shared.complete(group.add_argument(
+        "--weights", metavar="FILE", type=Path,
+        help="its weights, if they are not in weights.npz beside it"))
     shared.add_target(parser)
-    parser.add_argument("-o", metavar="FILE", dest="output", type=Path, help="instead of printing")
-    parser.add_argument("--print-locations", action="store_true",
+    result = parser.add_argument_group("the result")
+    shared.add_output(result, "-o", text="instead of printing")
+    result.add_argument("--print-locations", action="store_true",
                         help="print every operation's model node")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
@@ -28,15 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.diagnostics import StrataError
-    from compiler.output import write_text
+    from compiler.instrument.remarks import Remarks
+    from compiler.output import check_writable, write_text
     from compiler.session import session
     from compiler.source import is_text
+    from compiler.standard_streams import is_standard
     from compiler.text import format_module
 
-    if not is_text(arguments.model):
+    if not (is_text(arguments.model) or is_standard(arguments.model)):
         raise StrataError(f"opt takes a .mlir text, not {arguments.model}; "
                           "`lower MODEL --to graph` makes one", exit_status=2)
+    check_writable(arguments.output)
+    remarks = Remarks()
     with session(arguments) as started:
-        state = started.compiler(arguments.model).lower()
+        state = started.compiler(arguments.model, remarks).lower()
     write_text(format_module(state.module, arguments.print_locations), arguments.output)
+    remarks.report(arguments.verbose)
     return 0

@@ -2,47 +2,61 @@
 
 Random inputs come from --seed: floats are standard normal, integers 0 or 1. A size that the model
 leaves open and --dim and --shape do not name is 2. The keys of .npz files are the model's own names
-of inputs and outputs. With a --precision other than f32, a note says how far it moves the outputs.
+of inputs and outputs. A warning says where outputs are NaN, infinite or empty, and no input
+explains it. With a --precision other than f32, a note says how far it moves the outputs.
 """
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import sys
 
 from compiler import arguments as shared
 
 SUMMARY = "run a model on given or random inputs"
+TOPIC = "Compile and run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model(parser)
     shared.add_target(parser)
     shared.add_inputs(parser)
-    parser.add_argument("--output", "-o", metavar="FILE.npz", type=Path,
-                        help="write the outputs, by the model's names")
+    shared.add_output(parser.add_argument_group("the outputs"), "--output", "-o",
+                      metavar="FILE.npz",
+                      text="write the outputs, by the model's names; an .npy takes one; - for "
+                           "standard output")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from compiler.execution import input_arrays, run_loaded, tell_notes, tell_precision_error
+    from compiler.execution import (
+        WantedInputs,
+        run_loaded,
+        tell_notes,
+        tell_oddities,
+        tell_precision_error,
+    )
+    from compiler.output import check_output, check_writable, write_arrays
     from compiler.session import session
+    from compiler.standard_streams import is_standard_output
 
+    check_writable(arguments.output)
+    wanted = WantedInputs(arguments)
     with session(arguments) as started:
-        exe = started.compile(arguments.model)
-        inputs = input_arrays(arguments, exe.signature)
+        exe = started.compile(arguments.model, wanted)
+        check_output(arguments.output, exe.output_names)
+        inputs = wanted.arrays(exe.signature)
         started.progress.tell(f"running {arguments.model}")
         outputs = run_loaded(exe, inputs)
     tell_notes(exe.loaded.notes)
     tell_precision_error(exe, inputs)
+    tell_oddities(exe, inputs, outputs)
     for name, array in zip(exe.output_names, outputs, strict=True):
-        print(describe(name, array))
+        print(describe(name, array),
+              file=sys.stderr if is_standard_output(arguments.output) else sys.stdout)
     if arguments.output is not None:
-        from compiler.output import npz_bytes, write_bytes
-
-        write_bytes(arguments.output,
-                    npz_bytes(dict(zip(exe.output_names, outputs, strict=True))))
+        write_arrays(arguments.output, dict(zip(exe.output_names, outputs, strict=True)))
     return 0
 
 

@@ -13,31 +13,31 @@ and only say at which sizes to measure.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from compiler import arguments as shared
 
 SUMMARY = "find faster schedules by measuring, and keep them"
+TOPIC = "Make it faster"
 MODES = ("default", "max-autotune")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model(parser)
     shared.add_target(parser)
-    parser.add_argument("-o", metavar="FILE", dest="output", type=Path,
-                        help="where winners are kept, instead of the cache")
-    parser.add_argument("--seconds", metavar="N", type=shared.positive, default=120,
-                        help="about how long it may take (default 120)")
-    parser.add_argument("--jobs", metavar="N", type=shared.positive,
-                        help="processes that compile (default: all that may be used)")
-    parser.add_argument("--kernels", metavar="NAME,...", default="",
-                        help="only these, by their names in dumps; * is any part of a name")
-    parser.add_argument("--mode", choices=MODES, default="default",
-                        help="max-autotune tries more, on all kernels; give it more seconds")
-    parser.add_argument("--open", action="store_true",
-                        help="sizes stay open; --dim says at which ones to measure")
-    parser.add_argument("--again", action="store_true",
-                        help="tune also what has been tuned before")
+    group = parser.add_argument_group("tuning")
+    shared.add_output(group, "-o", text="where winners are kept, instead of the cache")
+    group.add_argument("--seconds", metavar="N", type=shared.positive, default=120,
+                       help="about how long it may take (default 120)")
+    group.add_argument("--jobs", metavar="N", type=shared.positive,
+                       help="processes that compile (default: all that may be used)")
+    group.add_argument("--kernels", metavar="NAME,...", default="",
+                       help="only these, by their names in dumps; * is any part of a name")
+    group.add_argument("--mode", choices=MODES, default="default",
+                       help="max-autotune tries more, on all kernels; give it more seconds")
+    group.add_argument("--open", action="store_true",
+                       help="sizes stay open; --dim says at which ones to measure")
+    group.add_argument("--again", action="store_true",
+                       help="tune also what has been tuned before")
     shared.add_pipeline(parser, tuned=False)
 
 
@@ -51,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
             seconds=arguments.seconds, jobs=arguments.jobs, mode=arguments.mode,
             kernels=names_of(arguments.kernels), output=arguments.output,
             sizes=dict(arguments.dim), again=arguments.again, whole=True)
-        report = Tuner([arguments.model], started.options, wanted, started.instruments).run()
+        tuner = Tuner([arguments.model], started.options, wanted, started.instruments)
+        arguments.interrupt.kept = tuner.kept
+        report = tuner.run()
         print("\n".join(report.lines()))
     return 0
 

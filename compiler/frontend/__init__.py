@@ -8,11 +8,13 @@ names. Nothing lists them. It provides
     def load_model(model: str, options: ImportOptions) -> ImportedModel
     def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel
     def in_memory(model: object) -> MemoryModel | None
+    def describe(name: str, data: Any) -> dict[str, Any]
 
 and imports what it needs inside the two that load, so that asking costs nothing. `load_bytes` takes
 what a file of that name would hold; a frontend whose models are no files may leave it out.
 `in_memory`, which may be missing too, makes a MemoryModel of another library's model object; its
-`data` then goes to `load_bytes` as it is.
+`data` then goes to `load_bytes` as it is. `describe`, which may be missing, tells what stands in a
+file (`data` None) or in memory without importing it, as `compiler/inspection.py` says.
 
 What frontends share, and a new one may use:
 
@@ -103,7 +105,7 @@ class UnknownContents(StrataError):
 
 
 class Frontend(Protocol):
-    """The parts of a frontend module; the last two may be missing."""
+    """The parts of a frontend module; the last three may be missing."""
 
     DESCRIPTION: str
 
@@ -114,6 +116,8 @@ class Frontend(Protocol):
     def load_bytes(self, name: str, data: Any, options: ImportOptions) -> ImportedModel: ...
 
     def in_memory(self, model: object) -> MemoryModel | None: ...
+
+    def describe(self, name: str, data: Any) -> dict[str, Any]: ...
 
 
 def frontends() -> dict[str, Frontend]:
@@ -153,6 +157,13 @@ def model_of(model: object) -> str | MemoryModel:
             return found
     raise TypeError(f"{type(model).__name__} is no model: give a path, a MemoryModel, or an "
                     "ExportedProgram of torch.export")
+
+
+def describe(model: str | MemoryModel) -> dict[str, Any]:
+    """What a frontend can tell of a model without importing it. Raises StrataError."""
+    frontend = _frontend_of(str(model))
+    data = model.data if isinstance(model, MemoryModel) else None
+    return frontend.describe(str(model), data) if hasattr(frontend, "describe") else {}
 
 
 def _frontend_of(name: str) -> Frontend:

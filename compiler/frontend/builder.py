@@ -27,11 +27,14 @@ from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.func import FuncOp
 from dialects.graph.base import EvaluationContext, GraphOp
-from dialects.graph.constant import ConstantOp, SizesOp
+from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
 from dialects.graph.fold_sizes import MAX_ELEMENTS, fold_sizes
 from dialects.graph.gather import GatherOp
-from dialects.graph.shape import ReshapeOp
+from dialects.graph.inference import certain_sign
+from dialects.graph.shape import BroadcastOp, ReshapeOp
 from dialects.graph.unary import CastOp
+from dialects.ranges import is_at_most
+from dialects.requirements import RequireOp
 from dialects.sizes import AssumeOp, SizeOp
 from dialects.symbol import Symbol
 from dialects.syntax import identifier, location
@@ -197,6 +200,26 @@ class Builder:
         if Expr.of(left) != Expr.of(right):
             self.add(AssumeOp.of(left, relation, right))
 
+    def require(self, low: Size, values: Value, high: Size) -> None:
+        """Let a run end with an error for an element of an integer tensor outside [low, high).
+
+        Nothing is left to check where the contents are known to be inside.
+        """
+        low, high = Expr.of(low), Expr.of(high)
+        known = _extremes(values)
+        if known is None or any(_is_outside(e, low, high) for e in known):
+            self._require(low, values, high)
+            return
+        for element in known:
+            for below, above in ((low, element), (element + 1, high)):
+                if not is_at_most(below, above):
+                    self.assume(below, "<=", above)
+
+    def _require(self, low: Expr, values: Value, high: Expr) -> None:
+        value = self.ssa(values)
+        label = values.label or value.name_hint or ""
+        self.add(RequireOp.of(low, value, high, label))
+
     # ------------------------------------------------------------------ functions
     @contextmanager
     def function(self, hint: str) -> Generator[Frame, None, None]:
@@ -261,6 +284,32 @@ def _evaluate(op: GraphOp, operands: tuple[Value, ...]) -> Array | None:
     if count is None or count > MAX_ELEMENTS or not _is_settled(op):
         return None
     return _compute(op, numbers)
+
+
+def _extremes(values: Value) -> list[Expr] | None:
+    """The elements that can be the least or the greatest; None where the contents are unknown."""
+    if values.array is not None:
+        array = values.array
+        return [Expr.of(int(e)) for e in (array.min(), array.max())] if array.size else []
+    if values.expressions is None:
+        return _range_ends(values.ssa)
+    return list(dict.fromkeys(map(Expr.of, values.expressions.reshape(-1))))
+
+
+def _range_ends(value: SSAValue | None) -> list[Expr] | None:
+    """The first and the last number of a range that only its elements' order or type changed."""
+    while value is not None and isinstance(value.owner, CastOp | ReshapeOp | BroadcastOp):
+        value = value.owner.operands[0]
+    if value is None or not isinstance(value.owner, RangeOp):
+        return None
+    start, step, count = (e.data for e in (
+        value.owner.start, value.owner.step, value.owner.count))
+    return [start, start + step * (count - 1)]
+
+
+def _is_outside(element: Expr, low: Expr, high: Expr) -> bool:
+    """Whether an element is certainly not in [low, high)."""
+    return certain_sign(element - low) == -1 or certain_sign(high - 1 - element) == -1
 
 
 def _is_settled(op: GraphOp) -> bool:

@@ -20,6 +20,7 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.elements import only_size
 from compiler.frontend.faults import Fault, Skip
 from compiler.frontend.frames import Frame, Mark
+from compiler.frontend.slices import at_least_zero
 from compiler.frontend.values import Value, computed, constant
 from dialects import types as t
 from dialects.control import LoopOp
@@ -27,7 +28,6 @@ from dialects.expr import Expr, maximum, minimum
 from dialects.graph.base import ShapeError
 from dialects.graph.inference import certain_sign
 from dialects.graph.logic import GreaterOp, LessEqualOp, LessOp
-from dialects.ranges import is_nonnegative
 from dialects.symbol import Symbol
 from dialects.types import Array, TensorType
 
@@ -239,7 +239,7 @@ def _learn_count(loop: Loop, attempt: Attempt) -> bool:
     if loop.condition is None:
         count = count if certain_sign(count) == 1 else maximum(count, 1)
     elif _less(loop.condition) == (first, end):
-        count = count if is_nonnegative(count) else maximum(count, 0)
+        count = at_least_zero(count)
     else:
         return False
     loop.trip = count if loop.trip is None else minimum(loop.trip, count)

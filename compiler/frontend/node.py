@@ -67,6 +67,30 @@ class NodeBase:
         same = list(perm) == list(range(x.rank))
         return x if same else self(TransposeOp, x, perm=list(perm))
 
+    def require(self, low: Size, values: Value, high: Size) -> None:
+        """Let a run end with an error for an element of an integer tensor outside [low, high)."""
+        self.build.require(low, values, high)
+
+    def require_index(self, values: Value, size: Size) -> None:
+        """As `require`, of indices of a dim; negative ones count from its end."""
+        self.require(-Expr.of(size), values, size)
+
+    def require_vectors(self, vectors: Value, sizes: Sequence[Size]) -> None:
+        """As `require_index`, of the entries of the last dim, one for each of the first `sizes`."""
+        depth = (vectors.shape[-1].constant or 0) if vectors.rank else 0
+        used = list(map(Expr.of, sizes[:depth]))
+        if len(set(used)) == 1:
+            self.require_index(vectors, used[0])
+            return
+        for k, size in enumerate(used):
+            self.require_index(self._column(vectors, k), size)
+
+    def _column(self, x: Value, k: int) -> Value:
+        """Entry k of the last dim."""
+        if x.array is not None:
+            return self.constant(x.array[..., k])
+        return self.part(x, x.rank - 1, k, 1)
+
     def part(self, x: Value, axis: int, start: Size, size: Size, step: int = 1) -> Value:
         """Entries of one axis from `start` on; x itself where that is all of them."""
         if Expr.of(size) == x.shape[axis] and step == 1:

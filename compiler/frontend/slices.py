@@ -10,13 +10,23 @@ from dialects.ranges import is_nonnegative, lower_bound
 from dialects.symbol import Symbol
 
 NO_LIMITS: Mapping[Symbol, Expr] = MappingProxyType({})
+_NONE: frozenset[Symbol] = frozenset()
 _FAR = 2**31 - 1
 """Bounds from here on mean the end of the dim, as exporters write it."""
 
 
 def at_least_zero(size: Expr) -> Expr:
-    """max(size, 0), left out where sizes of at least 1 cannot make it negative."""
-    return size if is_nonnegative(size) else maximum(size, 0)
+    """max(size, 0), left out where it cannot be negative, not even for sizes of 0."""
+    return size if is_certain(size) else maximum(size, 0)
+
+
+def is_certain(difference: Expr) -> bool:
+    """Whether a difference of positions is at least 0 for all sizes from 0 up.
+
+    `is_nonnegative` takes sizes to be at least 1, which holds for points of a domain; bounds are
+    computed whether or not there are any points.
+    """
+    return is_nonnegative(difference, _NONE)
 
 
 def slice_bounds(
@@ -24,38 +34,44 @@ def slice_bounds(
 ) -> tuple[Expr, Expr]:
     """First element and count of `start:end:step` of a dim, with ONNX's rules.
 
-    `limits`: symbols that stay below something, as the number of an iteration does.
+    Both are right for every size from 0 up. `limits`: symbols that stay below something, as the
+    number of an iteration does.
     """
-    zero, before = Expr.of(0), Expr.of(-1)
+    begin, stop = (_from_front(e, size) for e in (start, end))
     if step > 0:
-        lows, high = (zero, zero), size
+        first, last = (_clamp(p, Expr.of(0), size, limits) for p in (begin, stop))
+        ordered = last == size or _at_most(begin, stop, limits)
+        count = (last - first).ceildiv(step)
     else:  # ONNX starts inside, and ends at most before the first element
-        lows, high = (before if size.constant == 0 else zero, before), size - 1
-    first, last = (_clamp(_from_front(e, size), low, high, limits)
-                   for e, low in zip((start, end), lows, strict=True))
-    count = (last - first).ceildiv(step) if step > 0 else (first - last).ceildiv(-step)
-    return first, at_least_zero(count)
+        first = _clamp(begin, minimum(size - 1, 0), size - 1, limits)
+        last = _clamp(stop, Expr.of(-1), size - 1, limits)
+        ordered = _at_most(stop, begin, limits) or last.constant == -1
+        count = (first - last).ceildiv(-step)
+    return first, count if ordered else at_least_zero(count)
 
 
 def _from_front(position: Expr, size: Expr) -> Expr:
     """A position that counts from the end when it is negative, for a dim of this size."""
-    if is_nonnegative(position):
+    if is_certain(position):
         return size if position.constant is not None and position.constant >= _FAR else position
     if position.constant is not None and position.constant < -_FAR:
         return Expr.of(-1)
-    if is_nonnegative(-position - 1):
+    if is_certain(-position - 1):
         return size + position
     is_negative = minimum(maximum(-position, 0), 1)
     return position + size * is_negative
 
 
 def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[Symbol, Expr]) -> Expr:
+    """The position, not above `high` and not below `low`, which is at most 0 and `high`."""
+    if _at_most(high, position, limits):
+        return high
     below = position if _at_most(position, high, limits) else minimum(position, high)
-    below = high if _at_most(high, position, limits) else below
-    return below if _at_most(low, below, limits) else maximum(below, low)
+    inside = _at_most(Expr.of(0), position, limits) or _at_most(low, below, limits)
+    return below if inside else maximum(below, low)
 
 
 def _at_most(low: Expr, high: Expr, limits: Mapping[Symbol, Expr]) -> bool:
     """Whether low <= high is certain, with each limited symbol from 0 to below its limit."""
     room = lower_bound(high - low, limits)
-    return room is not None and is_nonnegative(room)
+    return room is not None and is_certain(room)

@@ -27,6 +27,9 @@ class Instrument:
     def tell(self, phase: str) -> None:
         """Something other than a pass begins."""
 
+    def count(self, done: int, total: int, seconds: float | None = None) -> None:
+        """So much of the work is done. `seconds`: what the rest takes, where that is known."""
+
     def start(self, state: State) -> None:
         """Before the first pass; the module is as it was read."""
 

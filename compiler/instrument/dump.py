@@ -6,18 +6,19 @@
     23-llvm.ll               the target's code
     weights.npz              the weights that the texts name
     index.md                 the list of these, with numbers of operations and times
+
+Of what is in the folder already, only what an earlier dump wrote goes (see `dump_folder.py`).
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.diagnostics import StrataError
 from compiler.faults import WEIGHTS_LIMIT, byte_size
 from compiler.instrument import Instrument
+from compiler.instrument.dump_folder import DumpFolder
 from compiler.instrument.provenance import without_node
 from compiler.instrument.timing import count_operations
 from compiler.source import WEIGHTS_FILE
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 INDEX = "index.md"
 SUFFIXES = {"llvm": ".ll", "asm": ".s", "triton": ".py"}
 """The customary endings of kinds of code; any other ends in its own name."""
-_OURS = re.compile(r"\d\d-[\w-]+\.mlir|" + re.escape(WEIGHTS_FILE))
-_LISTED = re.compile(r"\]\(([^/()]+)\)")
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,11 @@ class Dump(Instrument):
     tail: str = ""
     wants_changes = True
 
+    def __post_init__(self) -> None:
+        self.files = DumpFolder(self.folder)
+
     def start(self, state: State) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._remove_earlier()
-        except OSError as error:
-            raise StrataError(f"cannot write into {self.folder}: {error.strerror}") from None
+        self.files.begin()
         self._write_module(state, f"{state.level}-import", "import", None)
 
     def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
@@ -73,7 +71,8 @@ class Dump(Instrument):
     def finish(self, state: State) -> None:
         size = byte_size(state.context.weights)
         if size <= WEIGHTS_LIMIT or self.all_weights:
-            state.context.weights.save(self.folder / WEIGHTS_FILE)
+            with self.files.writing(WEIGHTS_FILE) as file:
+                state.context.weights.save(file)
             note = f"The weights are in [{WEIGHTS_FILE}]({WEIGHTS_FILE})."
         else:
             note = (f"The weights ({size / 1e6:.0f} MB) were not written. To start from one of "
@@ -97,16 +96,8 @@ class Dump(Instrument):
 
     def _write(self, name: str, suffix: str, text: str) -> None:
         file = f"{len(self.rows):02}-{name}{suffix}"
-        (self.folder / file).write_text(text, encoding="utf-8")
+        self.files.write(file, text)
         self.rows.append(Row(file, "", "", None, None))
-
-    def _remove_earlier(self) -> None:
-        """What an earlier dump wrote: texts by their numbers, the rest as its index lists it."""
-        index = self.folder / INDEX
-        listed = set(_LISTED.findall(index.read_text("utf-8"))) if index.is_file() else set[str]()
-        for path in self.folder.iterdir():
-            if path.is_file() and (_OURS.fullmatch(path.name) or path.name in listed):
-                path.unlink()
 
     # ------------------------------------------------------------------ the index
     def _finish_index(self, state: State, note: str) -> None:
@@ -126,7 +117,7 @@ class Dump(Instrument):
         lines += [f"| [{r.file}]({r.file}) | {r.level} | {r.made_by} | {_or_blank(r.operations)} "
                   f"| {'' if r.seconds is None else f'{r.seconds:.3f}'} |" for r in self.rows]
         text = f"{self.head}\n" + "\n".join(lines) + f"\n{self.tail}"
-        (self.folder / INDEX).write_text(text, encoding="utf-8")
+        self.files.write(INDEX, text)
 
 
 def _or_blank(number: int | None) -> str:

@@ -26,6 +26,7 @@ from xdsl.ir import Operation
 from compiler.instrument.doubles import in_doubles, widen_inputs
 from compiler.instrument.rounding import TRIALS, Rounding, altered_run
 from dialects import graph
+from dialects.assumptions import IndexRangeError
 from dialects.binding import EvaluationError
 from dialects.types import Array, TensorType, f32, is_float
 from targets.reference.interpret import interpret
@@ -66,7 +67,7 @@ def explain(rounding: Rounding) -> Explained | None:
             step = F32_UNIT if _has_f32(rounding.module) else None
             runs = [altered_run(*found, inputs, np.random.default_rng(seed), step)
                     for seed in range(TRIALS)]
-    except EvaluationError:
+    except (EvaluationError, IndexRangeError):
         return None
     limits = [_limits(e, o, [run[k] for run in runs])
               for k, (e, o) in enumerate(zip(exact, rounding.expected, strict=True))]

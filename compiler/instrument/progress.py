@@ -1,6 +1,7 @@
 """Tells on standard error what is being done, once that takes longer than two seconds.
 
-On a terminal one line is rewritten; elsewhere, if asked for, every phase gets a line of its own.
+On a terminal there is a line with a bar, `n of m` and the time that is left (by rich, which is not
+imported before it is shown); elsewhere, if asked for, every phase gets a line of its own.
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ import threading
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from compiler.instrument import Instrument
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
     from compiler.driver import State
     from compiler.pipeline import Step
 
 PATIENCE = 2.0
 """Seconds of silence."""
-PERIOD = 0.25
-CLEAR = "\r\x1b[K"
+PER_SECOND = 4
+"""How often the line is drawn."""
+TELLING = 0.05
+"""The share of the work that must be done before the rest can be estimated from it."""
 
 
 @dataclass
@@ -33,51 +38,121 @@ class Progress(Instrument):
     enabled: bool | None = None
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     phase: str = ""
-    since: float = 0.0
-    shown: bool = False
-    drawn: bool = False
+    done: int = 0
+    total: int = 0
+    until: float | None = None
+    """When the work ends, where that is known."""
 
     def __enter__(self) -> Self:
         self.on_terminal = self.stream.isatty()
         self.active = self.on_terminal if self.enabled is None else self.enabled
-        self.began, self.done = time.monotonic(), threading.Event()
+        self.began = self.counting_since = time.monotonic()
+        self.bar: Bar | None = None
+        self.lock = threading.RLock()
+        self.timer = threading.Timer(PATIENCE, self._show)
+        self.timer.daemon = True
         if self.active:
-            self.thread = threading.Thread(target=self._watch, daemon=True)
-            self.thread.start()
+            self.timer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.active:
-            self.done.set()
-            self.thread.join()
-            self._clear()
+        self.timer.cancel()
+        with self.lock:
+            self.active = False
+            if self.bar is not None:
+                self.bar.stop()
 
+    # ------------------------------------------------------------------ what is told
     def tell(self, phase: str) -> None:
         """A new phase begins."""
-        self.phase, self.since, self.shown = phase, time.monotonic(), False
+        self.phase = phase
+        if self.active and time.monotonic() - self.began >= PATIENCE:
+            self._show()
+
+    def count(self, done: int, total: int, seconds: float | None = None) -> None:
+        """So much of some work is done. `seconds`: how long the rest takes, if that is known."""
+        now = time.monotonic()
+        if total != self.total or done < self.done:
+            self.counting_since = now
+        self.done, self.total = done, total
+        self.until = None if seconds is None else now + seconds
+        if self.bar is not None:
+            self._update(self.bar)
 
     def before(self, step: Step, state: State) -> None:
         self.tell(f"{state.name}: {step.name}")
 
-    def _watch(self) -> None:
-        while not self.done.wait(PERIOD):
-            if self.phase and time.monotonic() - self.began >= PATIENCE:
-                self._show()
+    def print(self, text: str) -> None:
+        """Print on standard output, above the line."""
+        with self.lock:
+            if self.bar is not None:
+                self.bar.stop()
+            print(text, flush=True)
+            if self.bar is not None and self.active:
+                self.bar.start()
 
+    def left(self) -> str:
+        """`about 12 s left`, or nothing where that cannot be told yet."""
+        now = time.monotonic()
+        if self.until is not None:
+            return _about(self.until - now)
+        if not self.total or self.done < max(1, TELLING * self.total):
+            return ""
+        return _about((now - self.counting_since) * (self.total - self.done) / self.done)
+
+    # ------------------------------------------------------------------ how it is shown
     def _show(self) -> None:
-        if self.on_terminal:
-            taken = time.monotonic() - self.since
-            self.stream.write(f"{CLEAR}{self.phase} ({taken:.0f} s)")
-            self.drawn = True
-        elif not self.shown:
-            self.stream.write(f"{self.phase} ({time.monotonic() - self.began:.0f} s so far)\n")
-            self.shown = True
-        self.stream.flush()
+        with self.lock:
+            if not self.active or not self.phase:
+                return
+            if not self.on_terminal:
+                self.stream.write(f"{self.phase} ({self._facts()})\n")
+                self.stream.flush()
+            elif self.bar is None:
+                self.bar = self._new_bar()
+                self._update(self.bar)
+                self.bar.start()
+            else:
+                self._update(self.bar)
 
-    def _clear(self) -> None:
-        if self.drawn:
-            self.stream.write(CLEAR)
-            self.stream.flush()
+    def _facts(self) -> str:
+        counted = f"{self.done} of {self.total}" if self.total else ""
+        taken = f"{time.monotonic() - self.began:.0f} s so far"
+        return ", ".join(filter(None, (counted, taken, self.left())))
+
+    def _update(self, bar: Bar) -> None:
+        bar.update(bar.task_ids[0], description=self.phase, completed=self.done,
+                   total=self.total or None)
+
+    def _new_bar(self) -> Bar:
+        from rich.console import Console
+        from rich.progress import BarColumn, ProgressColumn, TextColumn
+        from rich.progress import Progress as Bar
+        from rich.text import Text
+
+        facts = self._facts
+
+        class Facts(ProgressColumn):
+            """`12 of 40, 14 s so far, about 20 s left`."""
+
+            def render(self, task: Any) -> Text:
+                del task
+                return Text(facts())
+
+        bar = Bar(TextColumn("{task.description}", markup=False), BarColumn(20), Facts(),
+                  console=Console(file=self.stream), transient=True, redirect_stdout=False,
+                  redirect_stderr=False, refresh_per_second=PER_SECOND)
+        bar.add_task(self.phase, total=None)
+        return bar
+
+
+def _about(seconds: float) -> str:
+    """`about 12 s left`, in minutes from 100 seconds on."""
+    if seconds < 1:
+        return ""
+    if seconds < 100:
+        return f"about {seconds:.0f} s left"
+    return f"about {seconds / 60:.0f} min left"

@@ -15,6 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.comparison import worst
+from dialects.assumptions import IndexRangeError
 from dialects.binding import EvaluationError
 from dialects.func import main_function
 from dialects.graph.base import EvaluationContext
@@ -55,7 +56,7 @@ class Rounding:
     def _trial(self, random: np.random.Generator) -> float:
         try:
             found = altered_run(self.module, self.weights, self.inputs, random)
-        except EvaluationError:
+        except (EvaluationError, IndexRangeError):
             return 0.0
         return worst(found, self.expected)[0]
 
@@ -67,7 +68,7 @@ def altered_run(
     """The outputs where each number of each result is off by `step` times itself, or by none.
 
     `step`: that of f64; by default, and of other types always, a unit in the last place. Raises
-    EvaluationError.
+    EvaluationError, or IndexRangeError where numbers become indices.
     """
     def alter(array: Array) -> Array:
         if not is_float(element_of(array.dtype)):

@@ -22,7 +22,9 @@ from compiler.instrument import Instrument
 from compiler.instrument.explained import Explained, explain
 from compiler.instrument.rounding import Rounding
 from compiler.instrument.timing import count_operations
+from compiler.oddities import constants_of, incomparable, oddities
 from compiler.signature import Signature, signature_of
+from dialects.assumptions import AccessError, IndexRangeError
 from dialects.binding import EvaluationError
 from dialects.weights import WeightStore
 from targets.reference.interpret import interpret, is_tensor_level
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from compiler.driver import State
     from compiler.pipeline import Step
     from dialects.types import Array
+
+_FAILURES = (ValueError, ArithmeticError, LookupError, EvaluationError, AccessError)
 
 GRANTED = 3
 """How many times the effect of rounding an error may be."""
@@ -72,11 +76,12 @@ class Verify(Instrument):
         started = time.perf_counter()
         try:
             self.expected = self._interpret(state)
-        except EvaluationError as error:
+        except (EvaluationError, IndexRangeError) as error:
             raise StrataError("the model cannot run on these inputs", [Problem(
                 str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays"
             )]) from error
         self.original = state.module.clone(), WeightStore(dict(state.context.weights.arrays))
+        self.imported, self.computed = self.original, self.expected
         self._add(Check(f"{state.position[-1]}", state.level, count_operations(state.module), 0.0,
                         time.perf_counter() - started))
 
@@ -97,6 +102,18 @@ class Verify(Instrument):
     def finish(self, state: State) -> None:
         if self.levels_only and self.skipped:
             self._check(state)
+
+    @property
+    def oddities(self) -> list[str]:
+        """What is odd about what the imported model computes, and no input explains."""
+        module, weights = self.imported
+        return oddities(self.signature.output_names, self.computed, self.inputs,
+                        lambda: constants_of(module, weights))
+
+    @property
+    def incomparable(self) -> list[str]:
+        """What agreement says nothing about."""
+        return incomparable(self.signature.output_names, self.expected)
 
     @property
     def named_inputs(self) -> dict[str, Array]:
@@ -146,7 +163,7 @@ class Verify(Instrument):
         started = time.perf_counter()
         try:
             outputs = run()
-        except (ValueError, ArithmeticError, LookupError, EvaluationError) as failure:
+        except _FAILURES as failure:
             error, wrong = inf, f"cannot be executed: {failure}"
         else:
             error, wrong = self._judge(outputs)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.suggestions import hint_for
 
 if TYPE_CHECKING:
     from compiler.frontend.torch.capture import Captured
@@ -113,7 +114,7 @@ def refusal(name: str, model: str, error: Exception) -> StrataError:
 def _check_installed(name: str) -> None:
     if name not in peer_names():
         raise StrataError(f"there is no peer '{name}'", [Problem(
-            "unknown peer", hint=f"there are: {', '.join(peer_names())}")])
+            "unknown peer", hint=hint_for(name, peer_names()))])
     package = importlib.import_module(f"{__name__}.{name}").PACKAGE
     if importlib.util.find_spec(package) is None:
         raise StrataError(f"{name} is not installed", [Problem(

@@ -7,6 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.api import model_of_argument
+from compiler.option_checks import (
+    arrays_of,
+    names_of,
+    numbers_of,
+    path_of,
+    paths_of,
+    sizes_of,
+)
 from compiler.options import CompileOptions
 from compiler.tuning.options import TuneOptions
 from compiler.tuning.tuner import Tuner
@@ -37,12 +45,13 @@ def tune(
     Raises StrataError where the model or the options are at fault.
     """
     options = CompileOptions(
-        target=target, shapes={name: tuple(given) for name, given in (shapes or {}).items()},
-        dims=dict(dims or {}), constants=dict(constants or {}),
-        plugins=tuple(map(Path, plugins)), features=features,
+        target=target, shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),
+        constants=arrays_of("constants", constants or {}), plugins=paths_of("plugins", plugins),
+        features=features,
         cache="off" if cache is None else str(cache), precision=precision, exact=exact,
         library=library)
     wanted = TuneOptions.of(
-        jobs, seconds=seconds, kernels=tuple(kernels), mode=mode, sizes=dict(sizes or {}),
-        output=None if output is None else Path(output), again=again)
+        jobs, seconds=seconds, kernels=tuple(names_of("kernels", kernels)), mode=mode,
+        sizes=numbers_of("sizes", sizes or {}),
+        output=path_of("output", output), again=again)
     return Tuner([model_of_argument(model)], options, wanted).run()

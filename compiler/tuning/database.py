@@ -16,6 +16,7 @@ import os
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -80,7 +81,7 @@ class Database:
         query = ("SELECT kernel, schedule, gain, seconds, mode, name FROM winners "
                  "WHERE machine = ?")
         with self._connection(write=False) as connection:
-            return {row[0]: Winner(row[0], Choice(_schedule(row[1]), row[2]), *row[3:])
+            return {row[0]: _winner(*row)
                     for row in connection.execute(query, (self.machine,))}
 
     def make(self) -> None:
@@ -100,12 +101,13 @@ class Database:
 
     def seal(self, path: str) -> None:
         """Write all winners, of all machines, to a sealed file. Raises Unreadable."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        with self._connection(write=False) as connection:
-            connection.execute("VACUUM INTO ?", (path,))
-        with contextlib.closing(_connect(path, "rw")) as copy:
-            copy.execute("PRAGMA journal_mode = DELETE")
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path))) as aside:
+            new = os.path.join(aside, "new.sqlite")
+            with self._connection(write=False) as connection:
+                connection.execute("VACUUM INTO ?", (new,))
+            with contextlib.closing(_connect(new, "rw")) as copy:
+                copy.execute("PRAGMA journal_mode = DELETE")
+            os.replace(new, path)
 
     def begin_with(self, path: str) -> None:
         """Make a file with what another one has, sealed or not, where there is one. Raises
@@ -128,7 +130,7 @@ class Database:
                 connection.close()
         except ParseError as error:
             raise Unreadable(f"a schedule in it: {error.msg}") from None
-        except (sqlite3.Error, OSError, TypeError) as error:
+        except (sqlite3.Error, OSError, TypeError, ValueError, RecursionError) as error:
             raise Unreadable(str(error)) from None
 
     def _open(self, write: bool) -> sqlite3.Connection:
@@ -140,6 +142,7 @@ class Database:
             raise sqlite3.OperationalError("it is sealed, or in a folder that cannot be written")
         connection = _connect(self.path, "ro&immutable=1" if fixed else "rw")
         try:
+            _bound(connection)
             _check(connection)
         except BaseException:
             connection.close()
@@ -152,12 +155,28 @@ def _is_sealed(path: str) -> bool:
         return file.read(_WRITE_FORMAT + 1)[_WRITE_FORMAT:] == bytes([_SEALED])
 
 
+def _bound(connection: sqlite3.Connection) -> None:
+    """Let statements end: what a file calls a table may be a view without an end. Texts that are
+    no UTF-8 are read, and then refused as what they should be."""
+    until = time.monotonic() + 3 * _PATIENCE
+    connection.set_progress_handler(lambda: time.monotonic() > until, 100_000)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.text_factory = _text
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
 def _check(connection: sqlite3.Connection) -> None:
     """Raises sqlite3.DatabaseError for a file that is none of ours."""
     (application,), = connection.execute("PRAGMA application_id")
     (version,), = connection.execute("PRAGMA user_version")
     if (application, version) != (_APPLICATION, _FORMAT):
         raise sqlite3.DatabaseError("it holds no tuned schedules, or in another format")
+    tables = dict(connection.execute("SELECT name, type FROM sqlite_schema"))
+    if tables.get("winners") != "table" or tables.get("machines") != "table":
+        raise sqlite3.DatabaseError("its winners are in no table")
 
 
 def _connect(path: str, mode: str) -> sqlite3.Connection:
@@ -176,6 +195,18 @@ def _create(path: str) -> None:
         connection.close()
         with contextlib.suppress(FileExistsError):
             os.link(new, path)
+
+
+def _winner(
+    kernel: object, schedule: object, gain: object, seconds: object, mode: object, name: object
+) -> Winner:
+    """A row. SQLite holds anything in any column. Raises TypeError and ParseError."""
+    if not (isinstance(kernel, str) and isinstance(schedule, str | None)
+            and isinstance(mode, str) and isinstance(name, str)):
+        raise TypeError("a row holds something other than text")
+    if not (isinstance(gain, float) and isinstance(seconds, float)):
+        raise TypeError("a row holds something other than numbers")
+    return Winner(kernel, Choice(_schedule(schedule), gain), seconds, mode, name)
 
 
 def _schedule(text: str | None) -> Schedule | None:

@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from compiler.diagnostics import StrataError
+
 
 @dataclass(frozen=True)
 class TuneOptions:
@@ -25,6 +27,13 @@ class TuneOptions:
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     again: bool = False
     whole: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises StrataError for what cannot be: no time, or no process."""
+        if not self.seconds > 0:
+            raise StrataError(f"seconds is {self.seconds!r}; tuning takes some time")
+        if isinstance(self.jobs, bool) or self.jobs < 1:
+            raise StrataError(f"jobs is {self.jobs!r}; it must be a number from 1 on")
 
     @staticmethod
     def of(jobs: int | None, **others: Any) -> TuneOptions:

@@ -7,6 +7,7 @@ interrupted run has lost nothing, and one that is started again goes on with wha
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
 import threading
@@ -58,6 +59,8 @@ class Tuner:
         instruments: Sequence[Instrument] = (), clock: Callable[[], float] = time.monotonic,
     ):
         self.wanted, self.clock = wanted, clock
+        self.written = 0
+        """How many kernels' results are in the file by now."""
         if wanted.mode not in MODES:
             raise StrataError(f"no mode '{wanted.mode}'; there are: {', '.join(MODES)}")
         self.options = replace(options, tuned=OFF, specialize=None)
@@ -87,6 +90,11 @@ class Tuner:
         """That of the library which may have it: a kernel that none has is the same without."""
         library = self.target.library_of(kernel, self.compilation.target_options)
         return self.plain if library is None else self.by_library[library]
+
+    def kept(self) -> str:
+        """What remains when the run is interrupted."""
+        return (f"what was found for {self.written} kernels is kept in {self.plain.path}; the same "
+                "command goes on from there" if self.written else "nothing was found yet")
 
     # ------------------------------------------------------------------ all of it
     @rare_collections()
@@ -168,7 +176,13 @@ class Tuner:
                 fresh.append(work)
                 work.stays = opened + work.task.elements <= OPEN
                 opened += work.task.elements * work.stays
-        in_lanes(self.lanes, lambda w: self._look_at(w, until), fresh)
+        end, numbers = started + self.wanted.seconds, itertools.count()
+
+        def look_at(work: Work) -> None:
+            self.compilation.count(next(numbers), len(fresh), end - self.clock())
+            self._look_at(work, until)
+
+        in_lanes(self.lanes, look_at, fresh)
 
     def _look_at(self, work: Work, until: float) -> None:
         if self.clock() > until:
@@ -183,12 +197,13 @@ class Tuner:
     def _search_all(self, works: Sequence[Work], mode: Mode, until: float) -> None:
         """Give each kernel that is worth it its share of the time that is left in all lanes."""
         left = worthwhile(works, mode)
-        choosing = threading.Lock()
+        choosing, kernels = threading.Lock(), len(left)
 
         def next_one(_: Work) -> None:
             with choosing:
                 total = sum(w.share for w in left)
                 work, seconds = left.pop(0), until - self.clock()
+                self.compilation.count(kernels - len(left) - 1, kernels, seconds)
             share = min(1.0, self.lanes * work.share / (total or 1.0))
             if seconds <= 0:
                 work.row.note = "there was no time"
@@ -222,5 +237,6 @@ class Tuner:
         database = self._database_of(task.kernel)
         try:
             database.write(winner)
+            self.written += 1
         except Unreadable as error:
             raise unreadable(database.path, error) from None

@@ -78,7 +78,7 @@ class LoadOp(_AccessOp):
     sizes. An index operand may be a tile of integers (a gather): dim d of it stands for tile dim
     `index_dims[k][d]`. Checked dims outside the buffer read `pad`. `assumed` dims are inside for
     sizes that keep to the caller's `strata.assume`s; all others for any sizes (see
-    `block-check-bounds`).
+    `block-prove-bounds`).
     Constraints: (C1) one expression per buffer dim; (C2) unchecked indices are in range.
     The tile's element type is the buffer's, without its sign.
     Source: vector.transfer_read, tl.load.

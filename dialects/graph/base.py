@@ -214,6 +214,16 @@ def float_of(attributes: Attributes, name: str, default: float = 0.0) -> float:
     return float(int_of(attributes, name))
 
 
+def number_of(attributes: Attributes, name: str) -> int | float | bool:
+    """A number as it is written: an integer of any size stays exact. 0 where there is none."""
+    value = attributes.get(name)
+    if isinstance(value, FloatAttr):
+        return float(value.value.data)
+    if isinstance(value, IntegerAttr):
+        return bool(value.value.data)
+    return int_of(attributes, name)
+
+
 def text_of(attributes: Attributes, name: str, default: str = "") -> str:
     value = attributes.get(name)
     return value.data if isinstance(value, StringAttr) else default

@@ -25,6 +25,7 @@ from dialects.graph.inference import (
     check_same_element,
 )
 from dialects.graph.numerics import integer_power, rounded, truncating_divide, widen
+from dialects.ranges import is_nonnegative
 from dialects.types import Array, TensorType, tensor
 
 
@@ -228,10 +229,14 @@ def _remainder_of_sizes(x: Expr, y: Expr) -> Expr | None:
 
 
 def _divide_sizes(x: Expr, y: Expr) -> Expr | None:
-    """Constants towards zero; a symbolic size, which is not negative, downwards."""
-    over, under = x.constant, y.constant
-    if certain_sign(y) in (None, 0):
+    """Towards zero, also where the dividend is less than zero for some sizes: `n - 5` is."""
+    sign = certain_sign(y)
+    if sign is None or sign == 0:
         return None
-    if over is None or under is None:
+    if sign < 0:  # x / y == -x / -y
+        x, y = -x, -y
+    if is_nonnegative(x):
         return x // y
-    return Expr.of(abs(over) // abs(under) * (-1 if (over < 0) != (under < 0) else 1))
+    if is_nonnegative(-x):
+        return -(-x // y)
+    return expr.maximum(x, 0) // y - expr.maximum(-x, 0) // y

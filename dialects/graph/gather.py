@@ -1,4 +1,10 @@
-"""Operations that pick elements by index tensors."""
+"""Operations that pick elements by index tensors.
+
+An index out of range is an error: of the interpreter always, of compiled code where a
+`strata.require` says of the indices what they must be, as importers write it. Without one, or on a
+target that does not check, compiled code takes the element at the nearest end of the dim: which one
+it is does not matter to memory.
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
+from dialects.assumptions import IndexRangeError
 from dialects.binding import EvaluationError, bind_sizes, settings_text
 from dialects.func import FuncOp
 from dialects.graph.base import EvaluationContext
@@ -29,7 +30,8 @@ def evaluate_func(
 
     `alter`: what becomes of every result of every operation, to see how much outputs depend on it.
     Single constants stay: an exponent of 2 is exact, and a power of another is not defined below 0.
-    Raises EvaluationError naming the input, or the operation and its model node.
+    Raises EvaluationError naming the input, or the operation and its model node, and
+    IndexRangeError for an index that data bring (`strata.require`).
     """
     arguments = func.body.block.args
     _check_inputs(func, inputs)
@@ -70,6 +72,8 @@ def _evaluate(op: Operation, operands: list[Array], context: EvaluationContext) 
         raise EvaluationError(f"{_place(op)} has no evaluation at this level")
     try:
         found = function(context, *operands)
+    except IndexRangeError:
+        raise
     except (ValueError, IndexError, KeyError, ArithmeticError, MemoryError) as error:
         given = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)
         raise EvaluationError(f"{_place(op)} failed on {given}: {error}") from error

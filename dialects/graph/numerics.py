@@ -106,6 +106,29 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 
 # ---------------------------------------------------------------------- integers
+def to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats without their fraction, as integers: the conversion that `graph.cast` specifies.
+
+    A type of less than 32 bits takes the low bits of i32's. What a signed type cannot hold, NaN
+    too, is its smallest number; an unsigned type of 32 or 64 bits takes the bits of the signed one
+    below that one's range's end, and has the numbers from there on itself.
+    """
+    wide = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32)
+    with np.errstate(all="ignore"):
+        if dtype.kind != "u" or dtype.itemsize < 4:
+            return _to_signed(x, wide).astype(dtype)
+        end = x.dtype.type(2.0 ** (8 * wide.itemsize - 1))
+        high = x >= end
+        low = _to_signed(np.where(high, x - end, x), wide)
+        return np.where(high, low ^ np.iinfo(wide).min, low).view(dtype)
+
+
+def _to_signed(x: Array, dtype: np.dtype[Any]) -> Array:
+    least = np.iinfo(dtype).min
+    inside = (x >= float(least)) & (x < -float(least))
+    return np.where(inside, x, x.dtype.type(least)).astype(dtype)
+
+
 def truncating_divide(x: Array, y: Array) -> Array:
     """Integer division rounded towards zero; 0 for a zero divisor."""
     quotient = np.floor_divide(x, y)

@@ -27,6 +27,7 @@ from dialects.graph.logic import EqualOp, OrOp, WhereOp
 from dialects.graph.numerics import widen
 from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp
 from dialects.graph.unary import IsnanOp
+from dialects.sizes import AssumeOp
 from dialects.types import Array, ExprAttr, TensorType, i64, is_float, tensor
 
 
@@ -66,6 +67,8 @@ class ArgOp(CompositeOp):
     def decompose(self, build: Build) -> Sequence[SSAValue]:
         """The least, or the greatest, of the indices where x is its extremum or NaN."""
         axis, x = int_of(self.properties, "axis"), tensor_type(self.x)
+        if x.shape[axis].constant is None:
+            build.insert(AssumeOp.of(1, "<=", x.shape[axis]))
         extremum = build(self.EXTREMUM, self.x, axes=[axis], keepdims=True)
         hit = build(EqualOp, self.x, extremum)
         if is_float(x.element):
@@ -139,12 +142,14 @@ class TopKOp(GraphOp):
         return [tensor(x.element, shape), tensor(i64, shape)]
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Sequence[Array]:
-        [x], axis = operands, int_of(self.properties, "axis")
+        [x], axis, count = operands, int_of(self.properties, "axis"), context.int(self.k)
+        if count > x.shape[axis]:
+            raise ValueError(f"C3: it needs k <= {x.shape[axis]}, and k is {count}")
         keys = widen(x)  # NaN of bf16 would stand anywhere
         if flag_of(self.properties, "largest"):  # backwards, so that equal ones keep their order
             behind = np.argsort(np.flip(keys, axis), axis, kind="stable")
             order = x.shape[axis] - 1 - np.flip(behind, axis)
         else:
             order = np.argsort(keys, axis, kind="stable")
-        indices = np.take(order, range(context.int(self.k)), axis)
+        indices = np.take(order, range(count), axis)
         return [np.take_along_axis(x, indices, axis), indices.astype(np.int64)]

@@ -78,7 +78,7 @@ class MaxPoolIndicesOp(GraphOp):
 
     Elements are counted over all dims of x, the last dim fastest; with `column_major` the spatial
     dims the other way round, the first of them fastest. Of equal elements the one with the smallest
-    index counts; for NaN the largest i64.
+    index counts; where there is NaN in the window, y is NaN, and the first NaN counts.
     Constraints: those of max_pool, and (C6) y is as max_pool's result for x.
     Source: ONNX MaxPool (its second result).
     Example: %i = graph.max_pool_indices %x, %y {kernel = [2], strides = [2], dilations = [1],
@@ -113,7 +113,8 @@ class MaxPoolIndicesOp(GraphOp):
         padded = window.padded(x, counts, lowest(x.dtype))
         result = np.full(y.shape, nowhere, np.int64)
         for offset in window.offsets():
-            hit = window.at(padded, offset, counts) == y
+            found = window.at(padded, offset, counts)
+            hit = (found == y) | (found != found)
             place = np.where(hit, window.at(places, offset, counts), nowhere)
             np.minimum(result, place, out=result)
         return result

@@ -19,7 +19,6 @@ from xdsl.irdl import (
     result_def,
 )
 
-from dialects.graph.activation import ClipOp
 from dialects.graph.base import (
     Attributes,
     Build,
@@ -30,8 +29,9 @@ from dialects.graph.base import (
     int_of,
 )
 from dialects.graph.composite import cast, reshaped, scalar, tensor_type, wide
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
+from dialects.graph.elementwise import AddOp, DivOp, MinOp, MulOp, SubOp
 from dialects.graph.inference import check_axis, check_count, check_rank, same_size
+from dialects.graph.logic import GreaterOp, WhereOp
 from dialects.graph.numerics import rounded, widen
 from dialects.graph.shape import BroadcastOp, SliceOp
 from dialects.graph.unary import CastOp, RoundOp
@@ -124,7 +124,8 @@ def _check_lies_along(x: TensorType, parameter: TensorType, axis: int, block: in
 
 @irdl_op_definition
 class QuantizeLinearOp(LinearOp):
-    """round(x / scale) + zero, ties to even, as far as the integer type `to` goes.
+    """round(x / scale) + zero, ties to even, as far as the integer type `to` goes; NaN becomes its
+    smallest number.
 
     The quotient is computed in `precision`, else in x's element type if that is a float, else in
     the scale's. For a narrow float `to`, it is rounded once, and with `saturate` stays finite.
@@ -166,7 +167,8 @@ class QuantizeLinearOp(LinearOp):
             whole = np.rint(quotient, out=quotient)
             if len(operands) > 2:
                 whole += self.spread(operands[2].astype(whole.dtype), x)
-            np.clip(whole, *integer_limits(self.to), out=whole)
+            low, high = integer_limits(self.to)
+            whole = np.minimum(np.fmax(whole, low, out=whole), high, out=whole)
             return rounded(whole.astype(np.int64 if bit_width(self.to) > 16 else np.int32), type_)
 
     def _finite(self, x: Array) -> Array:
@@ -188,7 +190,7 @@ class QuantizeLinearOp(LinearOp):
             zero = cast(build, self.zero, tensor_type(whole).element)
             whole = build(AddOp, whole, self.along(build, zero))
         bounds = [scalar(build, float(limit), whole) for limit in integer_limits(self.to)]
-        whole = build(ClipOp, whole, *bounds, has_min=True, has_max=True)
+        whole = _limited(build, whole, *bounds)
         return [cast(build, whole, self.to)]
 
     def _within_limits(self, build: Build, quotient: SSAValue) -> SSAValue:
@@ -197,11 +199,16 @@ class QuantizeLinearOp(LinearOp):
         if self.zero is not None:
             zero = cast(build, self.zero, f32)
             bounds = [build(SubOp, bound, zero) for bound in bounds]
-        whole = build(RoundOp, build(ClipOp, quotient, *bounds, has_min=True, has_max=True))
+        whole = build(RoundOp, _limited(build, quotient, *bounds))
         codes = cast(build, whole, i32)
         if self.zero is not None:
             codes = build(AddOp, codes, cast(build, self.zero, i32))
         return cast(build, codes, self.to)
+
+
+def _limited(build: Build, x: SSAValue, low: SSAValue, high: SSAValue) -> SSAValue:
+    """min(max(x, low), high), and low for NaN."""
+    return build(MinOp, build(WhereOp, build(GreaterOp, x, low), x, low), high)
 
 
 @irdl_op_definition

@@ -1,4 +1,8 @@
-"""Operations that put elements at places that index tensors give."""
+"""Operations that put elements at places that index tensors give.
+
+An index out of range is an error as in `dialects/graph/gather.py`; where nothing checks it, the
+element at the nearest end of the dim is changed.
+"""
 
 from __future__ import annotations
 

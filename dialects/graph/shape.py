@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import FloatAttr, StringAttr
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -22,9 +23,9 @@ from dialects.graph.base import (
     EvaluationContext,
     GraphOp,
     ShapeError,
-    float_of,
     int_of,
     ints_of,
+    number_of,
     sizes_of,
     text_of,
 )
@@ -251,8 +252,8 @@ class FramesOp(GraphOp):
 class PadOp(GraphOp):
     """Adds `low` elements before and `high` after each dim.
 
-    Mode constant: `value`; reflect: mirrored without the border element; edge: the border element;
-    wrap: from the other end.
+    Mode constant: `value`, a float, an integer or a truth value; reflect: mirrored without the
+    border element; edge: the border element; wrap: from the other end.
     Constraints: (C1) one `low` and `high` per dim of x, not negative as far as sizes tell;
     (C2) the mode is one of the four; (C3) for reflect they are smaller than the dim, for wrap not
     larger, as far as sizes tell.
@@ -266,7 +267,7 @@ class PadOp(GraphOp):
     low = prop_def(SizesAttr)
     high = prop_def(SizesAttr)
     mode = prop_def(StringAttr)
-    value = opt_prop_def(FloatAttr)
+    value = opt_prop_def(Attribute)
     result = result_def(TensorType)
 
     @classmethod
@@ -288,7 +289,7 @@ class PadOp(GraphOp):
         pairs = list(zip(context.ints(self.low), context.ints(self.high), strict=True))
         if self.mode.data != "constant":
             return np.pad(operands[0], pairs, self.mode.data)  # type: ignore[call-overload]
-        value = np.asarray(float_of(self.properties, "value")).astype(operands[0].dtype)
+        value = np.asarray(number_of(self.properties, "value")).astype(operands[0].dtype)
         return np.pad(operands[0], pairs, constant_values=value)
 
 

@@ -21,11 +21,20 @@ from dialects.graph.base import (
 )
 from dialects.graph.elementwise import ElementwiseOp, on_sizes
 from dialects.graph.inference import BITS, FLOATS, Kind, certain_sign
-from dialects.graph.numerics import ROUNDING_STEPS, erf, power_of_two, rounded, sigmoid, widen
+from dialects.graph.numerics import (
+    ROUNDING_STEPS,
+    erf,
+    power_of_two,
+    rounded,
+    sigmoid,
+    to_integer,
+    widen,
+)
 from dialects.types import (
     Array,
     TensorType,
     dtype_of,
+    element_of,
     f8E8M0FNU,
     i1,
     is_float,
@@ -321,7 +330,11 @@ class NotOp(UnaryOp):
 class CastOp(GraphOp):
     """x in another element type.
 
-    A float becomes an integer by dropping its fraction (NaN and values out of range: any value); an
+    A float becomes an integer by dropping its fraction. It passes through i32 into types of less
+    than 32 bits, which take the low bits. Where a signed type cannot hold the number, or it is NaN,
+    it is the type's smallest; u32 and u64 take the bits of i32 and i64 below 2^31 and 2^63, so that
+    negative numbers wrap, and those of (x - 2^31) + 2^31, or 2^63, from there on. So it is on the
+    CPU; other targets differ where the type cannot hold the number. An
     integer keeps its low bits; a truth value is whether x is not zero; a float is rounded to even.
     Narrow floats are made of f32: what is too large becomes inf, else NaN, else the largest number,
     whichever the type has; with `saturate` always the largest. The numbers of f8E8M0FNU are powers
@@ -363,6 +376,8 @@ class CastOp(GraphOp):
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         x, type_ = widen(operands[0]), self.result_tensors[0]
+        if is_float(element_of(x.dtype)) and type_.dtype.kind in "iu":
+            return to_integer(x, type_.dtype)
         return rounded(self._narrowed(x) if is_narrow_float(type_.element) else x, type_)
 
     def _narrowed(self, x: Array) -> Array:

@@ -21,6 +21,7 @@ from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, ViewOp
+from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import AssumeOp, SizeOp
 from dialects.symbol import Symbol
 from dialects.syntax import location_name
@@ -152,6 +153,10 @@ class _State:
                 self._launch(op)
             case AssumeOp():
                 op.check(self.sizes)
+            case RequireOp():
+                op.check(self.values[op.values], self.sizes)
+            case TrapOp():
+                op.check(self.values[op.fault])
             case SizeOp():
                 self.sizes |= op.read([int(v) for v in self.values[op.source].reshape(-1)])
             case IfOp():

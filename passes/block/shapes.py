@@ -167,7 +167,7 @@ def _claims_of_launch(op: LaunchOp, kernel: KernelOp) -> Iterator[Claim]:
             continue
         own = [e.substitute(sizes) for e in argument.type.shape]
         if len(own) != buffer.type.rank or argument.type.element != buffer.type.element:
-            raise PassError("block-check-bounds", [(
+            raise PassError("block-prove-bounds", [(
                 "", f"kernel @{kernel.sym_name.data} takes {argument.type.short}, "
                     f"and is given {buffer.type.short}")])
         for mine, given in zip(own, buffer.type.shape, strict=True):

@@ -19,16 +19,18 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from dialects.assumptions import IndexRangeError
 from dialects.func import FuncOp
 from dialects.graph.base import Build, EvaluationContext, GraphOp
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.shape import TransposeOp
+from dialects.requirements import RequireOp
 from dialects.syntax import location_name
 from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
 from dialects.weights import release
 from passes.base import StrataContext, StrataPass
-from passes.rewriting import erase_unused, functions, replace
+from passes.rewriting import erase, erase_unused, functions, replace
 
 SMALL = 1 << 20
 """Results of up to so many bytes may be any times as large as the operands."""
@@ -63,6 +65,19 @@ class _Folding:
         for op in list(func.body.block.ops):
             if isinstance(op, GraphOp) and _is_constant(op) and self._is_affordable(op):
                 self._replace(op)
+            elif isinstance(op, RequireOp) and self._holds(op):
+                erase(op)
+
+    def _holds(self, op: RequireOp) -> bool:
+        """Whether constants are known to be as required; if not, a run tells, if it gets there."""
+        if op.symbols or not isinstance(op.values.owner, ConstantOp):
+            return False
+        array = op.values.owner.array(self.context.weights)
+        try:
+            op.check(array, {})
+        except IndexRangeError:
+            return False
+        return True
 
     def _is_affordable(self, op: GraphOp) -> bool:
         size = _bytes(op.result_tensors)

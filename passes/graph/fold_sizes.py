@@ -8,7 +8,8 @@ size expressions, the chain becomes one operation, and what only it used is eras
     %t = graph.mul %a, %b
 
 A tensor of plain integers becomes a `graph.constant`. Comparisons and choices are decided where
-they come out the same for all sizes. Assumes nothing.
+they come out the same for all sizes. What `strata.require` says of such a tensor becomes
+`strata.assume`s. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -20,15 +21,20 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from dialects.expr import Expr
 from dialects.func import FuncOp
 from dialects.graph.base import Build, EvaluationContext, GraphOp, ShapeError
 from dialects.graph.constant import ConstantOp, SizesOp
 from dialects.graph.fold_sizes import fold_sizes
+from dialects.graph.inference import certain_sign
 from dialects.graph.shape import ReshapeOp
+from dialects.ranges import is_at_most
+from dialects.requirements import RequireOp
+from dialects.sizes import AssumeOp
 from dialects.syntax import location_name
 from dialects.types import Array, TensorType, i1, i32, i64
 from passes.base import StrataContext, StrataPass
-from passes.rewriting import erase_unused, functions, replace
+from passes.rewriting import erase, erase_unused, functions, replace
 
 FOLLOWED = (i1, i32, i64)
 """Element types of shape computations; narrower ones could wrap around."""
@@ -48,6 +54,9 @@ class GraphFoldSizes(StrataPass):
 def _fold(func: FuncOp, context: StrataContext) -> None:
     known: dict[SSAValue, Array] = {}
     for op in list(func.body.block.ops):
+        if isinstance(op, RequireOp) and op.values in known:
+            _settle(op, known[op.values])
+            continue
         values = _known_values(op, known)
         if values is None:
             continue
@@ -57,6 +66,18 @@ def _fold(func: FuncOp, context: StrataContext) -> None:
             replace(op, [result])
         known[result] = values
     erase_unused(func.body.block)
+
+
+def _settle(op: RequireOp, values: Array) -> None:
+    """A requirement of sizes is one of sizes; it stays where some are certainly not as required."""
+    low, high = op.low.data, op.high.data - 1
+    pairs = [p for e in map(Expr.of, values.reshape(-1)) for p in ((low, e), (e, high))]
+    if any(certain_sign(b - a) == -1 for a, b in pairs):
+        return
+    build = Build(op)
+    for below, above in dict.fromkeys(p for p in pairs if not is_at_most(*p)):
+        build.insert(AssumeOp.of(below, "<=", above))
+    erase(op)
 
 
 def _known_values(op: Operation, known: dict[SSAValue, Array]) -> Array | None:

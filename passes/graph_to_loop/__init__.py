@@ -17,12 +17,13 @@ those that the target claims; they stay. Leaves: `loop.nest`, `loop.view`, `loop
   and a nest of its own rounds them; unsigned extrema are those of integers with the sign bit
   flipped; `max` and `min` of truth values are `or` and `and`;
 - integer division by zero gives 0, and indices of gathers are clamped: nothing traps or reads
-  outside memory;
+  outside memory; what must hold of indices is compared at the end (`requirements.py`);
 - every operation carries its graph operation's location.
 """
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -31,7 +32,7 @@ from xdsl.ir import Operation
 from dialects.graph.base import GraphOp
 from dialects.graph.constant import ConstantOp
 from dialects.syntax import location_name
-from passes.base import StrataContext, StrataPass
+from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import functions, rewrite
 
 
@@ -42,15 +43,32 @@ class GraphToLoop(StrataPass):
     name = "graph-to-loop"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
+        from passes.graph_to_loop.requirements import lower_requirements, move_requirements
         from passes.graph_to_loop.rules import lowering_rules
 
         for func in functions(module):
+            lower_requirements(func, context)
             rewrite(func, lowering_rules(), context)
+            move_requirements(func)
         left = [op for op in module.walk() if _should_be_gone(op, context)]
         if left:
-            places = ", ".join(f"{op.name} (node {location_name(op)!r})" for op in left)
-            raise ValueError(f"graph-to-loop has no lowering of {places}; "
-                             "composite operations need graph-decompose before")
+            raise PassError(self.name, [(location_name(op), _without_lowering(op)) for op in left])
+
+
+def _without_lowering(op: Operation) -> str:
+    if type(op).__module__.startswith("dialects."):
+        return f"{op.name} has no nest of its own; graph-decompose must come before"
+    return (f"{op.name} has no lowering; a pass before graph-to-loop must write it as operations "
+            f"that have one ({_definition(type(op))})")
+
+
+def _definition(class_: type[Operation]) -> str:
+    """Where a class is defined: for operations from outside."""
+    try:
+        line = inspect.getsourcelines(class_)[1]
+    except (OSError, TypeError):  # it was not read from a file
+        return f"defined in {class_.__module__}"
+    return f"defined in {inspect.getsourcefile(class_)}, line {line}"
 
 
 def _should_be_gone(op: Operation, context: StrataContext) -> bool:

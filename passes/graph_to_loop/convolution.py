@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from dialects.expr import Expr
 from dialects.graph.base import Build, int_of
 from dialects.graph.convolution import ConvOp, ConvTransposeOp, kernel_sizes
+from dialects.graph.numerics import widen
 from dialects.graph.window import Window
-from dialects.types import TensorType, is_float, tensor
+from dialects.types import TensorType, i1, is_float, tensor, wide_element
+from passes.graph.rules.matching import constant_array
 from passes.graph_to_loop.contraction import contract
 from passes.graph_to_loop.nests import (
     Domain,
@@ -23,7 +26,7 @@ from passes.graph_to_loop.nests import (
     type_of,
 )
 from passes.graph_to_loop.rules import lowers
-from passes.graph_to_loop.scalars import Number
+from passes.graph_to_loop.scalars import Body, Number, Scalar
 from passes.rewriting import Rewriter
 
 
@@ -169,6 +172,8 @@ def conv_transpose(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
     group = int_of(op.properties, "group", 1)
     assume_equal(at, x.shape[1], w.shape[0])
     channels = _Channels(group, w.shape[0] // group, w.shape[1])
+    if not _is_finite(op.w, at):
+        return _finish(at, _added_apart(op, at, window, channels), op.b, result)
     dims = [_Spread.of(window, k, x.shape[k + 2], result.shape[k + 2]) for k in range(window.rank)]
     source = _stretched(at, op.x, [1, 1, *(d.stretch for d in dims)])
 
@@ -188,6 +193,43 @@ def conv_transpose(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
         Read(op.w, [channel, channels.result_within(outer), *positions]), result,
         index=[n, channels.result(outer), *(d.target(p, k) for d, p, k in rows)])
     return _finish(at, total, op.b, result)
+
+
+def _is_finite(w: SSAValue, at: Rewriter) -> bool:
+    """Whether zeros times the filter are zeros; a filter that only a run has is taken to be so."""
+    array = constant_array(w, at.context)
+    return array is None or not is_float(type_of(w).element) or bool(
+        np.isfinite(widen(array)).all())
+
+
+def _added_apart(
+    op: ConvTransposeOp, at: Rewriter, window: Window, channels: _Channels
+) -> SSAValue:
+    """The sums where a product with zero would count: of sources that are there alone."""
+    x, result = type_of(op.x), type_of(op.result)
+    domain = Domain()
+    [n], outer = domain.parallel(x.shape[0]), channels.outer(domain)
+    places = domain.parallel(*result.shape[2:])
+    inner, taps = channels.inner(domain), domain.reduce(*window.kernel)
+    ahead = [p + low - k * d for p, low, k, d in zip(
+        places, window.low, taps, window.dilations, strict=True)]
+    source = [a // s for a, s in zip(ahead, window.strides, strict=True)]
+    rows = list(zip(ahead, source, window.strides, x.shape[2:], strict=True))
+    element = wide_element(result.element)
+
+    def added(body: Body, read: Sequence[Scalar]) -> Scalar:
+        there = body.constant(True, i1)
+        for a, s, stride, size in rows:
+            there = there & body.index(a - s * stride).compare("eq", 0)
+            there = there & body.index(s).compare("ge", 0) & body.index(s - size).compare("lt", 0)
+        product = read[0].to(element) * read[1].to(element)
+        return there.where(product, 0)
+
+    channel = channels.source(outer, inner)
+    reads = [Read(op.x, [n, channel, *source], _zero(x)),
+             Read(op.w, [channel, channels.result_within(outer), *taps])]
+    return make_nest(at, domain, reads, tensor(element, result.shape), added,
+                     index=[n, channels.result(outer), *places], combiner="add")
 
 
 def _stretched(at: Build, x: SSAValue, steps: Sequence[int]) -> SSAValue:

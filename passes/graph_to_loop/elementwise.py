@@ -61,6 +61,7 @@ from dialects.graph.unary import (
     SqrtOp,
     TanhOp,
 )
+from dialects.remainder import RemFOp
 from passes.graph_to_loop.nests import pointwise, same, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Scalar
@@ -185,7 +186,7 @@ def mod(x: Scalar, y: Scalar) -> Scalar:
 def _remainder(x: Scalar, y: Scalar) -> Scalar:
     """With the sign of x. Of integers x mod 0 and x mod -1 are 0, as x mod 1 is."""
     if x.is_float:
-        return _float_remainder(x, y)
+        return x.apply(RemFOp, y)
     return x.apply(arith.RemUIOp if x.is_unsigned else arith.RemSIOp, _safe_divisor(y))
 
 
@@ -197,21 +198,6 @@ def _safe_divisor(y: Scalar) -> Scalar:
     if not y.is_unsigned:
         traps = traps | y.compare("eq", -1)
     return traps.where(y.like(1), y)
-
-
-def _float_remainder(x: Scalar, y: Scalar) -> Scalar:
-    """x - trunc(x/y)*y in one rounding; exact while the quotient is an exact integer.
-
-    A quotient just below an integer may round up to it; the remainder then has the wrong sign and
-    is one |y| off. x mod inf is x.
-    """
-    quotient = (x / y).apply(math.TruncOp)
-    rest = (-quotient).apply(math.FmaOp, y, x)
-    step = y.absolute().apply(math.CopySignOp, x)
-    wrong = (rest.compare("lt", 0) ^ x.compare("lt", 0)) & rest.compare("ne", 0)
-    rest = wrong.where(rest + step, rest)
-    keeps = y.absolute().compare("eq", numbers.inf) & x.absolute().compare("lt", numbers.inf)
-    return keeps.where(x, rest)
 
 
 @formula(PowOp)

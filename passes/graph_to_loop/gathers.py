@@ -3,7 +3,8 @@
     loop.nest (...) ins(%ids[i0], %x[in0, i1]) outs(...)
 
 Negative indices are made positive by a nest of their own before, which also clamps: an index that
-is wrong reads some element, never other memory. Constant indices need no such nest.
+is wrong reads some element, never other memory. Constant indices need no such nest. What makes a
+wrong one an error is `strata.require` (requirements.py).
 """
 
 from __future__ import annotations

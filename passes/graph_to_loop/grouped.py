@@ -16,7 +16,7 @@ from dialects import types as t
 from dialects.expr import Expr
 from dialects.graph.grouped import GroupedMatmulOp
 from dialects.types import tensor
-from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.nests import Domain, Read, assume_equal, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter
@@ -25,6 +25,8 @@ from passes.rewriting import Rewriter
 @lowers(GroupedMatmulOp)
 def grouped_matmul(op: GroupedMatmulOp, at: Rewriter) -> SSAValue:
     (rows, columns), groups = type_of(op.result).shape, type_of(op.ends).shape[0]
+    assume_equal(at, groups, type_of(op.b).shape[0])
+    assume_equal(at, type_of(op.a).shape[1], type_of(op.b).shape[1])
     group = _groups(op, at, rows, groups)
     element = t.wide_element(type_of(op.result).element)
     domain = Domain()

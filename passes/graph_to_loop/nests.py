@@ -19,6 +19,7 @@ from dialects.expr import Expr, Size
 from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp, array_of_literal
 from dialects.loop import Axis, NestOp, YieldOp
+from dialects.ranges import is_at_most
 from dialects.sizes import AssumeOp
 from dialects.symbol import Symbol
 from dialects.types import LiteralAttr, TensorType, tensor
@@ -150,6 +151,12 @@ def assume_equal(at: Build, left: Expr, right: Expr) -> None:
     """Write down that two sizes are equal, where the program does not say so already."""
     if left != right:
         at.insert(AssumeOp.of(left, "==", right))
+
+
+def assume_at_most(at: Build, low: Expr, high: Expr) -> None:
+    """Write down that a size is at most another, where that is not certain for all sizes."""
+    if not is_at_most(low, high, frozenset()):
+        at.insert(AssumeOp.of(low, "<=", high))
 
 
 # ---------------------------------------------------------------------- asking values

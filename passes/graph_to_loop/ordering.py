@@ -18,7 +18,7 @@ from dialects.graph.base import flag_of, int_of
 from dialects.graph.ordering import TopKOp
 from dialects.types import tensor
 from passes.graph_to_loop.gathers import pick
-from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.nests import Domain, Read, assume_at_most, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.graph_to_loop.selecting import can_select, selected_indices
@@ -32,6 +32,7 @@ SHORT = 256
 @lowers(TopKOp)
 def top_k(op: TopKOp, at: Rewriter) -> Sequence[SSAValue]:
     axis = int_of(op.properties, "axis")
+    assume_at_most(at, op.k.data, type_of(op.x).shape[axis])
     indices = _indices(op, at, axis)
     domain = Domain()
     point = domain.parallel(*type_of(op.values).shape)

@@ -110,7 +110,7 @@ def avg_pool(op: AvgPoolOp, at: Rewriter) -> SSAValue:
 
 @lowers(MaxPoolIndicesOp)
 def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
-    """The least number of the elements in a window that are its largest."""
+    """The least number of the elements in a window that are its largest, or NaN."""
     result, nowhere = type_of(op.result), int(highest(np.dtype(np.int64)))
     window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
     domain = Domain()
@@ -122,6 +122,7 @@ def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
 
     def found(body: Body, read: Sequence[Scalar]) -> Scalar:
         hit = read[0].compare("eq", read[1])
+        hit = hit | read[0].is_nan() if read[0].is_float else hit
         for i, size in inside if leaves else ():
             hit = hit & body.index(i).compare("ge", 0) & body.index(i - size).compare("lt", 0)
         return hit.where(body.index(number), nowhere)

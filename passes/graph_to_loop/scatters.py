@@ -53,9 +53,8 @@ Index = Callable[[Sequence[Expr], Expr], Sequence[Expr]]
 
 @lowers(ScatterElementsOp)
 def scatter_elements(op: ScatterElementsOp, at: Rewriter) -> SSAValue:
-    x, axis, sizes = type_of(op.x), int_of(op.properties, "axis"), type_of(op.indices).shape
-    for own, size in zip(type_of(op.updates).shape, sizes, strict=True):
-        assume_equal(at, own, size)
+    x, axis = type_of(op.x), int_of(op.properties, "axis")
+    sizes = _agreed(at, type_of(op.updates).shape, type_of(op.indices).shape)
     scatter = _Scatter(op.x, op.updates, text_of(op.properties, "combiner", "none"))
     table = _known_elements(op, at, scatter.combiner)
     if table is not None:
@@ -67,6 +66,15 @@ def scatter_elements(op: ScatterElementsOp, at: Rewriter) -> SSAValue:
     place = Read(clamped(at, op.indices, x.shape[axis]), point)
     where = [Expr.gathered(0) if k == axis else i for k, i in enumerate(point)]
     return scatter.in_order(at, domain, [place], point, where)
+
+
+def _agreed(at: Rewriter, updates: Sequence[Expr], indices: Sequence[Expr]) -> list[Expr]:
+    """The sizes that updates and indices have both: assumed equal, a known one rather than a name.
+    """
+    for own, size in zip(updates, indices, strict=True):
+        assume_equal(at, own, size)
+    return [own if own.constant is not None else size
+            for own, size in zip(updates, indices, strict=True)]
 
 
 def _known_elements(op: ScatterElementsOp, at: Rewriter, combiner: str) -> Array | None:

@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr, maximum, minimum
-from dialects.graph.base import float_of, int_of, ints_of
+from dialects.graph.base import int_of, ints_of, number_of
 from dialects.graph.shape import (
     BroadcastOp,
     ConcatOp,
@@ -17,11 +17,12 @@ from dialects.graph.shape import (
     TransposeOp,
 )
 from dialects.loop import EmptyOp, ViewOp
-from dialects.ranges import divisors, is_at_most
+from dialects.ranges import divisors
 from dialects.sizes import AssumeOp
 from passes.graph_to_loop.nests import (
     Domain,
     Read,
+    assume_at_most,
     assume_equal,
     copy,
     make_nest,
@@ -72,6 +73,7 @@ def slice_(op: SliceOp, at: Rewriter) -> SSAValue:
 @lowers(FramesOp)
 def frames(op: FramesOp, at: Rewriter) -> SSAValue:
     axis, step = (int_of(op.properties, name) for name in ("axis", "step"))
+    assume_at_most(at, op.size.data, type_of(op.x).shape[axis])
     domain = Domain()
     point = domain.parallel(*type_of(op.result).shape)
     place = point[axis] * step + point[axis + 1]
@@ -87,6 +89,9 @@ def concat(op: ConcatOp, at: Rewriter) -> SSAValue:
     offset = Expr.of(0)
     for x in op.operands:
         sizes = type_of(x).shape
+        for dim, (own, size) in enumerate(zip(sizes, result.shape, strict=True)):
+            if dim != axis:
+                assume_equal(at, own, size)
         if sizes[axis].constant != 0:
             domain = Domain()
             point = domain.parallel(*sizes)
@@ -111,18 +116,22 @@ def pad(op: PadOp, at: Rewriter) -> SSAValue:
 
 
 def _assume_room(op: PadOp, at: Rewriter) -> None:
-    """What is mirrored or taken from the other end must be there, which a run may have to tell."""
+    """Pads are not negative, and what is mirrored, repeated or taken from the other end must be
+    there, which a run may have to tell."""
     beside = {"reflect": 1, "wrap": 0}.get(op.mode.data)
     rows = zip(type_of(op.x).shape, op.low.data, op.high.data, strict=True)
     for size, pad in [(size, pad) for size, *pads in rows for pad in pads if pad.constant != 0]:
-        if beside is not None and not is_at_most(pad + beside, size):
-            at.insert(AssumeOp.of(pad + beside, "<=", size))
+        assume_at_most(at, Expr.of(0), pad)
+        if beside is not None:
+            assume_at_most(at, pad + beside, size)
+        elif op.mode.data == "edge":
+            assume_at_most(at, minimum(pad, 1), size)
 
 
 def _pad_value(op: PadOp) -> Number:
-    value, element = float_of(op.properties, "value"), type_of(op.x).element
+    value, element = number_of(op.properties, "value"), type_of(op.x).element
     if t.is_float(element):
-        return value
+        return float(value)
     return bool(value) if element == t.i1 else int(value)
 
 

@@ -30,6 +30,7 @@ from dialects.expr import Expr
 from dialects.func import FuncOp, ReturnOp
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
+from dialects.requirements import RequireOp
 from dialects.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.symbol import Symbol
 from dialects.syntax import identifier, location_name
@@ -38,7 +39,7 @@ from passes.base import PassError, StrataContext, StrataPass
 from passes.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
 from passes.rewriting import functions
 
-KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, SizeOp, ControlOp, ReturnOp)
+KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, RequireOp, SizeOp, ControlOp, ReturnOp)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class _Bufferizer:
         sizes = _size_names(func)
         types = [_buffer_type(v) for v in func.return_op.operands]
         is_main = func.sym_name.data == "main"
-        self.returned = [None if is_main and type_.count.symbols <= {*sizes} else type_
+        self.returned = [None if is_main and _symbols_of(type_) <= {*sizes} else type_
                          for type_ in types]
         outputs = [type_ for type_, r in zip(types, self.returned, strict=True) if r is None]
         self.driver = host.FuncOp.of(
@@ -137,6 +138,8 @@ class _Bufferizer:
                 self._make(op.result)
             case AssumeOp():
                 self._add(AssumeOp.of(op.left.data, op.relation.data, op.right.data))
+            case RequireOp():
+                self._add(op.moved(self.buffers[op.values]))
             case SizeOp():
                 self._add(SizeOp.of(defined_sizes(op), self.buffers[op.source]))
             case ControlOp():
@@ -221,6 +224,11 @@ class _Bufferizer:
 def _buffer_type(value: SSAValue) -> BufferType:
     assert isinstance(value.type, TensorType)
     return buffer_of(value.type)
+
+
+def _symbols_of(type_: BufferType) -> set[Symbol]:
+    """The sizes that a shape has, also where another dim is empty."""
+    return {symbol for size in type_.shape for symbol in size.symbols}
 
 
 def _size_names(func: FuncOp) -> list[Symbol]:

@@ -75,7 +75,7 @@ def read_schedules(path: Path) -> list[Entry]:
         text, place = line.partition("#")[0].strip(), f"{path}, line {number}"
         try:
             entries += [_read_line(place, text)] if text else []
-        except (ParseError, ValueError) as error:
+        except (ParseError, ValueError, RecursionError) as error:
             what = error.msg if isinstance(error, ParseError) else str(error)
             faults.append(("", f"{place}: {what}"))
     if faults:

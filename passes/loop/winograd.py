@@ -74,8 +74,8 @@ def _shorten(nest: NestOp, target: TargetLike, context: StrataContext) -> bool:
         return False
     data, constant = found
     windows = target.shorten(nest, data, windows_of(nest, data), context.options)
-    if not windows:
-        return False
+    if not windows or not np.isfinite(constant.array(context.weights)).all():
+        return False  # a transform spreads what is not finite over all taps
     shortening = _Shortening(nest, data, tuple(windows), Build(nest), context.weights)
     replace(nest, [shortening.result(constant)])
     return True

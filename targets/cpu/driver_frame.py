@@ -318,7 +318,8 @@ declare void @llvm.x86.sse.ldmxcsr(ptr)"""
 
 def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
     """The fixed functions; `condition` is text that defines `%parallel` in the entry."""
-    before, after = (FLUSH, _RESTORE) if machine.is_x86 else ("", "")
+    flushes = machine.is_x86 and machine.flushes
+    before, after = (FLUSH, _RESTORE) if flushes else ("", "")
     tidy = "  call void @strata_tidy(ptr %table)" if has_heap else ""
     text = _FRAME.format(entry=ENTRY, condition="\n".join(condition), before=before, after=after,
                          tidy=tidy, line=LINE_BYTES, turns=TURNS_ENTRY)
@@ -326,5 +327,5 @@ def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
         "SPARE_BYTES", str(_SPARE_BYTES))
     parts = [text, TURNS, SPREAD]
     parts += [heap] if has_heap else []
-    parts += [X86_DECLARATIONS] if machine.is_x86 else []
+    parts += [X86_DECLARATIONS] if flushes else []
     return "".join(parts)

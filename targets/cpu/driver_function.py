@@ -12,11 +12,19 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dialects import block as bl
 from dialects import host
 from dialects.elements import byte_width
-from dialects.expr import Expr
+from dialects.expr import Expr, maximum
+from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.symbol import Symbol
 from dialects.types import BufferType
-from targets.cpu.checks import Check, assume_check, memory_check, size_check
+from targets.cpu.checks import (
+    Check,
+    access_check,
+    assume_check,
+    index_check,
+    memory_check,
+    size_check,
+)
 from targets.cpu.cost import PARALLEL_PAYS, program_cost
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer, size_arguments
@@ -171,6 +179,10 @@ class FunctionText:
                 self._return(op)
             case SizeOp():
                 self._read_sizes(op)
+            case RequireOp():
+                self._require(op)
+            case TrapOp():
+                self._trap(op)
             case AssumeOp():
                 self._assume(op)
             case _:
@@ -309,6 +321,26 @@ class FunctionText:
             holds = self.writer.assign(f"icmp ule i64 {value}, {MAX_SIZE}")
             self.check(holds, size_check(op), [value])
             self.sizes[name] = self.indices.symbol(value, 0)
+
+    def _require(self, op: RequireOp) -> None:
+        """Compare the index that is farthest from its lower bound: unsigned, from there."""
+        self.sync()
+        w = self.writer
+        low, high = (self.scalar(e.data) for e in (op.low, op.high))
+        found = self.load("i64", self.pointers[op.values], 0)
+        if op.farthest is not None:
+            distance = w.assign(f"xor i64 {found}, {-2**63}")
+            found = w.assign(f"add i64 {distance}, {low}")
+        else:
+            distance = w.assign(f"sub i64 {found}, {low}")
+        room = self.scalar(maximum(op.high.data - op.low.data, Expr.of(1)))
+        self.check(w.assign(f"icmp ult i64 {distance}, {room}"), index_check(op),
+                   [found, low, high])
+
+    def _trap(self, op: TrapOp) -> None:
+        self.sync()
+        found = self.load("i64", self.pointers[op.fault], 0)
+        self.check(self.writer.assign(f"icmp eq i64 {found}, 0"), access_check(op), [found])
 
     def _assume(self, op: AssumeOp) -> None:
         """Check it here, unless it was checked before the run."""

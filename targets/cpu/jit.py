@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -35,21 +35,27 @@ _HELPERS_PAY = 0.5
 
 
 def compile_texts(
-    texts: Iterable[str], machine: Machine, cache_: ObjectCache
+    texts: Iterable[str], machine: Machine, cache_: ObjectCache,
+    tell: Callable[[int], None] | None = None,
 ) -> list[bytes]:
     """The object code of each text. Equal texts are compiled once.
 
-    While `texts` makes the next one, other processes compile what is there.
+    While `texts` makes the next one, other processes compile what is there. `tell` is called with
+    the number of texts that have their code, from any thread.
     """
     keys: list[str] = []
     found: dict[str, bytes | None] = {}
-    with _Crew(machine) as crew:
+    with _Crew(machine, tell) as crew:
         for text in texts:
             keys.append(key := object_key(text, machine.key))
-            if key not in found:
-                found[key] = code = cache_.get(key)
-                if code is None:
-                    crew.add(key, text)
+            if key in found:
+                crew.have()
+                continue
+            found[key] = code = cache_.get(key)
+            if code is None:
+                crew.add(key, text)
+            else:
+                crew.have()
         compiled = crew.finish()
     for key, code in compiled.items():
         cache_.put(key, code)
@@ -61,9 +67,10 @@ def compile_texts(
 class _Crew:
     """Texts that wait to be compiled. Helpers take the first of them; `finish` takes the last."""
 
-    def __init__(self, machine: Machine):
-        self.machine = machine
+    def __init__(self, machine: Machine, tell: Callable[[int], None] | None = None):
+        self.machine, self.tell = machine, tell
         self.codes: dict[str, bytes] = {}
+        self._had = 0
         self._work = 0.0
         self._waiting: deque[tuple[str, str]] = deque()
         self._helpers: list[threading.Thread] = []
@@ -76,6 +83,15 @@ class _Crew:
     def __exit__(self, *_: object) -> None:
         self._waiting.clear()
         self._complete()
+
+    def have(self) -> None:
+        """A text whose code is there already."""
+        self._had += 1
+        self._count()
+
+    def _count(self) -> None:
+        if self.tell is not None:
+            self.tell(self._had + len(self.codes))
 
     def add(self, key: str, text: str) -> None:
         """A text to compile; another helper if there is work and a core for one."""
@@ -109,6 +125,7 @@ class _Crew:
                 key, text = self._waiting.pop()
             self.codes[key] = worker.compile_text(
                 text, self.machine.cpu, self.machine.attributes)
+            self._count()
 
     def _help(self) -> None:
         """Hand one text after another to a process, until there will be no more."""
@@ -117,6 +134,7 @@ class _Crew:
                 key, text = job
                 try:
                     self.codes[key] = _compile_in(process, text, self.machine)
+                    self._count()
                 except (OSError, EOFError, pickle.UnpicklingError):
                     self._waiting.append(job)
                     return

@@ -55,6 +55,8 @@ class Machine:
     """Bytes of the data cache of level 1, of level 2, and of level 3 (shared)."""
     cores: int
     """How many processors this process may use: affinity, and the control group's share."""
+    flushes: bool = True
+    """Whether code takes denormal floats for zeros, as far as the processor does that by itself."""
     contracts: bool = True
     """Whether products may be added without being rounded before."""
 

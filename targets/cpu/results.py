@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from targets.memory import aligned_bytes
+
 if TYPE_CHECKING:
     from dialects.types import Array
 
-ALIGNMENT = 64
-"""Bytes of a cache line, on whose boundary constants and results begin."""
 LARGE = 1 << 20
 """Bytes from which on a result borrows its memory, which begins with a cache line; smaller pieces
 the allocator keeps itself."""
@@ -63,10 +63,3 @@ class Result:
             return self._spare.pop()
         except IndexError:
             return aligned_bytes(self.nbytes)
-
-
-def aligned_bytes(count: int) -> Array:
-    """Uninitialized memory on a cache line's boundary, never empty."""
-    raw = np.empty(max(count, 1) + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start: start + max(count, 1)]

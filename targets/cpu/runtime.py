@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dialects.binding import EvaluationError, bind_sizes
+from dialects.mapped import MappedFiles
 from dialects.parallel import in_threads
 from dialects.symbol import Symbol
 from targets.cpu.address import address_of
-from targets.cpu.heap import Heap
-from targets.cpu.results import ALIGNMENT, Result, aligned_bytes
-from targets.cpu.threads import (
-    FIRST_ARGUMENT,
-    FUNCTIONS,
-    NO_POOL,
-    scheduler_addresses,
-    thread_pool,
-    torch_is_loaded,
-)
+from targets.cpu.calls import Binding, CallState, CallStates, kinds
+from targets.cpu.results import Result
+from targets.cpu.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable
+from targets.memory import ALIGNMENT, aligned_bytes
 
 if TYPE_CHECKING:
     from dialects.types import Array
@@ -42,22 +37,8 @@ _PIECE = 2 << 20
 """Bytes of a constant that are copied at a time."""
 
 
-class _Binding(NamedTuple):
-    """What depends on the shapes of the inputs: kept while they stay the same."""
-
-    inputs: list[tuple[type, tuple[int, ...], np.dtype[Any], bool]]
-    """Class, shape and dtype of every input, and that it is C-contiguous."""
-    sizes: Any
-    outputs: tuple[Result, ...]
-    arena: Array
-
-    def fits(self, arrays: Sequence[Array]) -> bool:
-        """Whether these are arrays like those that it is for."""
-        return _kinds(arrays) == self.inputs
-
-
 class CpuExecutable(Executable):
-    """The host function's entry with its constants. Calls from several threads take turns."""
+    """The host function's entry with its constants. Any number of threads may call it at once."""
 
     def __init__(
         self, plan: RunPlan, library: Library, constants: Sequence[Array], threads: int
@@ -65,31 +46,21 @@ class CpuExecutable(Executable):
         """`constants`: in table order, where they may stay: see `placed`."""
         self.plan, self.library, self.constants = plan, library, constants
         self.input_names, self.output_names = list(plan.input_names), list(plan.output_names)
-        self._heap = Heap([r for r in plan.returned if r is not None])
         self._entry = _entry_function(library.address)
         self._pool = NO_POOL if threads == 1 else thread_pool()
         self._threads, self._beside_torch = threads, torch_is_loaded()
-        self._table = self._make_table()
         self._returns = any(plan.returned)
-        self._call = (ctypes.c_void_p * 4)(0, ctypes.addressof(self._table), 0, 1)
-        self._call_address = ctypes.c_void_p(ctypes.addressof(self._call))
-        self._binding: _Binding | None = None
-        self._lock = threading.Lock()
-
-    def _make_table(self) -> Any:
-        arguments = [0] * (len(self.plan.inputs) + len(self.plan.outputs))
-        entries = [*self._pool.addresses, self._heap.address, 0, *scheduler_addresses(),
-                   *arguments, *(c.ctypes.data for c in self.constants)]
-        return (ctypes.c_void_p * len(entries))(*entries)
+        self.calls = CallStates(partial(CallState, plan, constants, self._pool))
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order; see `Executable.run`."""
-        with self._lock:
-            binding = self._binding
+        state = self.calls.take()
+        try:
+            binding = state.binding
             if binding is None or not binding.fits(inputs):
-                inputs, binding = self._bind(inputs)
+                inputs, binding = self._bind(state, inputs)
             outputs = [result.array() for result in binding.outputs]
-            table, place = self._table, FIRST_ARGUMENT
+            table, place = state.table, FIRST_ARGUMENT
             for array in inputs:
                 table[place] = address_of(array)
                 place += 1
@@ -97,11 +68,13 @@ class CpuExecutable(Executable):
                 table[place] = address_of(array)
                 place += 1
             if self._threads > 1:
-                self._call[3] = self._helpers()
-            if self._entry(self._call_address):
-                number, seen = self._heap.failure()
+                self._share(state)
+            if self._entry(state.address):
+                number, seen = state.heap.failure()
                 raise self.plan.checks[number].error(seen)
-            return self._with_returned(outputs) if self._returns else outputs
+            return self._with_returned(state, outputs) if self._returns else outputs
+        finally:
+            self.calls.give(state)
 
     def native_call(self, inputs: Sequence[Array]) -> Callable[[], object]:
         """A call of the machine code alone, on these inputs and with outputs that it writes again.
@@ -109,30 +82,32 @@ class CpuExecutable(Executable):
         For measuring: nothing else may run this executable meanwhile.
         """
         kept = [self, inputs, self.run(inputs)]
-        entry, call = self._entry, self._call_address
-        return lambda: (entry(call), kept)[0]
+        entry, state = self._entry, self.calls.take()
+        address = state.address
+        return lambda: (entry(address), kept, state)[0]
 
-    def _helpers(self) -> int:
-        """The threads of this call. PyTorch's pool takes the place of ours once it is there."""
+    def _share(self, state: CallState) -> None:
+        """The threads of this call: calls at once share them. PyTorch's pool takes the place of
+        ours once it is there."""
         if torch_is_loaded() and not self._beside_torch:
             self._pool, self._beside_torch = thread_pool(), True
-            self._table[: len(FUNCTIONS)] = self._pool.addresses
-        return self._threads if self._pool.claim() else 1
+        count = self._threads // max(1, self.calls.busy) if self._pool.claim() else 1
+        state.share(self._pool, max(1, count))
 
-    def _with_returned(self, outputs: Sequence[Array]) -> list[Array]:
+    def _with_returned(self, state: CallState, outputs: Sequence[Array]) -> list[Array]:
         """All outputs in order: those that were allocated before the call, and during it."""
-        given, returned = iter(outputs), iter(self._heap.take_outputs())
+        given, returned = iter(outputs), iter(state.heap.take_outputs())
         return [next(given if r is None else returned) for r in self.plan.returned]
 
     # ------------------------------------------------------------------ other inputs than before
-    def _bind(self, inputs: Sequence[Array]) -> tuple[list[Array], _Binding]:
+    def _bind(self, state: CallState, inputs: Sequence[Array]) -> tuple[list[Array], Binding]:
         """The inputs, C-contiguous, and what they are bound to."""
         arrays = self._checked(inputs)
-        if self._binding is None or not self._binding.fits(arrays):
-            self._binding = self._new_binding(arrays)
-            self._call[0] = self._binding.arena.ctypes.data
-            self._call[2] = ctypes.addressof(self._binding.sizes)
-        return arrays, self._binding
+        binding = state.binding
+        if binding is None or not binding.fits(arrays):
+            binding = self._new_binding(arrays)
+            state.bind(binding)
+        return arrays, binding
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
         """The inputs, C-contiguous. Raises ValueError for a wrong count or dtype."""
@@ -156,19 +131,15 @@ class CpuExecutable(Executable):
                 assumption.check(values)
         return values
 
-    def _new_binding(self, inputs: Sequence[Array]) -> _Binding:
+    def _new_binding(self, inputs: Sequence[Array]) -> Binding:
         values = self._sizes(inputs)
         outputs = tuple(Result(tuple(int(s.evaluate(values)) for s in t.shape), t.dtype)
                         for t in self.plan.outputs)
         sizes = [values.get(name, 0) for name in self.plan.size_names]
         arena_bytes = int(self.plan.arena_bytes.evaluate(values))
         _check_memory(arena_bytes, outputs, values)
-        return _Binding(_kinds(inputs), (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
+        return Binding(kinds(inputs), (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
                         aligned_bytes(arena_bytes))
-
-
-def _kinds(arrays: Sequence[Array]) -> list[tuple[type, tuple[int, ...], np.dtype[Any], bool]]:
-    return [(type(a), a.shape, a.dtype, a.flags.c_contiguous) for a in arrays]
 
 
 def _entry_function(address: int) -> Callable[..., int]:
@@ -193,14 +164,15 @@ def _in_memory(array: Array) -> Array:
     return whole if whole.flags.c_contiguous else np.ascontiguousarray(whole)
 
 
-def placed(array: Array, dtype: np.dtype[Any]) -> Array:
+def placed(array: Array, dtype: np.dtype[Any], files: MappedFiles) -> Array:
     """A constant of an element type on a cache line's boundary; copied if needed.
 
-    A large one, perhaps of a mapped file, stays where it is if its elements are aligned.
+    A large one stays where it is if its elements are aligned, unless it is of a mapped file: that
+    may be cut short or written again while the model is used.
     """
     array = np.ascontiguousarray(array, dtype)
     wanted = ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize
-    if array.ctypes.data % wanted == 0 and array.size:
+    if array.ctypes.data % wanted == 0 and array.size and not files.hold(array):
         return array
     memory, given = aligned_bytes(array.nbytes), array.reshape(-1).view(np.uint8)
 

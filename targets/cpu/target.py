@@ -13,6 +13,7 @@ from dialects.block import KernelOp as BlockKernel
 from dialects.host import host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
+from dialects.mapped import MappedFiles
 from dialects.schedule import Schedule
 from dialects.types import Array, bf16, byte_width, i8, ui8
 from dialects.weights import WeightStore
@@ -157,8 +158,16 @@ class CpuTarget(Target):
             driver.append(emit_driver(func, host_functions(module), infos, machine))
             yield driver[0].module
 
-        objects = compile_texts(texts(), machine, ObjectCache(options.cache))
-        constants = [placed(op.array(weights), op.type.dtype) for op in driver[0].constants]
+        total = len(_kernels(module)) + 1
+
+        def tell(done: int) -> None:
+            if options.tell is not None:
+                options.tell(done, total)
+
+        objects = compile_texts(texts(), machine, ObjectCache(options.cache), tell)
+        files = MappedFiles.now()
+        constants = [placed(op.array(weights), op.type.dtype, files)
+                     for op in driver[0].constants]
         return CpuExecutable(RunPlan.of(func, driver[0].checks), link(objects, ENTRY), constants,
                              thread_count(options.threads))
 
@@ -172,7 +181,8 @@ class CpuTarget(Target):
 
 def _machine(options: TargetOptions) -> Machine:
     """The machine that code is made for."""
-    return replace(machine_of(options.features), contracts=not options.exact)
+    return replace(machine_of(options.features), contracts=not options.exact,
+                   flushes=options.denormals == "flush")
 
 
 def module_text(module: ModuleOp, machine: Machine) -> str:

@@ -99,6 +99,10 @@ class CudaTarget(Target):
         """Half the bytes, and fewer registers that hold them."""
         return True
 
+    def checks_indices(self, options: TargetOptions) -> bool:
+        """Only on demand: the host would wait for the device."""
+        return options.check is True
+
     def scans(self) -> bool:
         """Threads scan what they hold, then exchange their sums."""
         return True
@@ -250,7 +254,7 @@ def compile_options(options: TargetOptions) -> CompileOptions:
     """What the target's options mean for compiling."""
     cache = None if options.cache is None else options.cache / "cuda"
     return CompileOptions(machine_of(options.features).arch, cache, options.threads,
-                          fp_fusion=not options.exact)
+                          fp_fusion=not options.exact, tell=options.tell)
 
 
 def _library_keys() -> Mapping[str, str]:

@@ -15,9 +15,9 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -28,8 +28,9 @@ from targets.cuda.errors import CudaError
 from targets.cuda.machine import is_nvidia, machine_of
 from targets.cuda.tensor_maps import Descriptor
 from targets.cuda.worker import Request, Worker, worker
+from targets.kept import KeptFiles
 
-_FORMAT = 2  # part of every key: raise it when the files' meaning changes
+_FORMAT = 3  # part of every key: raise it when the files' meaning changes
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class CompileOptions:
     cache: Path | None = None
     processes: int | None = None
     fp_fusion: bool = True
+    tell: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
+    """Called with the number of kernels that are compiled, and of those that are to be."""
 
     @property
     def toolchain(self) -> Toolchain:
@@ -117,25 +120,23 @@ def compile_kernels(
     check_toolchain(options.toolchain)
     keys = [_key(job, options, triton) for job in jobs]
     distinct = dict(zip(keys, jobs, strict=True))
-    if options.cache is not None:
-        return _compile_in(options.cache, keys, distinct, options, compiler)
-    with tempfile.TemporaryDirectory(prefix="strata-cuda-") as folder:
-        return _compile_in(Path(folder), keys, distinct, options, compiler)
-
-
-def _compile_in(
-    folder: Path, keys: Sequence[str], jobs: dict[str, Job], options: CompileOptions,
-    compiler: Worker | None,
-) -> list[Binary]:
-    folder.mkdir(parents=True, exist_ok=True)
-    missing = {k: j for k, j in jobs.items() if not (folder / f"{k}.json").exists()}
-    if missing and compiler is not None:
-        _run_jobs(folder, missing, options, compiler)
-    elif missing:
-        with closing(worker()) as own:
-            _run_jobs(folder, missing, options, own)
-    found = {key: _read(folder / key, options.toolchain) for key in jobs}
+    kept = KeptFiles(None if options.cache is None else str(options.cache), ".kernel")
+    packed = {key: kept.get(key) for key in distinct}
+    missing = {key: distinct[key] for key, found in packed.items() if found is None}
+    made = _compiled(missing, options, compiler, kept) if missing else {}
+    found = {key: _binary(made[key] if content is None else content, options.toolchain)
+             for key, content in packed.items()}
     return [found[key] for key in keys]
+
+
+def _compiled(
+    jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker | None, kept: KeptFiles
+) -> dict[str, bytes]:
+    """What comes out for each job, and is kept. Raises CudaError."""
+    if compiler is not None:
+        return _run_jobs(jobs, options, compiler, kept)
+    with closing(worker()) as own:
+        return _run_jobs(jobs, options, own, kept)
 
 
 def _key(job: Job, options: CompileOptions, triton: str) -> str:
@@ -173,16 +174,24 @@ def check_toolchain(toolchain: Toolchain) -> None:
 
 # ---------------------------------------------------------------------- processes
 def _run_jobs(
-    folder: Path, jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker
-) -> None:
-    """Compile kernels into a folder. Raises CudaError naming those that Triton refuses."""
+    jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker, kept: KeptFiles
+) -> dict[str, bytes]:
+    """Compile kernels in the worker's folder. Raises CudaError naming those that Triton refuses."""
+    folder = compiler.folder
     ordered = sorted(jobs.items(), key=lambda item: _effort(item[1]), reverse=True)
-    requests = [_request(compiler.folder, folder / key, job, options) for key, job in ordered]
-    errors = compiler.compile(requests, options.processes or len(os.sched_getaffinity(0)))
+    requests = [_request(folder, folder / key, job, options) for key, job in ordered]
+    errors = compiler.compile(requests, options.processes or len(os.sched_getaffinity(0)),
+                              options.tell)
     refused = [f"Triton cannot compile kernel @{job.source.name}: {error}"
                for (_, job), error in zip(ordered, errors, strict=True) if error]
+    made = {key: _packed(folder / key, options.toolchain)
+            for (key, _), error in zip(ordered, errors, strict=True) if not error}
+    for key, content in made.items():
+        kept.put(key, content)
+    kept.trim()
     if refused:
         raise CudaError("\n".join(refused))
+    return made
 
 
 def _effort(job: Job) -> tuple[int, int]:
@@ -204,10 +213,22 @@ def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) ->
 
 
 # ---------------------------------------------------------------------- results
-def _read(path: Path, toolchain: Toolchain) -> Binary:
-    facts = json.loads(path.with_suffix(".json").read_text())
-    assembly = path.with_suffix(f".{toolchain.assembly}").read_text()
-    code = path.with_suffix(f".{toolchain.code}").read_bytes()
+def _packed(path: Path, toolchain: Toolchain) -> bytes:
+    """What the worker has written for a kernel, in one piece: facts and assembly, then the code.
+    The worker's files are removed."""
+    facts, assembly, code = [path.with_suffix(f".{suffix}") for suffix in (
+        "json", toolchain.assembly, toolchain.code)]
+    head = json.dumps([json.loads(facts.read_text()), assembly.read_text()]).encode()
+    content = b"%d\n%b%b" % (len(head), head, code.read_bytes())
+    for file in (facts, assembly, code):
+        file.unlink()
+    return content
+
+
+def _binary(packed: bytes, toolchain: Toolchain) -> Binary:
+    size, _, rest = packed.partition(b"\n")
+    facts, assembly = json.loads(rest[: int(size)])
+    code = rest[int(size):]
     widths = parameter_widths(assembly) if toolchain is NVIDIA else ()
     descriptors = tuple(Descriptor.of(place, of) for place, of in facts["descriptors"])
     return Binary(facts["entry"], assembly, code, facts["shared"], facts["warps"], widths,

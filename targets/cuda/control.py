@@ -27,6 +27,7 @@ from dialects.host import (
     ReturnOp,
     ViewOp,
 )
+from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.symbol import Symbol
 from dialects.syntax import location_name
@@ -130,6 +131,10 @@ def _step(
             return AssumeStep(op)
         case LaunchOp():
             return LaunchStep.of(kernel_call(op, kernels), op, numbers)
+        case RequireOp():
+            return RequireStep(op, numbers)
+        case TrapOp():
+            return TrapStep(op, numbers)
         case SizeOp():
             return SizeStep(op, numbers)
         case IfOp():
@@ -152,6 +157,27 @@ class SizeStep:
     def run(self, frame: Frame) -> None:
         found = frame.run.read(frame.buffers[self.source], np.dtype(np.int64))
         frame.sizes |= self.op.read([int(v) for v in found])
+
+
+class RequireStep:
+    """Indices are inside their bounds."""
+
+    def __init__(self, op: RequireOp, numbers: Numbers) -> None:
+        self.op, self.values = op, numbers[op.values]
+
+    def run(self, frame: Frame) -> None:
+        found = frame.run.read(frame.buffers[self.values], np.dtype(np.int64))
+        self.op.check(found, frame.sizes)
+
+
+class TrapStep:
+    """The checks of a launch have found nothing."""
+
+    def __init__(self, op: TrapOp, numbers: Numbers) -> None:
+        self.op, self.fault = op, numbers[op.fault]
+
+    def run(self, frame: Frame) -> None:
+        self.op.check(frame.run.read(frame.buffers[self.fault], np.dtype(np.int64)))
 
 
 class Results:

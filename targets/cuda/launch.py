@@ -7,7 +7,6 @@ imported it. Any thread may call; calls of one model follow each other, on whate
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +34,7 @@ from targets.cuda.ready import Call
 from targets.cuda.run_order import RunOrder
 from targets.cuda.runner import ControlRunner
 from targets.cuda.stopwatch import Stopwatch
+from targets.locks import Turns
 
 _KINDS = 64
 """For how many shapes of inputs the sizes stay known."""
@@ -55,7 +55,7 @@ class CudaExecutable(Executable):
                        if isinstance(a.type, BufferType)]
         self.notes = [*host_notes(module), *library_notes(list(kernels_of(module).values()))]
         self._order = RunOrder()
-        self._lock = threading.Lock()
+        self._turns = Turns("the model on the GPU", CudaError)
         self._known: dict[tuple[Any, ...], Call] = {}
         self._last_kind: tuple[list[Any], Call] | None = None
         kernels = Kernels(options)
@@ -80,7 +80,7 @@ class CudaExecutable(Executable):
     def _run(self, call: Call, inputs: Sequence[Any]) -> list[Any]:
         if call.is_mixed or not call.on_device:
             inputs = [v if is_on_device(v) else np.asarray(v, order="C") for v in inputs]
-        with self._lock:
+        with self._turns:
             driver.use_device()
             stream = current_stream() if call.on_device else self._order.own
             self._order.begin(stream)
@@ -95,21 +95,21 @@ class CudaExecutable(Executable):
     def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
         if isinstance(self._runner, ControlRunner):
             return ()
-        with self._lock:
+        with self._turns:
             return self._runner.donate(inputs)
 
     def replay(self, count: int) -> float:
         """Milliseconds per replay of the last graph alone, for benchmarks; inputs stay."""
         if isinstance(self._runner, ControlRunner):
             raise CudaError("the model has no graph to replay: it decides while it runs")
-        with self._lock:
+        with self._turns:
             return self._runner.replay(count)
 
     def stopwatch(self, spoiled: int) -> Stopwatch:
         """What times the last run alone; see `Stopwatch`. Raises CudaError where there is none."""
         if isinstance(self._runner, ControlRunner):
             raise CudaError("the model has no graph to time: it decides while it runs")
-        with self._lock:
+        with self._turns:
             driver.use_device()
             return Stopwatch(self._runner, spoiled, self._order.own)
 

@@ -30,6 +30,7 @@ from dialects.host import (
     host_function,
     host_functions,
 )
+from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import SizeOp, defined_sizes
 from dialects.symbol import Symbol
 from dialects.syntax import location_name
@@ -176,7 +177,7 @@ def constant_buffers(plan: HostPlan) -> dict[KernelOp, frozenset[int]]:
 
 def is_straight(function: FuncOp) -> bool:
     """Whether all that a function does is known once its inputs' shapes are."""
-    late = (SizeOp, ControlOp, FreeOp)
+    late = (SizeOp, RequireOp, TrapOp, ControlOp, FreeOp)
     return not (function.return_op.values or any(
         isinstance(op, late) for op in function.body.block.ops))
 
@@ -186,7 +187,9 @@ def host_notes(module: ModuleOp) -> list[str]:
     ops = [op for f in host_functions(module) for op in f.body.block.ops]
     counts = [(sum(isinstance(op, kind) for op in ops), kind.name) for kind in (LoopOp, IfOp)]
     sizes = sum(len(defined_sizes(op)) for op in ops if isinstance(op, SizeOp))
+    checks = sum(isinstance(op, RequireOp | TrapOp) for op in ops)
     counts.append((sizes, "size" if sizes == 1 else "sizes"))
+    counts.append((checks, "check" if checks == 1 else "checks"))
     found = ", ".join(f"{count} {name}" for count, name in counts if count)
     return [f"on the host: {found}"] if found else []
 

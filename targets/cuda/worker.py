@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -50,7 +50,10 @@ class Worker:
         """Whether the process has ended."""
         return self._process.poll() is not None
 
-    def compile(self, jobs: Sequence[Request], processes: int) -> list[str]:
+    def compile(
+        self, jobs: Sequence[Request], processes: int,
+        tell: Callable[[int, int], None] | None = None,
+    ) -> list[str]:
         """Compile kernels; the text of each one's error, empty for none."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
@@ -60,6 +63,8 @@ class Worker:
             for line in islice(stdout, len(jobs)):
                 reply = json.loads(line)
                 found[reply["job"]] = reply["error"]
+                if tell is not None:
+                    tell(len(found), len(jobs))
         return [found[k] if k in found else self._failure() for k in range(len(jobs))]
 
     def _failure(self) -> str:

@@ -295,10 +295,11 @@ def test_input_files(
     assert "Traceback" not in done.err and not Path("out.npz").exists()
 
 
-def test_an_index_out_of_range(strata: Run, small_model: Path) -> None:
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_an_index_out_of_range(strata: Run, small_model: Path, target: str) -> None:
     np.savez("in.npz", **(INPUTS | {"rows": np.array([4, 5], np.int64)}))
-    done = strata("run", small_model, "--target", "reference", "--inputs", "in.npz")
-    refused(done, "pick")
+    done = strata("run", small_model, "--target", target, "--inputs", "in.npz")
+    refused(done, "an index of 'rows' is 5 at node 'pick'; it must be from -5 to 4")
 
 
 @pytest.mark.parametrize(("content", "part"), [

@@ -95,7 +95,7 @@ def test_texts_that_cannot_be_read(
     done = strata("run", path, "--target", "reference")
     assert done.status == 1, done.err
     assert part in done.err
-    assert len(done.err.splitlines()) < 8
+    assert len(done.err.splitlines()) < 12
     assert "Traceback" not in done.err
 
 
@@ -112,13 +112,26 @@ def test_plugins_that_cannot_be_loaded(
 
 
 @pytest.mark.parametrize("how", ["raise", "invalid"])
+def test_a_pass_of_a_plugin_that_fails(
+    strata: Run, small_model: Path, broken: Path, how: str
+) -> None:
+    """It is the plugin's fault: the line is told, and a reproducer is written for its author."""
+    done = strata("lower", small_model, "--target", "reference", "--to", "graph", "--plugin",
+                  broken, "--passes", f"default,after(graph-simplify)=break{{how={how}}}")
+    assert done.status == 1
+    assert "fault of the compiler" not in done.err
+    line = 18 if how == "raise" else 6
+    assert f"{broken.resolve()}, line {line}" in done.err, done.err
+    assert "reproducer-small-break has the traceback" in done.err
+
+
+@pytest.mark.parametrize("how", ["raise", "invalid"])
 def test_a_fault_of_a_pass_leaves_a_reproducer(
     strata: Run, small_model: Path, broken: Path, how: str
 ) -> None:
     done = strata("lower", small_model, "--target", "reference", "--to", "graph", "--plugin",
                   broken, "--passes", f"default,after(graph-simplify)=break{{how={how}}}")
-    assert done.status == 3
-    assert len(done.err.splitlines()) == 1
+    assert done.status == 1
     folder = Path("reproducer-small-break")
     assert str(folder) in done.err
     before = (folder / "before.mlir").read_text()
@@ -128,7 +141,21 @@ def test_a_fault_of_a_pass_leaves_a_reproducer(
     assert "xdsl 0." in (folder / "versions.txt").read_text()
     again = strata("opt", folder / "before.mlir", "--target", "reference", "--plugin", broken,
                    "--passes", f"break{{how={how}}}")
-    assert again.status == 3
+    assert again.status == 1
+
+
+def test_a_fault_of_ours(
+    strata: Run, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("passes.graph.dce.GraphDce.run", fail)
+    done = strata("lower", small_model, "--target", "reference", "--to", "graph")
+    assert done.status == 3
+    assert len(done.err.splitlines()) == 1
+    assert "fault of the compiler in graph-dce" in done.err
+    assert "reproducer: reproducer-small-graph-dce" in done.err
 
 
 def test_a_traceback_is_shown_on_request(
@@ -137,7 +164,7 @@ def test_a_traceback_is_shown_on_request(
     monkeypatch.setenv("STRATA_DEBUG", "1")
     done = strata("lower", small_model, "--target", "reference", "--to", "graph", "--plugin",
                   broken, "--passes", "default,after(graph-simplify)=break")
-    assert done.status == 3
+    assert done.status == 1
     assert "KeyError" in done.err
     assert "Traceback" in done.err
 

@@ -59,11 +59,54 @@ def test_earlier_dumps_go_and_other_files_stay(
 ) -> None:
     folder = tmp_path / "dumps"
     dump(strata, small_model, folder)
-    (folder / "notes.txt").write_text("mine")
-    (folder / "77-graph-old.mlir").write_text("an earlier dump")
+    mine = ("notes.txt", "02-my-edit.mlir", "99-my.mlir", "77-graph-old.mlir", "98-x.ll")
+    for name in mine:
+        (folder / name).write_text("mine")
+    first = {p.name for p in folder.iterdir()}
+    done = strata("lower", small_model, "--target", "reference", "--to", "graph", "--dump-dir",
+                  folder)
+    assert done.status == 0, done.err
+    assert {p.name for p in folder.iterdir()} < first  # fewer passes ran
+    assert [(folder / name).read_text() for name in mine] == ["mine"] * len(mine)
+
+
+def test_an_edited_dump_is_not_written_over(
+    strata: Run, small_model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "dumps"
+    edited = dump(strata, small_model, folder)[2]
+    edited.write_text(edited.read_text() + "// mine\n")
+    before = {p: p.read_bytes() for p in folder.iterdir()}
+    done = strata("lower", small_model, "--target", "reference", "--dump-dir", folder)
+    assert done.status == 1
+    assert edited.name in done.err and "changed after an earlier dump" in done.err
+    assert {p: p.read_bytes() for p in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["00-graph-import.mlir", "weights.npz", "index.md"])
+def test_a_file_of_another_maker_is_not_written_over(
+    strata: Run, small_model: Path, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    (folder / name).write_text("mine")
+    done = strata("lower", small_model, "--target", "reference", "--dump-dir", folder)
+    assert done.status == 1
+    assert f"'{name}' is there, and no dump wrote it" in done.err
+    assert (folder / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("listed", ['{"files": {"../precious": [7, 7]}}', "[", "null",
+                                    '{"files": {"a": 1, "..": [1]}}', "[" * 100000])
+def test_a_list_of_files_leads_nowhere_else(
+    strata: Run, small_model: Path, tmp_path: Path, listed: str
+) -> None:
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    (tmp_path / "precious").write_text("mine")
+    (folder / ".strata-dump.json").write_text(listed)
     dump(strata, small_model, folder)
-    assert not (folder / "77-graph-old.mlir").exists()
-    assert (folder / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_a_dump_goes_on_where_it_was_written(

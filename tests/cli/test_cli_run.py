@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,15 +110,16 @@ def test_verify_names_the_first_pass_that_errs(
 ) -> None:
     done = strata("verify", small_model, "--target", "reference", "--plugin", my_pass,
                   "--passes", "default,after(graph-cse)=my-pass{base=2.0}")
-    assert done.status == 3
-    assert "fault of the compiler in my-pass" in done.err
+    assert done.status == 1  # the plugin's fault
+    assert "a plugin failed in my-pass" in done.err
+    assert f"{my_pass}, line " in done.err
     folder = tmp_path / "reproducer-small-my-pass"
     assert {p.name for p in folder.iterdir()} == {
         "before.mlir", "weights.npz", "inputs.npz", "command.txt", "traceback.txt",
         "versions.txt"}
     again = strata("verify", folder / "before.mlir", "--inputs", folder / "inputs.npz",
                    "--target", "reference", "--plugin", my_pass, "--passes", "my-pass{base=2.0}")
-    assert again.status == 3
+    assert again.status == 1
     assert "in my-pass" in again.err
 
 
@@ -137,3 +141,51 @@ def test_bench_writes_its_figures(strata: Run, small_model: Path, tmp_path: Path
     unknown = strata("bench", small_model, "--target", "reference", "--against", "nothing")
     assert unknown.status == 1
     assert "there are: inductor, onnxruntime, openvino, torch" in unknown.err
+
+
+# ---------------------------------------------------------------------- outputs
+def test_an_npy_takes_one_output(strata: Run, small_model: Path) -> None:
+    done = strata("run", small_model, "--target", "reference", "-o", "y.npy")
+    assert done.status == 0, done.err
+    strata("run", small_model, "--target", "reference", "-o", "y.npz")
+    one: Any = np.load("y.npy", allow_pickle=False)
+    assert one.shape == (2, 32)
+    np.testing.assert_array_equal(one, np.load("y.npz")["out/y"])
+
+
+def test_an_npy_of_several_outputs_is_refused(strata: Run, tmp_path: Path) -> None:
+    (tmp_path / "two.mlir").write_text("""
+strata.func @main(%x: f32[4]) -> (f32[4], f32[4]) inputs ["x"] outputs ["a", "b"] {
+  %y = graph.neg %x : f32[4]
+  %z = graph.exp %x : f32[4]
+  strata.return %y, %z
+}
+""")
+    done = strata("run", "two.mlir", "--target", "reference", "-o", "y.npy")
+    assert done.status == 1 and "2 outputs: a, b" in done.err and "y.npz takes all" in done.err
+    assert not Path("y.npy").exists()
+
+
+def test_an_output_that_cannot_be_written_leaves_what_was_there(
+    strata: Run, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("y.npz").write_text("precious")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        done = strata("run", small_model, "--target", "reference", "-o", "y.npz")
+    assert done.status == 1 and "cannot write y.npz: No space left on device" in done.err
+    assert Path("y.npz").read_text() == "precious"
+    assert [p.name for p in Path().iterdir() if p.suffix == ".part"] == []
+
+
+def test_a_link_and_a_mode_stay(strata: Run, small_model: Path) -> None:
+    Path("real.npz").write_bytes(b"")
+    Path("real.npz").chmod(0o640)
+    Path("y.npz").symlink_to("real.npz")
+    assert strata("run", small_model, "--target", "reference", "-o", "y.npz").status == 0
+    assert Path("y.npz").is_symlink() and Path("real.npz").stat().st_mode & 0o777 == 0o640
+    assert "out/y" in np.load("real.npz")

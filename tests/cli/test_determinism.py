@@ -22,7 +22,8 @@ def dumps(model: Path, folder: Path, seed: int, target: str) -> dict[str, bytes]
     words = ["lower", model, "--target", target, "--to", PIPELINE[-1].level, "--dump-dir", folder]
     subprocess.run([sys.executable, "-m", "compiler", *map(str, words)], env=environment,
                    cwd=folder.parent, check=True, capture_output=True)
-    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "index.md"}
+    return {p.name: p.read_bytes() for p in folder.iterdir()
+            if p.name not in ("index.md", ".strata-dump.json")}
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from pathlib import Path
 
@@ -10,9 +11,13 @@ import pytest
 from conftest import Run
 from xdsl.dialects.builtin import ModuleOp
 
+from compiler.api import compile_with
+from compiler.diagnostics import Problem, StrataError
 from compiler.driver import Compiler
+from compiler.instrument import Instrument
 from compiler.instrument.progress import Progress
 from compiler.instrument.provenance import without_node
+from compiler.instrument.remarks import counted
 from compiler.levels import LEVELS, detect_level, strangers
 from compiler.options import CompileOptions
 from compiler.pipeline import PIPELINE
@@ -45,28 +50,127 @@ def test_pass_times_are_told(strata: Run, small_model: Path) -> None:
     assert any("graph-decompose" in row for row in rows)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(stream: io.StringIO) -> str:
+    """Without the codes by which a terminal rewrites a line."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compiler.instrument.progress.PATIENCE", 0.05)
+
+
 def test_short_work_is_silent() -> None:
-    stream = io.StringIO()
-    with Progress(True, stream) as progress:
-        progress.tell("something short")
-    assert stream.getvalue() == ""
+    for stream in (io.StringIO(), Terminal()):
+        with Progress(True, stream) as progress:
+            progress.tell("something short")
+            progress.count(1, 2)
+        assert stream.getvalue() == ""
 
 
-def test_long_work_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.instrument.progress.PATIENCE", 0.0)
-    monkeypatch.setattr("compiler.instrument.progress.PERIOD", 0.01)
+def test_long_work_is_told(impatient: None) -> None:
     stream = io.StringIO()
     with Progress(True, stream) as progress:
         progress.tell("something long")
         time.sleep(0.3)
-    assert stream.getvalue().startswith("something long (")
-    assert stream.getvalue().count("\n") == 1
+        progress.count(3, 4)
+        progress.tell("the end of it")
+    first, second = stream.getvalue().splitlines()
+    assert first.startswith("something long (")
+    assert second.startswith("the end of it (3 of 4, ")
 
 
-def test_nothing_is_told_unasked_where_no_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.instrument.progress.PATIENCE", 0.0)
+def test_a_terminal_gets_one_line(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    stream = Terminal()
+    with Progress(None, stream) as progress:
+        progress.tell("tuning [bold]a kernel")  # rich's own marks are text here
+        progress.count(10, 40, 75)
+        time.sleep(1.2)
+    assert re.search(r"tuning \[bold\]a kernel .* 10 of 40, \d s so far, about 7\d s left",
+                     shown(stream)), shown(stream)
+    assert "\n" not in shown(stream).rstrip()
+
+
+def test_what_is_printed_stands_above_the_line(
+    impatient: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with Progress(None, Terminal()) as progress:
+        progress.tell("something long")
+        time.sleep(0.5)
+        progress.print("a row")
+    assert capsys.readouterr().out == "a row\n"
+
+
+@pytest.mark.parametrize(("done", "total", "told"), [
+    (0, 10, ""), (5, 10, "about 50 s left"), (9, 10, "about 6 s left"), (1, 10, "about 8 min left"),
+    (1, 1000, ""), (0, 0, ""), (10, 10, ""),
+])
+def test_the_time_that_is_left(done: int, total: int, told: str) -> None:
+    with Progress(False, io.StringIO()) as progress:
+        progress.count(0, total)
+        progress.counting_since -= 50.0
+        progress.count(done, total)
+        assert progress.left() == told
+
+
+def test_passes_and_kernels_are_counted(small_model: Path) -> None:
+    class Counts(Instrument):
+        def __init__(self) -> None:
+            self.found: list[tuple[int, int]] = []
+
+        def count(self, done: int, total: int, seconds: float | None = None) -> None:
+            self.found.append((done, total))
+
+    counts = Counts()
+    compile_with(str(small_model), CompileOptions("cpu", cache="off"), [counts])
+    at = counts.found.index((0, 0))  # from here on kernels are compiled
+    passes, kernels = counts.found[:at], counts.found[at + 1:]
+    assert [done for done, _ in passes] == list(range(passes[0][1]))
+    assert kernels[-1][0] == kernels[-1][1] > 0
+    assert sorted(kernels) == kernels
+
+
+def test_nothing_is_told_unasked_where_no_one_looks(impatient: None) -> None:
     stream = io.StringIO()
     with Progress(None, stream) as progress:
         progress.tell("something long")
         time.sleep(0.3)
     assert stream.getvalue() == ""
+
+
+def test_remarks_are_counted() -> None:
+    texts = [*["not fused: other domain"] * 31, "not fused: a contraction", "arena of 3 MB",
+             "graph.neg not folded: too large", "arena of 3 MB"]
+    assert counted(texts) == ["not fused: 31 x other domain, a contraction", "2 x arena of 3 MB",
+                              "graph.neg not folded: too large"]
+
+
+@pytest.mark.parametrize("command", ["lower", "verify"])
+def test_what_was_not_done_is_told_in_short(
+    strata: Run, small_model: Path, command: str
+) -> None:
+    short = strata(command, small_model, "--target", "reference")
+    long = strata(command, small_model, "--target", "reference", "-v")
+    assert short.status == long.status == 0
+    notes = [line for line in short.err.splitlines() if line.startswith("note: not ")]
+    kinds = [line.partition(": ")[2].partition(": ")[0] for line in notes]
+    assert len(kinds) == len(set(kinds))
+    assert len(long.err.splitlines()) >= len(short.err.splitlines())
+
+
+def test_equal_problems_of_many_nodes_are_one() -> None:
+    problems = [Problem("no buffers", f"n{k}", "host", hint="lower it") for k in range(40)]
+    told = str(StrataError("it failed", [*problems, Problem("else")]))
+    assert "- no buffers (40 times)" in told
+    assert "nodes 'n0', 'n1', 'n2', 'n3', 'n4' and 35 more, at host level" in told
+    assert len(told.splitlines()) == 5
+    many = str(StrataError("it failed", [Problem(f"problem {k}") for k in range(100)]))
+    assert "and 70 more problems" in many

@@ -101,3 +101,75 @@ def test_without_the_package_its_operations_are_unknown(strata: Run, tmp_path: P
     done = strata("run", "squares.mlir", "--target", "reference")
     assert done.status == 1
     assert "example.square" in done.err
+
+
+@pytest.mark.parametrize(("command", "target"), [
+    ("run", "cpu"), ("run", "example"), ("verify", "example")])
+def test_an_operation_without_lowering(
+    installed: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, command: str,
+    target: str,
+) -> None:
+    """The message says where the operation is defined; a target that executes graphs runs it."""
+    (tmp_path / "squares.mlir").write_text(SQUARES)
+    done = installed(command, "squares.mlir", "--target", target)
+    if (command, target) == ("run", "example"):
+        assert done.returncode == 0, done.stderr
+        return
+    assert done.returncode == 1
+    assert "example.square has no lowering" in done.stderr
+    assert "dialect.py, line 14" in done.stderr
+    assert not list(tmp_path.glob("reproducer*"))
+
+
+FAILING_TARGET = '''
+from targets.reference import ReferenceTarget
+
+class Failing(ReferenceTarget):
+    def emit(self, module, level, options):
+        return [][0]
+    def report(self):
+        return [][1]
+
+TARGET = Failing("failing", ("count",), "fails", lowers=False)
+'''
+
+
+def test_a_target_of_a_plugin_that_fails(
+    strata: Run, small_model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "failing.py").write_text(FAILING_TARGET)
+    for words, line in ((("lower", small_model, "--target", "failing"), 6), (("doctor",), 8)):
+        done = strata(*words, "--plugin", "failing.py")
+        assert done.status == 1
+        assert f"failing.py, line {line}" in done.err, done.err
+        assert "fault of the compiler" not in done.err
+
+
+def test_an_installed_plugin_that_cannot_be_imported(tmp_path: Path) -> None:
+    info = tmp_path / "broken-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[strata.targets]\nbroken = broken_package:TARGET\n")
+    path = os.pathsep.join(map(str, (tmp_path, ROOT)))
+    done = subprocess.run([sys.executable, "-m", "compiler", "list", "targets"], text=True,
+                          cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+                          capture_output=True, check=False)
+    assert done.returncode == 1
+    assert "the plugin 'broken' cannot be loaded" in done.stderr
+    assert "broken_package" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["targets", "xdsl"])
+def test_a_file_that_hides_a_package(small_model: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").write_text("x = 1\n")
+    script = "import compiler, sys; compiler.compile(sys.argv[1], target='cpu')"
+    (tmp_path / "mine.py").write_text(script)
+    for words in (["-m", "compiler", "run"], ["mine.py"]):
+        done = subprocess.run([sys.executable, *words, str(small_model)], text=True, cwd=tmp_path,
+                              env=os.environ | {"PYTHONPATH": str(ROOT), "STRATA_CACHE": "cache"},
+                              capture_output=True, check=False)
+        assert done.returncode == 1
+        if words[0] == "-m" or name in ("targets", "passes", "dialects"):
+            assert f"{name}.py hides the package '{name}'" in done.stderr, done.stderr
+            assert "fault of the compiler" not in done.stderr
+        assert not list(tmp_path.glob("reproducer*"))

@@ -173,13 +173,13 @@ strata.func @main(%x: f32[n]) -> (f32[p], f32[3, s]) inputs ["x"] outputs ["h", 
 
 
 def test_memory_does_not_grow_from_call_to_call() -> None:
-    from targets.cpu.heap import Heap
+    from targets.cpu.runtime import CpuExecutable
 
     executable = compiled(GROWING)
     for _ in range(3):
         executable.run(GROWING.inputs[3])
-        heap = executable._heap  # pyright: ignore
-        assert isinstance(heap, Heap) and not heap.has_blocks
+        assert isinstance(executable, CpuExecutable)
+        assert [state.heap.has_blocks for state in executable.calls.idle] == [False]
 
 
 # ---------------------------------------------------------------------- verification

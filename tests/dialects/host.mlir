@@ -17,6 +17,9 @@ builtin.module {
     %z = host.alloc : f32[batch]
     host.launch @count(%x, %n, %y, %z) sizes(batch)
     host.free %z
+    strata.require 0 <= farthest %n < 2*batch of "input ids"
+    strata.require 1 <= %n < batch + 1
+    strata.trap %n ["block.load leaves dim 0 of x", "block.store leaves \"y\""]
     strata.size m = %n
     %f = host.alloc : f32[m, 64]
     host.launch @find(%x, %f) sizes(batch, m)

@@ -23,6 +23,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions, MemoryModel, load_model
 from compiler.instrument.rounding import Rounding
 from compiler.options import CompileOptions
+from dialects.assumptions import IndexRangeError
 from dialects.graph.interpret import EvaluationError
 from dialects.types import Array
 from targets.reference.interpret import interpret
@@ -30,19 +31,20 @@ from tests.fuzz.random_models import RandomModel
 
 NO_SUCH_TYPE = ("NOT_IMPLEMENTED", "Type Error")
 """How onnxruntime says that an operator is not there for a type."""
-INDEXED = ("Gather", "GatherElements", "ScatterElements", "ScatterND")
-"""Operators whose indices may be out of range for other sizes: native code then reads at the end.
-"""
+REFUSALS = (EvaluationError, ValueError, IndexRangeError)
+"""How a run says that sizes, or indices in tensors of these sizes, do not fit."""
 GRANTED = 4
 """How many times the effect of rounding a difference may be."""
 
 
 @dataclass
 class Subject:
-    """One model, compiled once, for several sets of inputs. `fixed`: without open sizes."""
+    """One model, compiled once, for several sets of inputs. `fixed`: without open sizes.
+    `check_accesses`: every access to memory is checked."""
 
     number: int
     fixed: bool = False
+    check_accesses: bool = False
 
     def __post_init__(self) -> None:
         from compiler.api import compile_with
@@ -54,7 +56,8 @@ class Subject:
         dims = self.random.used_sizes() if self.fixed else {}
         self.imported: ImportedModel = load_model(model, ImportOptions(dims=dims))
         self.program = compile_with(model, CompileOptions(
-            target="cpu", threads=1, cache="off", dims=dims))
+            target="cpu", threads=1, cache="off", dims=dims,
+            check=self.check_accesses or None))
 
     def check(self) -> str:
         """Compare on the inputs, and on others of other sizes. What differs; empty if nothing."""
@@ -71,11 +74,11 @@ class Subject:
         inputs = list(named.values())
         try:
             expected = interpret(self.imported.module, self.imported.weights, inputs)
-        except (EvaluationError, ValueError) as error:
+        except REFUSALS as error:
             return self._check_refusal(inputs) if may_refuse else f"the reference fails: {error}"
         try:
             actual = self.program.run(inputs)
-        except ValueError:
+        except (ValueError, IndexRangeError):
             if may_refuse:
                 return ""
             raise
@@ -86,14 +89,12 @@ class Subject:
             "onnxruntime", expected, theirs, inputs))
 
     def _check_refusal(self, inputs: Sequence[Array]) -> str:
-        """Sizes that do not fit each other must be refused; constant indices are cut off."""
-        if any(n.op_type in INDEXED for n in self.proto.graph.node):
-            return ""
+        """Sizes that do not fit each other must be refused, and indices that do not fit sizes."""
         if any(0 in array.shape for array in inputs):  # the largest element of none
             return ""
         try:
             self.program.run(inputs)
-        except ValueError:
+        except (ValueError, IndexRangeError):
             return ""
         return "the cpu target runs on sizes that the reference refuses"
 
@@ -138,17 +139,17 @@ def run_peer(session: object, named: Mapping[str, Array]) -> list[Array] | None:
         return None
 
 
-def difference(number: int) -> str:
+def difference(number: int, check_accesses: bool = False) -> str:
     """What is wrong with a model; empty if nothing is."""
     try:
-        return Subject(number).check()
+        return Subject(number, check_accesses=check_accesses).check()
     except StrataError:
-        return _without_open_sizes(number)
+        return _without_open_sizes(number, check_accesses)
     except Exception:
         return traceback.format_exc()
 
 
-def _without_open_sizes(number: int) -> str:
+def _without_open_sizes(number: int, check_accesses: bool) -> str:
     """What is wrong with a model that is refused as long as its sizes are open: n and 2*n agree
     where n is 0, n - 1 broadcasts where n is 2.
     """
@@ -158,7 +159,7 @@ def _without_open_sizes(number: int) -> str:
     if 0 in used.values():  # which cannot be fixed
         return ""
     try:
-        return Subject(number, fixed=True).check()
+        return Subject(number, fixed=True, check_accesses=check_accesses).check()
     except Exception:
         return traceback.format_exc()
 

@@ -14,8 +14,9 @@ pytest.importorskip("onnxruntime")
 QUICK, CHUNK, ALL = 60, 20, 2000
 
 
-def check(first: int) -> None:
-    found = {number: difference(number) for number in range(first, first + CHUNK)}
+def check(first: int, check_accesses: bool = False) -> None:
+    found = {number: difference(number, check_accesses)
+             for number in range(first, first + CHUNK)}
     assert {number: text for number, text in found.items() if text} == {}
 
 
@@ -28,3 +29,9 @@ def test_some_models(first: int) -> None:
 @pytest.mark.parametrize("first", range(QUICK, ALL, CHUNK))
 def test_many_models(first: int) -> None:
     check(first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, ALL // 4, CHUNK))
+def test_accesses_of_models_stay_inside(first: int) -> None:
+    check(first, check_accesses=True)

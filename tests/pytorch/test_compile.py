@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import compiler
+from compiler import torch_backend
 from compiler.driver import Compiler
 from compiler.frontend import MemoryModel
 from compiler.options import CompileOptions
@@ -197,8 +198,8 @@ def test_what_compiled_code_has_written_counts_as_written(inference: bool) -> No
         x, state, other = (torch.full((2,), k) for k in range(3))
         weights = Weights.of([x, state, other], [1])
         versions = [None if v.is_inference() else v._version for v in (x, state, other)]
-        program = Program(None, {}, [1, 2], Weights.of([], []),
-                          lambda x, state, other: (x, state, x))
+        program = Program(None, {}, [1, 2], (Weights.of([], []),
+                                             lambda x, state, other: (x, state, x)))
         assert program(x, state, other)[0] is x
         assert other.tolist() == [0, 0] and state.tolist() == [1, 1]
         if not inference:
@@ -206,6 +207,26 @@ def test_what_compiled_code_has_written_counts_as_written(inference: bool) -> No
                 (x, state, other), versions, strict=True)] == [0, 1, 1]
             assert not weights.are_in([x, state, other])
         assert Weights.of([x], [0]).are_in([x]) and not Weights.of([x], [0]).are_in([x.clone()])
+
+
+def test_code_for_old_weights_never_answers_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread calls while one compiles for weights that have changed."""
+    weight, meanwhile = nn.Parameter(torch.ones(2)), list[float]()
+
+    def compile_graph(graph: object, fixed: dict[str, torch.Tensor], options: object) -> object:
+        [value] = {float(v[0]) for v in fixed.values()}
+        if value == 2 and not meanwhile:
+            meanwhile.append(0)
+            meanwhile[0] = program(weight)[0]
+        return lambda *_: [value]
+
+    monkeypatch.setattr(torch_backend, "compile_graph", compile_graph)
+    nodes = [SimpleNamespace(op="placeholder", name="w")]
+    program = Program(SimpleNamespace(graph=SimpleNamespace(nodes=nodes)), {})
+    with torch.no_grad():
+        assert program(weight) == [1]
+        weight.add_(1)
+        assert program(weight) == [2] and meanwhile == [2]
 
 
 def test_a_part_asks_to_write_its_last_results_into_arguments() -> None:
@@ -259,3 +280,23 @@ def test_a_mode_that_there_is_not() -> None:
     wrong = torch.compile(Net().eval(), backend=strata, mode="fastest")
     with torch.no_grad(), pytest.raises(Exception, match="no mode 'fastest'; there are: default"):
         wrong(torch.randn(2, 3, 8, 8))
+
+
+def test_each_graph_dumps_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    """With a break in the model, and again for other shapes."""
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.exp()
+            torch._dynamo.graph_break()
+            return y.sin()
+
+    model = torch.compile(Broken().eval(), backend=strata, dynamic=False, options={
+        "target": "reference", "dump_dir": str(tmp_path / "dumps")})
+    with torch.no_grad():
+        for size in (3, 5):
+            model(torch.ones(size))
+    folders = sorted((tmp_path / "dumps").iterdir())
+    assert [f.name for f in folders] == [f"graph-{k}" for k in range(4)]
+    texts = [(f / "00-graph-import.mlir").read_text() for f in folders]
+    assert ["graph.exp" in t for t in texts] == [True, False, True, False]
+    assert ["f32[5]" in t for t in texts] == [False, False, True, True]

@@ -21,9 +21,12 @@ are built by what all frontends share, the modules beside this folder.
 
 from __future__ import annotations
 
+from typing import Any
+
 from compiler.frontend import ImportedModel, ImportOptions
 
-DESCRIPTION = "an .onnx file (opset 7 or later)"
+DESCRIPTION = ("an .onnx file, of any opset that the installed onnx knows (`list ops` tells the "
+               "opsets of each operator)")
 
 
 def accepts(model: str) -> bool:
@@ -43,6 +46,13 @@ def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
     from compiler.frontend.onnx.importer import import_bytes
 
     return import_bytes(name, data, options)
+
+
+def describe(name: str, data: bytes | None) -> dict[str, Any]:
+    """What stands in a file, or in `data`, also where it cannot be imported. Raises StrataError."""
+    from compiler.frontend.onnx.contents import describe_file
+
+    return describe_file(name, data)
 
 
 def operators() -> list[str]:

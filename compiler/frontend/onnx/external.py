@@ -17,6 +17,9 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.packed import packed_array, packed_size
 from dialects.types import Array
 
+_DIGITS = 100
+"""More than any number of bytes has; Python refuses to read thousands."""
+
 
 def map_file(path: Path) -> mmap.mmap | bytes:
     """The bytes of a file, mapped read-only; empty bytes for an empty file. Raises OSError."""
@@ -79,6 +82,6 @@ class ExternalFiles:
 
 def _bytes(entries: dict[str, str], key: str, default: int) -> int:
     text = entries.get(key, str(default))
-    if not (text.isascii() and text.isdigit()):
-        raise Fault(f"its external data has {key} '{text}', which is no number of bytes")
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        raise Fault(f"its external data has {key} '{text[:80]}', which is no number of bytes")
     return int(text)

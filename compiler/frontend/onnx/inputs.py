@@ -23,11 +23,12 @@ from compiler.frontend import ImportOptions
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.sequences import Form
+from compiler.suggestions import guess
 from dialects.expr import Expr
 from dialects.symbol import Symbol
 from dialects.types import Array, TensorType, element_of, i1, i64, tensor
 
-_UNNAMED = re.compile(r"[-+?*.\s\d]*", re.ASCII)
+_UNNAMED = re.compile(r"[-+?*.\d]*", re.ASCII)
 """What models write for a dim that has no name: nothing, `?`, `-1`. It may differ each time."""
 
 Declared = list["int | str"]
@@ -131,7 +132,7 @@ class Inputs:
         known = [i.name for i in self.infos]
         for name in sorted(self.options.shapes.keys() - set(known)):
             self.faults.add(f"--shape names '{name}', which is no input of the model",
-                            hint=f"the inputs are {some_of(known, 20)}")
+                            hint=f"{guess(name, known)}the inputs are {some_of(known, 20)}")
         for info in self.infos:
             given = self.options.shapes.get(info.name)
             if info.type.tensor_type.HasField("shape"):
@@ -172,7 +173,7 @@ class Inputs:
             if not meant:
                 listed = some_of(sorted(names), 20) or "all constant"
                 self.faults.add(f"--dim names '{name}', which is no size of the model",
-                                hint=f"its sizes are {listed}")
+                                hint=f"{guess(name, names)}its sizes are {listed}")
             for size in sorted(meant):
                 if self.replaced.setdefault(size, value) not in (value, *names):
                     self.faults.add(f"--dim {name}={value}, but --shape gives it the size "

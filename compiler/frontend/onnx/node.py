@@ -24,8 +24,16 @@ from dialects.types import Array
 
 
 def as_written(number: float) -> float:
-    """The shortest decimal that f32 stores as this number: 0.2, not 0.200000003."""
+    """The shortest decimal that f32 stores as this number: 0.2, not 0.200000003.
+
+    To f32 and smaller both are the same number.
+    """
     return float(str(np.float32(number)))
+
+
+def as_stored(number: float) -> float:
+    """The number that f32 stores, which is what an operator on f64 computes with."""
+    return float(np.float32(number))
 
 
 @dataclass(eq=False)
@@ -61,8 +69,9 @@ class Node(NodeBase):
         return bool(self.integer(name, int(default)))
 
     def real(self, name: str, default: float = 0.0) -> float:
+        """A float, which attributes have in f32; a default is in f32, too."""
         found = self._attribute(name, AttributeProto.FLOAT)
-        return default if found is None else as_written(found.f)
+        return self._read_float(default if found is None else found.f)
 
     def text(self, name: str, default: str = "") -> str:
         found = self._attribute(name, AttributeProto.STRING)
@@ -74,7 +83,11 @@ class Node(NodeBase):
 
     def floats(self, name: str, default: Sequence[float] = ()) -> list[float]:
         found = self._attribute(name, AttributeProto.FLOATS)
-        return list(default) if found is None else list(map(as_written, found.floats))
+        return list(map(self._read_float, default if found is None else found.floats))
+
+    def _read_float(self, number: float) -> float:
+        is_f64 = any(isinstance(v, Value) and v.element == t.f64 for v in self.inputs)
+        return as_stored(number) if is_f64 else as_written(number)
 
     def texts(self, name: str) -> list[str]:
         found = self._attribute(name, AttributeProto.STRINGS)

@@ -16,6 +16,7 @@ from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.torch.tensors import constant_of, type_of
 from compiler.frontend.values import Value
+from compiler.suggestions import guess
 from dialects.expr import Expr
 from dialects.sizes import AssumeOp
 from dialects.symbol import Symbol
@@ -98,7 +99,7 @@ def read_options(
         if not meant:
             listed = some_of(sorted(known), 20) or "all constant"
             faults.add(f"--dim names '{name}', which is no size of the model",
-                       hint=f"its sizes are {listed}")
+                       hint=f"{guess(name, known)}its sizes are {listed}")
         for size in meant:
             if fixed.setdefault(size, Expr.of(value)) != Expr.of(value):
                 faults.add(f"--dim {name}={value}, but --shape gives it the size {fixed[size]}")
@@ -113,7 +114,8 @@ def _read_shapes(
               if n.op == "placeholder" and hasattr(n.meta.get("val"), "dtype")}
     for name, given in options.shapes.items():
         if name not in inputs:
-            faults.add(f"--shape names '{name}', which is no input of the model")
+            faults.add(f"--shape names '{name}', which is no input of the model",
+                       hint=f"{guess(name, inputs)}the inputs are {some_of(list(inputs), 20)}")
             continue
         own = list(inputs[name].shape)
         if len(own) != len(given):

@@ -23,6 +23,7 @@ from dialects.graph import (
 )
 from dialects.graph.base import int_of, ints_of
 from dialects.graph.inference import certain_sign
+from dialects.sizes import AssumeOp
 from passes.graph.rules.matching import constant_array, type_of
 from passes.rewriting import Rewriter, Rule
 
@@ -116,9 +117,15 @@ def concat_of_one(op: ConcatOp, at: Rewriter) -> SSAValue | None:
 
 def concat_of_nothing(op: ConcatOp, at: Rewriter) -> SSAValue | None:
     # concat(x, y) == x if y has no elements along the axis
-    axis = _axis(op)
+    axis, shape = _axis(op), type_of(op.results[0]).shape
     kept = [x for x in op.xs if type_of(x).shape[axis].constant != 0]
-    return at(ConcatOp, *kept, axis=axis) if 0 < len(kept) < len(op.xs) else None
+    if not 0 < len(kept) < len(op.xs):
+        return None
+    for x in op.xs:  # the other dims agree still
+        for dim, (own, size) in enumerate(zip(type_of(x).shape, shape, strict=True)):
+            if dim != axis and own != size:
+                at.insert(AssumeOp.of(own, "==", size))
+    return at(ConcatOp, *kept, axis=axis)
 
 
 def concat_of_concat(op: ConcatOp, at: Rewriter) -> SSAValue | None:

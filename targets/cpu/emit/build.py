@@ -20,10 +20,13 @@ from targets.cpu.emit.writer import Writer
 class Builder:
     """Emits lane-wise instructions into a writer; equal ones of one scope are shared."""
 
-    def __init__(self, writer: Writer, features: frozenset[str], contracts: bool = True):
+    def __init__(
+        self, writer: Writer, features: frozenset[str], contracts: bool = True,
+        flushes: bool = True,
+    ):
         self.writer = writer
         self.features = features
-        self.contracts = contracts
+        self.contracts, self.flushes = contracts, flushes
 
     # ------------------------------------------------------------------ operands
     def align(self, *regs: Reg) -> list[Reg]:

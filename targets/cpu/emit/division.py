@@ -26,9 +26,10 @@ _NOT_FINITE = 0x99
 def divide(b: Builder, x: Reg, y: Reg, summed: bool = False) -> Reg:
     """x / y; several lanes by one value through its reciprocal, where the machine makes that pay.
 
+    Where denormals count, each vector is divided: a denormal divisor has no reciprocal.
     `summed`: whether y is made of a sum. The quotient is then off by 1.5 ulp at most.
     """
-    if not x.width or y.width or x.element != t.f32 or not b.contracts:
+    if not x.width or y.width or x.element != t.f32 or not (b.contracts and b.flushes):
         return b.div(x, y)
     if summed:
         return _times_reciprocal(b, x, y)[0]

@@ -83,7 +83,8 @@ class _KernelEmitter:
         self.kernel, self.machine, self.name = kernel, machine, name
         self.writer = Writer(name)
         self.indices = Indices(self.writer)
-        self.builder = Builder(self.writer, machine.features, machine.contracts)
+        self.builder = Builder(self.writer, machine.features, machine.contracts,
+                               machine.flushes)
         self.memory = Memory(self.writer, machine.lanes, machine.line_bytes)
         self.loops = Loops(self.writer, self.indices)
         self.compute = Compute(self.writer, self.indices, self.builder, machine)

@@ -1,7 +1,7 @@
 """Inline f32 approximations of the transcendental functions, on scalars and vectors alike.
 
-Denormals count as zero, since kernels run with flush-to-zero. f64 calls the C library (see
-`scalar.py`).
+Denormals count as zero where kernels run with flush-to-zero (`Builder.flushes`). f64 calls the C
+library (see `scalar.py`).
 """
 
 from __future__ import annotations
@@ -160,7 +160,18 @@ def erf(b: Builder, x: Reg) -> Reg:
 
 
 def _split(b: Builder, x: Reg) -> tuple[Reg, Reg]:
-    """x = m * 2^e with sqrt(1/2) <= m < sqrt(2), for normal x > 0; returns e and m - 1."""
+    """x = m * 2^e with sqrt(1/2) <= m < sqrt(2), for x > 0; returns e and m - 1.
+
+    Denormals, where they are not zeros, are scaled by 2^25 first.
+    """
+    if not b.flushes:
+        tiny = b.compare("fcmp olt", x, b.constant(2.0**-126, x))
+        e, m = _split_normal(b, b.select(tiny, b.mul(x, b.constant(2.0**25, x)), x))
+        return b.sub(e, b.select(tiny, b.constant(25.0, x), b.constant(0.0, x))), m
+    return _split_normal(b, x)
+
+
+def _split_normal(b: Builder, x: Reg) -> tuple[Reg, Reg]:
     bits = b.bits(x, t.i32)
     offset = b.constant(0x3F3504F3, bits)
     moved = b.binary("sub", bits, offset)

@@ -241,7 +241,8 @@ def _row_part(access: Access, rows: Part, columns: Part | None = None) -> Access
 def _column_part(access: Access, columns: Part, shapes: Shapes) -> Access:
     """Some columns of b, as rows in which the groups of all columns lie side by side."""
     row, at, group = Expr.place(0), Expr.place(1), shapes.group
-    values = {"t0": row * group + at % group, "t1": at // group + columns.start}
+    values = {Symbol.place(0): row * group + at % group,
+              Symbol.place(1): at // group + columns.start}
     return _part(access, values, (shapes.depth // group, columns.count * group))
 
 

@@ -298,7 +298,7 @@ class Memory:
         if condition is False or mask is False:
             return
         stored = self._to_memory(access, value)
-        step = 1 if chunk.width < 2 else access.lane_step(point)
+        step = access.lane_step(point) if chunk.width > 1 or point.is_gathered else 1
         if step != 1:
             self._scatter(access, point, number, chunk, stored, condition, mask)
             return

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import types as t
+from dialects.remainder import RemFOp
 from targets.cpu.emit import math as approximations
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.division import divide, is_summed
@@ -126,8 +127,32 @@ def _resize(b: Builder, x: Reg, target: Attribute, signed: bool) -> Reg:
     return b.convert(extend if after > before else "trunc", x, target)
 
 
-def _float_to_integer(operation: str) -> Row:
-    return lambda b, op, r: b.convert(operation, r[0], op.results[0].type)
+def _float_to_signed(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    target = op.results[0].type
+    wide = t.i64 if target == t.i64 else t.i32
+    return _resize(b, _within(b, r[0], wide), target, signed=True)
+
+
+def _float_to_unsigned(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    """From 2^31, or 2^63, on: what is beyond it as a signed integer, and the sign's bit."""
+    target, x = op.results[0].type, r[0]
+    if target not in (t.i32, t.i64):
+        return _float_to_signed(b, op, r)
+    sign = 1 << (t.bit_width(target) - 1)
+    end = b.constant(float(sign), x)
+    high = b.compare("fcmp oge", x, end)
+    low = _within(b, b.select(high, b.binary("fsub", x, end), x), target)
+    bit = b.select(high, b.constant(-sign, low), b.constant(0, low))
+    return b.binary("xor", low, bit)
+
+
+def _within(b: Builder, x: Reg, target: Attribute) -> Reg:
+    """A float as i32 or i64; one that it cannot hold, which LLVM leaves open, as the smallest."""
+    end = float(1 << (t.bit_width(target) - 1))
+    least = b.constant(-end, x)
+    x = b.select(b.compare("fcmp olt", x, b.constant(end, x)), x, least)
+    x = b.select(b.compare("fcmp ogt", x, least), x, least)
+    return b.convert("fptosi", x, target)
 
 
 def _integer_to_float(operation: str) -> Row:
@@ -172,6 +197,7 @@ _ARITH: Mapping[type[Operation], Row] = {
     arith.SubfOp: _binary("fsub contract"),
     arith.MulfOp: _binary("fmul contract"),
     arith.DivfOp: lambda b, op, r: divide(b, *r, summed=is_summed(op.operands[1])),
+    RemFOp: _library("fmod"),
     arith.NegfOp: lambda b, op, r: b.negative(r[0]),
     arith.MaximumfOp: lambda b, op, r: extremum(b, True, *r),
     arith.MinimumfOp: lambda b, op, r: extremum(b, False, *r),
@@ -206,8 +232,8 @@ _ARITH: Mapping[type[Operation], Row] = {
     arith.TruncIOp: _cast("trunc"),
     arith.SIToFPOp: _integer_to_float("sitofp"),
     arith.UIToFPOp: _integer_to_float("uitofp"),
-    arith.FPToSIOp: _float_to_integer("fptosi"),
-    arith.FPToUIOp: _float_to_integer("fptoui"),
+    arith.FPToSIOp: _float_to_signed,
+    arith.FPToUIOp: _float_to_unsigned,
     arith.IndexCastOp: lambda b, op, r: _resize(b, r[0], op.results[0].type, signed=True),
     arith.BitcastOp: _bitcast,
 }

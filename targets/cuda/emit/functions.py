@@ -47,6 +47,18 @@ def tanh_{d}(x):
     far = tl.where(x < 0.0, -far, far)
     return tl.where(tl.abs(x) < {near}, near, far)
 ''',
+    "fmod": '''
+def fmod_{d}(x, y):
+    # multiples of y * 2^28, y * 2^56 ... are taken away exactly, the largest first
+    rest, least = tl.abs(x).to(tl.float64), tl.abs(y).to(tl.float64)
+    for k in tl.static_range({steps}, -1, -1):
+        step = least * 2.0 ** (28 * tl.minimum(k, 35)) * 2.0 ** (28 * tl.maximum(k - 35, 0))
+        less = tl.fma(-tl.floor(rest / step), step, rest)
+        less = tl.where(less < 0.0, less + step, less)
+        rest = tl.where((rest >= step) & (step > 0.0), less, rest)
+    wrong = (least == 0.0) | (tl.abs(x) == float("inf")) | (x != x) | (y != y)
+    return copysign_{d}(tl.where(wrong, float("nan"), rest).to(x.dtype), x)
+''',
     "expm1": '''
 def expm1_{d}(x):
     # (e^x - 1)/(e^x + 1) == tanh(x/2)

@@ -60,6 +60,7 @@ def _text(name: str, kind: str, instructions: bool) -> str:
     return template.format(
         d=kind, width=32 if single else 64, near=NEAR[kind], large=LARGE[kind],
         whole=float(2 ** (23 if single else 52)), polynomial=_horner(coefficients),
+        steps=9 if single else 75,
         quotient="tl.div_rn(x, y)" if single else "x / y",
         root="tl.sqrt_rn(x)" if single else "tl.sqrt(x)")
 

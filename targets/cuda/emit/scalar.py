@@ -80,7 +80,7 @@ ROWS: dict[str, Row] = {
     "arith.subf": _infix("-"),
     "arith.mulf": _infix("*"),
     "arith.divf": Row("tl.div_rn({0}, {1})", f64="{0} / {1}", narrow="widen", literals="plain"),
-    "arith.remf": Row("{0} % {1}", narrow="widen", literals="any"),
+    "arith.remf": _helper("fmod", 2),
     "arith.negf": Row("-{0}"),
     "arith.maximumf": _extremum("maximum", "ALL"),
     "arith.minimumf": _extremum("minimum", "ALL"),
@@ -241,13 +241,21 @@ def _unsigned_to_float(x: str, source: Attribute, target: Attribute) -> str:
 
 
 def _float_to_signed(x: str, source: Attribute, target: Attribute) -> str:
+    """Through i32 into shorter types, which keep its low bits."""
     x = _to(x, t.f32) if _is_narrow(source) else x
-    return f"{x} != 0" if target == t.i1 else _to(x, target)
+    if target == t.i1:
+        return f"{x} != 0"
+    return _to(x if t.bit_width(target) >= 32 else _to(x, t.i32), target)
 
 
 def _float_to_unsigned(x: str, source: Attribute, target: Attribute) -> str:
+    """Negative numbers wrap, as long as a signed type of twice the width, or i64, holds them."""
+    if target == t.i1 or t.bit_width(target) < 32:
+        return _float_to_signed(x, source, target)
     x = _to(x, t.f32) if _is_narrow(source) else x
-    return f"{x} != 0" if target == t.i1 else _to(f"{x}.to({unsigned_text(target)})", target)
+    if target != t.i64:
+        return _to(_to(x, t.i64), target)
+    return f"tl.where({x} < 0, {_to(x, t.i64)}, {_to(f'{x}.to(tl.uint64)', t.i64)})"
 
 
 def _extend_signed(x: str, source: Attribute, target: Attribute) -> str:

@@ -59,4 +59,15 @@ builtin.module {
     %y = graph.matmul %x, %t : f32[n, 1024]
     strata.return %y
   }
+  // Constants that are as required need no check, unless sizes of a run decide.
+  // CHECK: strata.func @required
+  // CHECK-NOT: strata.require -3
+  // CHECK: strata.require -n <= %c < n
+  // CHECK-NEXT: strata.return
+  strata.func @required(%x: f32[n]) -> () inputs ["x"] outputs [] {
+    %c = graph.constant {value = literal[2, -3]} : i64[2]
+    strata.require -3 <= %c < 3
+    strata.require -n <= %c < n
+    strata.return
+  }
 }

@@ -69,4 +69,14 @@ builtin.module {
     %f = graph.cast %s {to = f32} : f32[1]
     strata.return %a, %b, %p, %f
   }
+  // What is required of sizes is assumed of them; what is certain needs nothing.
+  // CHECK: strata.func @required
+  // CHECK-NOT: strata.require
+  // CHECK: strata.assume m <= n - 1
+  // CHECK-NEXT: strata.return
+  strata.func @required(%y: f32[m], %x: f32[n + 1]) -> () inputs ["y", "x"] outputs [] {
+    %a = graph.sizes {values = [n - 1, m], shape = [2], to = i64} : i64[2]
+    strata.require -n <= %a < n
+    strata.return
+  }
 }

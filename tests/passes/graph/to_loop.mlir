@@ -111,4 +111,33 @@ builtin.module {
     %r = graph.resize %x {shape = [n, 2*h], scales = literal[1.0, 2.0], mode = "nearest", coordinates = "asymmetric", nearest = "floor"} : f32[n, 2*h]
     strata.return %r
   }
+  // The index farthest from its lower bound is compared at the end, once for equal requirements.
+  // CHECK: strata.func @required
+  // CHECK-NEXT: %{{.*}} = loop.nest (reduce i0: n) ins(%i[i0]) outs(max i64[][]) {
+  // CHECK: arith.subi
+  // CHECK: arith.xori
+  // CHECK: loop.nest (i0: n, i1: 8)
+  // CHECK: strata.require -m <= farthest %{{.*}} < m of "ids"
+  // CHECK-NEXT: strata.return
+  strata.func @required(%x: f32[m, 8], %i: i32[n]) -> (f32[n, 8]) inputs ["x", "i"] outputs ["r"] {
+    strata.require -m <= %i < m of "ids"
+    strata.require -m <= %i < m
+    %r = graph.gather %x, %i {axis = 0} : f32[n, 8]
+    strata.return %r
+  }
+  // One i64 is compared as it is, before a size is read.
+  // CHECK: strata.func @one
+  // CHECK-NOT: reduce
+  // CHECK: strata.require 0 <= %i < 5
+  // CHECK-NEXT: strata.size k = %i
+  // CHECK: strata.require 0 <= farthest
+  // CHECK-NEXT: strata.return
+  strata.func @one(%x: f32[8], %i: i64[1], %j: i64[3]) -> (f32[k], f32[3]) inputs ["x", "i", "j"] outputs ["r", "s"] {
+    strata.require 0 <= %i < 5
+    %s = graph.gather %x, %j {axis = 0} : f32[3]
+    strata.size k = %i
+    strata.require 0 <= %j < 8
+    %r = graph.slice %x {starts = [0], sizes = [k], steps = [1]} : f32[k]
+    strata.return %r, %s
+  }
 }

@@ -22,7 +22,9 @@ class CountingHeap:
 
     def __init__(self, executable: Any):
         self.taken, self.given = 0, 0
-        words = executable.loaded._heap._words
+        calls = executable.loaded.calls
+        calls.give(state := calls.take())
+        words = state.heap._words
         self._calls = ALLOCATE(words[0]), FREE(words[1])
         self._own = ALLOCATE(self._allocate), FREE(self._free)
         for place, function in enumerate(self._own):

@@ -78,12 +78,28 @@ def test_equal_kernels_compile_once_and_are_cached(tmp_path: Path) -> None:
     renamed = samples.SWAP.replace("@fibonacci", "@again")
     first, second = compile_kernels([job(samples.SWAP), job(renamed)], options)
     assert first == second
-    files = sorted(p.suffix for p in tmp_path.iterdir())
-    assert files == [".cubin", ".json", ".ptx"]
+    assert [p.suffix for p in tmp_path.iterdir()] == [".kernel"]
     for path in tmp_path.iterdir():
         os.utime(path, (0, 0))
     assert compile_kernels([job(samples.SWAP)], options) == [first]
     assert all(p.stat().st_mtime == 0 for p in tmp_path.iterdir())  # nothing was written again
+
+
+def test_a_damaged_or_foreign_kernel_is_compiled_again(tmp_path: Path) -> None:
+    options = CompileOptions(cache=tmp_path)
+    [expected] = compile_kernels([job(samples.SWAP)], options)
+    [path] = tmp_path.iterdir()
+    good = path.read_bytes()
+    for bad in (b"", good[:40], good[:-1], good[:200] + bytes([good[200] ^ 1]) + good[201:]):
+        path.write_bytes(bad)
+        [again] = compile_kernels([job(samples.SWAP)], options)
+        assert (again.entry, again.parameters) == (expected.entry, expected.parameters)
+        assert compile_kernels([job(samples.SWAP)], options) == [again]  # it is kept again
+    compile_kernels([job(samples.TRANSPOSE)], options)
+    [other] = set(tmp_path.iterdir()) - {path}
+    other.replace(path)  # another kernel by this one's name
+    [again] = compile_kernels([job(samples.SWAP)], options)
+    assert again.entry == expected.entry
 
 
 def test_what_triton_refuses_is_an_error_that_names_the_kernel() -> None:

@@ -21,6 +21,7 @@ from dialects.graph.activation import (
 )
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp
+from dialects.graph.exponential import Expm1Op
 from dialects.graph.logic import GreaterOp, LessOp, WhereOp
 from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
 from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
@@ -60,6 +61,14 @@ def selu(n: Node, x: Value) -> Value:
     """gamma * elu(x)."""
     alpha, gamma = n.real("alpha", 1.6732632), n.real("gamma", 1.0507010)
     return n(MulOp, n.scalar(gamma, x), n(EluOp, x, alpha=alpha))
+
+
+@onnx_op("Celu")
+def celu(n: Node, x: Value) -> Value:
+    """x from 0 on, alpha * (exp(x / alpha) - 1) below."""
+    alpha = n.scalar(n.real("alpha", 1.0), x)
+    bent = n(MulOp, alpha, n(Expm1Op, n(DivOp, x, alpha)))
+    return n(WhereOp, n(GreaterOp, x, n.scalar(0, x)), x, bent)
 
 
 @onnx_op("ThresholdedRelu")

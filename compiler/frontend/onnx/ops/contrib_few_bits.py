@@ -116,6 +116,7 @@ def gather_block_quantized(
     if data.element != t.ui8 or bits not in (2, 4, 8) or axes != [0, data.rank - 1]:
         raise Fault(f"{data.type.short} with bits {bits}, gather_axis {axes[0]} and quantize_axis "
                     f"{axes[1]} is not supported", "quantize to bytes, along the last axis")
+    n.require_index(indices, data.shape[0])
     rows, factors = (n(GatherOp, x, indices, axis=0) for x in (data, scales))
     codes = n.cast(_unpacked(n, rows, bits), factors.element)
     zero = n.scalar(2 ** (bits - 1), factors)

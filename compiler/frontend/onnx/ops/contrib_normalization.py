@@ -50,12 +50,17 @@ def embed_layer_normalization(
         raise Fault("segment_ids and segment_embedding must be given together")
     if position_ids is None:
         position_ids = n(RangeOp, start=0, step=1, count=ids.shape[1], to=t.i64)
-    added = total(n, *(n(GatherOp, table, index, axis=0) for table, index in (
+    added = total(n, *(_looked_up(n, table, index) for table, index in (
         (words, ids), (positions, position_ids))))
     if segments is not None and segment_ids is not None:
-        added = n(AddOp, added, n(GatherOp, segments, segment_ids, axis=0))
+        added = n(AddOp, added, _looked_up(n, segments, segment_ids))
     y = n(LayerNormOp, added, gamma, beta, axis=2, epsilon=n.real("epsilon", _SKIP_EPSILON))
     return [y, _ones_per_row(n, ids, mask), added]
+
+
+def _looked_up(n: Node, table: Value, index: Value) -> Value:
+    n.require(0, index, table.shape[0])
+    return n(GatherOp, table, index, axis=0)
 
 
 def _ones_per_row(n: Node, ids: Value, mask: Value | None) -> Value:

@@ -209,6 +209,7 @@ def crop_and_resize(n: Node, x: Value, rois: Value, items: Value, size: Value) -
     apart = ([count, sizes[0], 1], [count, 1, sizes[1]])
     grid = [n.reshape(n.broadcast(n.reshape(line.values, where), shape), flat)
             for line, where in zip(lines, apart, strict=True)]
+    n.require(0, items, x.shape[0])
     value = n.reshape(_mixed(n, x, n.cast(items, t.i64), grid, mode), [*shape, x.shape[1]])
     inside = n(AndOp, n.reshape(rows.inside, [count, sizes[0], 1, 1]),
                n.reshape(across.inside, [count, 1, sizes[1], 1]))

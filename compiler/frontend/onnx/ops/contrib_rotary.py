@@ -33,6 +33,7 @@ def rotated(
     half, size = fixed(n, cos.shape[1], "rotary sizes"), fixed(n, x.shape[3], "head sizes")
     if 2 * half > size:
         raise Fault(f"{half} angles do not fit heads of {size}")
+    n.require(0, where, cos.shape[0])
     factors = [n(GatherOp, table, where, axis=0) for table in (cos, sin)]
     spread = [half, 1] if interleaved else [1, half]
     c, s = (n.reshape(f, [*([f.shape[0], 1] if f.rank == 3 else []), f.shape[-2], *spread])

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from compiler.frontend.faults import Fault
+from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
@@ -160,6 +161,7 @@ def max_pool(n: Node, x: Value) -> list[Value]:
 
 
 @onnx_op("LpPool")
+@rounded_once
 def lp_pool(n: Node, x: Value) -> Value:
     """The p-norm of each window: the root of the mean of powers, times their number."""
     (attributes, pads), p = _pool_attributes(n, x), _power(n)
@@ -221,6 +223,7 @@ def global_max_pool(n: Node, x: Value) -> Value:
 
 
 @onnx_op("GlobalLpPool")
+@rounded_once
 def global_lp_pool(n: Node, x: Value) -> Value:
     p = _power(n)
     total = _global_pool(n, ReduceSumOp, n(PowOp, n(AbsOp, x), n.scalar(p, x)))

@@ -16,7 +16,7 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects import types as t
-from dialects.expr import Expr, product
+from dialects.expr import Expr, minimum, product
 from dialects.graph.constant import RangeOp
 from dialects.graph.cumulative import CumulativeSumOp
 from dialects.graph.elementwise import DivOp, MaxOp, ModOp, SubOp
@@ -67,14 +67,20 @@ def coordinates(n: Node, places: Value, shape: Sequence[Expr]) -> list[Value]:
 
 @onnx_op("Compress", since=9)
 def compress(n: Node, x: Value, condition: Value) -> Value:
-    """The entries of an axis, or the elements, where the condition holds."""
-    if condition.array is not None:
-        chosen = n.constant(np.flatnonzero(condition.array))
+    """The entries of an axis, or the elements, where the condition holds.
+
+    A condition that is longer than the axis is not looked at beyond it.
+    """
+    axis = n.axis(n.integer("axis"), x.rank) if n.has("axis") else 0
+    x = x if n.has("axis") else n.reshape(x, [x.type.count])
+    size, length = x.shape[axis], condition.type.count
+    if condition.array is not None and size.constant is not None:
+        chosen = n.constant(np.flatnonzero(condition.array.reshape(-1)[:size.constant]))
     else:
-        chosen = chosen_places(n, n.reshape(is_set(n, condition), [condition.type.count]))
-    if not n.has("axis"):
-        return n(GatherOp, n.reshape(x, [x.type.count]), chosen, axis=0)
-    return n(GatherOp, x, chosen, axis=n.axis(n.integer("axis"), x.rank))
+        used = length if size == length else minimum(length, size)
+        flags = n.reshape(is_set(n, condition), [length])
+        chosen = chosen_places(n, n.part(flags, 0, 0, used))
+    return n(GatherOp, x, chosen, axis=axis)
 
 
 # ---------------------------------------------------------------------- unique

@@ -18,17 +18,23 @@ from dialects.graph.unary import NegOp
 
 @onnx_op("Gather")
 def gather(n: Node, x: Value, indices: Value) -> Value:
-    return n(GatherOp, x, indices, axis=n.axis(n.integer("axis"), x.rank))
+    axis = n.axis(n.integer("axis"), x.rank)
+    n.require_index(indices, x.shape[axis])
+    return n(GatherOp, x, indices, axis=axis)
 
 
 @onnx_op("GatherElements")
 def gather_elements(n: Node, x: Value, indices: Value) -> Value:
-    return n(GatherElementsOp, x, indices, axis=n.axis(n.integer("axis"), x.rank))
+    axis = n.axis(n.integer("axis"), x.rank)
+    n.require_index(indices, x.shape[axis])
+    return n(GatherElementsOp, x, indices, axis=axis)
 
 
 @onnx_op("GatherND")
 def gather_nd(n: Node, x: Value, indices: Value) -> Value:
-    return n(GatherNdOp, x, indices, batch_dims=n.integer("batch_dims"))
+    batch = n.integer("batch_dims")
+    n.require_vectors(indices, x.shape[batch:])
+    return n(GatherNdOp, x, indices, batch_dims=batch)
 
 
 @onnx_op("OneHot")
@@ -63,6 +69,7 @@ def reverse_sequence(n: Node, x: Value, lengths: Value) -> Value:
                    for name, default in (("batch", 1), ("time", 0)))
     if {batch, time} != {0, 1}:
         raise Fault(f"batch_axis {batch} and time_axis {time} must be 0 and 1")
+    n.require(0, lengths, x.shape[time] + 1)
     sizes = n.cast(lengths, t.i64)
     sizes = n.reshape(sizes, [lengths.shape[0], 1] if batch == 0 else [1, lengths.shape[0]])
     range_ = n(RangeOp, start=0, step=1, count=x.shape[time], to=t.i64)

@@ -26,6 +26,7 @@ from dialects.types import Array
 def array_feature_extractor(n: Node, x: Value, places: Value) -> Value:
     """The features at these places of the last dim; a single dim counts as one row."""
     whole = x if x.rank > 1 else n.reshape(x, [1, x.shape[0]])
+    n.require(0, places, whole.shape[-1])
     flat = n.reshape(places, [places.type.count])
     return n(GatherOp, whole, flat, axis=whole.rank - 1)
 

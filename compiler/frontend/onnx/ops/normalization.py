@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compiler.frontend.faults import Fault
+from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
@@ -79,6 +80,7 @@ def rms_normalization(n: Node, x: Value, scale: Value) -> Value:
 
 
 @onnx_op("InstanceNormalization")
+@rounded_once
 def instance_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
     """Per item and channel, over the spatial dims."""
     _check_channels(x)
@@ -86,6 +88,7 @@ def instance_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Valu
 
 
 @onnx_op("GroupNormalization", since=21)
+@rounded_once
 def group_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
     """Per item and group of channels; scale and bias per channel."""
     _check_channels(x)
@@ -93,6 +96,7 @@ def group_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
 
 
 @onnx_op("GroupNormalization", since=18)
+@rounded_once
 def group_normalization_per_group(n: Node, x: Value, scale: Value, bias: Value) -> Value:
     """As since opset 21, but with scale and bias per group."""
     _check_channels(x)
@@ -132,6 +136,7 @@ def _per_channel(n: Node, x: Value, scale: Value, bias: Value) -> Value:
 
 
 @onnx_op("LpNormalization")
+@rounded_once
 def lp_normalization(n: Node, x: Value) -> Value:
     """x / norm along an axis; 0 where the norm is 0."""
     axes = [n.axis(n.integer("axis", -1), x.rank)]
@@ -144,6 +149,7 @@ def lp_normalization(n: Node, x: Value) -> Value:
 
 
 @onnx_op("LRN")
+@rounded_once
 def local_response_normalization(n: Node, x: Value) -> Value:
     """x / (bias + alpha * m) ** beta, m the mean square of `size` channels around each.
 

@@ -38,10 +38,7 @@ def top_k_by_attribute(n: Node, x: Value) -> list[Value]:
 
 @onnx_op("TopK", since=10)
 def top_k(n: Node, x: Value, k: Value) -> list[Value]:
-    count = n.known_sizes(k, "k")[0]
-    if count.constant is None:
-        n.build.assume(count, "<=", x.shape[n.axis(n.integer("axis", -1), x.rank)])
-    return _top_k(n, x, count)
+    return _top_k(n, x, n.known_sizes(k, "k")[0])
 
 
 def _top_k(n: Node, x: Value, k: Expr) -> list[Value]:

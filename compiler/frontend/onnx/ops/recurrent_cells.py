@@ -168,6 +168,8 @@ def run_layer(
     if batch_first:
         x = n.transpose(x, [1, 0, 2])
         initial = [s if s is None else n.transpose(s, [1, 0, 2]) for s in initial]
+    if lengths is not None:
+        n.require(0, lengths, x.shape[0] + 1)
     x = _of_batch(n, x, initial)
     layer = Layer(n, x, w, r, bias, lengths, peepholes, initial)
     directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
@@ -47,6 +48,7 @@ def l1(n: Node, x: Value, axes: Value | None = None) -> Value:
 
 
 @onnx_op("ReduceL2")
+@rounded_once
 def l2(n: Node, x: Value, axes: Value | None = None) -> Value:
     """The root is taken in floats, also of integers."""
     total = _reduce(n, ReduceSumOp, n(MulOp, x, x), axes)
@@ -55,16 +57,19 @@ def l2(n: Node, x: Value, axes: Value | None = None) -> Value:
 
 
 @onnx_op("ReduceSumSquare")
+@rounded_once
 def sum_square(n: Node, x: Value, axes: Value | None = None) -> Value:
     return _reduce(n, ReduceSumOp, n(MulOp, x, x), axes)
 
 
 @onnx_op("ReduceLogSum")
+@rounded_once
 def log_sum(n: Node, x: Value, axes: Value | None = None) -> Value:
     return n(LogOp, _reduce(n, ReduceSumOp, x, axes))
 
 
 @onnx_op("ReduceLogSumExp")
+@rounded_once
 def log_sum_exp(n: Node, x: Value, axes: Value | None = None) -> Value:
     """log(sum(exp(x - m))) + m, with m the largest element, or 0 where that is infinite."""
     top = _reduce(n, ReduceMaxOp, x, axes, keepdims=True)

@@ -216,6 +216,7 @@ def roi_align(n: Node, x: Value, rois: Value, items: Value) -> Value:
     flat = [rois.shape[0], rows * columns]
     grid = [n.reshape(n.broadcast(n.reshape(line, [rois.shape[0], *apart]), shape), flat)
             for line, apart in zip(lines, ([rows, 1], [1, columns]), strict=True)]
+    n.require(0, items, x.shape[0])
     values = _roi_values(n, x, n.cast(items, t.i64), grid)
     mean = n.text("mode", "avg") == "avg"
     value = total(n, values) if mean else reduce(lambda a, b: n(MaxOp, a, b), values)

@@ -17,12 +17,15 @@ from dialects.graph.shape import PadOp
 
 @onnx_op("Scatter", "ScatterElements")
 def scatter_elements(n: Node, x: Value, indices: Value, updates: Value) -> Value:
-    return n(ScatterElementsOp, x, indices, updates, axis=n.axis(n.integer("axis"), x.rank),
+    axis = n.axis(n.integer("axis"), x.rank)
+    n.require_index(indices, x.shape[axis])
+    return n(ScatterElementsOp, x, indices, updates, axis=axis,
              combiner=n.text("reduction", "none"))
 
 
 @onnx_op("ScatterND")
 def scatter_nd(n: Node, x: Value, indices: Value, updates: Value) -> Value:
+    n.require_vectors(indices, x.shape)
     return n(ScatterNdOp, x, indices, updates, combiner=n.text("reduction", "none"))
 
 
@@ -33,12 +36,14 @@ def tensor_scatter(n: Node, past: Value, update: Value, starts: Value | None = N
     Mode circular goes on at the beginning behind the end.
     """
     axis = n.axis(n.integer("axis", -2), past.rank)
-    offset = n.positions(past, axis)
+    offset, size = n.positions(past, axis), past.shape[axis]
+    circular = n.text("mode", "linear") == "circular"
     if starts is not None:
+        n.require(0, starts, size if circular else size - update.shape[axis] + 1)
         starts = n.reshape(n.cast(starts, t.i64), [past.shape[0], *[1] * (past.rank - 1)])
         offset = n(SubOp, offset, starts)
-    if n.text("mode", "linear") == "circular":
-        offset = n(ModOp, offset, n.of_size(past.shape[axis]))
+    if circular:
+        offset = n(ModOp, offset, n.of_size(size))
     last = n.of_size(update.shape[axis] - 1)
     zero = n.scalar(0, offset)
     entry = n(MinOp, n(MaxOp, offset, zero), last)
@@ -60,6 +65,7 @@ def max_unpool(n: Node, x: Value, indices: Value, shape: Value | None = None) ->
               for k, s in enumerate(x.shape[2:])]
     sizes = [*x.shape[:2], *pooled]
     zeros = n.broadcast(n.scalar(0, x), [product(sizes)])
+    n.require(0, indices, product(sizes))
     flat, places = (n.reshape(v, [x.type.count]) for v in (x, indices))
     result = n.reshape(
         n(ScatterElementsOp, zeros, places, flat, axis=0, combiner="none"), sizes)

@@ -75,7 +75,7 @@ def sequence_insert(
     new = _alone(n, value)
     if position is None:
         return _joined(n, run, new)
-    before, after = _around(n, run, _place(n, run, position), 0)
+    before, after = _around(n, run, _place(n, run, position, 1), 0)
     return _joined(n, before, new, after)
 
 
@@ -107,10 +107,11 @@ def _known_place(sequence: Sequence, position: AnyValue | None, room: int) -> in
 
 
 # ---------------------------------------------------------------------- sequences of a run
-def _place(n: Node, run: Run, position: Value | None) -> Expr:
-    """A position as a size, counted from the front."""
+def _place(n: Node, run: Run, position: Value | None, room: int = 0) -> Expr:
+    """A position as a size, counted from the front; `room`: 1 where one may be at the end."""
     if position is None:
         return run.length - 1
+    n.require(-run.length, position, run.length + room)
     if position.expressions is not None:
         place = Expr.of(position.expressions.reshape(-1)[0])
         return run.length + place if (place.constant or 0) < 0 else place

@@ -69,6 +69,8 @@ def squeeze(n: Node, x: Value, axes: Value | None = None) -> Value:
     given = n.axes(axes)
     if given is None:
         gone = {k for k, s in enumerate(x.shape) if s.constant == 1}
+        for size in [s for s in x.shape if s.constant is None]:
+            n.build.assume(1, "<=", (size - 1) * (size - 1))  # a dim of 1 would have to go
     else:
         gone = {n.axis(a, x.rank) for a in given}
     for k in sorted(gone):

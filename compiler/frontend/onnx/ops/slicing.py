@@ -8,11 +8,11 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.run_sizes import Elements, bounds_at_run, elements, signed_at_run
-from compiler.frontend.slices import at_least_zero, slice_bounds
+from compiler.frontend.slices import at_least_zero, is_certain, slice_bounds
 from compiler.frontend.values import Value
 from dialects.expr import Expr, Size, maximum
 from dialects.graph.shape import ConcatOp, PadOp, SliceOp
-from dialects.ranges import is_nonnegative
+from dialects.types import Array
 
 
 # ---------------------------------------------------------------------- slice
@@ -140,8 +140,8 @@ def _pad(n: Node, x: Value, pads: Sequence[Expr], axes: Sequence[int], fill: Val
 
 def _cut(n: Node, x: Value, low: Sequence[Expr], high: Sequence[Expr]) -> Value:
     """What is left of x under pads that are negative."""
-    starts = [maximum(-p, 0) if not is_nonnegative(p) else Expr.of(0) for p in low]
-    ends = [maximum(-p, 0) if not is_nonnegative(p) else Expr.of(0) for p in high]
+    starts, ends = ([Expr.of(0) if is_certain(p) else maximum(-p, 0) for p in side]
+                    for side in (low, high))
     sizes = [s - a - b for s, a, b in zip(x.shape, starts, ends, strict=True)]
     return take(n, x, starts, sizes, [1] * x.rank)
 
@@ -151,11 +151,16 @@ def _grow(
 ) -> Value:
     mode = n.text("mode", "constant")
     if mode != "constant" or fill.array is not None:
-        value = float(fill.array) if mode == "constant" and fill.array is not None else None
+        value = _number(fill.array) if mode == "constant" and fill.array is not None else None
         return n(PadOp, x, low=list(low), high=list(high), mode=mode, value=value)
     for axis in range(x.rank):
         x = _grow_axis(n, x, axis, low[axis], high[axis], fill)
     return x
+
+
+def _number(array: Array) -> float:
+    """The only element; an integer stays one, and exact."""
+    return array.item() if array.dtype.kind in "biu" else float(array)
 
 
 def _grow_axis(n: Node, x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:

@@ -17,6 +17,7 @@ from dialects.graph.shape import ConcatOp
 
 @aten_op("aten.embedding.default")
 def embedding(n: Node, weight: Value, indices: Value) -> Value:
+    n.require(0, indices, weight.shape[0])
     return n(GatherOp, weight, indices, axis=0)
 
 
@@ -24,19 +25,24 @@ def embedding(n: Node, weight: Value, indices: Value) -> Value:
 def index_select(n: Node, x: Value, axis: int, indices: Value) -> Value:
     if not x.rank:
         return x
-    return n(GatherOp, x, n.reshape(indices, [indices.type.count]), axis=n.axis(axis, x.rank))
+    axis = n.axis(axis, x.rank)
+    n.require(0, indices, x.shape[axis])
+    return n(GatherOp, x, n.reshape(indices, [indices.type.count]), axis=axis)
 
 
 @aten_op("aten.gather.default")
 def gather(n: Node, x: Value, axis: int, indices: Value) -> Value:
     if not x.rank or not indices.rank:
         return n.reshape(x, n.shape)
-    return n(GatherElementsOp, x, indices, axis=n.axis(axis, x.rank))
+    axis = n.axis(axis, x.rank)
+    n.require(0, indices, x.shape[axis])
+    return n(GatherElementsOp, x, indices, axis=axis)
 
 
 @aten_op("aten.one_hot.default")
 def one_hot(n: Node, indices: Value) -> Value:
     """1 where the number of the last dim's element is the index."""
+    n.require(0, indices, n.shape[-1])
     column = n.reshape(indices, [*indices.shape, 1])
     return n.cast(n(EqualOp, column, n.range(n.shape[-1], column.element)), n.element)
 
@@ -51,6 +57,7 @@ def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
     if any(i.element in (t.i1, t.ui8) for i in picks):
         raise Fault("it takes the elements where a mask is true; how many, only the data tell",
                     "use torch.where instead")
+    require_places(n, x, indices)
     if len(axes) == 1:
         return n(GatherOp, x, picks[0], axis=axes[0])
     vectors = index_vectors(n, picks)
@@ -59,6 +66,16 @@ def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
     found = n(GatherNdOp, moved, vectors, batch_dims=0)
     side_by_side = axes == list(range(axes[0], axes[0] + len(axes)))
     return _in_place(n, found, vectors.rank - 1, axes[0] if side_by_side else 0)
+
+
+def require_places(n: Node, x: Value, indices: Sequence[Value | None]) -> None:
+    """Indices of x's dims must be in range, where the operator does not leave that to its caller.
+    """
+    if "_unsafe" in n.op:
+        return
+    for size, index in zip(x.shape, indices, strict=False):
+        if index is not None:
+            n.require_index(index, size)
 
 
 def index_vectors(n: Node, picks: Sequence[Value]) -> Value:

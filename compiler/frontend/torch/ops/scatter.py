@@ -8,7 +8,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
-from compiler.frontend.torch.ops.gather import index_vectors
+from compiler.frontend.torch.ops.gather import index_vectors, require_places
 from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.logic import WhereOp
@@ -64,8 +64,9 @@ def _scatter(
     if source.shape != indices.shape:
         source = n(SliceOp, source, starts=[0] * x.rank, sizes=list(indices.shape),
                    steps=[1] * x.rank)
-    return n(ScatterElementsOp, x, indices, n.cast(source, x.element),
-             axis=n.axis(axis, x.rank), combiner=combiner)
+    axis = n.axis(axis, x.rank)
+    n.require(0, indices, x.shape[axis])
+    return n(ScatterElementsOp, x, indices, n.cast(source, x.element), axis=axis, combiner=combiner)
 
 
 # ---------------------------------------------------------------------- x[indices] = values
@@ -80,6 +81,16 @@ def index_put(
     axes = [k for k, i in enumerate(indices) if i is not None]
     if axes != list(range(axes[0], axes[0] + len(axes))):
         raise Fault("its index tensors are not side by side")
+    require_places(n, x, indices)
+    return _put(n, x, indices, values, accumulate)
+
+
+def _put(
+    n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+) -> Value:
+    """As `index_put`, of indices that are side by side and need no check."""
+    picks = [i for i in indices if i is not None]
+    axes = [k for k, i in enumerate(indices) if i is not None]
     vectors = index_vectors(n, picks)
     behind = [k for k in range(x.rank) if k not in axes]
     order = [*axes, *behind]
@@ -110,10 +121,14 @@ def _under_mask(
 
 @aten_op("aten.index_copy.default", "aten.index_add.default")
 def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> Value:
+    """PyTorch itself makes `index_copy` of `index_fill`, which counts from the end."""
+    axis = n.axis(axis, x.rank)
+    if x.rank:
+        n.require(0 if "add" in n.op else -x.shape[axis], indices, x.shape[axis])
     if x.rank and indices.type.count.constant == 1 and "add" not in n.op:
-        return _replaced(n, x, n.axis(axis, x.rank), indices, source)
-    picks: list[Value | None] = [None] * n.axis(axis, x.rank)
-    return index_put(n, x, [*picks, indices], source, "add" in n.op)
+        return _replaced(n, x, axis, indices, source)
+    picks: list[Value | None] = [None] * axis
+    return _put(n, x, [*picks, indices], source, "add" in n.op)
 
 
 def _replaced(n: Node, x: Value, axis: int, index: Value, source: Value) -> Value:

@@ -272,7 +272,7 @@ def constant_pad(n: Node, x: Value, pads: Sequence[Size], *rest: Operand | None)
     mode = rest[0] if rest and isinstance(rest[0], str) else "constant"
     value = next((v for v in rest if isinstance(v, (int, float))), 0)
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    return padded(n, x, pads, modes[mode], float(value))
+    return padded(n, x, pads, modes[mode], value)
 
 
 @aten_op(*(f"aten.{kind}_pad{k}d.default" for kind in ("reflection", "replication")

@@ -1,4 +1,4 @@
-// PASSES: host-bufferize,loop-to-block,block-check-bounds
+// PASSES: host-bufferize,loop-to-block,block-prove-bounds
 // What only sizes keep inside becomes an assumption, what data may lead outside a check; the rest
 // is proven, and says nothing.
 builtin.module {

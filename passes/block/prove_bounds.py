@@ -1,4 +1,4 @@
-"""block-check-bounds: no access without a proof that it stays inside its buffer.
+"""block-prove-bounds: no access without a proof that it stays inside its buffer.
 
     host.launch @k(%x, %y) sizes(n, k)            strata.assume k <= n
                                                   host.launch @k(%x, %y) sizes(n, k)
@@ -46,10 +46,10 @@ from passes.block.value_ranges import Values
 
 
 @dataclass(frozen=True)
-class BlockCheckBounds(StrataPass):
+class BlockProveBounds(StrataPass):
     """Prove, assume or check that accesses are inside."""
 
-    name = "block-check-bounds"
+    name = "block-prove-bounds"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         kernels = {op.sym_name.data: Kernel.of(op) for op in module.body.block.ops

@@ -1,0 +1,79 @@
+"""Whose fault an exception is: ours, or that of a plugin file or an installed package's plugin.
+
+A plugin that stands in the traceback was called by us or called us; either way its author is the
+one to look first, and is told the file and the line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import NamedTuple
+
+from compiler.diagnostics import Problem, StrataError
+
+GROUPS = ("strata.passes", "strata.dialects", "strata.targets", "strata.frontends")
+
+
+class Origin(NamedTuple):
+    """A line of a plugin."""
+
+    file: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+
+def origin_of(error: BaseException, files: Sequence[Path]) -> Origin | None:
+    """The innermost line of a plugin that an exception went through; None where it met none.
+
+    `files`: the plugin files of this compilation.
+    """
+    places = [file.resolve() for file in files] + list(_installed())
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename).resolve()
+        if any(file == place or place in file.parents for place in places):
+            found = Origin(file, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def unloadable(error: BaseException) -> StrataError | None:
+    """The error that an installed package's plugin cannot be loaded; None where it is another."""
+    trace = error.__traceback__
+    while trace is not None:
+        entry = trace.tb_frame.f_locals.get("self")
+        if isinstance(entry, EntryPoint) and entry.group in GROUPS:
+            return StrataError(f"the plugin '{entry.name}' cannot be loaded", [Problem(
+                f"{type(error).__name__}: {error}", file=entry.value,
+                hint="it is of an installed package: mend that, or uninstall it")])
+        trace = trace.tb_next
+    return None
+
+
+def definition_of(class_: type, files: Sequence[Path]) -> Origin | None:
+    """Where a plugin's class begins; None for a class of ours."""
+    import inspect
+
+    try:
+        file = Path(inspect.getfile(class_)).resolve()
+        line = inspect.getsourcelines(class_)[1]
+    except (OSError, TypeError):
+        return None
+    places = [path.resolve() for path in files] + list(_installed())
+    inside = any(file == place or place in file.parents for place in places)
+    return Origin(file, line) if inside else None
+
+
+def _installed() -> Iterator[Path]:
+    """The folders, or files, of the packages that are loaded and name plugins."""
+    names = {entry.module.partition(".")[0] for g in GROUPS for entry in entry_points(group=g)}
+    for name in sorted(names):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is not None:
+            path = Path(file).resolve()
+            yield path.parent if path.name == "__init__.py" else path

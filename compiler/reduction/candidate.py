@@ -1,0 +1,62 @@
+"""A model with the inputs on which it fails, on its way to become small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler.output import npz_bytes, write_bytes
+
+if TYPE_CHECKING:
+    import onnx
+
+    from dialects.types import Array
+
+
+def _nothing() -> Mapping[str, Array]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """`inputs`: by name; what is not there is random."""
+
+    model: onnx.ModelProto
+    inputs: Mapping[str, Array] = field(default_factory=_nothing)
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes, with those of bodies."""
+        return count_nodes(self.model.graph)
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of inputs and weights."""
+        return sum(a.size for a in self.inputs.values()) + sum(
+            _product(t.dims) for t in self.model.graph.initializer)
+
+    def named_inputs(self) -> dict[str, Array]:
+        """The inputs that the model has still."""
+        names = {info.name for info in self.model.graph.input}
+        return {name: array for name, array in self.inputs.items() if name in names}
+
+    def save(self, path: Path) -> Path:
+        """Write the model, and beside it its inputs (`.npz`), whose path is returned."""
+        write_bytes(path, self.model.SerializeToString())
+        beside = path.with_suffix(".npz")
+        write_bytes(beside, npz_bytes(self.named_inputs()))
+        return beside
+
+
+def count_nodes(graph: onnx.GraphProto) -> int:
+    return len(graph.node) + sum(
+        count_nodes(a.g) for node in graph.node for a in node.attribute if a.HasField("g"))
+
+
+def _product(dims: object) -> int:
+    total = 1
+    for dim in dims:  # type: ignore[attr-defined]
+        total *= int(dim)  # pyright: ignore[reportUnknownArgumentType]
+    return total

@@ -1,0 +1,50 @@
+"""Delta debugging: a small part of a list that fails still (Zeller and Hildebrandt, 2002)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool]) -> list[Item]:
+    """A part of `items` that fails, from which no single item can be left out.
+
+    `fails` is taken to be true of `items`. Parts are tried first, then what is left without them,
+    in ever smaller chunks.
+    """
+    left, count = list(items), 2
+    while len(left) >= 2:
+        smaller = _smaller(left, count, fails)
+        if smaller is not None:
+            is_chunk = len(smaller) <= len(left) // count + 1
+            left, count = smaller, 2 if is_chunk else max(count - 1, 2)
+        elif count >= len(left):
+            break
+        else:
+            count = min(2 * count, len(left))
+    return left
+
+
+def _smaller(
+    items: list[Item], count: int, fails: Callable[[list[Item]], bool]
+) -> list[Item] | None:
+    """A chunk that fails, or what is left without one."""
+    chunks = _chunks(items, count)
+    for chunk in chunks:
+        if fails(chunk):
+            return chunk
+    if count == 2:  # what is left is the other chunk
+        return None
+    for k in range(len(chunks)):
+        rest = [item for j, chunk in enumerate(chunks) if j != k for item in chunk]
+        if fails(rest):
+            return rest
+    return None
+
+
+def _chunks(items: list[Item], count: int) -> list[list[Item]]:
+    bounds = [len(items) * k // count for k in range(count + 1)]
+    return [items[a:b] for a, b in pairwise(bounds) if a < b]

@@ -1,0 +1,227 @@
+"""What a model does: compiled for a target, run on inputs, compared with what it means.
+
+Right is what the reference computes, by the comparison that `verify` makes, and what onnxruntime
+computes, where it is installed and takes the model.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compiler.diagnostics import StrataError
+from compiler.instrument import Instrument
+
+if TYPE_CHECKING:
+    from compiler.driver import Compiler, State
+    from compiler.instrument.verify import Verify
+    from compiler.options import CompileOptions
+    from compiler.pipeline import Step
+    from compiler.signature import Signature
+    from dialects.types import Array
+    from targets.base import Executable
+
+RIGHT = "right"
+WORDS = 6
+"""How many words of a message a smaller model must share: what follows lists types and names."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: right, refused, fault, wrong, peer, crash, timeout or check.
+
+    `key`: what a smaller model must share to fail in the same way; `text`: what a person reads.
+    """
+
+    kind: str
+    key: str = ""
+    text: str = ""
+
+    def is_like(self, other: Verdict) -> bool:
+        return (self.kind, self.key) == (other.kind, other.key)
+
+    @property
+    def fails(self) -> bool:
+        return self.kind != RIGHT
+
+    def facts(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass
+class PhaseFile(Instrument):
+    """Keeps in a file what is being done, for a process that does not come back from it."""
+
+    path: Path
+    wants_passes = True
+
+    def tell(self, phase: str) -> None:
+        self.path.write_text(phase, encoding="utf-8")
+
+    def before(self, step: Step, state: State) -> None:
+        self.tell(step.name)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a model: how it is compiled, and what it is compared with.
+
+    `dims`: sizes of the inputs, by the model's names. `phases`: where to tell what is being done.
+    """
+
+    options: CompileOptions
+    dims: Mapping[str, int]
+    tolerance: float | None = None
+    seed: int = 0
+    phases: Path | None = None
+    peer: bool = True
+
+    def compiler(self, model: Path, *more: Instrument) -> Compiler:
+        from compiler.driver import Compiler
+
+        watching = [PhaseFile(self.phases)] if self.phases is not None else []
+        return Compiler(str(model), self.options, [*watching, *more])
+
+    def tell(self, phase: str) -> None:
+        if self.phases is not None:
+            self.phases.write_text(phase, encoding="utf-8")
+
+
+def verdict_of(model: Path, inputs: Mapping[str, Array], question: Question) -> Verdict:
+    """Compile, run and compare. Never raises what a model can cause."""
+    from compiler.faults import CompilerFault
+
+    try:
+        return _compared(model, inputs, question)
+    except StrataError as error:
+        return Verdict("refused", shape_of(str(error)), str(error))
+    except CompilerFault as error:
+        kind = f"{error.phase}: {type(error.cause).__name__}"
+        return Verdict("fault", f"{kind}: {shape_of(str(error.cause))}",
+                       f"fault of the compiler in {kind}: {error.cause}")
+
+
+def _compared(model: Path, inputs: Mapping[str, Array], question: Question) -> Verdict:
+    compilation, verify = question.compiler(model), verify_of(inputs, question)
+    with _elsewhere():
+        state = compilation.read()
+        question.tell("reference")
+        verify.start(state)
+        program = _loaded(compilation, state)
+    question.tell("run")
+    try:
+        outputs = program.run(verify.inputs)
+    except ValueError as error:
+        return Verdict("refused", shape_of(str(error)), str(error))
+    verify.check_outputs(compilation.target.name, lambda _: outputs)
+    wrong = verify.first_wrong
+    if wrong is not None:
+        return Verdict("wrong", "", f"{wrong.wrong} from what the model means (error "
+                                    f"{wrong.error:.1e} of the largest magnitude)")
+    return _against_peer(model, verify, question)
+
+
+def verify_of(inputs: Mapping[str, Array], question: Question) -> Verify:
+    """Judges executions as the command `verify` does."""
+    from compiler.instrument.verify import Verify
+
+    return Verify(lambda signature: arrange(signature, inputs, question), lambda row: None,
+                  question.tolerance)
+
+
+def _loaded(compilation: Compiler, state: State) -> Executable:
+    """The model's code; what the target runs as it was read stays as it is."""
+    if compilation.target.lowers:
+        compilation.planned = compilation.plan(state, None)
+        compilation.run(state, compilation.planned)
+    return compilation.load(state)
+
+
+def arrange(
+    signature: Signature, inputs: Mapping[str, Array], question: Question
+) -> list[Array]:
+    """The inputs in order; random ones for what is not given."""
+    from compiler.execution import known_sizes, named_sizes
+
+    types = dict(zip(signature.input_names, signature.input_types, strict=True))
+    given = {n: a.astype(types[n].dtype, copy=False) for n, a in inputs.items() if n in types}
+    sizes = {**known_sizes(signature, given), **named_sizes(list(question.dims.items()))}
+    random = signature.random(question.seed, sizes)
+    return signature.arrange({**random, **given})
+
+
+def _against_peer(model: Path, verify: Verify, question: Question) -> Verdict:
+    """The reference against onnxruntime."""
+    from compiler.comparison import worst
+
+    theirs = None
+    if question.peer:
+        question.tell("onnxruntime")
+        theirs = run_onnxruntime(model, verify.named_inputs)
+    if theirs is None:
+        return Verdict(RIGHT)
+    if [a.shape for a in theirs] != [a.shape for a in verify.expected]:
+        return Verdict("peer", "shape", "shapes of outputs differ from onnxruntime's")
+    error, output = worst(verify.expected, theirs, question.tolerance)
+    if output is None:
+        return Verdict(RIGHT)
+    return Verdict("peer", "", f"output {output} of the reference differs from onnxruntime's by "
+                               f"{error:.1e} of the largest magnitude")
+
+
+def run_onnxruntime(model: Path, named: Mapping[str, Array]) -> list[Any] | None:
+    """Its outputs; None where it is not installed, or does not take the model."""
+    try:
+        onnxruntime: Any = importlib.import_module("onnxruntime")
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(
+            str(model), options, providers=["CPUExecutionProvider"])
+        return list(session.run(None, dict(named)))
+    except Exception:  # whatever it raises: it is asked only where it works
+        return None
+
+
+def shape_of(text: str) -> str:
+    """How a message begins, without the names and numbers that change while a model shrinks."""
+    lines = text.strip().splitlines()
+    problem = next((line for line in lines if line.startswith("- ")), lines[0] if lines else "")
+    words = re.sub(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\w.]*", "_", problem).split()
+    return " ".join(words[:WORDS])
+
+
+class _elsewhere:
+    """A working directory of its own, for the folders that faults write."""
+
+    def __enter__(self) -> None:
+        self.back = Path.cwd()
+        self.folder = tempfile.TemporaryDirectory()
+        os.chdir(self.folder.name)
+
+    def __exit__(self, *_: object) -> None:
+        os.chdir(self.back)
+        self.folder.cleanup()
+
+
+def blame(model: Path, inputs: Mapping[str, Array], question: Question) -> str:
+    """The first pass after which numbers are wrong, or the target; empty where none is."""
+    from compiler.driver import FINAL_LEVEL
+
+    verify = verify_of(inputs, question)
+    with _elsewhere():
+        compilation = question.compiler(model, verify)
+        state = compilation.lower()
+        if verify.first_wrong is None and compilation.target.lowers and (
+                state.level == FINAL_LEVEL):
+            verify.check_outputs(compilation.target.name, compilation.load(state).run)
+    return "" if verify.first_wrong is None else verify.first_wrong.made_by

@@ -1,0 +1,41 @@
+"""What somebody may have meant who wrote a name that there is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+FEW = 6
+"""Up to this number of names, all are told where one is not known."""
+
+
+def nearest(name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.5) -> list[str]:
+    """The known names that are spelled most like `name`, capital letters or not; perhaps none."""
+    import difflib
+
+    folded: dict[str, list[str]] = {}
+    for candidate in known:
+        folded.setdefault(candidate.casefold(), []).append(candidate)
+    near = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=cutoff)
+    return [candidate for key in near for candidate in folded[key]][:limit]
+
+
+def guess(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'rows'? `, to go before what else is told; empty where nothing is near."""
+    near = nearest(name, known, limit=1)
+    return f"did you mean '{near[0]}'? " if near else ""
+
+
+def described_by(word: str, descriptions: Mapping[str, str]) -> list[str]:
+    """The names in whose descriptions a word stands: `gpu` is in `NVIDIA GPUs, through Triton`."""
+    pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)
+    return [name for name, text in descriptions.items() if pattern.search(text)]
+
+
+def hint_for(name: str, known: Iterable[str], near: Iterable[str] = ()) -> str:
+    """`did you mean a or b? there are: a, b, c`; `near`: better guesses than those by spelling."""
+    known = list(known)
+    found = list(near) or nearest(name, known)
+    guess = [f"did you mean {' or '.join(found)}?"] if found else []
+    there = [f"there are: {', '.join(known)}"] if known and (not found or len(known) <= FEW) else []
+    return " ".join(guess + there)

@@ -1,0 +1,84 @@
+"""Requirements on indices become comparisons of the index that is farthest out.
+
+    strata.require -n <= %ids < n
+    -->
+    %worst = nest (reduce i0: m) ins(%ids[i0]) outs(max i64[]) { (ids + n) with its sign inverted }
+    strata.require -n <= farthest %worst < n
+
+They then move down, to where the function decides by data, calls another function, or returns:
+reads and writes by an index stay inside their tensors anyway, and what is compared in one place
+makes threads wait once. Targets that check nothing (`Target.checks_indices`) lose them instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Operation, SSAValue
+
+from dialects import types as t
+from dialects.control import ControlOp
+from dialects.func import FuncOp, ReturnOp
+from dialects.requirements import RequireOp
+from dialects.sizes import SizeOp
+from dialects.types import tensor
+from passes.base import StrataContext
+from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.scalars import Body, Scalar
+from passes.rewriting import Rewriter, erase
+
+
+def lower_requirements(func: FuncOp, context: StrataContext) -> None:
+    """Lower those of a function, whose other operations may be graph operations still."""
+    wanted = context.target is None or context.target.checks_indices(context.options)
+    seen: set[Hashable] = set()
+    for op in [op for op in func.body.block.ops if isinstance(op, RequireOp)]:
+        key = (op.values, op.low, op.high)
+        if wanted and key not in seen:
+            _lower(op, Rewriter(op, context, []))
+        else:
+            erase(op)
+        seen.add(key)
+
+
+def _lower(op: RequireOp, at: Rewriter) -> None:
+    type_ = type_of(op.values)
+    if op.farthest is None and (type_.element, type_.count.constant) != (t.i64, 1):
+        op.operands = [_farthest(op, at)]
+        op.farthest = UnitAttr()
+
+
+def _farthest(op: RequireOp, at: Rewriter) -> SSAValue:
+    """What is farthest above the lower bound, as `strata.require` wants it."""
+    domain, low = Domain(), op.low.data
+    read = Read(op.values, domain.reduce(*type_of(op.values).shape))
+
+    def key(body: Body, read: Sequence[Scalar]) -> Scalar:
+        distance = read[0].to(t.i64)
+        if low.constant is None:
+            distance = distance - body.index(low)
+        elif low.constant:
+            distance = distance - low.constant
+        return distance.flipped(t.i64)
+
+    return make_nest(at, domain, [read], tensor(t.i64, ()), key, combiner="max")
+
+
+def move_requirements(func: FuncOp) -> None:
+    """Let each stand where the function would look at data, or end, anyway."""
+    waiting: list[RequireOp] = []
+    for op in list(func.body.block.ops):
+        if isinstance(op, RequireOp):
+            waiting.append(op)
+        elif isinstance(op, SizeOp | ControlOp | ReturnOp):
+            _place(waiting, op)
+            waiting.clear()
+
+
+def _place(waiting: list[RequireOp], before: Operation) -> None:
+    block = before.parent
+    assert block is not None
+    for op in waiting:
+        op.detach()
+        block.insert_op_before(op, before)

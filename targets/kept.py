@@ -1,0 +1,72 @@
+"""Contents on disk by key: the hash of all that they depend on.
+
+    SHA-256 of the key and the contents | contents
+
+Several processes may share a folder: files appear whole (written aside, then renamed). A file that
+is damaged, or that holds what belongs to another key, counts as absent. A folder that cannot be
+written, or that others can write to, is no error: it is not used, which is told once. What was used
+longest ago makes room.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+
+from targets.files import (
+    folder_fault,
+    mark_used,
+    read_private,
+    trim,
+    warn_unkept,
+    write_whole,
+)
+
+LIMIT = 1 << 30
+"""Bytes that are kept in a folder."""
+_DIGEST = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True)
+class KeptFiles:
+    """A folder of such files, whose names end in `suffix`; None keeps nothing."""
+
+    folder: str | None
+    suffix: str
+
+    def get(self, key: str) -> bytes | None:
+        """The contents of a key, or None if they are absent or damaged."""
+        if self.folder is None or folder_fault(self.folder):
+            return None
+        found = read_private(self._path(self.folder, key))
+        if found is None or found[:_DIGEST] != _digest(key, found[_DIGEST:]):
+            return None
+        mark_used(self._path(self.folder, key))
+        return found[_DIGEST:]
+
+    def put(self, key: str, contents: bytes) -> None:
+        """Keep contents. Where they cannot be written, that is told once."""
+        if self.folder is None:
+            return
+        why = folder_fault(self.folder)
+        if not why:
+            try:
+                return write_whole(self._path(self.folder, key), [_digest(key, contents), contents])
+            except OSError as error:
+                why = error.strerror or str(error)
+        return warn_unkept(self.folder, why)
+
+    def trim(self) -> None:
+        """Keep no more than the limit."""
+        if self.folder is not None:
+            trim(self.folder, LIMIT)
+
+    def _path(self, folder: str, key: str) -> str:
+        return os.path.join(folder, f"{key}{self.suffix}")
+
+
+def _digest(key: str, contents: bytes) -> bytes:
+    digest = hashlib.sha256(key.encode())
+    digest.update(contents)
+    return digest.digest()

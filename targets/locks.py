@@ -1,0 +1,74 @@
+"""Locks that outlive signals and forks.
+
+A plain lock hangs its thread when a signal handler or a finalizer asks for it again, and hangs a
+child made by `fork` for ever when another thread of the parent held it at that moment.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from threading import get_ident
+from types import TracebackType
+
+
+class SafeLock:
+    """For short bookkeeping: the thread that has it may take it again, and a forked child begins
+    with a free one. What it protects must be in order between any two statements."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Be free, whoever had it."""
+        self._lock = threading.RLock()
+
+
+_LOCKS: weakref.WeakSet[SafeLock] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    for lock in list(_LOCKS):
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
+
+
+class Turns:
+    """For long work that cannot be nested or forked: threads take turns at it, and a call that
+    would wait for itself, or for a thread of another process, is an error."""
+
+    def __init__(self, work: str, error: type[Exception]):
+        """`work`: what is done, for messages. `error`: what is raised."""
+        self._work, self._error = work, error
+        self._lock, self._owner, self._process = threading.Lock(), 0, os.getpid()
+
+    def __enter__(self) -> None:
+        if self._process != os.getpid():
+            raise self._error(f"{self._work} began in another process: a child made by fork cannot "
+                              "continue it; start processes with multiprocessing's 'spawn'")
+        if self._owner == get_ident():
+            raise self._error(f"{self._work} is under way in this thread: a signal handler or "
+                              "finalizer cannot call it again before it ends")
+        self._lock.acquire()
+        self._owner = get_ident()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._owner = 0
+        self._lock.release()

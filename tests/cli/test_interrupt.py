@@ -1,0 +1,128 @@
+"""Ctrl-C: the process and its children are gone soon, whatever they did, and one line is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = '''
+import hashlib, subprocess, sys, time
+from dataclasses import dataclass
+from pathlib import Path
+from passes.base import StrataPass
+
+@dataclass(frozen=True)
+class Endless(StrataPass):
+    """Works for minutes: in Python, or where no signal interrupts it, or in other threads."""
+    name = "endless"
+    how: str = "python"
+
+    def run(self, context, module):
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+        Path("child").write_text(str(child.pid))
+        if self.how == "native":
+            hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
+        if self.how == "threads":
+            from concurrent.futures import ThreadPoolExecutor
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda _: time.sleep(100), range(4)))
+        while True:
+            pass
+'''
+
+
+def wait_for(path: Path) -> str:
+    for _ in range(600):
+        if path.exists() and path.read_text():
+            return path.read_text()
+        time.sleep(0.1)
+    raise AssertionError(f"{path} did not come")
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize(("how", "words", "kept"), [
+    ("python", ["lower", "--dump-dir", "dumps"], "the dumps so far are in dumps"),
+    ("native", ["run", "--cache", "off"], "nothing was written"),
+    ("threads", ["verify"], "nothing was written"),
+])
+def test_an_interrupted_command(
+    small_model: Path, tmp_path: Path, how: str, words: list[str], kept: str
+) -> None:
+    (tmp_path / "endless.py").write_text(PLUGIN)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compiler", words[0], str(small_model), *words[1:], "--plugin",
+         "endless.py", "--passes", f"default,after(graph-cse)=endless{{how={how}}}"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        child = int(wait_for(tmp_path / "child"))
+        time.sleep(0.2)
+        started = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+        seconds = time.monotonic() - started
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == f"interrupted: {kept}"
+    assert "Traceback" not in told
+    assert seconds < 3  # one second, where nobody else wants the processor
+    time.sleep(0.2)
+    assert not is_running(child)
+    assert not list(tmp_path.glob("reproducer*"))
+
+
+def test_tuning_tells_what_it_has_found(small_model: Path, tmp_path: Path) -> None:
+    """A run that is interrupted leaves a database that the next one goes on with."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compiler", "tune", str(small_model), "-o", "found.sqlite",
+         "--seconds", "300", "--jobs", "1", "--progress"], cwd=tmp_path, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE)
+    try:
+        for _ in range(600):
+            if (tmp_path / "found.sqlite").exists():
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert told.splitlines()[-1].startswith("interrupted: ")
+
+
+def test_temporary_folders_are_removed(small_model: Path, tmp_path: Path) -> None:
+    plugin = PLUGIN.replace('Path("child").write_text(str(child.pid))', '''
+        import atexit, tempfile
+        folder = tempfile.TemporaryDirectory(dir=".", prefix="scratch-")
+        atexit.register(lambda: folder)  # it lives as long as the process
+        Path("child").write_text(str(child.pid))''')
+    (tmp_path / "endless.py").write_text(plugin)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compiler", "lower", str(small_model), "--plugin", "endless.py",
+         "--passes", "default,after(graph-cse)=endless"], cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL)
+    try:
+        wait_for(tmp_path / "child")
+        assert list(tmp_path.glob("scratch-*"))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+    assert not list(tmp_path.glob("scratch-*"))

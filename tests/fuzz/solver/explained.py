@@ -1,0 +1,61 @@
+"""Differences that were looked into and are nobody's fault here: each with its reason.
+
+They are counted, and are no failures. An entry says what a model must have, and what was found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import onnx
+
+from tests.fuzz.solver.generate import Generated
+from tests.fuzz.solver.judge import Finding
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`applies`: whether it explains a finding about a model."""
+
+    reason: str
+    applies: Callable[[Generated, Finding], bool]
+
+
+def operators(graph: onnx.GraphProto) -> set[str]:
+    """Also those in bodies."""
+    found = {node.op_type for node in graph.node}
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= operators(attribute.g)
+    return found
+
+
+def _reduction_of_nothing(drawn: Generated, found: Finding) -> bool:
+    shapes = re.match(r"output \S+ is (\w+)(\[.*\]), not \w+(\[.*\])", found.text)
+    if found.kind != "peer" or shapes is None:
+        return False
+    odd = shapes[1] == "float16" or re.search(r"\b0\b", shapes[2] + shapes[3])
+    return odd is not None and odd is not False and any(
+        name.startswith("Reduce") for name in operators(drawn.proto.graph))
+
+
+def _open_zero(drawn: Generated, found: Finding) -> bool:
+    del drawn
+    return found.kind == "refused" and re.search(
+        r"do not broadcast: (0 and [^\W\d]\w*|[^\W\d]\w* and 0)\n", found.text + "\n") is not None
+
+
+EXPLANATIONS = (
+    Explanation("a dim of 0 in a file is an open size, which is 1 or more until a run tells",
+                _open_zero),
+    Explanation("onnxruntime leaves dims of reductions of nothing, and of f16 that are counted "
+                "from the end", _reduction_of_nothing),
+)
+
+
+def explanation_of(drawn: Generated, found: Finding) -> str:
+    """The reason why a finding is none; empty where there is none."""
+    return next((e.reason for e in EXPLANATIONS if e.applies(drawn, found)), "")

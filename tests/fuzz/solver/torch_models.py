@@ -1,0 +1,186 @@
+"""Modules of PyTorch, drawn and solved as ONNX models are, and judged beside eager PyTorch.
+
+A module goes through `torch.export` with the sizes that it leaves open, and through
+`torch.compile(backend="strata")`. Right is the exported program in f64, within what rounding
+explains, and what eager PyTorch computes, within that and a little more.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from compiler.diagnostics import StrataError
+from compiler.driver import Compiler, CompilerFault
+from compiler.frontend import model_of
+from compiler.options import CompileOptions
+from tests.fuzz.solver.build import contents
+from tests.fuzz.solver.domains import numbers
+from tests.fuzz.solver.draft import BF16, F32, F64, Array, Draft, Placeholder
+from tests.fuzz.solver.generate import Unusable, fitting_solution
+from tests.fuzz.solver.judge import Finding, Rule, compared, differs
+from tests.fuzz.solver.pool import Outcome
+from tests.fuzz.solver.torch_specs import SPECS, Program
+
+MAIN = (F32, F32, F32, F64, BF16)
+MOST_LINES = 9
+
+
+@dataclass
+class Drawn:
+    """`source`: of the function; `feeds`: tensors by name, per set of sizes."""
+
+    source: str
+    module: torch.nn.Module
+    names: list[str]
+    opened: dict[str, dict[int, Any]]
+    feeds: list[dict[str, torch.Tensor]] = field(default_factory=list)
+
+
+class Drawing(torch.nn.Module):
+    """The function, and its weights as buffers."""
+
+    def __init__(self, function: Callable[..., Any], weights: Mapping[str, torch.Tensor]):
+        super().__init__()
+        self.function = function
+        for name, tensor in weights.items():
+            self.register_buffer(name, tensor)
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(self, *inputs)
+
+
+# ---------------------------------------------------------------------- drawing
+def generate(number: int, seed: int = 0) -> Drawn:
+    """Raises Unusable."""
+    random = np.random.default_rng([number, seed, 2121])
+    draft = Draft(random, 21, MAIN[int(random.integers(len(MAIN)))])
+    program = Program(draft)
+    specs, shares = list(SPECS), np.array(list(SPECS.values()))
+    wanted = draft.integer(1, MOST_LINES)
+    for _ in range(4 * wanted):
+        if len(program.lines) >= wanted:
+            break
+        mark = len(program.lines)
+        spec = specs[int(random.choice(len(specs), p=shares / shares.sum()))]
+        if not draft.attempt(lambda _, spec=spec: spec(program)):
+            del program.lines[mark:]
+    if not program.lines:
+        raise Unusable("no operator fits")
+    return _drawn(program)
+
+
+def _drawn(program: Program) -> Drawn:
+    draft = program.draft
+    solution = fitting_solution(draft)
+    text = " ".join(line.template for line in program.lines)
+    used = [p for p in draft.placeholders if p.value.name in _words(text)]
+    inputs = [p for p in used if not p.fixed] or used[:1]
+    weights = {p.value.name: _tensor(draft, p, solution) for p in used if p not in inputs}
+    lines = [f"def drawn(self, {', '.join(p.value.name for p in inputs)}):",
+             *(f"    {name} = self.{name}" for name in weights)]
+    for line in program.lines:
+        numbers_ = [contents(d, solution) for d in line.dims]
+        lines.append(f"    {', '.join(line.results)} = {_filled(line.template, numbers_)}")
+    last = [r for line in program.lines for r in line.results if r not in _words(text)]
+    lines.append(f"    return ({', '.join(last or program.lines[-1].results)},)")
+    source = "\n".join(lines)
+    scope: dict[str, Any] = {"torch": torch, "F": F}
+    exec(source, scope)
+    module = Drawing(scope["drawn"], weights).eval()
+    opened = {p.value.name: {} for p in inputs}
+    feed = {p.value.name: _tensor(draft, p, solution) for p in inputs}
+    return Drawn(source, module, list(feed), opened, [feed])
+
+
+def _filled(template: str, numbers_: list[int]) -> str:
+    for k, number in enumerate(numbers_):
+        template = template.replace(f"{{{k}}}", str(number))
+    return template
+
+
+def _words(text: str) -> set[str]:
+    import re
+
+    return set(re.findall(r"\b[pv]\d+\b", text))
+
+
+def _tensor(draft: Draft, placeholder: Placeholder, solution: Any) -> torch.Tensor:
+    value, domain = placeholder.value, placeholder.domain
+    shape = tuple(contents(d, solution) for d in value.shape)
+    array = numbers(draft.random, value.dtype, shape, domain, contents(domain.bound, solution),
+                    False, 1.0)
+    if value.dtype == BF16:
+        return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+# ---------------------------------------------------------------------- judging
+def judge(drawn: Drawn, compiled: bool) -> Finding:
+    """What is wrong with a module. `compiled`: try `torch.compile`, too."""
+    feed = drawn.feeds[0]
+    tensors = [feed[name] for name in drawn.names]
+    with torch.no_grad():
+        eager = [_array(t) for t in drawn.module(*(t.clone() for t in tensors))]
+        program = torch.export.export(drawn.module, tuple(tensors))
+    compilation = Compiler(model_of(program), CompileOptions(
+        cache="off", threads=1, tuned="off"))
+    try:
+        state = compilation.read()
+        module, weights = state.module.clone(), type(state.context.weights)(
+            dict(state.context.weights.arrays))
+        compilation.run(state, compilation.plan(state, None))
+        loaded = compilation.load(state)
+    except StrataError as error:
+        return Finding("refused", str(error))
+    except CompilerFault as error:
+        return Finding("fault", str(error))
+    inputs = [_array(t) for t in tensors]
+    found, allowance = compared(module, weights, loaded, inputs, Rule())
+    if found or allowance is None:
+        return found
+    names = list(loaded.output_names)
+    text = differs(eager, allowance.native, allowance, names, Rule(peer=True))
+    if text:
+        return Finding("peer", text)
+    return _judge_compiled(drawn, tensors, allowance, names) if compiled else Finding()
+
+
+def _judge_compiled(drawn: Drawn, tensors: Any, allowance: Any, names: list[str]) -> Finding:
+    torch._dynamo.reset()
+    try:
+        with torch.no_grad():
+            found = torch.compile(drawn.module, backend="strata")(*(t.clone() for t in tensors))
+    except Exception as error:
+        return Finding("fault", f"torch.compile: {type(error).__name__}: {error}")
+    text = differs([_array(t) for t in found], allowance.native, allowance, names, Rule())
+    return Finding("wrong", f"torch.compile: {text}") if text else Finding()
+
+
+def _array(tensor: torch.Tensor) -> Array:
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.float().numpy().astype(BF16)
+    return tensor.contiguous().numpy().copy()
+
+
+def work(number: int, seed: int) -> Outcome:
+    """Draw and judge one module."""
+    started = time.monotonic()
+    try:
+        drawn = generate(number, seed)
+    except Unusable as reason:
+        return Outcome(number, "unusable", str(reason))
+    try:
+        found = judge(drawn, compiled=number % 4 == 0)
+        kind, text = found.kind, f"{found.text}\n{drawn.source}" if found else ""
+    except Exception:
+        kind, text = "harness", f"{drawn.source}\n{traceback.format_exc()}"
+    return Outcome(number, kind, text, ("torch",), time.monotonic() - started, 1)

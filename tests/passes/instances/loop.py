@@ -1,0 +1,75 @@
+"""Instances of the patterns of loop-level rules: graphs, lowered to nests first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.passes.instances.graph import reshape_of_reshape
+from tests.passes.instances.writing import Draw, Instance, function, type_
+
+FUSE = "graph-decompose,graph-to-loop,loop-fuse"
+Maker = Callable[[Draw], Instance]
+
+
+def merge_views(d: Draw) -> Instance:
+    return replace(reshape_of_reshape(d), passes=FUSE)
+
+
+def compose_views(d: Draw) -> Instance:
+    a, b, c = d.long(3)
+    t, flat = type_("f32", [a, b, c]), type_("f32", [a, f"{b}*{c}"])
+    op = d.of("neg", "exp", "relu")
+    return Instance(function({"x": flat}, [
+        f"%a = graph.reshape %x {{shape = [{a}, {b}, {c}]}} : {t}",
+        f"%y = graph.{op} %a : {t}"], "y", t), FUSE, 1e-6)
+
+
+def inline_producers(d: Draw) -> Instance:
+    """A chain of elementwise operations, some of which broadcast."""
+    dims = d.long(3)
+    t, row = type_("f32", dims), type_("f32", dims[2:])
+    lines, last = [], "x"
+    for k in range(d.integer(2, 5)):
+        kind = d.of("add", "mul", "neg", "tanh")
+        operands = f"%{last}, %r" if kind in ("add", "mul") else f"%{last}"
+        lines.append(f"%v{k} = graph.{kind} {operands} : {t}")
+        last = f"v{k}"
+    return Instance(function({"x": t, "r": row}, lines, last, t), FUSE, 1e-6)
+
+
+def merge_equal_reads(d: Draw) -> Instance:
+    t = type_("f32", d.dims(1))
+    return Instance(function({"x": t}, [f"%y = graph.{d.of('mul', 'add')} %x, %x : {t}"], "y", t),
+                    FUSE)
+
+
+def forward_copy(d: Draw) -> Instance:
+    """A product, transposed."""
+    a, b, c = d.long(3)
+    wide, t = type_("f32", [a, c]), type_("f32", [c, a])
+    return Instance(function({"x": type_("f32", [a, b]), "z": type_("f32", [b, c])}, [
+        f"%a = graph.matmul %x, %z : {wide}",
+        f"%y = graph.transpose %a {{perm = [1, 0]}} : {t}"], "y", t), FUSE, 1e-5)
+
+
+def drop_unit_axes(d: Draw) -> Instance:
+    """A sum over one element."""
+    a, b = d.long(2)
+    t = type_("f32", [a, b])
+    return Instance(function({"x": type_("f32", [a, "1", b])}, [
+        f"%y = graph.reduce_sum %x {{axes = [1], keepdims = false}} : {t}"], "y", t), FUSE)
+
+
+def drop_idle_axes(d: Draw) -> Instance:
+    """A sum over what was repeated: alike for all places."""
+    a, b, c = (d.of("2", "3", "5") for _ in range(3))
+    wide, t = type_("f32", [a, b, c]), type_("f32", [a, b])
+    return Instance(function({"x": type_("f32", [a, "1", c])}, [
+        f"%a = graph.broadcast %x {{shape = [{a}, {b}, {c}]}} : {wide}",
+        f"%y = graph.reduce_sum %a {{axes = [2], keepdims = false}} : {t}"], "y", t), FUSE, 1e-5)
+
+
+INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
+    merge_views, compose_views, inline_producers, merge_equal_reads, forward_copy, drop_unit_axes,
+    drop_idle_axes)}

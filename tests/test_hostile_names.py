@@ -1,0 +1,210 @@
+"""Names that look like something else: through every level, its text, and execution on each target.
+
+Sizes, values, nodes, inputs and outputs of a model may be called anything. A size called `in0` is
+no gathered input, one called `i0` no axis, and what cannot be written bare is quoted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import compiler
+from compiler.__main__ import main
+from dialects.expr import Expr
+from dialects.symbol import RESERVED_WORDS, Kind, Symbol, quoted, unquoted
+from dialects.syntax import distinct_identifiers
+from dialects.types import ELEMENTS
+
+LONG = "x" * 10_000
+HOSTILE = (
+    "in0", "in1", "i0", "i0_part", "t0", "d0", "%0", "@0", "$0", "max", "floordiv", "index", "f32",
+    "true", "func", "builtin.module", "loc", "a b", "a_b", "a-b", 'a"b', "a\nb", "a\tb", "//",
+    "\\", "\\0A", " ", "é", "٣", "\u2028", LONG, LONG + "y", "_x", "__", "x", "in00", "0x1", "[",
+    "2*n", "size.n", "v1",
+)
+TARGETS = ("reference", "cpu", "cuda")
+
+
+# ---------------------------------------------------------------------- symbols and their text
+@pytest.mark.parametrize("kind", Kind)
+@given(name=st.one_of(st.sampled_from((*HOSTILE, "")), st.text()))
+def test_text_reads_back(kind: Kind, name: str) -> None:
+    symbol = Symbol(kind, name)
+    assert Symbol.parse(symbol.text) is symbol
+    other = Expr.symbol(symbol) * Expr.size("n") // 3 + Expr.axis("i0") + 2
+    assert Expr.parse(str(other)) == other
+
+
+@given(st.text())
+def test_quoted_text_is_one_printable_token(text: str) -> None:
+    assert unquoted(quoted(text)) == text
+    assert quoted(text).isprintable()
+
+
+def test_kinds_stay_apart() -> None:
+    """One name, as many symbols as kinds, each with its own text."""
+    for name in (*HOSTILE, "0", "1"):
+        symbols = [Symbol(kind, name) for kind in Kind]
+        assert len({s.text for s in symbols}) == len({*symbols}) == len(Kind)
+
+
+def test_words_of_elements_are_reserved() -> None:
+    signless = {f"i{n}" for n in (1, 2, 4, 8, 16, 32, 64)}  # these look like axes
+    assert {str(e) for e in ELEMENTS} - signless <= RESERVED_WORDS
+
+
+def test_symbols_do_not_change_and_travel() -> None:
+    import pickle
+
+    symbol = Symbol.size("in0")
+    assert pickle.loads(pickle.dumps(symbol)) is symbol
+    with pytest.raises(AttributeError):
+        symbol.name = "n"  # type: ignore[misc]
+
+
+def test_identifiers_are_distinct() -> None:
+    found = distinct_identifiers(HOSTILE)
+    assert len({*found}) == len(HOSTILE)
+    assert all(n.isidentifier() and n.isascii() and len(n) < 100 for n in found)
+
+
+# ---------------------------------------------------------------------- models
+def _model(rows: str, columns: str, names: Sequence[str]) -> onnx.ModelProto:
+    """Broadcasting, a gather, sums, a slice, a reshape and a product over two sizes of these names.
+
+    `names`: of the input, the output, and of nodes and the values between.
+    """
+    x, y, *between = names
+    v = iter(between)
+    a, b, c, d, e, f = (next(v) for _ in range(6))
+    nodes = [
+        helper.make_node("Mul", [x, "weights"], [a], name=a),
+        helper.make_node("Gather", ["table", "ids"], [b], name=b),
+        helper.make_node("ReduceSum", [a, "one"], [c], name=c, keepdims=1),
+        helper.make_node("Add", [a, c], [d], name=d),
+        helper.make_node("MatMul", [d, b], [e], name=e),
+        helper.make_node("Reshape", [e, "flat"], [f], name=f),
+        helper.make_node("Slice", [f, "begin", "end"], [y], name=y),
+    ]
+    constants = {
+        "weights": np.float32([1.5]), "one": np.int64([1]), "flat": np.int64([-1]),
+        "begin": np.int64([1]), "end": np.int64([2**31 - 1]),
+        "table": np.arange(24, dtype=np.float32).reshape(6, 4)}
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, [rows, columns]),
+         helper.make_tensor_value_info("ids", TensorProto.INT64, [columns])],
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(a, n) for n, a in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _expected(x: Any, ids: Any) -> Any:
+    table = np.arange(24, dtype=np.float64).reshape(6, 4)
+    scaled = x.astype(np.float64) * 1.5
+    return ((scaled + scaled.sum(1, keepdims=True)) @ table[ids]).reshape(-1)[1:]
+
+
+def _inputs() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((3, 5)).astype(np.float32), rng.integers(0, 6, 5)
+
+
+def _rounds() -> list[list[str]]:
+    """Each name once as a row, a column, an input, an output and a node."""
+    names = list(HOSTILE)
+    return [list(itertools.islice(itertools.cycle(names), k, k + 10))
+            for k in range(0, len(names), 5)]
+
+
+ROUNDS = _rounds()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("names", ROUNDS, ids=[ascii(names[0][:8]) for names in ROUNDS])
+def test_models(names: list[str], target: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(_model(names[0], names[1], names[2:]), path)
+    exe = compiler.compile(str(path), target=target, cache="off", interpret=target == "cuda")
+    x, ids = _inputs()
+    assert exe.signature.input_names == (names[2], "ids")
+    assert [s.name for s in exe.signature.symbols()] == names[:2]
+    [y] = exe.run([x, ids])
+    np.testing.assert_allclose(y, _expected(x, ids), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["in0", "a b", "é", "_x", LONG], ids=lambda n: ascii(n[:8]))
+def test_the_user_says_the_models_own_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(_model(name, "n", HOSTILE[:8]), path)
+    exe = compiler.compile(str(path), target="reference", cache="off", dims={name: 3})
+    assert [s.name for s in exe.signature.symbols()] == ["n"]
+    x, ids = _inputs()
+    np.testing.assert_allclose(exe.run([x, ids])[0], _expected(x, ids), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("names", [*ROUNDS[:3], *ROUNDS[5:7]],
+                         ids=lambda names: ascii(names[0][:8]))
+def test_dumps_are_read_again(names: list[str], tmp_path: Path) -> None:
+    """Every dump goes on to the same numbers."""
+    path, folder = tmp_path / "model.onnx", tmp_path / "dump"
+    onnx.save(_model(names[0], names[1], names[2:]), path)
+    assert main(["lower", str(path), "--target", "cpu", "--to", "block", "--dump-dir",
+                 str(folder), "-o", str(tmp_path / "all.mlir")]) == 0
+    x, ids = _inputs()
+    dumps = sorted(folder.glob("*.mlir"))
+    assert len(dumps) > 5
+    for dump in (*dumps[::6], dumps[-1]):
+        exe = compiler.compile(str(dump), target="reference", cache="off")
+        assert exe.signature.input_names == (names[2], "ids")
+        np.testing.assert_allclose(exe.run([x, ids])[0], _expected(x, ids), rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------------- control flow
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize("name", ["in0", "i0", "_step", "%0", "a\nb", "é", LONG],
+                         ids=lambda n: ascii(n[:8]))
+def test_loops_and_branches(name: str, target: str, tmp_path: Path) -> None:
+    """A loop that adds its number to rows, then a branch on a sum."""
+    body = helper.make_graph(
+        [helper.make_node("Cast", ["k"], ["kf"], to=TensorProto.FLOAT),
+         helper.make_node("Add", [f"{name}.in", "kf"], [f"{name}.out"], name=name),
+         helper.make_node("Identity", ["going"], ["on"])], name,
+        [helper.make_tensor_value_info("k", TensorProto.INT64, []),
+         helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+         helper.make_tensor_value_info(f"{name}.in", TensorProto.FLOAT, [name, 4])],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+         helper.make_tensor_value_info(f"{name}.out", TensorProto.FLOAT, [name, 4])])
+
+    def branch(op: str) -> onnx.GraphProto:
+        return helper.make_graph([helper.make_node(op, ["rows"], [f"{op} {name}"], name=name)],
+                                 name, [], [helper.make_tensor_value_info(
+                                     f"{op} {name}", TensorProto.FLOAT, [name, 4])])
+
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["count", "", name], ["rows"], name=name, body=body),
+         helper.make_node("ReduceSum", ["rows"], ["sum"], keepdims=0),
+         helper.make_node("Greater", ["sum", "zero"], ["large"]),
+         helper.make_node("If", ["large"], ["y"], name="//", then_branch=branch("Neg"),
+                          else_branch=branch("Exp"))],
+        "g", [helper.make_tensor_value_info(name, TensorProto.FLOAT, [name, 4]),
+              helper.make_tensor_value_info("count", TensorProto.INT64, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.float32(0), "zero")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    exe = compiler.compile(str(path), target=target, cache="off")
+    x = np.ones((3, 4), np.float32)
+    for count, want in ((3, -(x + 3)), (0, -x)):
+        np.testing.assert_allclose(exe.run([x, np.int64(count)])[0], want, rtol=1e-6)
