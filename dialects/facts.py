@@ -12,7 +12,7 @@ goes on with the shortest sum of the goal's own sizes; few facts are about the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from heapq import heappop, heappush
 from math import gcd
 
@@ -29,6 +29,7 @@ class Facts:
 
     def __init__(self, given: Iterable[Expr]):
         self.known: dict[Expr, None] = {}
+        self._found: dict[tuple[Expr, int], bool] = {}
         decided: list[Expr] = []
         for fact in given:
             for part in _parts(tightened(fact)):
@@ -38,6 +39,7 @@ class Facts:
         for part in dict.fromkeys(decided):  # now that it may be known which one a minimum is
             self._add_decided(part)
         self.__dict__.pop("least", None)
+        self._found.clear()
 
     def _add(self, fact: Expr) -> None:
         """A fact, unless it says nothing; and of a product that is not 0, each factor."""
@@ -90,6 +92,12 @@ class Facts:
         if is_plain(start) or (
                 start.symbols & self.least.keys() and is_plain(start.substitute(self.least))):
             return True
+        key = start, goals
+        if key not in self._found:
+            self._found[key] = self._search(start, goals)
+        return self._found[key]
+
+    def _search(self, start: Expr, goals: int) -> bool:
         waiting, seen = [(0, 0, 0, start)], {start}
         while waiting and len(seen) <= goals:
             for rest in self._less(heappop(waiting)[-1]):
@@ -105,6 +113,12 @@ class Facts:
         """Goals that imply a goal, without its first term that may be negative."""
         obstacle = next((m, c) for m, c in goal.terms if c < 0 or not is_plain_product(m))
         yield from _cancelled(goal, *obstacle, [*self.known, *_of_calls(goal)])
+
+
+@lru_cache(4096)
+def facts_about(given: tuple[Expr, ...]) -> Facts:
+    """The facts of a place in a kernel; many places know the same."""
+    return Facts(given)
 
 
 def _cancelled(

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr
-from dialects.facts import Facts, is_plain, split_call, tightened
+from dialects.facts import Facts, facts_about, is_plain, split_call, tightened
 from dialects.symbol import Symbol
 
 FEW = 6
@@ -77,7 +77,8 @@ class Prover:
             return self._alike.facts
         guards = [span.last - span.first for span in self.ranges.values()
                   if span.first is not None and span.last is not None]
-        return Facts([f for given in (*self.given, *guards) for f in self._about_sizes(given)])
+        given = (f for fact in (*self.given, *guards) for f in self._about_sizes(fact))
+        return facts_about(tuple(dict.fromkeys(f for f in given if not is_plain(f))))
 
     # ------------------------------------------------------------------ steps
     def _holds(self, goal: Expr) -> bool:

@@ -94,7 +94,9 @@ class Case:
         self.facts = [self.expr(1, list(SIZES)) for _ in range(random.randint(0, 2))]
         self.goal: Expr = self.expr(2)
         if self.ranges and random.random() < 0.5:  # as an index that is to stay below a size
-            self.goal = self.ranges[next(iter(self.ranges))].last + self.expr(1) - self.goal
+            last = next(iter(self.ranges.values())).last
+            assert last is not None
+            self.goal = last + self.expr(1) - self.goal
 
     def expr(self, depth: int, names: list[Symbol] | None = None) -> Expr:
         symbols = names or [*SIZES, *self.ranges]

@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.expr import Expr, maximum, minimum
 from dialects.inequalities import Span
+from dialects.types import bit_width
 
 ANYTHING = Span(None, None)
 
@@ -38,7 +39,7 @@ def joined(spans: list[Span]) -> Span:
 def constant(number: float | bool, type_: Attribute) -> Span:
     """A number; one that the bits of a signed integer cannot hold stands for another."""
     whole = not isinstance(number, float) or number.is_integer()
-    width = type_.width.data if isinstance(type_, IntegerType) else 64
+    width = _width(type_)
     if not whole or not -2**(width - 1) <= number < 2**(width - 1):
         return ANYTHING
     return Span(Expr.of(int(number)), Expr.of(int(number)))
@@ -146,8 +147,16 @@ def _difference(op: Operation, spans: list[Span]) -> Span:
 
 def _is_wide(type_: Attribute) -> bool:
     """Whether sums of numbers of the magnitude of sizes do not overflow."""
-    return isinstance(type_, IndexType) or (
-        isinstance(type_, IntegerType) and type_.width.data >= 64)
+    return isinstance(type_, IndexType) or (_is_integer(type_) and _width(type_) >= 64)
+
+
+def _width(type_: Attribute) -> int:
+    """The bits of an integer; 64 for what is none."""
+    return bit_width(type_) if _is_integer(type_) else 64
+
+
+def _is_integer(type_: Attribute) -> bool:
+    return isinstance(type_, IntegerType)
 
 
 def _minimum(op: Operation, spans: list[Span]) -> Span:
@@ -170,17 +179,17 @@ def _unsigned(op: Operation, spans: list[Span]) -> Span:
     least = None if span.first is None else span.first.constant
     if least is not None and least >= 0:
         return span
-    if isinstance(type_, IntegerType) and type_.width.data < 32:
-        return Span(Expr.of(0), Expr.of(2**type_.width.data - 1))
+    if _width(type_) < 32:
+        return Span(Expr.of(0), Expr.of(2**_width(type_) - 1))
     return Span(Expr.of(0), None)
 
 
 def _narrowed(op: Operation, spans: list[Span]) -> Span:
     """A number that fits stays as it is."""
     [span], type_ = spans, op.results[0].type
-    if not isinstance(type_, IntegerType) or span.first is None or span.last is None:
+    if not _is_integer(type_) or span.first is None or span.last is None:
         return ANYTHING
-    first, last, half = span.first.constant, span.last.constant, 2**(type_.width.data - 1)
+    first, last, half = span.first.constant, span.last.constant, 2**(_width(type_) - 1)
     fits = first is not None and last is not None and -half <= first <= last < half
     return span if fits else ANYTHING
 

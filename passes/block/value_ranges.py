@@ -57,7 +57,8 @@ class Values:
             case ops.IndexOp():
                 return self._of_index(owner)
             case ops.MapOp():
-                known = dict(zip(owner.body.block.args, map(self.of, owner.inputs), strict=True))
+                known: dict[SSAValue, Span] = dict(zip(
+                    owner.body.block.args, map(self.of, owner.inputs), strict=True))
                 number = list(owner.results).index(value)  # type: ignore[arg-type]
                 return Scalars(known, lambda e: self._is_positive(e, owner)).of(
                     owner.yielded[number])
@@ -104,7 +105,7 @@ class Values:
 
 def _end(expr: Expr, ranges: Mapping[Symbol, Span], upper: bool) -> Expr | None:
     """The largest or smallest value of an expression, over sizes; None where it is not known."""
-    for symbol in [s for s in reversed(ranges) if s in expr.symbols]:
+    for symbol in [s for s in list(ranges)[::-1] if s in expr.symbols]:
         split = expr.linear([symbol]) if symbol in expr.symbols else None
         factor = None if split is None else split[0][symbol].constant if symbol in split[0] else 0
         if split is None or factor is None:
