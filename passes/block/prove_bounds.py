@@ -18,6 +18,8 @@ store is
 The ranges of programs, loops and tiles, what loaded indices can be, and assumptions on sizes are
 what a proof may use (`bounds.py`); how buffers fit views, copies and launches is seen to before
 (`shapes.py`). No earlier pass is trusted: where one forgot an assumption, it is added here.
+Where every access is to look for itself (`--check`), nothing is proven: `block-check-accesses` shall
+find what is wrong, not a pad in its place.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ class BlockProveBounds(StrataPass):
     name = "block-prove-bounds"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is not None and context.target.checks_accesses(context.options):
+            return
         kernels = {op.sym_name.data: Kernel.of(op) for op in module.body.block.ops
                    if isinstance(op, KernelOp)}
         launches: dict[str, list[_Launch]] = defaultdict(list)
