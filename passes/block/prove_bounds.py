@@ -18,8 +18,8 @@ store is
 The ranges of programs, loops and tiles, what loaded indices can be, and assumptions on sizes are
 what a proof may use (`bounds.py`); how buffers fit views, copies and launches is seen to before
 (`shapes.py`). No earlier pass is trusted: where one forgot an assumption, it is added here.
-Where every access is to look for itself (`--check`), nothing is proven: `block-check-accesses` shall
-find what is wrong, not a pad in its place.
+Where every access is to look for itself (`--check`), nothing is proven: `block-check-accesses`
+shall find what is wrong, not a pad in its place.
 """
 
 from __future__ import annotations
