@@ -76,7 +76,9 @@ class Executable:
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
         if self.structures:
-            return list(self.gathered(self.run(self.spread(inputs, named))).values())
+            strings: list[str] = []
+            arrays = self.spread(inputs, named, strings)
+            return list(self.gathered(self.run(arrays), strings).values())
         values = self._in_order(inputs, named) if named else inputs
         stay = self.loaded.takes_gpu_tensors
         if stay and all([getattr(v, "is_cuda", False) for v in values]):
@@ -92,17 +94,24 @@ class Executable:
         """Run the model on C-contiguous NumPy arrays in the model's order: the shortest way."""
         return self.loaded.run(inputs)
 
-    def spread(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Array]:
-        """The tensors that arguments are, where some are lists or None."""
+    def spread(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], strings: list[str] | None = None
+    ) -> list[Array]:
+        """The tensors that arguments are, where some are lists, None or strings.
+
+        `strings` becomes those that the model does not know; `gathered` needs them.
+        """
         own = own_names(self.input_names, self.structures)
         types = dict(zip(self.signature.input_names, self.signature.input_types, strict=True))
-        found = spread({**dict(zip(own, inputs, strict=False)), **named}, self.structures, types)
+        found = spread({**dict(zip(own, inputs, strict=False)), **named}, self.structures, types,
+                       strings)
         return self.signature.arrange({n: contiguous(a) for n, a in found.items()})
 
-    def gathered(self, outputs: Sequence[Array]) -> dict[str, Any]:
+    def gathered(self, outputs: Sequence[Array], strings: Sequence[str] = ()) -> dict[str, Any]:
         """The outputs by the model's own names, sequences as lists."""
         arrays = dict(zip(self.output_names, outputs, strict=True))
-        return gather(own_names(self.output_names, self.structures), arrays, self.structures)
+        names = own_names(self.output_names, self.structures)
+        return gather(names, arrays, self.structures, strings)
 
     def precision_error(self, inputs: Sequence[Array]) -> float:
         """How far the outputs are from those of the same model in f32, on these inputs.

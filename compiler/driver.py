@@ -33,7 +33,7 @@ from compiler.pipeline import PIPELINE
 from compiler.plan import PlannedStep, plan
 from compiler.plugin_faults import definition_of, origin_of
 from compiler.plugins import Plugins, load_plugins
-from compiler.source import Snapshot, Source, read_model, weight_labels
+from compiler.source import TEXT_SUFFIX, Snapshot, Source, read_model, weight_labels
 from compiler.suggestions import guess
 from compiler.text import format_header, format_module
 from compiler.tuning.files import tuned_files
@@ -157,6 +157,7 @@ class Compiler:
 
     def lower(self, to: str | None = None) -> State:
         """Read the model and run the pipeline up to level `to`; None: all of it."""
+        self.check_passes(to)
         state = self.read()
         self.planned = self.plan(state, to)
         self.run(state, self.planned)
@@ -183,6 +184,14 @@ class Compiler:
         guessed = guess(level, there)
         raise StrataError(f"target {self.target.name} has no level '{level}'", [
             Problem("no such level", hint=f"{guessed}there are: {', '.join(there)}")])
+
+    def check_passes(self, to: str | None) -> None:
+        """Raise StrataError for passes that cannot be, before the model is read.
+
+        Where a text stands only reading it tells.
+        """
+        if not self.model.endswith(TEXT_SUFFIX):
+            plan(self.options.passes, LEVEL_NAMES[0], (), None, to, self.plugins)
 
     def plan(self, state: State, to: str | None) -> list[PlannedStep]:
         """The steps that will run. Raises StrataError for options that fit neither model nor

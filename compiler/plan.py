@@ -44,6 +44,7 @@ def plan(
     """
     _check_levels(level, start, to)
     steps = edit_steps(passes, PIPELINE, level)
+    _check_needed(steps, passes, level, () if start else after, to)
     labels = label_steps(steps)
     if is_explicit(passes):
         first, last = 0, len(steps)
@@ -102,6 +103,33 @@ def _end(steps: Sequence[Step], to: str) -> int:
     """Behind the last step whose level is not beyond `to`."""
     return max((k + 1 for k, s in enumerate(steps)
                 if LEVEL_NAMES.index(s.level) <= LEVEL_NAMES.index(to)), default=0)
+
+
+def _check_needed(
+    steps: Sequence[Step], passes: str, level: str, after: Sequence[str], to: str | None
+) -> None:
+    """Raise StrataError where passes are left out that later levels cannot do without.
+
+    Whoever adds passes, or lists them one by one, may have another way there.
+    """
+    names = {s.name for s in steps}
+    if is_explicit(passes) or names - {s.name for s in PIPELINE}:
+        return
+    begin = first_step(PIPELINE, label_steps(PIPELINE), level, after)
+    end = len(PIPELINE) if to is None else _end(PIPELINE, to)
+    missing = [s for s in PIPELINE[begin:end] if s.needed and s.name not in names
+               and (s.name in level_changes() or s.level != to)]
+    if missing:
+        raise StrataError("--passes leaves out what is needed", [
+            Problem(f"{s.name}: {s.needed}", level=s.level,
+                    hint=f"end with --to {_last_without(s)}, or put your own pass in its place")
+            for s in missing], exit_status=2)
+
+
+def _last_without(step: Step) -> str:
+    """The last level that is reached without a step."""
+    place = LEVEL_NAMES.index(step.level)
+    return LEVEL_NAMES[place - (step.name in level_changes())]
 
 
 def _check_levels(level: str, start: str | None, to: str | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from math import gcd
+from math import gcd, inf
 
 from dialects.atoms import Atom, Call, atom_symbols
 from dialects.expr import Expr, apply_call
@@ -28,9 +28,38 @@ def is_nonnegative(expr: Expr, positive: frozenset[Symbol] | None = None) -> boo
     `positive`: all sizes, unless given. What must also hold where a size is 0 at run time, as what
     is said about memory, gives those of which it is known.
     """
-    least = (s for s in expr.symbols
-             if (s.kind is Kind.SIZE if positive is None else s in positive))
-    return _holds(expr.substitute({s: Expr.symbol(s) + 1 for s in least}))
+    return _holds(_from_zero(expr, positive))
+
+
+def _from_zero(expr: Expr, positive: frozenset[Symbol] | None = None) -> Expr:
+    """The expression over symbols that all begin at 0."""
+    from_one = (s for s in expr.symbols
+                if (s.kind is Kind.SIZE if positive is None else s in positive))
+    return expr.substitute({s: Expr.symbol(s) + 1 for s in from_one})
+
+
+@cache
+def least(expr: Expr) -> float:
+    """A number that expr is never below, as `is_nonnegative` takes symbols; -inf if none is known.
+
+    What grows with every symbol is least where all of them are.
+    """
+    return _from_zero(expr).evaluate(dict.fromkeys(expr.symbols, 0)) if _grows(expr) else -inf
+
+
+def _grows(expr: Expr) -> bool:
+    """Whether no symbol that becomes larger makes expr smaller."""
+    return all(not monomial or (factor > 0 and len(monomial) == 1 and _atom_grows(monomial[0]))
+               for monomial, factor in expr.terms)
+
+
+def _atom_grows(atom: Atom) -> bool:
+    if isinstance(atom, Symbol):
+        return True
+    left, right = atom.args
+    if atom.op == "floordiv":
+        return _grows(left) and (right.constant or 0) > 0
+    return atom.op in ("min", "max") and _grows(left) and _grows(right)
 
 
 def _holds(expr: Expr) -> bool:

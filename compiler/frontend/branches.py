@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -15,7 +16,10 @@ from compiler.frontend.values import Value, computed, constant
 from dialects import types as t
 from dialects.control import IfOp
 from dialects.expr import Expr
-from dialects.graph.shape import ReshapeOp
+from dialects.graph.elementwise import SubOp
+from dialects.graph.shape import BroadcastOp, ReshapeOp
+from dialects.graph.unary import CastOp
+from dialects.sizes import SizeOp
 from dialects.symbol import Symbol
 from dialects.types import TensorType
 
@@ -47,7 +51,10 @@ def join(
 
     `mark`: from before the branches were built, which may turn out to be of no use: what both have
     in common needs no operation. Raises Mismatch where they differ in type.
+
+    Single elements may differ in their numbers of dims: they get those of the one that has more.
     """
+    then, otherwise = (_deepened(build, *pair) for pair in ((then, otherwise), (otherwise, then)))
     branches = (then, otherwise)
     shared = [_shared(build, then, otherwise, k) for k in range(len(then.results))]
     open_ = [k for k, value in enumerate(shared) if value is None]
@@ -67,6 +74,46 @@ def join(
         flag(build, condition), then.frame.name, otherwise.frame.name,
         [build.ssa(v) for v in captured], types, defines)))
     return [next(chosen) if value is None else value for value in shared]
+
+
+def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
+    """A branch whose single elements have as many dims as the other's, if these have more."""
+    results = list(branch.results)
+    for k, (own, wanted) in enumerate(zip(results, other.results, strict=True)):
+        single = own.type.count.constant == wanted.type.count.constant == 1
+        if single and own.rank < wanted.rank:
+            build.faults.warn(f"result {k} of node '{build.node}' is {own.type.short} of one "
+                              f"branch and {wanted.type.short} of the other, and is taken as that")
+            with build.within(branch.frame):
+                results[k] = build(ReshapeOp, own, shape=list(wanted.shape))
+    return Branch(branch.frame, results)
+
+
+def untaken(
+    build: Builder, condition: Value, truth: bool, like: Branch, name: str, reason: str
+) -> Branch:
+    """A branch that cannot be computed, and that a run must not take: where the condition is
+    `truth`. Its results are zeros of the types of those of `like`, the other branch.
+
+    `reason`: what a run that takes it is told.
+    """
+    with build.function(name) as frame:
+        node, build.node = build.node, reason
+        flag_ = build(ReshapeOp, frame.view(condition), shape=[])
+        taken = build(CastOp, flag_, to=t.i64)
+        if not truth:
+            taken = build(SubOp, constant(np.array(1)), taken)
+        size = build.new_size("taken")
+        build.add(SizeOp.of([*size.symbols], build.ssa(taken)))
+        build.assume(size, "<=", 0)
+        build.node = node
+        return Branch(frame, [_zeros(build, v.type.dtype, [
+            Expr.of(0) if like.frame.hides(s) else s for s in v.shape]) for v in like.results])
+
+
+def _zeros(build: Builder, dtype: np.dtype[Any], shape: Sequence[Expr]) -> Value:
+    zero = constant(np.zeros((), dtype), node=build.node)
+    return build(BroadcastOp, zero, shape=list(shape)) if shape else zero
 
 
 def _shared(build: Builder, then: Branch, otherwise: Branch, k: int) -> Value | None:

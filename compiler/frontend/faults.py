@@ -1,7 +1,8 @@
-"""Faults of a model, collected while the import goes on."""
+"""Faults of a model, collected while the import goes on, and warnings."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from compiler.frontend import UnknownContents
 if TYPE_CHECKING:
     from compiler.frontend.values import Value
 
+log = logging.getLogger("strata")
+MOST_WARNINGS = 5
 LEVEL = "graph"
 """The level that an import makes, which its problems name."""
 
@@ -42,6 +45,8 @@ class Faults:
 
     file: str
     problems: list[Problem] = field(default_factory=list[Problem])
+    warnings: list[str] = field(default_factory=list[str])
+    """What is wrong and does no harm; told once the model is imported."""
     unknown: set[str] = field(default_factory=set[str])
 
     def add(self, what: str, node: str = "", level: str = "", hint: str = "") -> None:
@@ -49,6 +54,19 @@ class Faults:
         problem = Problem(what, node, level, self.file, hint)
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def warn(self, what: str) -> None:
+        """Note what is wrong with the model and changes nothing of what it computes, once."""
+        if what not in self.warnings:
+            self.warnings.append(what)
+
+    def tell_warnings(self) -> None:
+        """Log what was noted, the first few."""
+        for what in self.warnings[:MOST_WARNINGS]:
+            log.warning("strata: %s: %s", self.file, what)
+        if len(self.warnings) > MOST_WARNINGS:
+            log.warning("strata: %s: %d more warnings of this kind", self.file,
+                        len(self.warnings) - MOST_WARNINGS)
 
     def mark(self) -> tuple[int, frozenset[str]]:
         """What `restore` needs to forget what is noted from here on."""

@@ -28,6 +28,7 @@ from dialects.expr import Expr, maximum, minimum
 from dialects.graph.base import ShapeError
 from dialects.graph.inference import certain_sign
 from dialects.graph.logic import GreaterOp, LessEqualOp, LessOp
+from dialects.graph.shape import ReshapeOp
 from dialects.symbol import Symbol
 from dialects.types import Array, TensorType
 
@@ -63,7 +64,7 @@ class Loop:
     name: str
     trip: Expr | None
     condition: Value | None
-    initial: Sequence[Value]
+    initial: list[Value]
     fixed: set[int] = field(default_factory=set[int])
     rigid: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     open: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
@@ -174,7 +175,27 @@ def _build_body(build: Builder, loop: Loop, body: Body) -> Attempt:
         if len(turn.carried) != len(loop.initial):
             raise Fault(f"its body gives {len(turn.carried)} values for {len(loop.initial)} that "
                         "are carried")
+        turn.carried = [_levelled(build, loop, k, *pair) for k, pair in enumerate(
+            zip(arguments, turn.carried, strict=True))]
         return Attempt(frame, counter, arguments, turn)
+
+
+def _levelled(build: Builder, loop: Loop, k: int, before: Value, after: Value) -> Value:
+    """A single element after an iteration with as many dims as before it, if these are more.
+
+    If they are fewer, the first value gets those of this one, for the next attempt.
+    """
+    if after.rank == before.rank or not (
+            after.type.count.constant == before.type.count.constant == 1):
+        return after
+    build.faults.warn(f"value {k} of node '{build.node}' is {before.type.short} before an "
+                      f"iteration and {after.type.short} after it; the one of more dims is taken")
+    if after.rank < before.rank:
+        return build(ReshapeOp, after, shape=list(before.shape))
+    assert build.frame.outer is not None
+    with build.within(build.frame.outer):
+        loop.initial[k] = build(ReshapeOp, loop.initial[k], shape=list(after.shape))
+    return after
 
 
 def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> Value:
@@ -201,6 +222,8 @@ def _learn_value(loop: Loop, attempt: Attempt, k: int) -> bool:
     before, after = attempt.arguments[k], attempt.turn.carried[k]
     if after is before:
         loop.fixed.add(k)
+        return True
+    if before.rank != loop.initial[k].rank:  # of which there are more from now on
         return True
     if (after.element, after.rank) != (before.element, before.rank):
         raise Fault(f"what it carries as value {k} is {before.type.short} before an iteration and "

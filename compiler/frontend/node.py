@@ -20,6 +20,8 @@ from dialects.expr import Expr, Size
 from dialects.graph.base import GraphOp
 from dialects.graph.shape import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
 from dialects.graph.unary import CastOp
+from dialects.graph.window import Window
+from dialects.ranges import least
 from dialects.types import Array
 
 
@@ -98,6 +100,13 @@ class NodeBase:
         starts, sizes, steps = [Expr.of(0)] * x.rank, list(x.shape), [1] * x.rank
         starts[axis], sizes[axis], steps[axis] = Expr.of(start), Expr.of(size), step
         return self(SliceOp, x, starts=starts, sizes=sizes, steps=steps)
+
+
+    def whole_windows(self, x: Value, window: Window) -> None:
+        """Let a run check that windows are not larger than the padded spatial dims of x."""
+        for dim, size in enumerate(x.shape[2:]):
+            if least(window.room(size, dim)) < 0:
+                self.build.assume(0, "<=", window.room(size, dim))
 
 
 def _has_shape(x: Value, shape: Sequence[Size]) -> bool:

@@ -31,7 +31,8 @@ def _pooled(types: Sequence[TensorType], attributes: Attributes, kind: Kind) -> 
     for dim in range(window.rank):
         if max(window.low[dim], window.high[dim]) >= window.extent(dim):
             raise ShapeError(f"C4: the pads of spatial dim {dim} hold a whole window")
-    counts = window.counts(x.shape[2:], "C5", flag_of(attributes, "ceil_mode"))
+    counts = window.counts(x.shape[2:], "C5", flag_of(attributes, "ceil_mode"),
+                           flag_of(attributes, "toward_zero"))
     return tensor(x.element, (*x.shape[:2], *counts))
 
 
@@ -39,10 +40,12 @@ def _pooled(types: Sequence[TensorType], attributes: Attributes, kind: Kind) -> 
 class MaxPoolOp(GraphOp):
     """The largest element of each window; NaN if it has one. Pads never win.
 
-    With ceil_mode a last window may reach over the end, if it starts inside x or its low pad.
+    With ceil_mode a last window may reach over the end, if it starts inside x or its low pad. With
+    toward_zero the only window may, if it reaches over by less than a stride.
     Constraints: (C1) elements are numbers; (C2) one kernel size per spatial dim, of which there is
     at least one; (C3) kernel, strides and dilations are positive, pads not negative; (C4) pads are
-    smaller than the window; (C5) the window is not larger than the padded x.
+    smaller than the window; (C5) the window is not larger than the padded x, unless ceil_mode or
+    toward_zero lets it reach over the end.
     Source: ONNX MaxPool (without indices).
     Example: %y = graph.max_pool %x {kernel = [3], strides = [2], dilations = [1], pads = [1, 1],
         ceil_mode = false} : f32[n, 8, 6] given %x: f32[n, 8, 11]
@@ -55,6 +58,7 @@ class MaxPoolOp(GraphOp):
     dilations = opt_prop_def(SizesAttr)
     pads = opt_prop_def(SizesAttr)
     ceil_mode = opt_prop_def(IntegerAttr)
+    toward_zero = opt_prop_def(IntegerAttr)
     result = result_def(TensorType)
 
     @classmethod
@@ -94,6 +98,7 @@ class MaxPoolIndicesOp(GraphOp):
     dilations = opt_prop_def(SizesAttr)
     pads = opt_prop_def(SizesAttr)
     ceil_mode = opt_prop_def(IntegerAttr)
+    toward_zero = opt_prop_def(IntegerAttr)
     column_major = opt_prop_def(IntegerAttr)
     result = result_def(TensorType)
 
@@ -134,10 +139,13 @@ class AvgPoolOp(GraphOp):
     """The mean of each window, over the elements inside x; with count_include_pad also over pads.
 
     With ceil_mode a last window may reach over the end, if it starts inside x or its low pad;
-    what lies beyond the pads never counts. f16 and bf16 are summed in f32 and rounded once.
+    what lies beyond the pads never counts. With toward_zero the only window may reach over the end,
+    if by less than a stride. The mean of no elements, which dilations can skip, is 0. f16 and bf16
+    are summed in f32 and rounded once.
     Constraints: (C1) elements are floats; (C2) one kernel size per spatial dim, of which there is
     at least one; (C3) kernel, strides and dilations are positive, pads not negative; (C4) pads are
-    smaller than the window; (C5) the window is not larger than the padded x.
+    smaller than the window; (C5) the window is not larger than the padded x, unless ceil_mode or
+    toward_zero lets it reach over the end.
     Source: ONNX AveragePool.
     Example: %y = graph.avg_pool %x {kernel = [2], strides = [2], dilations = [1], pads = [0, 0],
         ceil_mode = false, count_include_pad = false} : f32[n, 8, 3] given %x: f32[n, 8, 7]
@@ -150,6 +158,7 @@ class AvgPoolOp(GraphOp):
     dilations = opt_prop_def(SizesAttr)
     pads = opt_prop_def(SizesAttr)
     ceil_mode = opt_prop_def(IntegerAttr)
+    toward_zero = opt_prop_def(IntegerAttr)
     count_include_pad = opt_prop_def(IntegerAttr)
     result = result_def(TensorType)
 
@@ -182,5 +191,5 @@ def _divisors(
         first = -window.low[dim] if include_pads else 0
         end = size + window.high[dim] if include_pads else size
         inside = ((position >= first) & (position < end)).sum(1)
-        total = total[..., None] * inside
+        total = total[..., None] * np.maximum(inside, 1)
     return total

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dialects.expr import Expr, minimum
+from dialects.expr import Expr, maximum, minimum
 from dialects.graph.base import Attributes, ShapeError, ints_of
 from dialects.graph.inference import certain_sign
+from dialects.ranges import least
 from dialects.types import Array
 from dialects.views import strided
 
@@ -32,13 +33,13 @@ class Window:
         strides = ints_of(attributes, "strides", [1] * rank)
         dilations = ints_of(attributes, "dilations", [1] * rank)
         pads = ints_of(attributes, "pads", [0] * (2 * rank))
-        for name, values, count, least in (("kernel", kernel, rank, 1),
+        for name, values, count, low in (("kernel", kernel, rank, 1),
                                            ("strides", strides, rank, 1),
                                            ("dilations", dilations, rank, 1),
                                            ("pads", pads, 2 * rank, 0)):
-            if len(values) != count or min(values, default=least) < least:
+            if len(values) != count or min(values, default=low) < low:
                 raise ShapeError(
-                    f"{constraint}: {name} {list(values)} must be {count} numbers from {least} up"
+                    f"{constraint}: {name} {list(values)} must be {count} numbers from {low} up"
                 )
         return Window(tuple(kernel), strides, dilations, pads[:rank], pads[rank:])
 
@@ -50,23 +51,39 @@ class Window:
         """How many elements one window spans."""
         return self.dilations[dim] * (self.kernel[dim] - 1) + 1
 
-    def counts(self, sizes: Sequence[Expr], constraint: str, ceil: bool = False) -> list[Expr]:
-        """The number of windows per dim. ShapeError when a window is larger than the padded dim."""
-        return [self._count(size, dim, constraint, ceil) for dim, size in enumerate(sizes)]
+    def room(self, size: Expr, dim: int) -> Expr:
+        """By how much the padded dim is longer than one window."""
+        return size + (self.low[dim] + self.high[dim] - self.extent(dim))
 
-    def _count(self, size: Expr, dim: int, constraint: str, ceil: bool) -> Expr:
-        stride = self.strides[dim]
-        room = size + (self.low[dim] + self.high[dim] - self.extent(dim))
-        if certain_sign(room) == -1:
-            raise ShapeError(
-                f"{constraint}: a window of {self.extent(dim)} is larger than spatial dim {dim}, "
-                f"{size} with its pads"
-            )
-        if not ceil:
-            return room // stride + 1
-        # A window must start inside the dim or its low pad: there are ceil((low + size) / stride).
-        starts = (size + (self.low[dim] + stride - 1)) // stride
-        return minimum((room + (stride - 1)) // stride + 1, starts)
+    def fits(self, sizes: Sequence[Expr]) -> bool:
+        """Whether a whole window certainly fits into every padded dim that is not empty."""
+        return all(least(self.room(size, dim)) >= 0 for dim, size in enumerate(sizes))
+
+    def counts(
+        self, sizes: Sequence[Expr], constraint: str, ceil: bool = False, toward_zero: bool = False
+    ) -> list[Expr]:
+        """The number of windows per dim: room / stride + 1, the quotient rounded down.
+
+        It is rounded up with `ceil`, as long as windows start inside the dim or its low pad, and
+        toward zero with `toward_zero`: one window may be too large then, and reach over the end.
+        ShapeError when the number certainly is negative, or a whole window certainly does not fit
+        and must.
+        """
+        counts: list[Expr] = []
+        for dim, size in enumerate(sizes):
+            counts.append(self._count(size, dim, ceil, toward_zero))
+            whole = counts[-1] if ceil or toward_zero else self.room(size, dim)
+            if certain_sign(whole) == -1:
+                raise ShapeError(f"{constraint}: a window of {self.extent(dim)} is larger than "
+                                 f"spatial dim {dim}, {size} with its pads")
+        return counts
+
+    def _count(self, size: Expr, dim: int, ceil: bool, toward_zero: bool) -> Expr:
+        stride, room = self.strides[dim], self.room(size, dim)
+        down, up = room // stride + 1, (room + (stride - 1)) // stride + 1
+        if ceil:  # a window must start inside: there are ceil((low + size) / stride) places
+            return minimum(up, (size + (self.low[dim] + stride - 1)) // stride)
+        return maximum(down, minimum(up, 1)) if toward_zero and least(room) < 0 else down
 
     def padded(self, x: Array, counts: Sequence[int], value: float) -> Array:
         """x (spatial dims last) with its pads, and as many more as the last windows reach over."""

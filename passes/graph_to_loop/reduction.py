@@ -117,7 +117,7 @@ def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
     point = domain.parallel(*result.shape)
     place = [*point[:2], *_window_index(window, point[2:], domain.reduce(*window.kernel))]
     number = _number(place, type_of(op.x).shape, flag_of(op.properties, "column_major"))
-    leaves = any((*window.low, *window.high)) or flag_of(op.properties, "ceil_mode")
+    leaves = _leaves(op, window)
     inside = list(zip(place[2:], type_of(op.x).shape[2:], strict=True))
 
     def found(body: Body, read: Sequence[Scalar]) -> Scalar:
@@ -138,6 +138,16 @@ def _number(place: Sequence[Expr], shape: Sequence[Expr], column_major: bool) ->
     for dim in dims:
         number = number * shape[dim] + place[dim]
     return number
+
+
+def _leaves(op: MaxPoolOp | AvgPoolOp | MaxPoolIndicesOp, window: Window) -> bool:
+    """Whether windows may reach out of x."""
+    return any((*window.low, *window.high)) or _may_reach_over(op)
+
+
+def _may_reach_over(op: MaxPoolOp | AvgPoolOp | MaxPoolIndicesOp) -> bool:
+    """Whether windows may reach over the end of x, and its pads."""
+    return flag_of(op.properties, "ceil_mode") or flag_of(op.properties, "toward_zero")
 
 
 def _window_index(window: Window, places: Sequence[Expr], taps: Sequence[Expr]) -> list[Expr]:
@@ -161,7 +171,7 @@ def _pool(
     domain = Domain()
     point = domain.parallel(*result.shape)
     source = _window_index(window, point[2:], domain.reduce(*window.kernel))
-    leaves = any((*window.low, *window.high)) or flag_of(op.properties, "ceil_mode")
+    leaves = _leaves(op, window)
     read = Read(op.x, [*point[:2], *source], outside if leaves else None)
     return combine(at, domain, read, result, combiner)
 
@@ -169,15 +179,16 @@ def _pool(
 def _counts(op: AvgPoolOp, places: Sequence[Expr]) -> list[Expr]:
     """Per spatial dim, how many kernel positions of a window count: those from `first` to `end`."""
     window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
-    include, ceil = (flag_of(op.properties, f) for f in ("count_include_pad", "ceil_mode"))
+    include = flag_of(op.properties, "count_include_pad")
     counts: list[Expr] = []
     for dim, (place, size) in enumerate(zip(places, type_of(op.x).shape[2:], strict=True)):
         low, high, kernel = window.low[dim], window.high[dim], window.kernel[dim]
-        if not ceil and (include or not (low or high)):
+        if not _may_reach_over(op) and (include or not (low or high)):
             counts.append(Expr.of(kernel))
             continue
         first, end = (Expr.of(-low), size + high) if include else (Expr.of(0), size)
         start, step = place * window.strides[dim] - low, window.dilations[dim]
         before = maximum((first - start).ceildiv(step), 0)
-        counts.append(minimum((end - start).ceildiv(step), kernel) - before)
+        inside = minimum((end - start).ceildiv(step), kernel) - before
+        counts.append(inside if step == 1 else maximum(inside, 1))
     return counts

@@ -27,22 +27,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from dialects import types as t
 from dialects.expr import Expr
 from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.ranges import is_at_most
 from dialects.symbol import Symbol
-from dialects.types import TensorType, byte_width, tensor
+from dialects.types import TensorType, byte_width
 from passes.base import StrataContext, StrataPass
 from passes.loop.kinds import is_contraction
 from passes.loop.nests import (
     Read,
     axes_of_input,
     body_size,
-    carry,
     data_inputs,
     gathered_inputs,
     has_calls,
@@ -51,12 +50,10 @@ from passes.loop.nests import (
     is_copy,
     plain_axes,
     reads_of,
-    result_types,
-    substitute_axes,
     through_view,
     with_reads,
-    without_equal_reads,
 )
+from passes.loop.simplify_nests import SIMPLER
 from passes.rewriting import Rewriter, rewrite
 
 MAX_INPUTS = 24
@@ -335,67 +332,6 @@ def _is_mixed_radix(expr: Expr, extents: Mapping[Symbol, Expr]) -> bool:
     return True
 
 
-# ---------------------------------------------------------------------- simpler nests
-def drop_unit_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """An axis of extent 1 is the index 0; a reduction over nothing else just stores."""
-    unit = {a.name: 0 for a in nest.axes if a.extent.constant == 1}
-    if not unit:
-        return None
-    kept = [a for a in nest.axes if a.name not in unit]
-    new = substitute_axes(nest, kept, unit)
-    if nest.is_reduction and not new.reduce_axes:
-        new.properties["combiners"] = ArrayAttr([StringAttr("none")] * len(new.results))
-    return list(at.insert(new).results)
-
-
-def drop_idle_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """What a reduction makes alike for all places along an axis is computed once, and repeated."""
-    if nest.is_elementwise or len(nest.results) != 1 or nest.into or nest.is_scan:
-        return None
-    named = [e for read in reads_of(nest) for e in read.map] + index_exprs(nest)
-    used = {symbol for expr in named for symbol in expr.symbols}
-    idle = {a.name for a in nest.axes if not a.reduce and a.name not in used}
-    if not idle or has_calls(nest.output_maps[0]):
-        return None
-    once = _without_axes(nest, idle)
-    at.insert(once)
-    point = once.output_maps[0]
-    block = Block(arg_types=[scalar_type(once.results[0])])
-    block.add_op(YieldOp.of(block.args[0]))
-    repeat = NestOp.of([a for a in nest.axes if not a.reduce], once.results, [point],
-                       result_types(nest), nest.output_maps, body=Region(block))
-    return list(at.insert(carry(nest, repeat)).results)
-
-
-def _without_axes(nest: NestOp, names: set[Symbol]) -> NestOp:
-    """The nest of one result without axes that only the result's map names.
-
-    A dim of the result that such axes index together with others becomes a dim per other axis.
-    """
-    [result], extents = result_types(nest), extents_of(nest.axes)
-    dims: list[tuple[Expr, Expr]] = []
-    for expr, size in zip(nest.output_maps[0], result.shape, strict=True):
-        if expr.symbols & names:
-            others = [a.name for a in nest.axes if a.name in expr.symbols - names]
-            dims += [(Expr.symbol(n), extents[n]) for n in others]
-        else:
-            dims.append((expr, size))
-    return NestOp.of(
-        [a for a in nest.axes if a.name not in names], list(nest.inputs), nest.input_maps,
-        [tensor(result.element, [size for _, size in dims])], [[expr for expr, _ in dims]],
-        combiners=nest.combiner_names, pads=nest.pad_values, body=nest.body.clone())
-
-
-def merge_equal_reads(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """Read an element once, also when the operator names it twice: x * x."""
-    reads = reads_of(nest)
-    keys = [r.key() for r in reads]
-    if len(set(keys)) == len(keys):
-        return None
-    return list(at.insert(without_equal_reads(nest)).results)
-
-
 NEST_RULES = [
-    drop_unit_axes, drop_idle_axes, merge_equal_reads, compose_views, forward_copy,
-    inline_producers,
+    *SIMPLER, compose_views, forward_copy, inline_producers,
 ]

@@ -23,7 +23,8 @@ from dialects.expr import Expr
 from targets.cpu.checks import Check
 from targets.cpu.driver_control import ControlText
 from targets.cpu.driver_frame import ENTRY, MEMCPY, frame
-from targets.cpu.driver_function import KernelInfo, Program, Step, load_sizes
+from targets.cpu.driver_function import Program, load_sizes
+from targets.cpu.driver_launches import KernelInfo, Step
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer
 from targets.cpu.machine import Machine

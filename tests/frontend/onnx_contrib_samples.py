@@ -392,5 +392,18 @@ OTHERS = [
     ms("CropAndResize", IMAGE, _REGIONS, n32(0, 1, 0), n32(1, 3)),
 ]
 
-SAMPLES = [*ACTIVATIONS, *NORMALIZATIONS, *ATTENTIONS, *MULTI_HEADS, *DECODERS, *ROTARY, *GROUPED,
-           *EXPERTS, *PRODUCTS, *CONVOLUTIONS, *QUANTIZED, *OTHERS]
+EXPERIMENTAL = [
+    op("Affine", f(2, 3), opsets=(1, 6), alpha=2.0, beta=-1.0),
+    op("Scale", f(2, 3), opsets=(1, 6), scale=2.0),
+    op("ScaledTanh", f(2, 3), opsets=(1, 6), alpha=2.0, beta=0.5),
+    op("ParametricSoftplus", f(2, 3), opsets=(1, 6), alpha=2.0, beta=0.5),
+    op("ThresholdedRelu", f(2, 3), opsets=(1, 6), alpha=0.5),
+    op("ImageScaler", f(2, 3, 4, 5), opsets=(1, 6), scale=2.0, bias=[1.0, 0.0, -1.0],
+       open_sizes=(2, 4, 5)),
+    op("Crop", f(2, 3, 7, 6), opsets=(1, 6), border=[1, 0, 2, 3]),
+    op("Crop", f(2, 3, 7, 6), opsets=(1, 6), border=[1, 2, 0, 0], scale=[4, 3]),
+]
+"""Operators that ONNX has dropped."""
+
+SAMPLES = [*EXPERIMENTAL, *ACTIVATIONS, *NORMALIZATIONS, *ATTENTIONS, *MULTI_HEADS, *DECODERS,
+           *ROTARY, *GROUPED, *EXPERTS, *PRODUCTS, *CONVOLUTIONS, *QUANTIZED, *OTHERS]

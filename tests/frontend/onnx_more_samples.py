@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.frontend.onnx_models import C, f, i32, i64, op
+from tests.frontend.onnx_models import C, F, f, i32, i64, op
 
 X = f(2, 3, 4)
 IMAGE = f(2, 3, 8, 6)
@@ -77,6 +77,11 @@ POOLS = [
 ]
 
 SAMPLING = [
+    *(op("GridSample", F((1, 2, 4, 5), dtype=np.float16), F((1, 3, 2, 2), -0.9, 0.9, np.float16),
+         opsets=(20,), tolerance=1e-2, mode=mode, padding_mode=padding)
+      for mode, padding in (("linear", "zeros"), ("cubic", "zeros"), ("linear", "border"))),
+    op("RoiAlign", F((1, 2, 5, 5), dtype=np.float16), C([[0, 0, 3, 3]], np.float16), C([0]),
+       opsets=(16,), tolerance=1e-2, output_height=2, output_width=2, sampling_ratio=2),
     *[op("GridSample", IMAGE, f(2, 5, 4, 2, low=-1.4, high=1.4), opsets=(16,), mode=mode,
          padding_mode=padding, align_corners=corners, tolerance=2e-4)
       for mode in ("nearest", "bilinear", "bicubic")

@@ -218,13 +218,27 @@ def test_initial_states_tell_the_batch(tmp_path: Path):
                                 "h": np.zeros((1, 1, 2), np.float32)})
 
 
-def test_wrong_ranks_beside_open_sizes_are_ignored(tmp_path: Path):
-    """Exporters that open sizes of results by name do not look at their number."""
-    model = make_model([node("Relu", "x", "y")], [info("x", np.float32, [3, "n", 4])], ["y"])
-    for shape, is_fine in (([1, "n"], True), ([3, 4], False)):
-        model.graph.output[0].CopyFrom(info("y", np.float32, shape))
-        if is_fine:
-            assert results_of(load(model, tmp_path)) == ["f32[3, n, 4]"]
-        else:
-            with pytest.raises(StrataError, match=r"declares the shape \[3, 4\]"):
-                load(model, tmp_path)
+@pytest.mark.parametrize(("shape", "warned"), [
+    ([1, "n"], False), ([3, 4], True), ([], True), ([3, "n", 5], True), ([1, 2, 3, 4], True),
+    ([0, "n", 4], False), (None, False),
+])
+def test_a_wrong_declared_shape_is_a_warning(
+    shape: list[int | str] | None, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Of an output and of a value between; open sizes promise nothing, also not their number."""
+    nodes = [node("Relu", "x", "h"), node("Neg", "h", "y")]
+    model = make_model(nodes, [info("x", np.float32, [3, "n", 4])], ["y"])
+    model.graph.output[0].CopyFrom(info("y", np.float32, shape))
+    model.graph.value_info.append(info("h", np.float32, shape))
+    assert results_of(load(model, tmp_path)) == ["f32[3, n, 4]"]
+    told = [r.getMessage() for r in caplog.records]
+    assert [("'h'" in t, "'y'" in t) for t in told] == (
+        [(False, True), (True, False)] if warned else [])
+
+
+def test_a_wrong_declared_element_type_is_refused(tmp_path: Path):
+    """As onnxruntime does."""
+    model = make_model([node("Relu", "x", "y")], [info("x", np.float32, [3])], ["y"])
+    model.graph.output[0].CopyFrom(info("y", np.float16, [3]))
+    with pytest.raises(StrataError, match="declares elements of FLOAT16"):
+        load(model, tmp_path)

@@ -69,6 +69,8 @@ _DIVISION = [
     S(g.ModOp, _SIGNED, _DIVISORS, dims="n; m 1", reference=onnx("Mod", fmod=0)),
     S(g.ModOp, _FRACTIONS, _FRACTIONS[:, None], dims="n; m 1",
       reference=torch(lambda m, x, y: m.remainder(x, y))),
+    S(g.FmodOp, np.array([1e10, -1e10, 3e38, 7.5], np.float32),
+      np.array([3.7, 3.7, 1e-3, -2], np.float32), reference=onnx("Mod", fmod=1)),
     S(g.FmodOp, _SIGNED, _DIVISORS, dims="n; m 1", reference=onnx("Mod", fmod=1)),
     S(g.FmodOp, _FRACTIONS, _FRACTIONS[:, None], dims="n; m 1", reference=onnx("Mod", fmod=1)),
     S(g.FmodOp, F16(19), F16(1), dims="n; 1"),

@@ -88,19 +88,21 @@ _TRANSPOSED = [
 ]
 
 
+_FLAGS = ("ceil_mode", "toward_zero", "count_include_pad")
+
+
 def _max_pool(x: Any, dims: str, known: bool = True, **attributes: Any) -> Sample:
     given = {("kernel_shape" if k == "kernel" else k): v for k, v in attributes.items()}
     reference = onnx("MaxPool", **given) if known else None
     return S(g.MaxPoolOp, x, dims=dims, reference=reference,
-             **{k: bool(v) if k == "ceil_mode" else v for k, v in attributes.items()})
+             **{k: bool(v) if k in _FLAGS else v for k, v in attributes.items()})
 
 
 def _avg_pool(x: Any, dims: str, known: bool = True, **attributes: Any) -> Sample:
     given = {("kernel_shape" if k == "kernel" else k): v for k, v in attributes.items()}
     reference = onnx("AveragePool", **given) if known else None
-    flags = ("ceil_mode", "count_include_pad")
     return S(g.AvgPoolOp, x, dims=dims, reference=reference,
-             **{k: bool(v) if k in flags else v for k, v in attributes.items()})
+             **{k: bool(v) if k in _FLAGS else v for k, v in attributes.items()})
 
 
 _POOLS = [
@@ -125,6 +127,12 @@ _POOLS = [
       pads=[1, 1, 1, 1], ceil_mode=True, count_include_pad=True,
       reference=torch(lambda m, x: m.nn.functional.avg_pool2d(
           x, 3, (2, 3), 1, ceil_mode=True, count_include_pad=True))),
+    *(pool(F32(1, 3, *sizes), "n 3 h w", known=False, kernel=[3, 2], strides=[3, 2],
+           toward_zero=True, **more)  # one window is larger than x, or whole ones fit
+      for sizes in ((1, 1), (2, 4), (7, 1), (9, 5))
+      for pool, more in ((_max_pool, {}), (_avg_pool, {}), (_avg_pool, {"count_include_pad": 1}))),
+    _avg_pool(F32(1, 2, 1), "n 2 h", known=False, kernel=[3], strides=[4], dilations=[2],
+              pads=[1, 1], toward_zero=True),  # the window skips x
 ]
 
 

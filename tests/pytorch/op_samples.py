@@ -344,3 +344,7 @@ UNSAMPLED = frozenset((
     "transformers.grouped_mm_fallback.default",  # only where that library is: as _grouped_mm
 ))
 """Operators that cannot be called by themselves, or have no result to compare."""
+
+sample("_cdist_forward.default", *((floats(2, 5, 3), floats(2, 4, 3), p, None)
+                           for p in (0.0, 1.0, 2.0, 3.5, math.inf)),
+       (floats(3, 30), floats(4, 30), 2.0, 1), (floats(2, 1, 5, 3), floats(3, 4, 3), 2.0, None))

@@ -7,10 +7,17 @@ this table to the installed onnxruntime.
 """
 
 STANDARD = """
+Affine(X) -> Y {alpha: float, beta: float}
+Crop(input) -> output {border: ints, scale: ints}
+ImageScaler(input) -> output {bias: floats, scale: float}
 LayerNormalization(X, Scale, B?) -> Y, Mean?, InvStdDev? {axis: int, epsilon: float, stash_type:
     int}
+ParametricSoftplus(X) -> Y {alpha: float, beta: float}
+Scale(input) -> output {scale: float}
+ScaledTanh(input) -> output {alpha: float, beta: float}
 SimplifiedLayerNormalization(X, scale) -> Y, inv_std_var? {axis: int, epsilon: float, stash_type:
     int}
+ThresholdedRelu(X) -> Y {alpha: float}
 """
 
 MICROSOFT = """

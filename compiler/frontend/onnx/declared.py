@@ -1,8 +1,10 @@
 """What a model says about its own values, against what they are.
 
-    value_info y: float[2, 4]    y = MatMul(a: float[2, 3], b: float[3, 5])    # [2, 5]: refused
+    value_info y: float[2, 4]    y = MatMul(a: float[2, 3], b: float[3, 5])    # [2, 5]: a warning
 
-An open size, or a name of a size, promises nothing: exporters write such by the way.
+An open size, or a name of a size, promises nothing: exporters write such by the way. Nor is a model
+refused for a wrong shape, which onnxruntime runs with a warning as well: the nodes tell the shape.
+An element type must be right.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dialects.graph.inference import certainly_differ
 def check_declared(
     infos: Iterable[onnx.ValueInfoProto], values: Mapping[str, object], faults: Faults
 ) -> None:
-    """Note every value whose element type or shape certainly is not the declared one."""
+    """Note every value whose element type is not the declared one; warn of shapes that differ."""
     for info in infos:
         value = values.get(info.name)
         if isinstance(value, Value) and info.type.HasField("tensor_type"):
@@ -37,8 +39,7 @@ def _check(info: onnx.ValueInfoProto, value: Value, faults: Faults) -> None:
     sizes = [d.dim_value if d.dim_value > 0 else None for d in declared.shape.dim]
     if _conflict(value, sizes):
         shown = ", ".join("?" if size is None else str(size) for size in sizes)
-        faults.add(f"{told}, but the model declares the shape [{shown}]",
-                   hint="let onnx.shape_inference infer the shapes again, or leave them out")
+        faults.warn(f"{told}, as its node computes it; the model declares the shape [{shown}]")
 
 
 def _conflict(value: Value, sizes: Sequence[int | None]) -> bool:

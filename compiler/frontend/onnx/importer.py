@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import AttributeProto
@@ -47,14 +48,17 @@ from compiler.frontend.onnx.sequences import (
     Items,
     Optional,
     Run,
+    Texts,
     form_of,
     tensors,
     view,
     whole,
 )
-from compiler.frontend.onnx.validate import Validation, in_order, node_name
+from compiler.frontend.onnx.texts import Table, constant_of, is_text, moved
+from compiler.frontend.onnx.validate import Validation, in_order, node_name, weight_names
 from compiler.frontend.onnx.wire import Span
 from compiler.frontend.values import Value, constant
+from compiler.structures import texts_of
 from dialects.func import FuncOp
 from dialects.graph.base import ShapeError
 from dialects.syntax import identifier
@@ -62,6 +66,9 @@ from dialects.types import Array, TensorType
 from dialects.weights import WeightStore
 
 NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
+Tensor = onnx.TensorProto | onnx.SparseTensorProto
+SUBGRAPHS = ("If", "Loop")
+"""What hands strings on to the graphs that it has."""
 
 
 def import_file(path: str, options: ImportOptions) -> ImportedModel:
@@ -80,7 +87,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     graph, functions = file.proto.graph, Functions(file.proto)
     validation = Validation(file.proto, functions, faults)
     validation.run()
-    weights = {t.name for t in graph.initializer}
+    weights = weight_names(graph)
     inputs = Inputs([i for i in graph.input if i.name not in weights], options, faults)
     types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
@@ -88,6 +95,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     fixed = bool(options.shapes or options.dims)  # what is declared holds for other sizes then
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))
+    faults.tell_warnings()
     return ImportedModel(module, importer.build.weights, file.path.stem)
 
 
@@ -110,8 +118,8 @@ class Scope:
     frame: Frame
     path: str = ""
     attributes: Mapping[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
-    weights: Mapping[str, tuple[onnx.TensorProto, Span | None]] = field(
-        default_factory=dict[str, "tuple[onnx.TensorProto, Span | None]"])
+    weights: Mapping[str, tuple[Tensor, Span | None]] = field(
+        default_factory=dict[str, "tuple[Tensor, Span | None]"])
     around: Scope | None = None
     values: dict[str, AnyValue | Missing | None] = field(
         default_factory=dict[str, "AnyValue | Missing | None"])
@@ -129,8 +137,10 @@ class _Importer:
         self.module = ModuleOp([self.function])
         self.build = Builder(self.function.body.block, WeightStore(), faults=faults)
         opsets = {normalize(o.domain): o.version for o in file.proto.opset_import}
-        tensors = zip(file.proto.graph.initializer, file.spans, strict=True)
-        self.scope = Scope(opsets, self.build.frame, weights={t.name: (t, s) for t, s in tensors})
+        graph = file.proto.graph
+        tensors = zip(graph.initializer, file.spans, strict=True)
+        self.scope = Scope(opsets, self.build.frame, weights={
+            **_without_spans(graph), **{t.name: (t, s) for t, s in tensors}})
         for (name, type_), argument in zip(
                 types.items(), self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
@@ -140,7 +150,7 @@ class _Importer:
         for name, form in structured.items():
             parts = [self.scope.values[part] for part in form.names(name)]
             self.scope.values[name] = whole(form, iter(p for p in parts if isinstance(p, Value)))
-        self.forms = dict(structured)
+        self.forms, self.table = dict(structured), Table()
 
     def run(self, nodes: NamedNodes, declared: Iterable[onnx.ValueInfoProto]) -> ModuleOp:
         """The model's module, whose values must be as `declared`. Raises StrataError."""
@@ -158,7 +168,8 @@ class _Importer:
         self.function.finish(list(named), [self.build.ssa(v) for v in named.values()])
         if self.forms:
             self.module.attributes[structures.ATTRIBUTE] = DictionaryAttr({
-                name: StringAttr(form.text) for name, form in self.forms.items()})
+                name: StringAttr(form.text if form.kind != "texts" else texts_of(self.table.places))
+                for name, form in self.forms.items()})
         self.build.finish()
         return self.module
 
@@ -219,9 +230,17 @@ class _Importer:
         self.build.node = path
         seen = Node(path, self.build, node.op_type, domain, version, inputs, list(node.output),
                     attributes, self.file, partial(self._run_subgraph, path, scope))
-        given = inputs if takes_sequences(importer) else _tensors_only(inputs)
-        results: AnyValue | Sequence[AnyValue] = importer(seen, *given)
-        single = isinstance(results, Value | Items | Run | Optional)
+        if domain == "" and node.op_type == "Constant" and (
+                texts := constant_of(self.table, node, path)) is not None:
+            return [texts]
+
+        def run(inputs: Sequence[AnyValue | None]) -> Any:
+            given = inputs if takes_sequences(importer) else _tensors_only(inputs)
+            return importer(seen, *given)
+
+        strings = any(isinstance(v, Texts) for v in inputs) and node.op_type not in SUBGRAPHS
+        results: Any = moved(node.op_type, inputs, run) if strings else run(inputs)
+        single = isinstance(results, Value | Items | Run | Optional | Texts)
         return [results] if single else results
 
     def _run_subgraph(
@@ -235,7 +254,7 @@ class _Importer:
         if len(inputs) != len(graph.input):
             raise Fault(f"its {label} takes {len(graph.input)} inputs, not {len(inputs)}")
         inner = Scope(scope.opsets, self.build.frame, f"{path}/{label}", scope.attributes,
-                      {t.name: (t, None) for t in graph.initializer}, scope)
+                      _without_spans(graph), scope)
         inner.values.update(zip([i.name for i in graph.input], inputs, strict=True))
         self._import_nodes(in_order(graph), inner)
         results = [self._subgraph_output(o.name, inner) for o in graph.output]
@@ -312,12 +331,22 @@ class _Importer:
         scope.values[name] = found
         return found
 
-    def _weight(self, name: str, tensor: onnx.TensorProto, span: Span | None) -> AnyValue | Missing:
+    def _weight(self, name: str, tensor: Tensor, span: Span | None) -> AnyValue | Missing:
         try:
-            return constant(self.file.tensor(tensor, span), name, name)
+            sparse = isinstance(tensor, onnx.SparseTensorProto)
+            if not sparse and is_text(tensor):
+                return self.table.tensor(tensor, name)
+            array = self.file.dense(tensor) if sparse else self.file.tensor(tensor, span)
+            return constant(array, name, name)
         except Fault as fault:
             self.faults.add(f"initializer '{name}': {fault.what}", hint=fault.hint)
             return Missing()
+
+
+def _without_spans(graph: onnx.GraphProto) -> dict[str, tuple[Tensor, Span | None]]:
+    """A graph's own tensors by name."""
+    sparse = {t.values.name: (t, None) for t in graph.sparse_initializer}
+    return {**sparse, **{t.name: (t, None) for t in graph.initializer}}
 
 
 def _tensors_only(inputs: Sequence[AnyValue | None]) -> list[Value | None]:

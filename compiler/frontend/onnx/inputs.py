@@ -64,7 +64,10 @@ class Inputs:
             if info.type.WhichOneof("value") in ("sequence_type", "optional_type"):
                 types |= self._parts(info)
                 continue
-            element = self._element(info)
+            if info.type.tensor_type.elem_type == onnx.TensorProto.STRING:
+                rank = len(self.declared.get(info.name, ()))
+                self.structured[info.name] = Form("texts", i64, rank)
+            element = i64 if info.name in self.structured else self._element(info)
             if element is not None and info.name in self.declared:
                 sizes = [self._size(d) for d in self.declared[info.name]]
                 types[info.name] = tensor(element, sizes)

@@ -12,6 +12,7 @@ from itertools import chain
 from math import prod
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
@@ -61,6 +62,30 @@ class OnnxFile:
             raw = tensor.raw_data
             return _view(raw, Span(0, len(raw)), element, count).reshape(shape)
         return _typed_array(tensor).astype(dtype_of(element), copy=False)
+
+
+    def dense(self, tensor: onnx.SparseTensorProto) -> Array:
+        """A sparse tensor's array: zeros, but for the values at their indices.
+
+        These count elements, or are a row of indices each. Raises Fault for what does not fit, and
+        for more elements than a model's file could hold.
+        """
+        shape, values = tuple(tensor.dims), self.tensor(tensor.values)
+        indices = self.tensor(tensor.indices).astype(np.int64)
+        if min(shape, default=0) < 0 or prod(shape) * values.itemsize >= SIZE_LIMIT:
+            raise Fault(f"its shape {list(shape)} is negative or too large")
+        if values.ndim != 1 or indices.shape not in ((len(values),), (len(values), len(shape))):
+            raise Fault(f"{list(values.shape)} values and {list(indices.shape)} indices do not fit")
+        if indices.ndim == 1:
+            indices = indices[:, None]
+            limits = (prod(shape),)
+        else:
+            limits = shape
+        if ((indices < 0) | (indices >= np.array(limits))).any():
+            raise Fault(f"its indices are not all inside the shape {list(shape)}")
+        found = np.zeros(limits, values.dtype)
+        found[tuple(indices.T)] = values
+        return found.reshape(shape)
 
 
 def _view(data: mmap.mmap | bytes, span: Span, element: Attribute, count: int) -> Array:
@@ -114,7 +139,7 @@ def _texts(proto: onnx.ModelProto) -> Iterator[object]:
     for value in chain(graph.input, graph.output):
         yield value.name
         yield from (d.dim_param for d in value.type.tensor_type.shape.dim)
-    for tensor in graph.initializer:
+    for tensor in chain(graph.initializer, [s.values for s in graph.sparse_initializer]):
         yield tensor.name
         yield from (text for e in tensor.external_data for text in (e.key, e.value))
 

@@ -97,6 +97,11 @@ class Node(NodeBase):
         found = self._attribute(name, AttributeProto.TENSOR)
         return None if found is None else self.file.tensor(found.t)
 
+    def sparse_tensor(self, name: str) -> Array | None:
+        """A sparse tensor, as a dense one."""
+        found = self._attribute(name, AttributeProto.SPARSE_TENSOR)
+        return None if found is None else self.file.dense(found.sparse_tensor)
+
     def element(self, name: str, default: Attribute) -> Attribute:
         """The element type that an attribute names by its TensorProto.DataType."""
         return element_type(self.integer(name)) if self.integer(name) else default

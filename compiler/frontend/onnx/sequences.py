@@ -7,6 +7,8 @@ A sequence is of the second kind where a loop makes it longer, or branches make 
 position is known only at run time. All its tensors have the same number of dims then. An optional
 is a truth value and what is there if it is true.
 
+A tensor of strings is one of i64: their places in the model's table (`texts.py`).
+
 A `Form` tells how such a value is written as tensors, which is how it enters and leaves functions.
 """
 
@@ -78,7 +80,14 @@ class Optional:
     content: Value | Items | Run | None
 
 
-AnyValue: TypeAlias = "Value | Items | Run | Optional"
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """A tensor of strings, as the places of these in a table."""
+
+    places: Value
+
+
+AnyValue: TypeAlias = "Value | Items | Run | Optional | Texts"
 """What a name of a model stands for."""
 
 
@@ -93,8 +102,10 @@ def view(frame: Frame, value: AnyValue) -> AnyValue:
             return Run(frame.view(value.data), frame.view(value.shapes))
         case Optional():
             content = None if value.content is None else view(frame, value.content)
-            assert not isinstance(content, Optional)
+            assert not isinstance(content, Optional | Texts)
             return Optional(frame.view(value.present), content)
+        case Texts():
+            return Texts(frame.view(value.places))
 
 
 # ---------------------------------------------------------------------- forms
@@ -102,8 +113,8 @@ def view(frame: Frame, value: AnyValue) -> AnyValue:
 class Form:
     """How a value is written as tensors.
 
-    `kind`: `tensor`, `items`, `run`, or `optional`, the form of whose content is `inner`. `count`:
-    of items. `rank`: of a tensor, and of the tensors of a sequence.
+    `kind`: `tensor`, `texts`, `items`, `run`, or `optional`, the form of whose content is `inner`.
+    `count`: of items. `rank`: of a tensor, and of the tensors of a sequence.
     """
 
     kind: str
@@ -126,7 +137,7 @@ class Form:
     def names(self, name: str) -> list[str]:
         """The names of the tensors that the value of a name is."""
         match self.kind:
-            case "tensor":
+            case "tensor" | "texts":
                 return [name]
             case "items":
                 return [f"{name}[{k}]" for k in range(self.count)]
@@ -140,7 +151,7 @@ class Form:
     def width(self) -> int:
         """The number of tensors."""
         match self.kind:
-            case "tensor":
+            case "tensor" | "texts":
                 return 1
             case "items":
                 return self.count
@@ -162,6 +173,8 @@ def form_of(value: AnyValue) -> Form:
         case Optional():
             return Form("optional", inner=None if value.content is None
                         else form_of(value.content))
+        case Texts():
+            return Form("texts", value.places.element, value.places.rank)
 
 
 def common(a: Form, b: Form) -> Form:
@@ -182,8 +195,9 @@ def common(a: Form, b: Form) -> Form:
 
 
 def _text(form: Form) -> str:
-    word = {"items": "sequence", "run": "sequence"}.get(form.kind, form.kind)
-    return word if form.element is None else f"{word} of {form.element}"
+    word = {"items": "sequence", "run": "sequence", "texts": "tensor of strings"}.get(
+        form.kind, form.kind)
+    return word if form.element is None or form.kind == "texts" else f"{word} of {form.element}"
 
 
 def tensors(build: Builder, value: AnyValue, form: Form) -> list[Value]:
@@ -199,6 +213,8 @@ def tensors(build: Builder, value: AnyValue, form: Form) -> list[Value]:
             return [value.data, value.shapes]
         case Optional():
             return [value.present, *_content(build, value, form.inner)]
+        case Texts():
+            return [value.places]
 
 
 def _content(build: Builder, value: Optional, form: Form | None) -> list[Value]:
@@ -228,6 +244,8 @@ def whole(form: Form, parts: Iterator[Value]) -> AnyValue:
     match form.kind:
         case "tensor":
             return next(parts)
+        case "texts":
+            return Texts(next(parts))
         case "items":
             assert form.element is not None
             return Items(form.element, tuple(next(parts) for _ in range(form.count)))
@@ -236,7 +254,7 @@ def whole(form: Form, parts: Iterator[Value]) -> AnyValue:
         case _:
             present = next(parts)
             content = None if form.inner is None else whole(form.inner, parts)
-            assert not isinstance(content, Optional)
+            assert not isinstance(content, Optional | Texts)
             return Optional(present, content)
 
 
@@ -282,7 +300,7 @@ class Forms:
 
     def learn(self, others: Forms) -> bool:
         """Take those that both can have; whether one changed. Raises Fault."""
-        news = [a if a.kind == b.kind == "tensor" else common(a, b)
+        news = [a if a.kind == b.kind in ("tensor", "texts") else common(a, b)
                 for a, b in zip(self.forms, others.forms, strict=True)]
         changed, self.forms = news != self.forms, news
         return changed

@@ -6,6 +6,7 @@ Everything is noted at once, so that a model has to be mended only once.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -159,10 +160,13 @@ class Validation:
         importer = find_importer(domain, node.op_type, version)
         if importer is None and not self.functions.defined(domain, node.op_type, version):
             self.unsupported.setdefault((domain, node.op_type, version), []).append(name)
+            return
+        if domain not in opsets and domain:
+            self.faults.warn(f"it has operators of domain '{domain}', and does not import that; "
+                             f"version {version} is taken")
         elif domain not in opsets:
-            self.faults.add(f"operator {node.op_type} is of domain '{node.domain}', which the "
-                            "model does not import", name)
-        elif schema is not None:
+            self.faults.add("the model says of no opset how its own operators are meant")
+        if schema is not None:
             self._check_signature(name, node, schema)
         elif not domain:  # of other domains ONNX may know nothing
             self.faults.add(f"opset {version} has no operator {node.op_type}", name)
@@ -225,17 +229,17 @@ class Validation:
         self._check_order(named, path)
 
     def _check_names(self, graph: onnx.GraphProto, path: str) -> None:
-        weights = [t.name for t in graph.initializer]
+        weights = [t.name for t in (*graph.initializer, *(
+            sparse.values for sparse in graph.sparse_initializer))]
         inputs = [i.name for i in graph.input if i.name not in set(weights)]
         results = [o for n in graph.node for o in n.output if o]
         seen: set[str] = set()
-        for name in (*inputs, *weights, *results):
+        for name in sorted(w for w, times in Counter(weights).items() if times > 1):
+            self.faults.warn(f"initializer '{name}' is there more than once; the last one counts")
+        for name in (*inputs, *dict.fromkeys(weights), *results):
             if name in seen:
                 self.faults.add(f"value '{name}' is defined more than once", path.rstrip("/"))
             seen.add(name)
-        for tensor in graph.sparse_initializer:
-            self.faults.add(f"initializer '{tensor.values.name}' is sparse; only dense ones are "
-                            "supported", path.rstrip("/"))
 
     def _check_order(self, named: NamedNodes, path: str) -> None:
         """Note a cycle."""
@@ -253,9 +257,14 @@ def _is_known(name: str, known: Around) -> bool:
     return any(name in names for names in reversed(known))
 
 
+def weight_names(graph: onnx.GraphProto) -> set[str]:
+    """The names of a graph's own tensors, dense or sparse."""
+    return {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+
+
 def defined_names(graph: onnx.GraphProto) -> set[str]:
     """The names that a graph itself gives a meaning."""
-    names = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    names = {i.name for i in graph.input} | weight_names(graph)
     return names | {o for n in graph.node for o in n.output if o}
 
 

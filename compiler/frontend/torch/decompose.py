@@ -6,7 +6,7 @@ is taken out of it, so that layer_norm, scaled_dot_product_attention and the lik
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from operator import getitem
 from typing import Any
 
@@ -15,6 +15,8 @@ from compiler.frontend.torch.importer import NO_EFFECT
 from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.frontend.torch.ops import importers
+
+MADE_OF_OTHERS = ("aten.grid_sampler_2d.default",)
 
 
 def decompose(program: Any) -> Any:
@@ -29,6 +31,8 @@ def decompose(program: Any) -> Any:
     if is_plain(program):
         return program
     table = torch.export.default_decompositions()
+    for op, made in _more(torch_module("torch._decomp").decomposition_table).items():
+        table[op] = made
     for op in kept_whole(list(table)):
         del table[op]
     try:
@@ -62,9 +66,15 @@ def _is_plain(node: Any, known: Collection[str]) -> bool:
 
 def decompositions() -> dict[Any, Any]:
     """The same table for `aot_autograd`, which decomposes composite operators by itself."""
-    table = torch_module("torch._decomp").core_aten_decompositions()
+    made = torch_module("torch._decomp")
+    table = {**made.core_aten_decompositions(), **_more(made.decomposition_table)}
     kept = set(kept_whole(list(table)))
     return {op: table[op] for op in list(table) if op not in kept}
+
+
+def _more(known: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What PyTorch can make of simpler operators, and counts among the simple ones itself."""
+    return {op: known[op] for op in list(known) if str(op) in MADE_OF_OTHERS}
 
 
 def kept_whole(ops: list[Any]) -> list[Any]:

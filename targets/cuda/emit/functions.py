@@ -52,7 +52,9 @@ def fmod_{d}(x, y):
     # multiples of y * 2^28, y * 2^56 ... are taken away exactly, the largest first
     rest, least = tl.abs(x).to(tl.float64), tl.abs(y).to(tl.float64)
     for k in tl.static_range({steps}, -1, -1):
-        step = least * 2.0 ** (28 * tl.minimum(k, 35)) * 2.0 ** (28 * tl.maximum(k - 35, 0))
+        scale = 2.0 ** (14 * k) if k < 40 else 2.0 ** 560
+        more = 1.0 if k < 40 else 2.0 ** (14 * (k - 40))
+        step = least * scale * more * scale * more
         less = tl.fma(-tl.floor(rest / step), step, rest)
         less = tl.where(less < 0.0, less + step, less)
         rest = tl.where((rest >= step) & (step > 0.0), less, rest)

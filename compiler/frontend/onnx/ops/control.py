@@ -22,6 +22,9 @@ def constant(n: Node) -> Value:
     found = n.tensor("value")
     if found is not None:
         return n.constant(found)
+    sparse = n.sparse_tensor("sparse_value")
+    if sparse is not None:
+        return n.constant(sparse)
     if n.has("value_float"):
         return n.constant(np.array(n.real("value_float"), np.float32))
     if n.has("value_floats"):
@@ -31,7 +34,7 @@ def constant(n: Node) -> Value:
     if n.has("value_ints"):
         return n.constant(np.array(n.ints("value_ints"), np.int64))
     given = ", ".join(n.attributes) or "nothing"
-    raise Fault(f"its value is given as {given}; only dense numbers are supported")
+    raise Fault(f"its value is given as {given}; only numbers are supported")
 
 
 @onnx_op("Identity", structured=True)

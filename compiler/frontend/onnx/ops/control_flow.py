@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from compiler.frontend.branches import Branch, Mismatch, join
+from compiler.frontend.branches import Branch, Mismatch, join, untaken
 from compiler.frontend.elements import only_size
 from compiler.frontend.faults import Fault, Skip
 from compiler.frontend.frames import Frame, Mark
@@ -50,7 +50,7 @@ def if_(n: Node, condition: Value) -> list[AnyValue]:
         return n.run(name, _BRANCHES[name])
     mark, equality = n.build.mark(), size_equality(n, condition)
     try:
-        return _joined(n, condition, mark)
+        return _joined(n, condition, mark, *_branches(n, condition, mark))
     except Mismatch:
         if equality is None:
             raise
@@ -58,10 +58,42 @@ def if_(n: Node, condition: Value) -> list[AnyValue]:
     return _assumed(n, *equality)
 
 
-def _joined(n: Node, condition: Value, mark: Mark) -> list[AnyValue]:
-    then, otherwise = (_branch(n, name, label) for name, label in _BRANCHES.items())
-    if then is None or otherwise is None:
+_Built = tuple[Frame, list[AnyValue]]
+
+
+def _branches(n: Node, condition: Value, mark: Mark) -> list[_Built]:
+    """Both branches. One that is wrong, for these sizes say, only must not be taken, as for
+    onnxruntime. Raises Skip where both are, or one that the contents of inputs could mend."""
+    built = [_branch(n, name, label) for name, label in _BRANCHES.items()]
+    good = [branch for branch in built if branch is not None]
+    if not good or n.build.faults.unknown - mark.faults[1]:
         raise Skip
+    if len(good) == len(built):
+        return good
+    problem = n.build.faults.problems[mark.faults[0]]
+    n.build.restore(mark)
+    wrong = list(_BRANCHES.values())[built.index(None)]
+    n.build.faults.warn(f"the {wrong} branch of node '{n.name}' cannot be computed, and must not "
+                        f"be taken: {problem.what} (node '{problem.node}')")
+    return _with_untaken(n, condition, wrong, f"{problem.node}: {problem.what}")
+
+
+def _with_untaken(n: Node, condition: Value, wrong: str, reason: str) -> list[_Built]:
+    """The branches, where the one called `wrong` stops a run that takes it."""
+    [(name, label)] = [(name, label) for name, label in _BRANCHES.items() if label != wrong]
+    good = _branch(n, name, label)
+    if good is None:
+        raise Skip
+    forms = Forms.of(good[1])
+    like = _as_tensors(n, forms, *good)
+    zeros = untaken(n.build, condition, wrong == "then", like, f"{n.name}_{wrong}", reason)
+    found = zeros.frame, forms.join(zeros.results)
+    return [found, good] if wrong == "then" else [good, found]
+
+
+def _joined(
+    n: Node, condition: Value, mark: Mark, then: _Built, otherwise: _Built
+) -> list[AnyValue]:
     if len(then[1]) != len(otherwise[1]):
         raise Fault("its branches have different numbers of results")
     forms = Forms.of(then[1])

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from compiler.frontend.faults import Fault
+from compiler.frontend.node import fixed
 from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
@@ -23,6 +24,8 @@ from dialects.graph.unary import AbsOp
 from dialects.graph.window import Window
 
 _Pad = TypeVar("_Pad", int, Expr)
+_OVER_THE_END = ("ceil_mode", "toward_zero")
+"""What lets windows of a pool reach over the end."""
 
 
 # ---------------------------------------------------------------------- windows
@@ -73,6 +76,13 @@ def _two_sides(totals: Sequence[_Pad], more_high: bool) -> list[_Pad]:
     return less + more if more_high else more + less
 
 
+def _window(
+    kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int]
+) -> Window:
+    rank = len(kernel)
+    return Window(*map(tuple, (kernel, strides, dilations, pads[:rank], pads[rank:])))
+
+
 def _constant(n: Node, pads: Sequence[Expr]) -> list[int]:
     return n.known_ints(n.of_sizes(pads), "pads")
 
@@ -100,6 +110,7 @@ def conv_attributes(
     kernel = _kernel(n, w)
     strides, dilations = _spatial(n, x, kernel)
     x, pads = _apart(n, x, _pads(n, x, kernel, strides, dilations), fill)
+    n.whole_windows(x, _window(kernel, strides, dilations, pads))
     return x, {"strides": strides, "dilations": dilations, "pads": pads,
                "group": n.integer("group", 1)}
 
@@ -166,26 +177,27 @@ def lp_pool(n: Node, x: Value) -> Value:
     """The p-norm of each window: the root of the mean of powers, times their number."""
     (attributes, pads), p = _pool_attributes(n, x), _power(n)
     x, attributes["pads"] = _apart(n, x, pads, 0.0)
-    if attributes.pop("ceil_mode"):
-        attributes["pads"] = _ceil_pads(n, x, **attributes)
+    x, attributes["pads"] = _apart(n, x, _reached(x, **attributes), 0.0)
+    if attributes.pop("ceil_mode", False):
+        attributes["toward_zero"] = True  # all windows fit now, if there are any
     power = n(PowOp, n(AbsOp, x), n.scalar(p, x))
-    mean = n(AvgPoolOp, power, count_include_pad=True, ceil_mode=False, **attributes)
+    mean = n(AvgPoolOp, power, count_include_pad=True, **attributes)
     total = n(MulOp, mean, n.scalar(prod(attributes["kernel"]), x))
     return n(PowOp, total, n.scalar(1 / p, x))
 
 
-def _ceil_pads(
-    n: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
-    pads: Sequence[int],
-) -> list[int]:
+def _reached(
+    x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+    pads: Sequence[int], **over: bool,
+) -> list[Expr]:
     """The pads with as many more at the end as the last windows reach over it."""
-    window = Window(*map(tuple, (kernel, strides, dilations)), low=tuple(pads[:len(kernel)]),
-                    high=tuple(pads[len(kernel):]))
-    counts = n.known_ints(n.of_sizes(window.counts(x.shape[2:], "C5", ceil=True)), "result sizes")
-    sizes = n.known_ints(n.of_sizes(x.shape[2:]), "input sizes")
-    high = [max((count - 1) * strides[k] + window.extent(k) - sizes[k] - pads[k], window.high[k])
-            for k, count in enumerate(counts)]
-    return [*window.low, *high]
+    window = _window(kernel, strides, dilations, pads)
+    counts = window.counts(x.shape[2:], "C5", *(over.get(flag, False) for flag in _OVER_THE_END))
+    if not any(over.values()):
+        return list(map(Expr.of, pads))
+    high = [maximum((count - 1) * strides[k] + window.extent(k) - x.shape[2 + k] - pads[k],
+                    window.high[k]) for k, count in enumerate(counts)]
+    return [*map(Expr.of, window.low), *high]
 
 
 @onnx_op("AveragePool")
@@ -203,13 +215,29 @@ def average_pool(n: Node, x: Value) -> Value:
 
 
 def _pool_attributes(n: Node, x: Value) -> tuple[dict[str, Any], list[Expr]]:
-    """All but the pads, and these."""
+    """All but the pads, and these.
+
+    The number of windows is a quotient rounded toward zero, as ONNX's shape inference and
+    onnxruntime have it: a single window may be larger than x and its pads.
+    """
     kernel = n.ints("kernel_shape")
     strides, dilations = _spatial(n, x, kernel)
     pads = _pads(n, x, kernel, strides, dilations)
-    same = n.text("auto_pad", "NOTSET").startswith("SAME")  # their sizes divide already
-    return {"kernel": kernel, "strides": strides, "dilations": dilations,
-            "ceil_mode": n.flag("ceil_mode") and not same}, pads
+    attributes = {"kernel": kernel, "strides": strides, "dilations": dilations}
+    if not n.text("auto_pad", "NOTSET").startswith("SAME"):  # whose sizes divide already
+        attributes |= _over_the_end(n, x, kernel, strides, dilations, pads)
+    return attributes, pads
+
+
+def _over_the_end(
+    n: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+    pads: Sequence[Expr],
+) -> dict[str, bool]:
+    """Whether windows may reach over the end of x and its pads, which are constants here."""
+    if n.flag("ceil_mode"):
+        return {"ceil_mode": True}
+    window = _window(kernel, strides, dilations, [fixed(p, "pads") for p in pads])
+    return {} if window.fits(x.shape[2:]) else {"toward_zero": True}
 
 
 @onnx_op("GlobalAveragePool")

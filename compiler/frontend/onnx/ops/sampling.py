@@ -52,7 +52,7 @@ def around(
             place, counts = inside(index, dim)
             places.append(n.cast(place, t.i64))
             if counts is not None:
-                weights.append(n.cast(counts, x.element))
+                weights.append(n.cast(counts, weights[0].element if weights else x.element))
         indices = n(ConcatOp, *[n.reshape(p, [*shape, 1]) for p in places], axis=2)
         value = n(GatherNdOp, moved, indices, batch_dims=0)
         if weights:

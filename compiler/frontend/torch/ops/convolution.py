@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compiler.frontend.faults import Fault
@@ -16,6 +16,7 @@ from dialects.graph.elementwise import ModOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import ConcatOp
+from dialects.graph.window import Window
 
 
 def spread(n: Node, values: Sequence[Size], rank: int, what: str) -> list[int]:
@@ -38,6 +39,8 @@ def convolution(
         extra = spread(n, output_padding, rank, "output padding")
         return n(ConvTransposeOp, *operands, strides=strides, dilations=dilations,
                  pads=pads * 2, output_padding=extra, group=groups)
+    kernel = n.integers(weight.shape[2:], "filter sizes")
+    n.whole_windows(x, Window(*map(tuple, (kernel, strides, dilations, pads, pads))))
     return n(ConvOp, *operands, strides=strides, dilations=dilations, pads=pads * 2, group=groups)
 
 
@@ -75,6 +78,15 @@ def _window(
             "ceil_mode": ceil_mode}
 
 
+def _check_room(n: Node, x: Value, window: Mapping[str, Any]) -> None:
+    """A window that must be whole must fit."""
+    if not window["ceil_mode"]:
+        kernel, strides, dilations, pads = (
+            tuple(window[k]) for k in ("kernel", "strides", "dilations", "pads"))
+        rank = len(kernel)
+        n.whole_windows(x, Window(kernel, strides, dilations, pads[:rank], pads[rank:]))
+
+
 @aten_op(*(f"aten.max_pool{k}d_with_indices.default" for k in (2, 3)),
          *(f"aten.max_pool{k}d.default" for k in (1, 2, 3)))
 def max_pool(
@@ -86,6 +98,7 @@ def max_pool(
     x = _batched(n, x, rank)
     window = _window(n, x, kernel, stride, padding, ceil_mode)
     window["dilations"] = spread(n, dilation, rank, "dilations")
+    _check_room(n, x, window)
     pooled = n(MaxPoolOp, x, **window)
     if not n.wants(1):
         return [n.reshape(pooled, n.shape)]
@@ -103,6 +116,7 @@ def avg_pool(
         raise Fault("divisor_override is not supported")
     x = _batched(n, x, int(n.op.split("pool")[1][0]))
     window = _window(n, x, kernel, stride, padding, ceil_mode)
+    _check_room(n, x, window)
     pooled = n(AvgPoolOp, x, count_include_pad=count_include_pad, **window)
     return n.reshape(pooled, n.shape)
 
