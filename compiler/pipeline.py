@@ -83,5 +83,6 @@ PIPELINE: tuple[Step, ...] = (
          needed="target code is made of tiles, not of nests"),
     Step("block", "block-prefetch-operands"),  # on the loops and addresses that really are
     Step("block", "block-expand-floats"),  # so that dumps before it read as casts
+    Step("block", "block-prove-bounds"),  # on the accesses that become code, all of them
     Step("block", "block-check-accesses"),  # last, and only on demand: of what really runs
 )

@@ -30,7 +30,7 @@ def lower(module: ModuleOp, context: StrataContext, steps: Sequence[str] = STEPS
     for step in steps:
         for pass_ in _passes(step):
             pass_.apply(context, module)
-        if step in ("graph-to-loop", *STEPS[-4:]):
+        if step in ("graph-to-loop", *STEPS[-6:]):
             module.verify()
         yield step
 

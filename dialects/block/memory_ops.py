@@ -10,6 +10,7 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -36,8 +37,16 @@ class _AccessOp(IRDLOperation):
     """What load and store share: a buffer, one index expression per buffer dim, checks."""
 
     @staticmethod
-    def access(where: Sequence[Size], checks: Sequence[int]) -> dict[str, Attribute]:
-        return {"where": SizesAttr.of(where), "checks": SizesAttr.of(checks)}
+    def access(
+        where: Sequence[Size], checks: Sequence[int], assumed: Sequence[int]
+    ) -> dict[str, Attribute]:
+        properties: dict[str, Attribute] = {
+            "where": SizesAttr.of(where), "checks": SizesAttr.of(checks)}
+        return properties | ({"assumed": SizesAttr.of(assumed)} if assumed else {})
+
+    def checked(self, dims: Sequence[int]) -> None:
+        """Let these dims be checked as well."""
+        self.properties["checks"] = SizesAttr.of(sorted({*self.checked_dims, *dims}))
 
     @property
     def checked_dims(self) -> tuple[int, ...]:
@@ -45,6 +54,13 @@ class _AccessOp(IRDLOperation):
         checks = self.properties["checks"]
         assert isinstance(checks, SizesAttr)
         return tuple(c.constant or 0 for c in checks.data)
+
+    @property
+    def assumed_dims(self) -> tuple[int, ...]:
+        """The buffer dims whose index is inside because of what `strata.assume` says."""
+        assumed = self.properties.get("assumed")
+        return tuple(d.constant or 0 for d in assumed.data) if isinstance(
+            assumed, SizesAttr) else ()
 
     @property
     def exprs(self) -> tuple[Expr, ...]:
@@ -60,7 +76,9 @@ class LoadOp(_AccessOp):
 
     Symbols of `where`: `%0`, `%1` ... for `indices` (printed by name), `t0` ... for tile dims, and
     sizes. An index operand may be a tile of integers (a gather): dim d of it stands for tile dim
-    `index_dims[k][d]`. Checked dims outside the buffer read `pad`.
+    `index_dims[k][d]`. Checked dims outside the buffer read `pad`. `assumed` dims are inside for
+    sizes that keep to the caller's `strata.assume`s; all others for any sizes (see
+    `block-prove-bounds`).
     Constraints: (C1) one expression per buffer dim; (C2) unchecked indices are in range.
     The tile's element type is the buffer's, without its sign.
     Source: vector.transfer_read, tl.load.
@@ -72,6 +90,7 @@ class LoadOp(_AccessOp):
     where = prop_def(SizesAttr)
     index_dims = prop_def(ArrayAttr[SizesAttr])
     checks = prop_def(SizesAttr)
+    assumed = opt_prop_def(SizesAttr)
     pad = prop_def(LiteralAttr)
     result = result_def(TileType)
     traits = traits_def()
@@ -80,10 +99,10 @@ class LoadOp(_AccessOp):
     def of(
         buffer: SSAValue, where: Sequence[Size], indices: Sequence[SSAValue], type_: TileType, *,
         checks: Sequence[int] = (), pad: float | bool = 0,
-        index_dims: Sequence[Sequence[int]] | None = None,
+        index_dims: Sequence[Sequence[int]] | None = None, assumed: Sequence[int] = (),
     ) -> LoadOp:
         dims = index_dims if index_dims is not None else [()] * len(indices)
-        properties = _AccessOp.access(where, checks) | {
+        properties = _AccessOp.access(where, checks, assumed) | {
             "pad": LiteralAttr((pad,)), "index_dims": ArrayAttr([SizesAttr.of(d) for d in dims])}
         return LoadOp.build(operands=[buffer, list(indices)], result_types=[type_],
                             properties=properties)
@@ -105,11 +124,11 @@ class LoadOp(_AccessOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> LoadOp:
-        buffer, reader, where, checks, dims = _parse_access(parser)
+        buffer, reader, where, checks, assumed, dims = _parse_access(parser)
         pad = t.parse_number(parser) if parser.parse_optional_keyword("pad") else 0
         parser.parse_punctuation(":")
         return LoadOp.of(buffer, where, reader.values, t.parse_tile_type(parser),
-                         checks=checks, pad=pad, index_dims=dims)
+                         checks=checks, pad=pad, index_dims=dims, assumed=assumed)
 
 
 @irdl_op_definition
@@ -128,14 +147,16 @@ class StoreOp(_AccessOp):
     where = prop_def(SizesAttr)
     index_dims = prop_def(ArrayAttr[SizesAttr])
     checks = prop_def(SizesAttr)
+    assumed = opt_prop_def(SizesAttr)
 
     @staticmethod
     def of(
         value: SSAValue, buffer: SSAValue, where: Sequence[Size], indices: Sequence[SSAValue], *,
         checks: Sequence[int] = (), index_dims: Sequence[Sequence[int]] | None = None,
+        assumed: Sequence[int] = (),
     ) -> StoreOp:
         dims = index_dims if index_dims is not None else [()] * len(indices)
-        properties = _AccessOp.access(where, checks) | {
+        properties = _AccessOp.access(where, checks, assumed) | {
             "index_dims": ArrayAttr([SizesAttr.of(d) for d in dims])}
         return StoreOp.build(operands=[value, buffer, list(indices)], properties=properties)
 
@@ -152,8 +173,9 @@ class StoreOp(_AccessOp):
     def parse(cls, parser: Parser) -> StoreOp:
         value = parse_value(parser)
         parser.parse_punctuation(",")
-        buffer, reader, where, checks, dims = _parse_access(parser)
-        return StoreOp.of(value, buffer, where, reader.values, checks=checks, index_dims=dims)
+        buffer, reader, where, checks, assumed, dims = _parse_access(parser)
+        return StoreOp.of(value, buffer, where, reader.values, checks=checks, index_dims=dims,
+                          assumed=assumed)
 
 
 def _verify_access(op: _AccessOp, buffer: SSAValue, dims: ArrayAttr[SizesAttr]) -> None:
@@ -178,21 +200,27 @@ def _print_access(
         print_mapped_values(printer, tiles)
     if op.checked_dims:
         printer.print_string(f" check {list(op.checked_dims)}")
+    if op.assumed_dims:
+        printer.print_string(f" assumed {list(op.assumed_dims)}")
 
 
 def _parse_access(
     parser: Parser,
-) -> tuple[SSAValue, IndexReader, list[Expr], list[int], list[tuple[int, ...]]]:
+) -> tuple[SSAValue, IndexReader, list[Expr], list[int], list[int], list[tuple[int, ...]]]:
     buffer = parse_value(parser)
     reader = IndexReader(parser)
     where = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, reader.parse)
     mapped: Mapping[SSAValue, tuple[int, ...]] = {}
     if parser.parse_optional_keyword("with"):
         mapped = dict(parse_mapped_values(parser))
-    checks: list[int] = []
-    if parser.parse_optional_keyword("check"):
-        checks = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-    return buffer, reader, where, checks, [mapped.get(v, ()) for v in reader.values]
+    checks, assumed = (_parse_dims(parser, word) for word in ("check", "assumed"))
+    return buffer, reader, where, checks, assumed, [mapped.get(v, ()) for v in reader.values]
+
+
+def _parse_dims(parser: Parser, word: str) -> list[int]:
+    if not parser.parse_optional_keyword(word):
+        return []
+    return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
 
 
 @irdl_op_definition

@@ -1,0 +1,153 @@
+"""block-prove-bounds: no access without a proof that it stays inside its buffer.
+
+    host.launch @k(%x, %y) sizes(n, k)            strata.assume k <= n
+                                                  host.launch @k(%x, %y) sizes(n, k)
+    block.kernel @k(%x: f32[n], ..) grid(%p: k)
+      %v = block.load %x[%p]                -->     %v = block.load %x[%p] assumed [0]
+      %i = block.load %ids[%p]                      %i = block.load %ids[%p]
+      %w = block.load %x[%i]                        %w = block.load %x[%i] check [0]
+
+Enters: host functions and kernels, as they will become code. Leaves: every index of every load and
+store is
+
+- proven to be inside its dim for all sizes from 0 on, and all data: nothing is written beside it;
+- or inside because of what the caller assumes: `assumed`. What only sizes can keep inside becomes
+  an assumption at its node, before the launch;
+- or checked: what it reads outside is the pad, what it would store outside is not stored.
+
+The ranges of programs, loops and tiles, what loaded indices can be, and assumptions on sizes are
+what a proof may use (`bounds.py`); how buffers fit views, copies and launches is seen to before
+(`shapes.py`). No earlier pass is trusted: where one forgot an assumption, it is added here.
+Where every access is to look for itself (`--check`), nothing is proven: `block-check-accesses`
+shall find what is wrong, not a pad in its place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from dialects.block import KernelOp
+from dialects.block.accesses import Access
+from dialects.host import FuncOp, LaunchOp, host_functions
+from dialects.inequalities import Prover
+from dialects.sizes import AssumeOp
+from dialects.syntax import location_name, set_location
+from dialects.types import SizesAttr
+from passes.base import StrataContext, StrataPass
+from passes.block.bounds import Judge, Numbers, shape_facts
+from passes.block.contents import Contents, Kernel
+from passes.block.needs import Need, need_of
+from passes.block.scalar_ranges import ANYTHING
+from passes.block.shapes import check_shapes, facts_before
+from passes.block.value_ranges import Values
+
+
+@dataclass(frozen=True)
+class BlockProveBounds(StrataPass):
+    """Prove, assume or check that accesses are inside."""
+
+    name = "block-prove-bounds"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is not None and context.target.checks_accesses(context.options):
+            return
+        kernels = {op.sym_name.data: Kernel.of(op) for op in module.body.block.ops
+                   if isinstance(op, KernelOp)}
+        launches: dict[str, list[_Launch]] = defaultdict(list)
+        for function in host_functions(module):
+            check_shapes(function, {name: k.op for name, k in kernels.items()})
+            contents = Contents(function, kernels, context.weights)
+            for op in function.body.block.ops:
+                if isinstance(op, LaunchOp) and op.kernel.data in kernels:
+                    launches[op.kernel.data].append(_Launch(op, function, contents))
+        for name, kernel in kernels.items():
+            for access in _settle(kernel, launches[name]):
+                context.remark(self, access.op, f"checked: {_told(access)}")
+
+
+@dataclass
+class _Launch:
+    """A launch of a kernel, and what is known where it stands."""
+
+    op: LaunchOp
+    function: FuncOp
+    contents: Contents
+    needs: dict[Need, Operation] = field(default_factory=dict[Need, Operation])
+    """Assumptions to be made, and the operations that need them."""
+
+    def judge(self, kernel: Kernel) -> Judge:
+        """What proves accesses of this launch, with what is assumed so far."""
+        sizes = kernel.sizes(self.op)
+        facts = [*shape_facts(kernel, sizes), *facts_before(self.function, self.op),
+                 *(n.fact for n in self.needs)]
+        return Judge(self.contents.values_of(self.op), sizes, facts)
+
+    def assume(self) -> None:
+        """Write the assumptions before the launch."""
+        for need, op in self.needs.items():
+            assume = AssumeOp.of(need.left, "<=", need.right)
+            set_location(assume, op if location_name(op) else self.op)
+            self.function.body.block.insert_op_before(assume, self.op)
+
+
+def _settle(kernel: Kernel, launches: Sequence[_Launch]) -> Iterator[Access]:
+    """See to all accesses of a kernel; those that get a check."""
+    assumed: dict[Operation, list[int]] = defaultdict(list)
+    if not (rest := list(_unproven(kernel))):
+        return
+    judges = [launch.judge(kernel) for launch in launches]
+    for access in rest:
+        before = [dict(launch.needs) for launch in launches]
+        for k, launch in enumerate(launches):
+            verdict = _verdict(access, judges[k], launch)
+            if verdict == "checked":
+                for other, needs in zip(launches, before, strict=True):
+                    other.needs = needs
+                access.op.checked([access.dim])
+                yield access
+                break
+            if verdict == "needed":
+                judges[k] = launch.judge(kernel)
+        else:
+            assumed[access.op].append(access.dim)
+    for op, dims in assumed.items():
+        op.properties["assumed"] = SizesAttr.of(dims)
+    for launch in launches:
+        launch.assume()
+
+
+def _unproven(kernel: Kernel) -> Iterator[Access]:
+    """The accesses that leave their buffers for some sizes, or may for some data."""
+    numbers = Numbers(kernel)
+    values = Values(kernel.scope, lambda argument: ANYTHING)
+    judge = Judge(values, {}, list(shape_facts(kernel, {})))
+    for access in kernel.accesses:
+        access.op.properties.pop("assumed", None)
+        if not access.is_checked and not numbers.prove(access) and not judge.prove(access):
+            yield access
+
+
+def _verdict(access: Access, judge: Judge, launch: _Launch) -> str:
+    """Whether what is assumed suffices, more is `needed` (and noted), or it must be `checked`."""
+    prover, verdict = judge.prover(access), "assumed"
+    for goal in judge.goals(access):
+        prover.open.clear()
+        if prover.is_nonnegative(goal):
+            continue
+        need = need_of(goal, prover, judge.facts, access.data.keys())
+        if need is None:
+            return "checked"
+        launch.needs[need] = access.op
+        prover, verdict = Prover(prover.ranges, [*judge.facts, need.fact]), "needed"
+    return verdict
+
+
+def _told(access: Access) -> str:
+    index, size = access.index, access.size
+    return f"index {index} of dim {access.dim}, of {size}, may lie outside"
+

@@ -1,0 +1,71 @@
+"""How many accesses of the operator samples are proven, assumed and checked, so that a rise shows.
+
+A change that leaves more to checks or assumptions than before has a reason, or has lost a proof.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.block import KernelOp
+from dialects.block.accesses import accesses_of
+from dialects.host import host_functions
+from dialects.sizes import assumptions_of
+from passes.base import StrataContext
+from passes.block.prove_bounds import BlockProveBounds
+from targets.base import TargetOptions, find_target
+from tests.lowering import STEPS, lower
+from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
+from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
+
+ALL = [*SAMPLES, *PIPELINE_SAMPLES]
+FIRST = list({s.op: s for s in reversed(SAMPLES) if s.dims}.values())
+"""One sample of each operation, with open sizes."""
+
+
+def lowered(samples: Sequence[Sample], target: str) -> Iterator[tuple[ModuleOp, StrataContext]]:
+    """Each sample with open sizes, as it is before bounds are checked."""
+    for sample in samples:
+        module, _, context = build_module(sample, True)
+        strata = StrataContext.with_dialects(
+            context.weights, find_target(target), TargetOptions(features="avx2")
+            if target == "cpu" else TargetOptions())
+        list(lower(module, strata, STEPS[:STEPS.index(BlockProveBounds.name)]))
+        yield module, strata
+
+
+def count(samples: Sequence[Sample], target: str) -> Counter[str]:
+    """Accesses by what keeps them inside; which checks and assumptions the pass has added."""
+    found = Counter[str]()
+    for module, context in lowered(samples, target):
+        before = _assumptions(module)
+        BlockProveBounds().apply(context, module)
+        found["new assumptions"] += _assumptions(module) - before
+        found["new checks"] += sum(r.pass_name == BlockProveBounds.name for r in context.remarks)
+        for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:
+            for access in accesses_of(kernel):
+                found["checked" if access.is_checked else "assumed"
+                      if access.dim in access.op.assumed_dims else "proven"] += 1
+    return found
+
+
+def _assumptions(module: ModuleOp) -> int:
+    return sum(len(assumptions_of(f)) for f in host_functions(module))
+
+
+@pytest.mark.parametrize(("target", "assumed", "added"), [("cpu", 16, 1), ("cuda", 15, 2)])
+def test_few_accesses_need_more_than_a_proof(target: str, assumed: int, added: int) -> None:
+    found = count(FIRST, target)
+    assert found["proven"] > 250
+    assert (found["assumed"], found["new checks"] + found["new assumptions"]) == (assumed, added)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_few_accesses_of_all_samples_do(target: str) -> None:
+    found = count([s for s in ALL if s.dims], target)
+    assert found["assumed"] + found["new checks"] < 0.03 * found.total()
