@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-
-from dialects.types import Array, element_of, is_float
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from dialects.types import Array
     from dialects.weights import WeightStore
 
-Arrays = Callable[[], Iterable[Array]]
+FLOATS = "fV"
+"""Kinds of dtypes that may hold NaN: NumPy's floats, and those of ml_dtypes, among them integers."""
+Arrays: TypeAlias = "Callable[[], Iterable[Array]]"
 
 
 def oddities(
@@ -64,7 +65,7 @@ def has_numbers(outputs: Sequence[Array]) -> bool:
 
 
 def nan_count(array: Array) -> int:
-    if not is_float(element_of(array.dtype)):
+    if array.dtype.kind not in FLOATS:
         return 0
     with np.errstate(invalid="ignore"):
         return int(np.count_nonzero(np.isnan(array.astype(np.float64))))
@@ -72,7 +73,7 @@ def nan_count(array: Array) -> int:
 
 def _not_finite(array: Array) -> int:
     """How many elements are NaN or infinite."""
-    if not is_float(element_of(array.dtype)):
+    if array.dtype.kind not in FLOATS:
         return 0
     with np.errstate(invalid="ignore"):
         return int(np.count_nonzero(~np.isfinite(array.astype(np.float64))))

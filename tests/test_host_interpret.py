@@ -19,6 +19,7 @@ from dialects.graph.interpret import EvaluationError
 from dialects.host import Host
 from dialects.host.interpret import interpret_host
 from dialects.loop import Loop
+from dialects.symbol import Symbol
 from dialects.types import Array, Strata
 from dialects.weights import WeightStore
 
@@ -117,15 +118,15 @@ def test_outputs_are_fresh_and_inputs_stay() -> None:
 
 
 def test_another_way_to_run_kernels() -> None:
-    launched: list[tuple[str, dict[str, int]]] = []
+    launched: list[tuple[str, dict[Symbol, int]]] = []
 
-    def run_kernel(kernel: Any, buffers: Sequence[Array], sizes: dict[str, int]) -> None:
+    def run_kernel(kernel: Any, buffers: Sequence[Array], sizes: dict[Symbol, int]) -> None:
         launched.append((kernel.sym_name.data, sizes))
         buffers[-1][...] = 5
 
     module = parse("%w = host.alloc : f32[8]\nhost.launch @add_rows(%x, %w, %y) sizes(n)")
     (y,) = interpret_host(module, [X], WeightStore(), run_kernel)
-    assert launched == [("add_rows", {"m": 3})] and (y == 5).all()
+    assert launched == [("add_rows", {Symbol.size("m"): 3})] and (y == 5).all()
 
 
 # ---------------------------------------------------------------------- errors

@@ -113,6 +113,7 @@ def _dump(model: Path, folder: Path, seed: int) -> dict[str, bytes]:
              "-o", folder.with_suffix(".ll")]
     subprocess.run([sys.executable, "-m", "compiler", *map(str, words)], env=environment,
                    check=True, capture_output=True)
-    files = [p for p in folder.iterdir() if p.name != "index.md"]  # that has times
+    timed = ("index.md", ".strata-dump.json")
+    files = [p for p in folder.iterdir() if p.name not in timed]
     files.append(folder.with_suffix(".ll"))
     return {p.name.removeprefix(f"{seed}."): p.read_bytes() for p in files}

@@ -15,7 +15,7 @@ from dialects.graph.base import CompositeOp, EvaluationContext, GraphOp
 from dialects.graph.interpret import evaluate_func
 from dialects.loop import NestOp
 from dialects.types import Array, LiteralAttr
-from passes.base import StrataContext
+from passes.base import PassError, StrataContext
 from passes.graph_to_loop.rules import lowering_rules
 from passes.registry import parse_passes
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
@@ -239,5 +239,5 @@ def test_sizes_become_selects():
 def test_a_composite_operation_must_be_decomposed_before():
     module, _, context = build_module(S(g.ReluOp, F32(3)), symbolic=False)
     [pass_] = parse_passes("graph-to-loop")
-    with pytest.raises(ValueError, match=r"no lowering of graph.relu .* need graph-decompose"):
+    with pytest.raises(PassError, match=r"graph.relu has no nest of its own; graph-decompose must"):
         pass_.apply(StrataContext.with_dialects(context.weights), module)
