@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from compiler import __version__
 from compiler.cli import commands
-from compiler.collection import rare_collections
 from compiler.interrupt import STATUS, Interrupt
 from compiler.options import DEBUG_VARIABLE
 from compiler.own_packages import check_packages, hidden_package
@@ -32,7 +31,6 @@ Compiles neural networks through levels that can be read, edited, executed and s
 file of torch.export, a .mlir text of any level, file.py:function, or - for standard input."""
 
 
-@rare_collections()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status. `arguments`: None for those of this process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -66,7 +64,10 @@ def _run(words: Sequence[str], interrupt: Interrupt) -> int:
 def _status(options: argparse.Namespace, words: Sequence[str]) -> int:
     try:
         check_packages()
-        return int(options.run(options))
+        from compiler.collection import rare_collections
+
+        with rare_collections():
+            return int(options.run(options))
     except BrokenPipeError:
         raise
     except Exception as error:  # nobody is to see a traceback unasked

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dialects.weights import WeightStore
 
 FLOATS = "fV"
-"""Kinds of dtypes that may hold NaN: NumPy's floats, and those of ml_dtypes, among them integers."""
+"""Kinds of dtypes that may hold NaN: NumPy's floats, and all of ml_dtypes."""
 Arrays: TypeAlias = "Callable[[], Iterable[Array]]"
 
 

@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from compiler import arguments as shared
     from compiler.reduction.options import add_options
 
-    shared.complete(parser.add_argument("model", metavar="MODEL", help="an .onnx file"))
+    group = parser.add_argument_group("the model")
+    shared.complete(group.add_argument("model", metavar="MODEL", help="an .onnx file"))
     shared.add_output(parser, "--output", "-o", metavar="SMALL.onnx",
                       text="where the small model goes (default: MODEL-small.onnx)")
     shared.complete(parser.add_argument(

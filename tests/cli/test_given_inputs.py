@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +122,9 @@ def test_nothing_is_compiled_for_inputs_that_do_not_fit(
         raise AssertionError("a pass has run")
 
     monkeypatch.setattr("compiler.driver.Compiler.run_step", fail)
-    started = time.perf_counter()
     done = strata(command, small_model, "--target", "cpu", "--cache", "off", *words)
     assert done.status == status, done.err
     assert all(part in done.err for part in parts), done.err
-    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(("option", "name"), [("run", "--output"), ("lower", "-o"),
