@@ -128,7 +128,9 @@ def array_of_literal(value: LiteralAttr, type_: TensorType) -> Array:
     """The array of a literal. Its type has constant sizes (C2)."""
     shape = type_.static_shape
     assert shape is not None
-    return np.array(value.data).astype(type_.dtype).reshape(shape)
+    # Of Python's integers above 2**63 beside smaller ones, NumPy makes f64 by itself.
+    wide = np.uint64 if type_.dtype == np.uint64 else None
+    return np.array(value.data, wide).astype(type_.dtype).reshape(shape)
 
 
 def expressions(array: Array) -> Array:

@@ -254,6 +254,16 @@ def test_an_element_of_nothing() -> None:
     run(model, [(3, 4)], [[(0, 4)]])
 
 
+def test_unsigned_constants_beyond_half_of_their_range() -> None:
+    """Beside smaller numbers they went through f64, and became 0."""
+    values = np.array([2**64 - 5, 5, 0], np.uint64)
+    model = make_model([node("Add", "c zero", "y")], [], ["y"],
+                       {"c": values, "zero": np.array([0], np.uint64)})
+    for target in ("cpu", "reference"):
+        found = compiler.compile(memory_model(model), target=target, cache="off")()[0]
+        np.testing.assert_array_equal(found, values)
+
+
 def test_a_slice_of_nothing() -> None:
     model = make_model([node("Slice", "x zero one zero", "y")], [X], ["y"],
                        {"zero": np.array([0]), "one": np.array([1])})

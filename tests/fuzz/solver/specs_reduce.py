@@ -99,7 +99,8 @@ def softmax(draft: Draft) -> None:
     x = draft.pick(draft.allowed(name), 1)
     axis = draft.integer(-x.rank, x.rank - 1)
     nonempty(draft, x.shape if draft.opset < 13 else [x.shape[axis]])
-    draft.node(name, [x], x.dtype, x.shape, **({} if draft.chance(0.2) else {"axis": axis}))
+    by_default = draft.chance(0.2) and (draft.opset >= 13 or x.rank > 1)  # before 13 axis 1
+    draft.node(name, [x], x.dtype, x.shape, **({} if by_default else {"axis": axis}))
 
 
 def masked_softmax(draft: Draft) -> None:
