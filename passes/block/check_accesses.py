@@ -80,8 +80,14 @@ def _check_kernel(kernel: KernelOp) -> list[str]:
     for op in accesses:
         _Check(op, fault, len(texts) + 1).write()
         texts += [_text(op, dim, kernel) for dim in _unchecked(op)]
-        op.properties["checks"] = SizesAttr.of(range(len(op.exprs)))
+        if not _is_of_matrices(op):
+            op.properties["checks"] = SizesAttr.of(range(len(op.exprs)))
     return texts
+
+
+def _is_of_matrices(op: LoadOp | StoreOp) -> bool:
+    """Whether sums go from matrix registers to memory: row by row, which takes no mask."""
+    return isinstance(op, StoreOp) and isinstance(op.value.type, TileType) and op.value.type.matrix
 
 
 def _unchecked(op: LoadOp | StoreOp) -> list[int]:

@@ -30,8 +30,8 @@ def _registers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registers]:
     if not has_matrices():
         machine = with_matrices(machine_of())
         monkeypatch.setattr(target, "machine_of", lambda _=None: machine)
-        monkeypatch.setattr(target, "compile_texts", lambda texts, _, cache: compile_texts(
-            [registers.redirected(text) for text in texts], machine_of(), cache))
+        monkeypatch.setattr(target, "compile_texts", lambda texts, _, cache, tell: compile_texts(
+            [registers.redirected(text) for text in texts], machine_of(), cache, tell))
     yield registers
     registers.check()
 
@@ -49,9 +49,9 @@ def randoms(*shape: int) -> Array:
     return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
 
 
-def check(path: Path, arrays: Mapping[str, Array]) -> str:
-    """Compare with f32; the code."""
-    executable = compiler.compile(path, precision="bf16", cache="off", threads=1)
+def check(path: Path, arrays: Mapping[str, Array], *, checked: bool | None = None) -> str:
+    """Compare with f32; the code. `checked`: with checked accesses."""
+    executable = compiler.compile(path, precision="bf16", cache="off", threads=1, check=checked)
     exact = compiler.compile(path, cache="off", features="avx2")(**arrays)
     for found, wanted in zip(executable(**arrays), exact, strict=True):
         assert np.abs(found - wanted).max() < 1e-2 * max(1, np.abs(wanted).max())
@@ -70,6 +70,15 @@ def test_products_of_rows(
                               g.random_weight(columns)))
     z = g.node("MatMul", x, g.random_weight(depth, columns))
     assert "tdpbf16ps" in check(save(tmp_path, g, y, z), {"x": randoms(rows, depth)})
+
+
+@pytest.mark.parametrize("rows", ["n", 33])
+def test_checked_accesses(registers: Registers, tmp_path: Path, rows: int | str) -> None:
+    """Sums go to memory row by row, without masks, also where all accesses are checked."""
+    g = OnnxGraph({})
+    x = g.input("x", np.float32, [rows, 50])
+    y = g.node("Relu", g.node("MatMul", x, g.random_weight(50, 70)))
+    assert "tdpbf16ps" in check(save(tmp_path, g, y), {"x": randoms(33, 50)}, checked=True)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 31, 32, 65])
