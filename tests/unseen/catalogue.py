@@ -100,7 +100,7 @@ CATALOGUE: dict[str, Unseen] = {
     "kan": Unseen(o.Kan, lambda n, m: (torch.rand(n * m, 4) * 2 - 1,), (_BATCH,), halves=False),
     "spatial-transformer": Unseen(o.SpatialTransformer, lambda n, m: (torch.randn(n, 1, 14, 15),),
                                   (_BATCH,), tolerance=1e-3),
-    "vector-quantizer": Unseen(o.VectorQuantizer, lambda n, m: (torch.randn(n, 2, 2 * m),),
+    "vector-quantizer": Unseen(o.VectorQuantizer, lambda n, m: (torch.randn(n, 2, 24),),
                                ({0: "n"},), halves=False),
     "normalizing-flow": Unseen(o.NormalizingFlow, lambda n, m: (torch.randn(n * m, 6),), (_BATCH,)),
     "neural-ode": Unseen(o.NeuralOde, lambda n, m: (torch.randn(n * m, 3),), (_BATCH,)),

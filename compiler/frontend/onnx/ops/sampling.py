@@ -29,6 +29,8 @@ from dialects.graph.unary import AbsOp, FloorOp, RoundOp
 
 Tap = tuple[Value, "Value | None"]
 """An index as a float, and its weight; None for 1."""
+MOST_POINTS = 1 << 26
+"""Points whose coordinates a file may have computed while it is read."""
 
 
 # ---------------------------------------------------------------------- elements around coordinates
@@ -182,6 +184,7 @@ def _reflected(n: Node, x: Value, c: Value, dim: int) -> Value:
 def affine_grid(n: Node, theta: Value, size: Value) -> Value:
     """theta times (x, y, (z,) 1) of the centers or, with align_corners, corners of all elements."""
     sizes = n.known_ints(size, "size")[2:]
+    _require_few(prod(sizes))
     axes = [_centers(s, n.flag("align_corners")) for s in sizes]
     grids = np.meshgrid(*axes, indexing="ij")
     points = np.stack([*grids[::-1], np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
@@ -193,6 +196,13 @@ def _centers(size: int, corners: bool) -> np.ndarray:
     if corners:
         return np.linspace(-1.0, 1.0, size) if size > 1 else np.array([-1.0])
     return (2 * np.arange(size) + 1) / size - 1
+
+
+def _require_few(points: int) -> None:
+    """A file may ask for any number of points, which become a constant of the model."""
+    if not 0 <= points <= MOST_POINTS:
+        raise Fault(f"{points} points to sample at are more than the {MOST_POINTS} that one node "
+                    "may have", "see its sizes: the file may be damaged")
 
 
 # ---------------------------------------------------------------------- RoiAlign
@@ -232,6 +242,7 @@ def _samples(
     length = n(SubOp, end, start)
     if not centered:
         length = n(MaxOp, length, n.scalar(1, length))
+    _require_few(bins * count)
     steps = (np.arange(bins * count) + 0.5) / (bins * count)
     return n(AddOp, start, n(MulOp, length, n.constant(steps.astype(start.type.dtype))))
 
