@@ -6,6 +6,8 @@ narrower floats stay, as a model that has them rounds on purpose.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, SSAValue
@@ -38,7 +40,7 @@ def in_doubles(module: ModuleOp, weights: WeightStore) -> tuple[ModuleOp, Weight
     return wide, store
 
 
-def widen_inputs(inputs: list[Array]) -> list[Array]:
+def widen_inputs(inputs: Sequence[Array]) -> list[Array]:
     return [x.astype(np.float64) if x.dtype == np.float32 else x for x in inputs]
 
 

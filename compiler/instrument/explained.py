@@ -101,7 +101,7 @@ def _is_explained(got: Array, exact: Array, limit: Array) -> bool:
         beyond = np.isinf(wide) & finite & (np.abs(exact) + limit >= np.finfo(got.dtype).max)
         close = (np.abs(wide - exact) <= limit) | beyond
         same = (wide == exact) | (np.isnan(wide) & np.isnan(exact))
-    return bool(np.where(finite, close, same).all())
+    return bool(np.all(np.where(finite, close, same)))
 
 
 def _limits(exact: Array, own: Array, runs: Sequence[Array]) -> Array:
