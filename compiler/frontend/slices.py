@@ -12,7 +12,7 @@ from dialects.symbol import Symbol
 NO_LIMITS: Mapping[Symbol, Expr] = MappingProxyType({})
 _NONE: frozenset[Symbol] = frozenset()
 _FAR = 2**31 - 1
-"""Bounds from here on mean the end of the dim, as exporters write it."""
+"""Bounds from here on, or from minus this on, mean the end of the dim, as exporters write it."""
 
 
 def at_least_zero(size: Expr) -> Expr:
@@ -54,7 +54,7 @@ def _from_front(position: Expr, size: Expr) -> Expr:
     """A position that counts from the end when it is negative, for a dim of this size."""
     if is_certain(position):
         return size if position.constant is not None and position.constant >= _FAR else position
-    if position.constant is not None and position.constant < -_FAR:
+    if position.constant is not None and position.constant <= -_FAR:
         return Expr.of(-1)
     if is_certain(-position - 1):
         return size + position

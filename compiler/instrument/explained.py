@@ -99,9 +99,10 @@ def _is_explained(got: Array, exact: Array, limit: Array) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
         wide = got.astype(np.float64)
         beyond = np.isinf(wide) & finite & (np.abs(exact) + limit >= np.finfo(got.dtype).max)
-        close = (np.abs(wide - exact) <= limit) | beyond
-        same = (wide == exact) | (np.isnan(wide) & np.isnan(exact))
-    return bool(np.all(np.where(finite, close, same)))
+        close: Array = np.asarray((np.abs(wide - exact) <= limit) | beyond)
+        same: Array = np.asarray((wide == exact) | (np.isnan(wide) & np.isnan(exact)))
+    agrees: Array = np.where(finite, close, same)
+    return bool(agrees.all())
 
 
 def _limits(exact: Array, own: Array, runs: Sequence[Array]) -> Array:

@@ -264,6 +264,16 @@ def test_unsigned_constants_beyond_half_of_their_range() -> None:
         np.testing.assert_array_equal(found, values)
 
 
+@pytest.mark.parametrize("far", [2**31 - 1, 2**63 - 1])
+def test_a_dim_that_is_turned_keeps_its_size(far: int) -> None:
+    """The size of x[far:-far:-1] was not known to be that of x, and no sum of both was taken."""
+    bounds = {"start": [far], "end": [-far], "axes": [0], "step": [-1]}
+    model = make_model([node("Slice", "x start end axes step", "r"), node("Add", "x r", "y")],
+                       [sized("x", "n")], ["y"], {k: np.array(v) for k, v in bounds.items()})
+    program = compiler.compile(memory_model(model), cache="off", threads=1)
+    np.testing.assert_array_equal(program(np.arange(5, dtype=np.float32))[0], np.full(5, 4.0))
+
+
 def test_a_slice_of_nothing() -> None:
     model = make_model([node("Slice", "x zero one zero", "y")], [X], ["y"],
                        {"zero": np.array([0]), "one": np.array([1])})
