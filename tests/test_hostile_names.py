@@ -153,8 +153,9 @@ def test_the_user_says_the_models_own_name(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(exe.run([x, ids])[0], _expected(x, ids), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("names", [*ROUNDS[:3], *ROUNDS[5:7]],
-                         ids=lambda names: ascii(names[0][:8]))
+@pytest.mark.parametrize("names", [
+    ROUNDS[0], *(pytest.param(r, marks=pytest.mark.slow) for r in (*ROUNDS[1:3], *ROUNDS[5:7]))],
+    ids=lambda names: ascii(names[0][:8]))
 def test_dumps_are_read_again(names: list[str], tmp_path: Path) -> None:
     """Every dump goes on to the same numbers."""
     path, folder = tmp_path / "model.onnx", tmp_path / "dump"
@@ -172,8 +173,9 @@ def test_dumps_are_read_again(names: list[str], tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------- control flow
 @pytest.mark.parametrize("target", ["reference", "cpu"])
-@pytest.mark.parametrize("name", ["in0", "i0", "_step", "%0", "a\nb", "é", LONG],
-                         ids=lambda n: ascii(n[:8]))
+@pytest.mark.parametrize("name", ["in0", "_step", "a\nb", *(
+    pytest.param(name, marks=pytest.mark.slow) for name in ("i0", "%0", "é", LONG))],
+    ids=lambda n: ascii(n[:8]))
 def test_loops_and_branches(name: str, target: str, tmp_path: Path) -> None:
     """A loop that adds its number to rows, then a branch on a sum."""
     body = helper.make_graph(

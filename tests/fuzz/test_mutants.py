@@ -10,7 +10,7 @@ import pytest
 
 from tests.fuzz.mutants import run
 
-QUICK, CHUNK, ALL = 500, 250, 10_000
+QUICK, CHUNK, ALL = 250, 250, 10_000
 
 
 def check(first: int) -> None:

@@ -18,7 +18,7 @@ pytest.importorskip("onnxruntime")
 from tests.fuzz.solver.generate import Unusable, generate
 from tests.fuzz.solver.work import work
 
-QUICK, CHUNK, ALL = 30, 100, 20_000
+QUICK, CHUNK, ALL = 20, 100, 20_000
 
 
 def check(numbers: range) -> None:
