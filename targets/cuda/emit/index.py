@@ -70,7 +70,7 @@ def _product(atoms: list[Value], factor: int) -> Value:
     atoms.sort(key=lambda v: bool(v.shape))
     texts = [a.atom for a in atoms]
     if factor != 1 or not texts:
-        texts.insert(0, str(factor))
+        texts.insert(0, _number(factor))
     if len(texts) == 1 and atoms:
         return replace(atoms[0], text=texts[0])
     low: Expr | None = Expr.of(factor)
@@ -83,6 +83,11 @@ def _product(atoms: list[Value], factor: int) -> Value:
         low = None if atoms[0].low is None else atoms[0].low * factor
         high = None if atoms[0].high is None else atoms[0].high * factor
     return Value("*".join(texts), broadcast([a.shape for a in atoms]), low, high)
+
+
+def _number(value: int) -> str:
+    """A number; Triton takes one beside a tile of i32 for another of these, whatever its size."""
+    return str(value) if value < 1 << 31 else f"tl.full([], {value}, tl.int64)"
 
 
 def _ceiling(call: Call, names: Names) -> Value | None:
