@@ -30,6 +30,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.expr import Expr
 from dialects.func import ReturnOp
+from dialects.graph import ConstantOp
 from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.symbol import Symbol
 from dialects.syntax import set_location
@@ -170,7 +171,8 @@ def _makes_channels(nest: NestOp) -> bool:
 
     The data is the operand that the later dims (the positions) index: of the result's rank, or
     without a dim for its only channel. Where the channels are its own, too, it is read by windows:
-    a batch of products of one row would look like that otherwise.
+    a batch of products of one row would look like that otherwise. Constants are no data: a batch
+    of weights, by which one matrix is multiplied, would look like images otherwise.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:
@@ -178,7 +180,8 @@ def _makes_channels(nest: NestOp) -> bool:
     positions = set[Symbol]().union(*(e.symbols for e in map_[2:]))
     data = [m for m in nest.input_maps if positions <= _positions(nest, m, len(map_))]
     weights = [m for m in nest.input_maps if m not in data]
-    if len(data) == 1 and _is_batch(nest, data[0], map_[1], positions):
+    if len(data) == 1 and (_is_batch(nest, data[0], map_[1], positions)
+                           or _is_constant(nest, data[0])):
         return False
     return len(data) == 1 and any(
         map_[1].symbols & e.symbols for m in weights for e in m) and not any(
@@ -191,6 +194,12 @@ def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[
         return False
     reduce = {a.name for a in nest.reduce_axes}
     return any(e.symbols & reduce and not e.symbols & positions for e in data[2:])
+
+
+def _is_constant(nest: NestOp, data: Sequence[Expr]) -> bool:
+    """Whether the operand that is read there is a constant of the model."""
+    return any(isinstance(v.owner, ConstantOp) for v, m in
+               zip(nest.inputs, nest.input_maps, strict=True) if m == data)
 
 
 def _positions(nest: NestOp, map_: Sequence[Expr], rank: int) -> set[Symbol]:
