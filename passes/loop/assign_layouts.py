@@ -28,6 +28,7 @@ from itertools import pairwise
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from dialects.atoms import monomial_symbols
 from dialects.expr import Expr
 from dialects.func import ReturnOp
 from dialects.graph import ConstantOp
@@ -170,14 +171,15 @@ def _makes_channels(nest: NestOp) -> bool:
     """Whether dim 1 of the result counts channels: the weights index it, but no later dim.
 
     The data is the operand that the later dims (the positions) index: of the result's rank, or
-    without a dim for its only channel. Where the channels are its own, too, it is read by windows:
+    without a dim for its only channel. Where a transposed convolution stores several results per
+    position, `2*i + v`, the weights may index these. Where the channels are its own, too, it is read by windows:
     a batch of products of one row would look like that otherwise. Constants are no data: a batch
     of weights, by which one matrix is multiplied, would look like images otherwise.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:
         return False
-    positions = set[Symbol]().union(*(e.symbols for e in map_[2:]))
+    positions = _stored_at(map_[2:])
     data = [m for m in nest.input_maps if positions <= _positions(nest, m, len(map_))]
     weights = [m for m in nest.input_maps if m not in data]
     if len(data) == 1 and (_is_batch(nest, data[0], map_[1], positions)
@@ -186,6 +188,15 @@ def _makes_channels(nest: NestOp) -> bool:
     return len(data) == 1 and any(
         map_[1].symbols & e.symbols for m in weights for e in m) and not any(
         positions & e.symbols for m in weights for e in m)
+
+
+def _stored_at(dims: Sequence[Expr]) -> set[Symbol]:
+    """The axes that walk positions: of a dim that mixes axes, those that take more than a step."""
+    found = set[Symbol]()
+    for expr in dims:
+        steps = {s for atoms, factor in expr.terms if factor != 1 for s in monomial_symbols(atoms)}
+        found |= steps or expr.symbols
+    return found
 
 
 def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[Symbol]) -> bool:
