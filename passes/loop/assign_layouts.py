@@ -102,8 +102,9 @@ class _Layouts:
         maps = [*nest.input_maps, *nest.output_maps]
         values = [*nest.inputs, *nest.results]
         known = [(v, m) for v, m in zip(values, maps, strict=True) if v in self.parent]
-        for (a, map_a), (b, map_b) in pairwise(sorted(known, key=lambda k: _rank(k[0]))):
-            if _aligned(map_a, map_b):
+        walked = [(v, _walked(nest, m)) for v, m in known]
+        for (a, dims_a), (b, dims_b) in pairwise(sorted(walked, key=lambda k: _rank(k[0]))):
+            if _aligned(dims_a, dims_b):
                 self.unite(a, b)
         if nest.into:
             ends = [v for v in (nest.into[0], nest.results[0]) if v in self.parent]
@@ -160,11 +161,24 @@ def _copy_returned(block: Block, chosen: set[SSAValue]) -> None:
             last.operands[k] = copy.results[0]
 
 
-def _aligned(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
-    """Whether two tensors are walked alike: dim by dim the same axes, or broadcast."""
-    return len(a) == len(b) and all(
-        x.symbols & y.symbols or x.constant is not None or y.constant is not None
-        for x, y in zip(a, b, strict=True))
+def _walked(nest: NestOp, map_: Sequence[Expr]) -> list[frozenset[Symbol] | None]:
+    """The axes that walk each dim; None for a dim of which one index is read. An index that is
+    read from a tensor walks as that tensor does."""
+    indices = [frozenset[Symbol]().union(*(e.symbols for e in m)) for m in nest.input_maps]
+    numbers = {Symbol.gathered(k): axes for k, axes in enumerate(indices)}
+    return [None if e.constant is not None else frozenset[Symbol]().union(
+        *(numbers.get(s, {s}) for s in e.symbols)) for e in map_]
+
+
+def _aligned(
+    a: Sequence[frozenset[Symbol] | None], b: Sequence[frozenset[Symbol] | None]
+) -> bool:
+    """Whether two tensors are walked alike: dim by dim the same axes, or broadcast. Where one has
+    more positions than the other, along memory for instance, these together."""
+    if len(a) != len(b):
+        a, b = ([*dims[:2], frozenset[Symbol]().union(*(d or () for d in dims[2:]))]
+                for dims in (a, b))
+    return all(x is None or y is None or x & y for x, y in zip(a, b, strict=True))
 
 
 def _makes_channels(nest: NestOp) -> bool:
