@@ -186,9 +186,9 @@ def _makes_channels(nest: NestOp) -> bool:
 
     The data is the operand that the later dims (the positions) index: of the result's rank, or
     without a dim for its only channel. Where a transposed convolution stores several results per
-    position, `2*i + v`, the weights may index these. Where the channels are its own, too, it is read by windows:
-    a batch of products of one row would look like that otherwise. Constants are no data: a batch
-    of weights, by which one matrix is multiplied, would look like images otherwise.
+    position, `2*i + v`, the weights may index these. Where the channels are its own, too, it is
+    read by windows: a batch of products of one row would look like that otherwise. Constants are no
+    data: a batch of weights, by which one matrix is multiplied, would look like images otherwise.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:

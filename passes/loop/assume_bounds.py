@@ -54,9 +54,9 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
     """What remains to be seen at run time about the reads and stores of a nest.
 
     A tensor that an axis walks from end to end beside others must be as long as the axis: the
-    operator wants equal sizes, unless it certainly leaves out the tensor's end. Any other read or store, a gather's too, must stay inside. Where an
-    axis is empty, nothing is read or stored. An index from a tensor stays inside if there is any
-    place.
+    operator wants equal sizes, unless it certainly leaves out the tensor's end. Any other read or
+    store, a gather's too, must stay inside. Where an axis is empty, nothing is read or stored. An
+    index from a tensor stays inside if there is any place.
     """
     for axis in nest.axes:
         if _may_be_negative(axis.extent):
