@@ -1,0 +1,62 @@
+"""Transposed convolutions by phases: strides, kernels, pads and groups at random, against
+onnxruntime, with sizes that are fixed and that only a run tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import compiler
+from compiler.frontend import MemoryModel
+from dialects.types import Array
+from tests.frontend.onnx_models import assert_close, make_model, run_reference, value_info
+
+
+def drawn(seed: int) -> tuple[dict[str, Any], Array, Array, list[int]]:
+    """Attributes, a filter, a bias and the sizes of an image."""
+    random = np.random.default_rng(seed)
+    rank = int(random.integers(1, 4))
+    number = lambda low, high: [int(n) for n in random.integers(low, high, rank)]  # noqa: E731
+    kernel, strides = number(1, 8 - rank), number(1, 5)
+    dilations = number(1, 3) if seed % 4 == 0 else [1] * rank
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    low, high = ([int(random.integers(0, r)) for r in reach] for _ in range(2))
+    extra = [int(random.integers(0, max(s, d))) for s, d in zip(strides, dilations, strict=True)]
+    group, inputs, outputs = (int(n) for n in random.integers(1, 4, 3))
+    sizes = [max(1, int(n), -(-(a + b + 1) // s)) + 1 for n, a, b, s in zip(
+        number(1, 7), low, high, strides, strict=True)]
+    attributes = {"strides": strides, "dilations": dilations, "pads": [*low, *high],
+                  "output_padding": extra, "group": group}
+    w = random.standard_normal((group * inputs, outputs, *kernel)).astype(np.float32)
+    return attributes, w, random.standard_normal(group * outputs).astype(np.float32), sizes
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_transposed_convolutions(seed: int) -> None:
+    attributes, w, bias, sizes = drawn(seed)
+    x = np.random.default_rng(seed).standard_normal((2, w.shape[0], *sizes)).astype(np.float32)
+    nodes = [helper.make_node("ConvTranspose", ["x", "w", "b"], ["c"], **attributes),
+             helper.make_node("Relu", ["c"], ["y"])]
+    for shape in (x.shape, ("n", w.shape[0], *(f"d{k}" for k in range(len(sizes))))):
+        proto = make_model(nodes, [value_info("x", np.float32, list(shape))], ["y"],
+                           {"w": w, "b": bias})
+        exe = compiler.compile(MemoryModel("model.onnx", proto.SerializeToString()), target="cpu",
+                               threads=1)
+        assert_close(list(exe(x=x)), run_reference(proto, {"x": x}))
+
+
+def test_what_is_infinite_reaches_only_its_own_results() -> None:
+    w = np.ones((1, 1, 3), np.float32)
+    w[0, 0, 2] = np.inf
+    x = np.array([[[0.0, 1.0, np.inf]]], np.float32)
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2])
+    for constant in (True, False):
+        inputs = [value_info("x", np.float32, [1, 1, 3])]
+        inputs += [] if constant else [value_info("w", np.float32, [1, 1, 3])]
+        proto = make_model([node], inputs, ["y"], {"w": w} if constant else {})
+        feeds = {"x": x} if constant else {"x": x, "w": w}
+        exe = compiler.compile(MemoryModel("model.onnx", proto.SerializeToString()), target="cpu")
+        np.testing.assert_array_equal(exe(**feeds)[0], run_reference(proto, feeds)[0])
