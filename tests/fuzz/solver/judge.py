@@ -50,12 +50,15 @@ class Finding:
         return bool(self.kind)
 
 
-def judge(generated: Generated, peer: bool = True) -> Finding:
-    """What is wrong with a model. `peer`: compare with onnxruntime, too."""
+def judge(generated: Generated, peer: bool = True, plain: bool = False) -> Finding:
+    """What is wrong with a model. `peer`: compare with onnxruntime, too; `plain`: with denormals,
+    and without the forms of convolution that let infinities reach neighbours.
+    """
     model = MemoryModel("drawn.onnx", generated.proto.SerializeToString())
     check = True if generated.number % 2 else None  # accesses, in half of the models
     compilation = Compiler(model, CompileOptions(
-        cache="off", threads=1, tuned="off", check=check))
+        cache="off", threads=1, tuned="off", check=check, exact=plain,
+        denormals="keep" if plain else "flush"))
     try:
         state = compilation.read()
         module, weights = state.module.clone(), type(state.context.weights)(
