@@ -11,6 +11,9 @@ from onnx import helper
 
 import compiler
 from compiler.frontend import MemoryModel
+from dialects.expr import Expr, maximum, minimum
+from dialects.graph.inference import certain_sign
+from dialects.symbol import Symbol
 from dialects.types import Array
 from tests.frontend.onnx_models import make_model, value_info
 from tests.fuzz.seed_models import node
@@ -59,3 +62,55 @@ def test_sums_of_differences_of_bytes(dtype: type, size: int) -> None:
                        ["y"])
     [found] = run(model, [a, b])
     assert found == np.abs(a.astype(np.int32) - b.astype(np.int32)).sum()
+
+
+# ---------------------------------------------------------------------- sizes
+SYMBOLS = Symbol.size("n"), Symbol.size("m")
+N, M = map(Expr.symbol, SYMBOLS)
+
+
+@pytest.mark.parametrize("expr", [
+    -maximum(-1, N - 5) - 1, maximum(-3, N - 5) + 1, minimum(N, -1) - 1, (N - 5) // 2 + 1,
+    N * (M - 1) + 1, N + M + 1, -N - 1, maximum(N - 9, M) + 1, (N - 9) % 4 + 1])
+def test_a_sign_is_that_of_every_size(expr: Expr) -> None:
+    """max(-1, n - 5) counted as a size, and so as no less than 0."""
+    signs = {int(np.sign(expr.evaluate(dict(zip(SYMBOLS, sizes, strict=True)))))
+             for sizes in product(range(12), repeat=2)}
+    told = certain_sign(expr)
+    assert told is None or signs == {told}
+
+
+def test_slices_far_beyond_a_dim() -> None:
+    """x[-1:-2^30:-1] has the size of x for all sizes that anybody has."""
+    bounds = {"start": [-1], "end": [-2**30], "axes": [0], "step": [-1]}
+    model = make_model([node("Slice", "x start end axes step", "r"), node("Sub", "r x", "y")],
+                       [value_info("x", np.float32, ["n"])], ["y"],
+                       {k: np.array(v) for k, v in bounds.items()})
+    np.testing.assert_array_equal(run(model, [np.arange(4, dtype="f")])[0], [3, 1, -1, -3])
+
+
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_scan_over_nothing(back: int) -> None:
+    """Its body took an entry of what has none, and was refused."""
+    info = value_info("x", np.float32, [0, 3])
+    start = value_info("s", np.float32, [3])
+    body = helper.make_graph(
+        [node("Add", "a r", "b"), node("Neg", "b", "c")], "body",
+        [value_info(n, np.float32, [3]) for n in "ar"],
+        [value_info(n, np.float32, [3]) for n in "bc"])
+    scan = helper.make_node("Scan", ["s", "x"], ["y", "z"], body=body, num_scan_inputs=1,
+                            scan_input_directions=[back])
+    model = make_model([scan], [start, info], ["y", "z"])
+    last, stacked = run(model, [np.arange(3, dtype="f"), np.zeros((0, 3), "f")])
+    np.testing.assert_array_equal(last, np.arange(3))
+    assert stacked.shape == (0, 3)
+
+
+@pytest.mark.parametrize(("name", "gates"), [("RNN", 1), ("GRU", 3)])
+def test_a_layer_over_no_steps(name: str, gates: int) -> None:
+    weights = {"w": np.ones((1, 2 * gates, 3), "f"), "r": np.ones((1, 2 * gates, 2), "f")}
+    layer = helper.make_node(name, ["x", "w", "r"], ["y", "h"], hidden_size=2)
+    model = make_model([layer], [value_info("x", np.float32, [0, 4, 3])], ["y", "h"], weights)
+    every, last = run(model, [np.zeros((0, 4, 3), "f")])
+    assert every.shape == (0, 1, 4, 2)
+    np.testing.assert_array_equal(last, np.zeros((1, 4, 2)))
