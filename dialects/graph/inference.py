@@ -22,7 +22,6 @@ from dialects.types import (
     is_short_integer,
 )
 
-
 _NONE: frozenset[Symbol] = frozenset()
 
 

@@ -114,3 +114,18 @@ def test_a_layer_over_no_steps(name: str, gates: int) -> None:
     every, last = run(model, [np.zeros((0, 4, 3), "f")])
     assert every.shape == (0, 1, 4, 2)
     np.testing.assert_array_equal(last, np.zeros((1, 4, 2)))
+
+
+# ---------------------------------------------------------------------- schedules
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_rows_that_a_chain_of_products_sums_over(axis: int) -> None:
+    """Between them a softmax of an axis that is rows of one: its loop was around that of lanes."""
+    random = np.random.default_rng(0)
+    weights = {"a": random.standard_normal((1, 33, 16, 16)).astype(np.float16),
+               "w": random.standard_normal((7, 3)).astype(np.float16)}
+    nodes = [node("MatMul", "a x", "p"), helper.make_node("Softmax", ["p"], ["s"], axis=axis),
+             node("MatMul", "s w", "q"), node("Relu", "q", "y")]
+    model = make_model(nodes, [value_info("x", np.float16, [16, 7])], ["y"], weights)
+    x = random.standard_normal((16, 7)).astype(np.float16)
+    [wanted] = run(model, [x], "reference")
+    np.testing.assert_allclose(run(model, [x])[0].astype("f"), wanted.astype("f"), atol=4e-3)

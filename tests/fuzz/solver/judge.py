@@ -102,13 +102,22 @@ def compared(
         native = interpret(module, weights, inputs)
         allowance = Allowance.of(module, weights, inputs, native)
     except EvaluationError as error:
-        return Finding("reference", str(error)), None
+        return Finding("reference", f"{error}{_also_refused(program, inputs)}"), None
     try:
         actual = program.run(inputs)
     except ValueError as error:
         return Finding("refused", f"at a run: {error}"), allowance
     text = differs(actual, native, allowance, program.output_names, rule)
     return (Finding("wrong", text) if text else Finding()), allowance
+
+
+def _also_refused(program: Any, inputs: Sequence[Array]) -> str:
+    """What the code says of a run that the reference does not do; empty if it does it."""
+    try:
+        program.run(inputs)
+    except ValueError as error:
+        return f"\nand at a run: {error}"
+    return ""
 
 
 # ---------------------------------------------------------------------- comparison
