@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -129,3 +130,24 @@ def test_rows_that_a_chain_of_products_sums_over(axis: int) -> None:
     x = random.standard_normal((16, 7)).astype(np.float16)
     [wanted] = run(model, [x], "reference")
     np.testing.assert_allclose(run(model, [x])[0].astype("f"), wanted.astype("f"), atol=4e-3)
+
+
+@pytest.mark.parametrize("size", [1, 5, 40])
+def test_a_reduction_with_two_results(size: int, tmp_path: Path) -> None:
+    """Only the first of them was stored."""
+    path = tmp_path / "two.mlir"
+    path.write_text(f"""builtin.module {{
+      strata.func @main(%x: f32[6, {size}]) -> (f32[6], f32[6]) inputs ["x"] outputs ["s", "m"] {{
+        %s, %m = loop.nest (i0: 6, reduce i1: {size}) ins(%x[i0, i1])
+            outs(add f32[6][i0], max f32[6][i0]) {{
+        ^bb0(%a: f32):
+          %b = arith.mulf %a, %a : f32
+          loop.yield %b, %a
+        }}
+        strata.return %s, %m
+      }}
+    }}""", encoding="utf-8")
+    x = np.random.default_rng(0).standard_normal((6, size)).astype("f")
+    squares, largest = compiler.compile(path, cache="off", threads=1)(x)
+    np.testing.assert_allclose(squares, (x * x).sum(1), rtol=1e-5)
+    np.testing.assert_array_equal(largest, x.max(1))
