@@ -9,7 +9,8 @@ from xdsl.ir import Attribute
 
 from dialects.expr import Expr
 from dialects.graph.base import Attributes, ShapeError
-from dialects.ranges import is_at_most
+from dialects.ranges import is_at_most, is_nonnegative
+from dialects.symbol import Symbol
 from dialects.types import (
     TensorType,
     f32,
@@ -20,6 +21,8 @@ from dialects.types import (
     is_narrow_float,
     is_short_integer,
 )
+
+_NONE: frozenset[Symbol] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -97,16 +100,10 @@ def check_axis(axis: int, rank: int, constraint: str) -> None:
 
 # ---------------------------------------------------------------------- sizes
 def certain_sign(expr: Expr) -> int | None:
-    """-1, 0 or 1 when that is the sign for all sizes from 0 up; None when it depends on them.
-
-    A division of sizes counts as a size: not negative.
-    """
+    """-1, 0 or 1 when that is the sign for all sizes from 0 up; None when it depends on them."""
     if expr.constant is not None:
         return (expr.constant > 0) - (expr.constant < 0)
-    for sign in (1, -1):
-        if expr.offset * sign > 0 and all(factor * sign > 0 for _, factor in expr.terms):
-            return sign
-    return None
+    return next((sign for sign in (1, -1) if is_nonnegative(expr * sign - 1, _NONE)), None)
 
 
 def certainly_differ(left: Expr, right: Expr) -> bool:

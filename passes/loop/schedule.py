@@ -2,7 +2,8 @@
 
     loop.kernel @k(...) { ... }   ->   loop.kernel @k(...) schedule<grid i0 tile 1, ...> { ... }
 
-The target's rules choose; a schedule that is there already (a user's, the tuner's) stays.
+The target's rules choose, and what a nest sums over is put inside of its other loops; a schedule
+that is there already (a user's, the tuner's) stays.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.loop import KernelOp
 from dialects.schedule import ScheduleAttr
 from passes.base import StrataContext, StrataPass
+from passes.loop.level_order import with_sums_inside
 
 
 @dataclass(frozen=True)
@@ -27,5 +29,6 @@ class LoopSchedule(StrataPass):
             return
         for op in module.body.block.ops:
             if isinstance(op, KernelOp) and op.schedule is None:
-                schedule = context.target.schedule(op, context.options)
+                schedule = with_sums_inside(
+                    op, context.target.schedule(op, context.options))
                 op.properties["schedule"] = ScheduleAttr(schedule)

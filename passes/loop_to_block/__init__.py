@@ -15,6 +15,7 @@ The host function stays; it launches kernels by name. In this folder:
     scatters.py  tiles of updates, merged into what indices name
     private.py   memory of a program for what nests read elsewhere than it is made
     kernel.py    the levels of a schedule -> grid, loops, and the order of everything
+    apart.py     a reduction with several results becomes one each
     legality.py  what a schedule must keep
 """
 
@@ -28,6 +29,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.loop import KernelOp
 from dialects.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass
+from passes.loop_to_block.apart import set_sums_apart
 from passes.loop_to_block.kernel import lower_kernel
 from passes.loop_to_block.legality import faults
 
@@ -40,6 +42,8 @@ class LoopToBlock(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+        for op in kernels:
+            set_sums_apart(op)
         _check(kernels)
         for op in kernels:
             module.body.block.insert_op_before(lower_kernel(op), op)

@@ -120,12 +120,27 @@ class Compute:
 
     def _halve(self, combiner: str, reg: Reg) -> Reg:
         """Combine the halves of a vector until one lane is left."""
+        if not t.is_float(reg.element):
+            return self._whole(combiner, reg)
         while reg.width > 1:
             half = reg.width // 2
             low, high = (self._slice(reg, k, half) for k in (0, half))
             reg = self.combine(combiner, low, high)
         name = self.writer.local(f"extractelement {reg.typed}, i64 0")
         return Reg.of(name, reg.element)
+
+    def _whole(self, combiner: str, reg: Reg) -> Reg:
+        """All lanes of integers combined by one intrinsic.
+
+        Not by halves: where bytes were multiplied or subtracted before, LLVM's x86 backend makes
+        one instruction of it (`vpdpbusd`, `psadbw`), whose partial sums it forgot to add up when
+        it met halves.
+        """
+        operation = f"s{combiner}" if combiner in ("max", "min") else _INTEGER_COMBINERS[combiner]
+        scalar = Reg.of("", reg.element)
+        return scalar.named(self.writer.local(self.writer.call(
+            f"llvm.vector.reduce.{operation}.v{reg.width}{scalar.type}", scalar.type,
+            [(reg.type, reg.name)])))
 
     def _slice(self, reg: Reg, start: int, width: int) -> Reg:
         lanes = iota(width, start, 1, "i32")

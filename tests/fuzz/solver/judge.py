@@ -50,12 +50,15 @@ class Finding:
         return bool(self.kind)
 
 
-def judge(generated: Generated, peer: bool = True) -> Finding:
-    """What is wrong with a model. `peer`: compare with onnxruntime, too."""
+def judge(generated: Generated, peer: bool = True, plain: bool = False) -> Finding:
+    """What is wrong with a model. `peer`: compare with onnxruntime, too; `plain`: with denormals,
+    and without the forms of convolution that let infinities reach neighbours.
+    """
     model = MemoryModel("drawn.onnx", generated.proto.SerializeToString())
     check = True if generated.number % 2 else None  # accesses, in half of the models
     compilation = Compiler(model, CompileOptions(
-        cache="off", threads=1, tuned="off", check=check))
+        cache="off", threads=1, tuned="off", check=check, exact=plain,
+        denormals="keep" if plain else "flush"))
     try:
         state = compilation.read()
         module, weights = state.module.clone(), type(state.context.weights)(
@@ -99,13 +102,22 @@ def compared(
         native = interpret(module, weights, inputs)
         allowance = Allowance.of(module, weights, inputs, native)
     except EvaluationError as error:
-        return Finding("reference", str(error)), None
+        return Finding("reference", f"{error}{_also_refused(program, inputs)}"), None
     try:
         actual = program.run(inputs)
     except ValueError as error:
         return Finding("refused", f"at a run: {error}"), allowance
     text = differs(actual, native, allowance, program.output_names, rule)
     return (Finding("wrong", text) if text else Finding()), allowance
+
+
+def _also_refused(program: Any, inputs: Sequence[Array]) -> str:
+    """What the code says of a run that the reference does not do; empty if it does it."""
+    try:
+        program.run(inputs)
+    except ValueError as error:
+        return f"\nand at a run: {error}"
+    return ""
 
 
 # ---------------------------------------------------------------------- comparison

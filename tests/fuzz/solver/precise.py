@@ -2,7 +2,9 @@
 
 The imported module is executed with f64 in the place of f32, f16 and bf16. Then it is executed some
 times more, each result moved by what rounding in its own type may do to it: half of a unit for one
-rounding, more for a sum of many terms, nothing for what only moves elements or is exact. So the
+rounding, more for a sum of many terms, nothing for what only moves elements or is exact; and each
+is a number of its own type again, so that numbers which are equal there are equal here, too. An
+LSTM is run step by step, since what one step rounds is in all that follow. So the
 allowance is per element, and comes from the model and its inputs; a comparison that flips, or an
 index that another order of additions would choose, is told by the runs that flip.
 (Stochastic arithmetic: Parker, Monte Carlo arithmetic, 1997.)
@@ -22,7 +24,7 @@ from dialects import graph
 from dialects.binding import EvaluationError, bind_sizes
 from dialects.control import IfOp, LoopOp, function_of
 from dialects.func import FuncOp, main_function
-from dialects.graph.base import EvaluationContext
+from dialects.graph.base import EvaluationContext, ShapeError
 from dialects.types import (
     Array,
     TensorType,
@@ -34,6 +36,8 @@ from dialects.types import (
     wide_element,
 )
 from dialects.weights import WeightStore
+from passes.base import StrataContext
+from passes.rewriting import Rewriter, functions, rewrite
 
 F64 = np.dtype(np.float64)
 LINEAR = frozenset((
@@ -142,7 +146,7 @@ class Precise:
             noise = np.where(array.astype(type_.dtype).astype(F64) == array, 0.0, noise)
         if extent is not None:
             noise += self._noise(array.shape) * extent * _computed_step(type_.element)
-        return np.where(np.isfinite(array), array + noise, array)
+        return np.where(np.isfinite(array), _held(array + noise, type_.dtype), array)
 
     def _noise(self, shape: tuple[int, ...]) -> Array:
         assert self.random is not None
@@ -162,6 +166,28 @@ class Precise:
             return results
         return [np.where(np.isfinite(f), f, r) if f.shape == r.shape and r.dtype == F64 else f
                 for f, r in zip(found, results, strict=True)]
+
+
+def _held(array: Array, dtype: np.dtype[Any]) -> Array:
+    """The nearest numbers that a type has; those beyond its range as they are."""
+    held = array.astype(dtype).astype(F64)
+    return np.where(np.isfinite(held), held, array)
+
+
+def step_by_step(module: ModuleOp) -> ModuleOp:
+    """The module with each LSTM as the operations of its steps, where their number is known."""
+    def written_out(op: graph.LstmOp, at: Rewriter) -> Sequence[SSAValue] | None:
+        try:
+            return op.decompose(at)
+        except ShapeError:
+            return None
+
+    if not any(isinstance(op, graph.LstmOp) for op in module.walk()):
+        return module
+    module = module.clone()
+    for function in functions(module):
+        rewrite(function, {graph.LstmOp: [written_out]}, StrataContext())
+    return module
 
 
 def _computed_step(element: Attribute) -> float:
@@ -240,8 +266,8 @@ def _widened(array: Array) -> Array:
 # ---------------------------------------------------------------------- the allowance
 @dataclass
 class Allowance:
-    """`native`: the outputs in the model's own types. `exact`: in f64. `slack`: by how much an
-    element may be off, so far.
+    """`module`: for the runs with rounding. `native`: the outputs in the model's own types.
+    `exact`: in f64. `slack`: by how much an element may be off, so far.
     """
 
     module: ModuleOp
@@ -258,7 +284,7 @@ class Allowance:
     ) -> Allowance:
         """Raises EvaluationError."""
         exact = Precise(weights).run(module, inputs)
-        return Allowance(module, weights, inputs, native, exact,
+        return Allowance(step_by_step(module), weights, inputs, native, exact,
                          [np.zeros(a.shape, F64) for a in exact])
 
     def widen(self, trials: int) -> None:

@@ -16,7 +16,7 @@ from compiler.frontend.frames import Frame, Mark
 from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.slicing import entry, reversed_
+from compiler.frontend.onnx.ops.slicing import entry_of_turn, reversed_
 from compiler.frontend.onnx.sequences import AnyValue, Forms
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.values import Value
@@ -245,7 +245,7 @@ def _scan(
         n.build.assume(x.shape[0], "==", scanned[0].shape[0])
 
     def body(step: Expr, carried: list[Value]) -> Turn:
-        inputs = [entry(n, x, x.shape[0] - 1 - step if back else step)
+        inputs = [entry_of_turn(n, x, x.shape[0] - 1 - step if back else step)
                   for x, back in zip(scanned, backward, strict=True)]
         results = n.run_tensors("body", "body", [*carried, *inputs])
         return Turn(None, results[:len(states)], results[len(states):])
@@ -287,7 +287,7 @@ def scan_of_batch(n: Node, lengths: Value | None, *inputs: Value) -> list[Value]
     backward = n.ints("directions", [0] * count)
 
     def body(item: Expr, carried: list[Value]) -> Turn:
-        parts = [entry(n, x, item) for x in inputs]
+        parts = [entry_of_turn(n, x, item) for x in inputs]
         last, stacked = _scan(n, parts[:cut], parts[cut:], backward)
         return Turn(None, carried, [*last, *stacked])
 

@@ -17,7 +17,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip
-from compiler.frontend.onnx.ops.slicing import entry, reversed_
+from compiler.frontend.onnx.ops.slicing import entry_of_turn, reversed_
 from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.expr import Expr
@@ -137,7 +137,7 @@ class Layer:
         def body(step: Expr, state: State) -> Turn:
             direction = ready or self.direction(d, functions)
             time = size - 1 - step if backward else step
-            new = cell(direction, entry(n, projected, time), state)
+            new = cell(direction, entry_of_turn(n, projected, time), state)
             new, output = _masked(n, new, state, self.lengths, time)
             return Turn(None, new, [output])
 

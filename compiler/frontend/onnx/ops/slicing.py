@@ -70,6 +70,16 @@ def entry(n: Node, x: Value, position: Size) -> Value:
     return n.reshape(n.part(x, 0, position, 1), x.shape[1:])
 
 
+def entry_of_turn(n: Node, x: Value, position: Size) -> Value:
+    """The entry that a turn of a loop over the first dim takes.
+
+    Where the dim is 0 there is no turn, and zeros stand for it in the types.
+    """
+    if x.shape[0].constant == 0:
+        return n.broadcast(n.scalar(0, x), x.shape[1:])
+    return entry(n, x, position)
+
+
 def reversed_(n: Node, x: Value) -> Value:
     """x with its first dim backwards."""
     first = [x.shape[0] - 1, *[Expr.of(0)] * (x.rank - 1)]
