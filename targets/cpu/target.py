@@ -86,7 +86,7 @@ class CpuTarget(Target):
     ) -> Sequence[Window]:
         from targets.cpu.windows import shorten
 
-        return shorten(nest, data, windows)
+        return shorten(nest, data, windows, options)
 
     def row_memory(self, options: TargetOptions) -> int:
         """Rows stay in the cache of level 2, or in a share of level 3."""

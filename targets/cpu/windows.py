@@ -4,20 +4,25 @@ Costs are counted in multiply-adds of one element, as products in registers take
 products take transforms of the data and of the sums, and those are larger than the tensors that
 they stand for, as are the filter's values. The figures are between those measured on Zen 4 and on
 Emerald Rapids; they decide little that does not pay twofold or not at all on either.
+
+Transforms lose digits. Sums of few products that are not zero, behind a ReLU say, are as exact as
+one rounding when they are computed directly, so that the whole loss of the windows shows. It may be
+MAX_LOSS: six points in one window, and four in another one besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from math import prod
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from math import inf, prod
 
 from dialects.expr import Expr
 from dialects.loop import NestOp, extents_of
 from dialects.symbol import Symbol
 from dialects.types import TensorType
-from passes.loop.windows import POINTS, Window
+from passes.loop.windows import FEW_POINTS, Window
+from targets.base import TargetOptions
 
 GAIN = 0.9
 """Of the cost of all products, that of fewer is at most this part."""
@@ -32,22 +37,40 @@ VALUE = 16
 that it comes from far away, at 10 to 25 GB/s."""
 MAX_BYTES = 64 << 20
 """Memory for the transformed data and products of one convolution, if there are two windows."""
+MAX_LOSS = 3.0
+"""How many times the roundings of direct sums those of fewer products may count, by
+`Window.loss`."""
 OPEN_SIZE = 64
 """What the size of an image counts that only a run knows; of other sizes (samples) 1 does."""
 
 
-def shorten(nest: NestOp, data: int, windows: Sequence[Window]) -> Sequence[Window]:
-    """The windows, the innermost first, along which fewer products pay."""
+def shorten(
+    nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
+) -> Sequence[Window]:
+    """The windows, the innermost first, along which fewer products pay and lose few digits.
+
+    `--precision fast` may lose more.
+    """
     work = _Work.of(nest, data, windows)
-    best = min(_choices(windows), key=work.cost, default=())
+    most = inf if options.precision == "fast" else MAX_LOSS
+    best = min(_choices(windows, most), key=work.cost, default=())
     return best if work.cost(best) < GAIN * work.products else ()
 
 
-def _choices(windows: Sequence[Window]) -> Iterator[tuple[Window, ...]]:
+def _choices(windows: Sequence[Window], most: float) -> Iterator[tuple[Window, ...]]:
     """One window, or two: the innermost is transformed first, while the others are shortest."""
     inner = sorted(windows, key=lambda w: -w.dim)
     for count in (1, 2):
-        yield from combinations(inner, count)
+        for chosen in combinations(inner, count):
+            for sized in product(*map(_sizes, chosen)):
+                if prod(w.loss for w in sized) <= most:
+                    yield sized
+
+
+def _sizes(window: Window) -> list[Window]:
+    """The window with six points, and with four if that saves products."""
+    fewer = replace(window, points=FEW_POINTS)
+    return [window, fewer] if fewer.outputs > 1 else [window]
 
 
 @dataclass(frozen=True)
@@ -86,16 +109,16 @@ class _Work:
         moves = 0.0
         for window in windows:
             extent = self.extents[window.axis]
-            longer = POINTS * (window.tiles(Expr.of(extent)).constant or 0) / extent
+            longer = window.points * (window.tiles(Expr.of(extent)).constant or 0) / extent
             products *= longer / window.count
-            values *= POINTS / window.count
-            steps += result * POINTS
+            values *= window.points / window.count
+            steps += result * window.points
             data, result = data * longer, result * longer
-            steps += data * POINTS
+            steps += data * window.points
             moves += 2 * (data + result)
         size = 4 * (data + result)
         if len(windows) > 1 and size > MAX_BYTES:
-            return float("inf")
+            return inf
         move = next((cost for most, cost in MOVE if size <= most), FAR_MOVE)
         return products + TRANSFORM * steps + move * moves + VALUE * (values - self.filter)
 

@@ -22,6 +22,9 @@ from targets.cuda.roles import bytes_beside, roles_of
 
 LEAST = 128
 """The least elements of a part of a sum."""
+LONG, PART = 4096, 1024
+"""A sum of more than LONG products is one of sums of PART products: a register that adds 65,536 of
+them one after another would be off by ten times what libraries' blocks of some hundreds are."""
 
 
 def schedule_fma_product(
@@ -35,7 +38,11 @@ def schedule_fma_product(
     product = replace(factors_of(nest, roles, narrow=False),
                       beside=bytes_beside(kernel, nest, roles))
     tile = tiles(product, machine_of(options.features))[0]
-    return tiled_product(kernel, roles, tile, options)
+    schedule = tiled_product(kernel, roles, tile, options)
+    length = kernel.axes[roles.reduce[0]].constant or 0
+    if length <= LONG:
+        return schedule
+    return replace(schedule, options=(*schedule.options, ("promote", PART)))
 
 
 def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:

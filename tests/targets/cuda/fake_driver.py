@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, cast
 
@@ -65,9 +65,13 @@ class FakeDriver:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the driver's functions for a test.
 
-        There seems to be no torch: that would use the real device, where there is one.
+        There seem to be no torch and no libraries, whatever the machine has: those would use the
+        real device.
         """
         patch.delitem(sys.modules, "torch", raising=False)
+        patch.setattr(cublas, "version", lambda: None)
+        patch.setattr(cudnn, "version", lambda: None)
+        _forget_calls(patch)
         names = ("allocate", "free", "upload", "download", "copy", "launch", "load_function",
                  "synchronize")
         for name in names:
@@ -92,7 +96,7 @@ class FakeDriver:
         patch.setattr(cublas, "Call", partial(FakeProduct, self))
         patch.setattr(cudnn, "version", lambda: 91900)
         patch.setattr(cudnn, "Call", partial(FakeConvolution, self))
-        library._made.cache_clear()
+        _forget_calls(patch)
 
     def compile(self, jobs: Sequence[Job], options: CompileOptions) -> list[Binary]:
         if jobs:
@@ -297,6 +301,12 @@ class FakeEvent:
 
     def milliseconds_since(self, earlier: FakeEvent) -> float:
         return 1.0
+
+
+def _forget_calls(patch: pytest.MonkeyPatch) -> None:
+    """Calls that are kept for further launches are the test's own, so that no other test gets a
+    library's that is not there for it."""
+    patch.setattr(library, "_made", lru_cache(library._made.__wrapped__))
 
 
 def _widths(type_: str) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from compiler.tuning.tasks import Task
 from dialects.loop import KernelOp
 from dialects.schedule import parse_schedule
 from targets.base import find_target
-from targets.cuda import cublas, library
+from targets.cuda import cublas, cudnn, library
 from targets.cuda.compile import CompileOptions as CudaOptions
 from targets.cuda.cublas import Matrix, Product
 from targets.cuda.errors import CudaError
@@ -32,6 +32,7 @@ from targets.cuda.library_shapes import product_of
 from targets.cuda.rules import operand_panels
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import FakeTorch
+from tests.targets.cuda.library_convolutions import FORMS as CONVOLUTIONS
 from tests.targets.searches import attention, tasks_of_text, written
 
 OPTIONS = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off", library="auto")
@@ -200,6 +201,34 @@ def test_calls_compute_what_kernels_do(
     device, [note] = check_calls(state, "cublas", tmp_path, monkeypatch)
     assert "compile 1" not in device.log and "update 0" in device.log
     assert note.startswith("library cublas: @") and note.endswith(form.removeprefix("cublas."))
+
+
+@pytest.mark.parametrize("form", ["cublas.mk.kn.mn", "cudnn.nhwc.ohwc.nhwo.p1x1"])
+def test_libraries_of_the_machine_have_no_part(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fake device has the libraries that a test gives it, also where there are real ones."""
+    class Real:
+        def __init__(self, asked: object) -> None:
+            raise AssertionError(f"asked the machine's own library for {asked}")
+
+    for module in (cublas, cudnn):
+        monkeypatch.setattr(module, "version", lambda: 120805)
+        monkeypatch.setattr(module, "Call", Real)
+    name, _, rest = form.partition(".")
+    task = task_of(FORMS[form] if name == "cublas" else CONVOLUTIONS[rest], tmp_path)
+    check_calls(lowered(task, form, tmp_path), name, tmp_path, monkeypatch)
+
+
+def test_fake_calls_end_with_their_test(tmp_path: Path) -> None:
+    """What the fake libraries were asked for is not kept for tests on a real device."""
+    kept = library._made
+    before = kept.cache_info()
+    state = lowered(task_of(FORMS["cublas.mk.kn.mn"], tmp_path), "cublas.mk.kn.mn", tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        check_calls(state, "cublas", tmp_path, patch)
+        assert library._made.cache_info().currsize == 1
+    assert library._made is kept and kept.cache_info() == before
 
 
 def test_our_kernel_runs_where_the_library_refuses(
