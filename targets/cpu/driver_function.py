@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import host
+from dialects.assumptions import LARGEST_NUMBER
 from dialects.elements import byte_width
 from dialects.expr import Expr, maximum
 from dialects.requirements import RequireOp, TrapOp
@@ -297,9 +298,13 @@ class FunctionText:
         """Check it here, unless it was checked before the run."""
         if self.is_main and op.symbols <= {*self.func.size_names}:
             return
-        left, right = self.scalar(op.left.data), self.scalar(op.right.data)
-        test = "eq" if op.relation.data == "==" else "sle"
-        holds = self.writer.assign(f"icmp {test} i64 {left}, {right}")
+        if op.assumption.is_limit:
+            total = self._estimate(op.left.data.substitute(self.sizes))
+            holds = self.writer.assign(f"fcmp ole double {total}, {float(LARGEST_NUMBER):e}")
+        else:
+            left, right = self.scalar(op.left.data), self.scalar(op.right.data)
+            test = "eq" if op.relation.data == "==" else "sle"
+            holds = self.writer.assign(f"icmp {test} i64 {left}, {right}")
         self.check(holds, assume_check(op),
                    [self.scalar(Expr.symbol(s)) for s in sorted(op.symbols)])
 
