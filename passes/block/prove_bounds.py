@@ -41,6 +41,7 @@ from dialects.syntax import location_name, set_location
 from dialects.types import SizesAttr
 from passes.base import StrataContext, StrataPass
 from passes.block.bounds import Judge, Numbers, shape_facts
+from passes.block.calls import Calls
 from passes.block.contents import Contents, Kernel
 from passes.block.magnitudes import forget_magnitudes, limit_magnitudes
 from passes.block.needs import Need, need_of
@@ -69,8 +70,9 @@ class BlockProveBounds(StrataPass):
         self, context: StrataContext, module: ModuleOp, kernels: Mapping[str, Kernel]
     ) -> None:
         launches: dict[str, list[_Launch]] = defaultdict(list)
+        calls = Calls.of(list(host_functions(module)))
         for function in host_functions(module):
-            check_shapes(function, {name: k.op for name, k in kernels.items()})
+            check_shapes(function, {name: k.op for name, k in kernels.items()}, calls)
             contents = Contents(function, kernels, context.weights)
             for op in function.body.block.ops:
                 if isinstance(op, LaunchOp) and op.kernel.data in kernels:
