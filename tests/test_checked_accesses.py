@@ -159,8 +159,7 @@ builtin.module {
   }
 }
 """
-"""The second kernel gathers by what the first one has written: of each row, all that is read or not.
-"""
+"""The second kernel gathers by what the first one has written: all that is read, or not."""
 CALLED = """// strata: level=block
 builtin.module {
   host.func @main(%x: f32[n], %c: i1[]) inputs ["x", "c"] outputs ["y": f32[n]] sizes(n) arena(0) {
@@ -208,7 +207,7 @@ def test_an_index_that_is_not_written_leaves_its_buffer(tmp_path: Path) -> None:
         (tmp_path / "k.mlir").write_text(PARTS.replace("LAST", last))
         model = compiler.compile(tmp_path / "k.mlir", check=True, cache="off")
         if wrong:
-            with pytest.raises(AccessError, match="block.load leaves dim 0 of x"):
+            with pytest.raises(AccessError, match=r"block\.load leaves dim 0 of x"):
                 model.run([x, index])
         else:
             np.testing.assert_array_equal(model.run([x, index])[0], x[[2] * 5])

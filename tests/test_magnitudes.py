@@ -115,6 +115,14 @@ def test_a_row_needs_no_limit() -> None:
     assert assumptions_of(host_function(module)) == []
 
 
+def test_what_is_divided_and_cut_off_counts_as_that() -> None:
+    """A limit is near what is computed: it must refuse no sizes that fit."""
+    arena = "256*((1024*min(1000000000, n) + 255) floordiv 256)"
+    module, _ = checked(OUTER.replace("arena(0)", f"arena({arena})").replace("n*n", "4096*n"))
+    limits = [a for a in assumptions_of(host_function(module)) if a.is_limit]
+    assert all(int(a.left.evaluate({s: 2**40 for s in a.symbols})) < 2**60 for a in limits)
+
+
 @pytest.mark.parametrize(("type_", "shape", "message"), [
     ("f32[n + 3]", (1,), "is 1, which n . 3 is for no size n: that would be -2"),
     ("f32[5 - n]", (7,), "for no size n: that would be -2"),

@@ -35,6 +35,9 @@ from passes.block.contents import Kernel
 Bound = dict[Monomial, int]
 """A sum of products of symbols that are 1 or more."""
 
+_FEW = 2**16
+"""Up to this number a minimum counts as the number, else as what it is the minimum of."""
+
 _SIZES = (Kind.SIZE, Kind.COMPUTED)
 
 
@@ -94,16 +97,21 @@ def _largest(bounds: Iterable[Bound]) -> Bound:
     distinct = {tuple(sorted(b.items(), key=lambda t: _key(t[0]))) for b in bounds}
     longest: list[Monomial] = []
     for monomial in sorted({m for b in distinct for m, _ in b}, key=_key, reverse=True):
-        if not any(without(other, monomial) is not None for other in longest):
+        if not any(_holds(other, monomial) for other in longest):
             longest.append(monomial)
     total: Bound = {}
     for bound in distinct:
         own: Bound = defaultdict(int)
         for monomial, factor in bound:
-            own[next(o for o in longest if without(o, monomial) is not None)] += factor
+            own[next(o for o in longest if _holds(o, monomial))] += factor
         for monomial, factor in own.items():
             total[monomial] = max(total.get(monomial, 0), factor)
     return total
+
+
+def _holds(longer: Monomial, monomial: Monomial) -> bool:
+    """Whether a product counts as a longer one; a plain number counts as itself."""
+    return longer == monomial or (monomial != () and without(longer, monomial) is not None)
 
 
 def _key(monomial: Monomial) -> tuple[int, list[str]]:
@@ -214,11 +222,16 @@ class _Measure:
         if call.op == "mod":
             self.inner.append(bounds[0])
             return bounds[1]
-        if call.op == "min" and least and all(map(is_plain, call.args)):
+        if call.op == "floordiv":
             self.inner += bounds
-            return self.of(least[0])
+            divisor = call.args[1].constant or 1
+            return {m: -(-c // max(1, divisor)) for m, c in bounds[0].items()}
+        if call.op == "min" and all(map(is_plain, call.args)):
+            self.inner += bounds
+            few = [a for a in least if a.constant is not None and a.constant <= _FEW]
+            return self.of((few or [a for a in call.args if a.constant is None])[0])
         total: Bound = {}
-        for bound in bounds[:1] if call.op == "floordiv" else bounds:
+        for bound in bounds:
             _add(total, bound, 1)
         return total
 
