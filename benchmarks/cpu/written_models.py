@@ -298,6 +298,215 @@ def wav2vec() -> Made:
     return Output(transformers.Wav2Vec2Model(config), "last_hidden_state"), (torch.randn(1, 16000),)
 
 
+class Restoration(nn.Module):
+    """Gates in the place of activations, channel norms, pixel shuffles (NAFNet, Chen et al., 2022).
+    """
+
+    class Block(nn.Module):
+        def __init__(self, width: int):
+            super().__init__()
+            self.norms = nn.ModuleList([ChannelNorm(width) for _ in range(2)])
+            self.up, self.deep = nn.Conv2d(width, 2 * width, 1), nn.Conv2d(
+                2 * width, 2 * width, 3, padding=1, groups=2 * width)
+            self.attend, self.down = nn.Conv2d(width, width, 1), nn.Conv2d(width, width, 1)
+            self.wide, self.narrow = nn.Conv2d(width, 2 * width, 1), nn.Conv2d(width, width, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            a, b = self.deep(self.up(self.norms[0](x))).chunk(2, 1)
+            y = a * b
+            x = x + self.down(y * self.attend(F.adaptive_avg_pool2d(y, 1)))
+            a, b = self.wide(self.norms[1](x)).chunk(2, 1)
+            return x + self.narrow(a * b)
+
+    def __init__(self, width: int = 24):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
+        self.encode = nn.ModuleList([self.Block(width << k) for k in range(3)])
+        self.shrink = nn.ModuleList([nn.Conv2d(width << k, width << k + 1, 2, 2) for k in range(2)])
+        self.grow = nn.ModuleList([nn.Conv2d(width << k + 1, width << k + 2, 1) for k in (1, 0)])
+        self.decode = nn.ModuleList([self.Block(width << k) for k in (1, 0)])
+
+    def forward(self, image: Tensor) -> Tensor:
+        x, kept = self.first(image), list[Tensor]()
+        for block, shrink in zip(self.encode, self.shrink, strict=False):
+            kept.append(block(x))
+            x = shrink(kept[-1])
+        x = self.encode[2](x)
+        for grow, block, skip in zip(self.grow, self.decode, kept[::-1], strict=True):
+            x = block(F.pixel_shuffle(grow(x), 2) + skip)
+        return self.last(x) + image
+
+
+class Detector(nn.Module):
+    """Cross-stage parts, a pyramid of pools and nearest neighbours on the way up, as of YOLO."""
+
+    class Part(nn.Module):
+        def __init__(self, i: int, o: int):
+            super().__init__()
+            def conv(i: int, o: int, k: int) -> nn.Module:
+                return nn.Sequential(nn.Conv2d(i, o, k, padding=k // 2, bias=False),
+                                     nn.BatchNorm2d(o), nn.SiLU())
+            self.first, self.second, self.last = conv(i, o // 2, 1), conv(i, o // 2, 1), conv(o, o, 1)
+            self.body = nn.Sequential(*(Residual(nn.Sequential(conv(o // 2, o // 2, 1),
+                                        conv(o // 2, o // 2, 3))) for _ in range(2)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.cat((self.body(self.first(x)), self.second(x)), 1))
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (16, 32, 64, 128)
+        self.stem = nn.Conv2d(3, 16, 6, 2, 2)
+        self.down = nn.ModuleList([nn.Conv2d(i, o, 3, 2, 1) for i, o in
+                                   zip(widths[:-1], widths[1:], strict=True)])
+        self.parts = nn.ModuleList([self.Part(w, w) for w in widths[1:]])
+        self.pool = nn.Conv2d(512, 128, 1)
+        self.up, self.head = self.Part(128 + 64, 64), nn.ModuleList(
+            [nn.Conv2d(w, 3 * 85, 1) for w in (64, 128)])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x, kept = F.silu(self.stem(x)), list[Tensor]()
+        for down, part in zip(self.down, self.parts, strict=True):
+            x = part(F.silu(down(x)))
+            kept.append(x)
+        pools = [x]
+        for _ in range(3):
+            pools.append(F.max_pool2d(pools[-1], 5, 1, 2))
+        x = F.silu(self.pool(torch.cat(pools, 1)))
+        y = self.up(torch.cat((F.interpolate(x, scale_factor=2.0), kept[-2]), 1))
+        return tuple(torch.sigmoid(head(z)) for head, z in zip(self.head, (y, x), strict=True))
+
+
+def dense_net() -> Made:
+    """Every layer reads all before it (Huang et al., 2017)."""
+    class Layer(nn.Module):
+        def __init__(self, i: int):
+            super().__init__()
+            self.body = nn.Sequential(nn.BatchNorm2d(i), nn.ReLU(), nn.Conv2d(i, 64, 1, bias=False),
+                                      nn.BatchNorm2d(64), nn.ReLU(),
+                                      nn.Conv2d(64, 16, 3, padding=1, bias=False))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat((x, self.body(x)), 1)
+
+    width, parts = 32, list[nn.Module]()
+    parts += [nn.Conv2d(3, 32, 7, 2, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU(),
+              nn.MaxPool2d(3, 2, 1)]
+    for k, depth in enumerate((4, 8, 12, 8)):
+        if k:
+            parts += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1),
+                      nn.AvgPool2d(2)]
+            width //= 2
+        for _ in range(depth):
+            parts.append(Layer(width))
+            width += 16
+    return (nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 100)),
+            (torch.randn(1, 3, 224, 224),))
+
+
+def volumes() -> Made:
+    """Convolutions of volumes, up and down (Cicek et al., 2016)."""
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            def pair(i: int, o: int) -> nn.Module:
+                return nn.Sequential(nn.Conv3d(i, o, 3, padding=1), nn.InstanceNorm3d(o),
+                                     nn.LeakyReLU(0.01), nn.Conv3d(o, o, 3, padding=1), nn.ReLU())
+            self.a, self.b, self.c = pair(1, 16), pair(16, 32), pair(32, 16)
+            self.up, self.last = nn.ConvTranspose3d(32, 16, 2, 2), nn.Conv3d(16, 4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.a(x)
+            y = self.up(self.b(F.max_pool3d(x, 2)))
+            return self.last(self.c(torch.cat((x, y), 1)))
+
+    return Net(), (torch.randn(1, 1, 32, 48, 48),)
+
+
+class Step(nn.Module):
+    """A token of a decoder, with the keys and values of those before."""
+
+    def __init__(self, width: int = 512, heads: int = 8, layers: int = 4):
+        super().__init__()
+        self.heads, self.table = heads, nn.Embedding(4000, width)
+        self.norms = nn.ModuleList([nn.RMSNorm(width) for _ in range(2 * layers)])
+        self.joint = nn.ModuleList([nn.Linear(width, 3 * width, bias=False) for _ in range(layers)])
+        self.out = nn.ModuleList([nn.Linear(width, width, bias=False) for _ in range(layers)])
+        self.gate = nn.ModuleList([nn.Linear(width, 6 * width, bias=False) for _ in range(layers)])
+        self.down = nn.ModuleList([nn.Linear(3 * width, width, bias=False) for _ in range(layers)])
+
+    def forward(self, token: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, ...]:
+        x, found = self.table(token), list[Tensor]()
+        for k, joint in enumerate(self.joint):
+            q, key, value = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                             for t in joint(self.norms[2 * k](x)).chunk(3, -1))
+            key, value = torch.cat((keys[k], key), 2), torch.cat((values[k], value), 2)
+            found += [key, value]
+            x = x + self.out[k](F.scaled_dot_product_attention(q, key, value)
+                                .transpose(1, 2).flatten(2))
+            a, b = self.gate[k](self.norms[2 * k + 1](x)).chunk(2, -1)
+            x = x + self.down[k](F.silu(a) * b)
+        return (x @ self.table.weight.t(), *found)
+
+
+def decoder_step() -> Made:
+    kept = torch.randn(4, 1, 8, 100, 64)
+    return Step(), (torch.tensor([[7]]), kept, kept.flip(3))
+
+
+def encodec() -> Made:
+    config = transformers.EncodecConfig(num_filters=16, hidden_size=64, num_lstm_layers=1,
+                                        codebook_dim=64)
+    return transformers.EncodecModel(config).decoder, (torch.randn(1, 64, 75),)
+
+
+def vision_transformer() -> Made:
+    config = transformers.ViTConfig(hidden_size=256, num_hidden_layers=6, num_attention_heads=4,
+                                    intermediate_size=1024, num_labels=100)
+    return (Output(transformers.ViTForImageClassification(config), "logits"),
+            (torch.randn(1, 3, 224, 224),))
+
+
+def recommendation() -> Made:
+    """Embeddings, their products with one another, and small layers (Naumov et al., 2019)."""
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tables = nn.ModuleList([nn.Embedding(1000, 32) for _ in range(20)])
+            self.bottom = nn.Sequential(nn.Linear(13, 128), nn.ReLU(), nn.Linear(128, 32), nn.ReLU())
+            self.top = nn.Sequential(nn.Linear(32 + 210, 256), nn.ReLU(), nn.Linear(256, 1))
+            self.register_buffer("pairs", torch.tril_indices(21, 21, -1))
+
+        def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+            dense = self.bottom(x)
+            rows = torch.stack([dense, *(t(ids[:, k]) for k, t in enumerate(self.tables))], 1)
+            products = (rows @ rows.transpose(1, 2))[:, self.pairs[0], self.pairs[1]]
+            return torch.sigmoid(self.top(torch.cat((dense, products), 1)))
+
+    return Net(), (torch.randn(256, 13), torch.randint(0, 1000, (256, 20)))
+
+
+def conformer() -> Made:
+    config = transformers.Wav2Vec2ConformerConfig(
+        hidden_size=192, num_hidden_layers=4, intermediate_size=768, num_attention_heads=4,
+        conv_dim=(96,) * 7, position_embeddings_type="rotary")
+    return (Output(transformers.Wav2Vec2ConformerModel(config), "last_hidden_state"),
+            (torch.randn(1, 16000),))
+
+
+def recurrent() -> Made:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(80, 128, 2, batch_first=True, bidirectional=True)
+            self.gru, self.last = nn.GRU(256, 128, batch_first=True), nn.Linear(128, 50)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.gru(self.lstm(x)[0])[0])
+
+    return Net(), (torch.randn(1, 100, 80),)
+
+
 def _half(made: Made) -> Made:
     return made[0].half(), tuple(x.half() if x.is_floating_point() else x for x in made[1])
 
@@ -319,6 +528,18 @@ MODELS: dict[str, Callable[[], Made]] = {
     "poolformer": poolformer,
     "mobilevit": mobilevit,
     "wav2vec": wav2vec,
+    "restoration": lambda: (Restoration(), (torch.randn(1, 3, 128, 128),)),
+    "detector": lambda: (Detector(), (torch.randn(1, 3, 320, 320),)),
+    "dense_net": dense_net,
+    "volumes": volumes,
+    "decoder_step": decoder_step,
+    "decoder_step_f16": lambda: _half(decoder_step()),
+    "encodec": encodec,
+    "vision_transformer": vision_transformer,
+    "vision_transformer_f16": lambda: _half(vision_transformer()),
+    "recommendation": recommendation,
+    "conformer": conformer,
+    "recurrent": recurrent,
 }
 
 

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr, product
-from dialects.loop import NestOp, extents_of
+from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width
 from passes.loop.runs import result_order, running_axis
@@ -28,6 +28,8 @@ SHARE = 2
 """And if the rows that a tile reads fill one in so many parts of the places where they may lie."""
 CHANNELS = 16
 """Channels that fill a vector."""
+STORED_SUM = 64
+"""Products of a sum up to which it counts how results are stored."""
 SHORT_SUM = 50
 """A sum of at most so many products is written out."""
 WINDOW_ROWS = (2, 4)
@@ -64,6 +66,26 @@ def window_rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr]) -> Rows
     most = WINDOW_ROWS if len(names) > 1 else (prod(WINDOW_ROWS),)
     return tuple((name, tile if (size := extents[name].constant) is None else even(size, tile))
                  for name, tile in zip(names[-2:], most, strict=True))
+
+
+def stored_along(
+    nest: NestOp, lanes: Symbol, names: Sequence[Symbol], width: int
+) -> Symbol | None:
+    """The row that runs along what the kernel stores in the end, where sums are so short that the
+    stores count: tiles are squares then, which are transposed in registers."""
+    kernel, extents = nest.parent_op(), extents_of(nest.axes)
+    count = product(a.extent for a in nest.reduce_axes).constant
+    if not isinstance(kernel, KernelOp) or count is None or count > STORED_SUM:
+        return None
+    if (extents[lanes].constant or 0) < width:
+        return None
+    for value in kernel.yielded:
+        owner = value.owner
+        if isinstance(owner, NestOp) and owner is not nest:
+            along = running_axis(owner.output_maps[owner.results.index(value)], owner.axes)
+            return next((a for a in along if a in names
+                         and (extents[a].constant or 0) >= width), None)
+    return None
 
 
 def summed_lanes(nest: NestOp) -> Symbol | None:

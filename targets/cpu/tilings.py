@@ -24,6 +24,7 @@ from targets.cpu.rows import (
     competes,
     even,
     is_window,
+    stored_along,
     summed_lanes,
     tile_order,
     tiled_rows,
@@ -94,6 +95,8 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     elif window := bool(names) and is_window(nest, lanes):
         width = min(extents[lanes].constant or machine.lanes, machine.lanes)
         rows = window_rows(names, extents)
+    elif (row := stored_along(nest, lanes, names, machine.lanes)) is not None:
+        width, rows = machine.lanes, ((row, machine.lanes),)
     else:
         uses = product(extents[a] for a in names).constant
         width = _width(extents[lanes], machine, nest, group, uses)
