@@ -16,6 +16,9 @@ from dialects.symbol import Symbol
 MAX_SIZE = 2**48
 """No size that is computed at run time may be larger: nothing of that size fits any memory."""
 
+LARGEST_NUMBER = 2**62
+"""No number that code computes of sizes may be larger: it would not fit 64 bits."""
+
 
 class SizeError(ValueError):
     """Run-time sizes break an assumption under which the model was compiled."""
@@ -42,12 +45,20 @@ class Assumption(NamedTuple):
         """The sizes that it is about."""
         return self.left.symbols | self.right.symbols
 
+    @property
+    def is_limit(self) -> bool:
+        """Whether it says that numbers computed of sizes are small enough for 64 bits."""
+        return self.relation == "<=" and self.right.constant == LARGEST_NUMBER
+
     def check(self, sizes: Mapping[Symbol, int]) -> None:
         """Raises SizeError naming the node where the sizes break it."""
         left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
         if left == right or (left < right and self.relation == "<="):
             return
         values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(self.symbols))
+        if self.is_limit:
+            raise SizeError(f"sizes are too large at node {self.node!r}, which computes numbers "
+                            f"beyond 64 bits of {values}")
         raise SizeError(f"sizes do not fit each other at node {self.node!r}: it needs "
                         f"{self.left} {self.relation} {self.right}, which is "
                         f"{left} {self.relation} {right} with {values}")

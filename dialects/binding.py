@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from dialects.assumptions import MAX_SIZE
 from dialects.expr import Expr
 from dialects.symbol import Symbol
 
@@ -41,8 +42,8 @@ def bind_sizes(
     `known`: values that some have already.
 
     A dim that is a plain symbol binds it; one that is linear in a single unbound symbol (`2*h + 1`)
-    is solved for it. Raises EvaluationError naming the input and dim where shapes contradict, or
-    the symbol that nothing binds.
+    is solved for it. Raises EvaluationError naming the input and dim where shapes contradict or ask
+    for a size below 0 or above `MAX_SIZE`, or the symbol that nothing binds.
     """
     labels = names or [f"argument {k}" for k in range(len(types))]
     dims = [dim for type_, array, label in zip(types, arrays, labels, strict=True)
@@ -78,6 +79,12 @@ def _bind(expected: Expr, size: int, place: str, sizes: dict[Symbol, int]) -> bo
         value = _solve(rest, unbound[0], size)
         if value is None:
             return False
+        if value < 0:
+            raise EvaluationError(f"{place} is {size}, which {rest} is for no size "
+                                  f"{unbound[0]}: that would be {value}")
+        if value > MAX_SIZE:
+            raise EvaluationError(f"{place} is {size}, so that {unbound[0]} is {value}; no size "
+                                  f"may be more than {MAX_SIZE}")
         sizes[unbound[0]] = value
         rest = rest.substitute(sizes)
     if rest.constant != size:

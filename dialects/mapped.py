@@ -12,12 +12,22 @@ if TYPE_CHECKING:
     from dialects.types import Array
 
 
+READ_WHOLE = 64 << 20
+"""Bytes up to which a file is read rather than mapped: what is cut short meanwhile ends nothing."""
+
+
 def mapping_of(array: Array) -> mmap.mmap | None:
     """The mapped file whose bytes an array is a view of, if it is."""
+    base = _owner(array)
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def _owner(array: Array) -> object:
+    """What holds the memory of an array."""
     base: object = array
     while isinstance(base, (np.ndarray, memoryview)):
         base = cast(object, base.base if isinstance(base, np.ndarray) else base.obj)
-    return base if isinstance(base, mmap.mmap) else None
+    return base
 
 
 class MappedFiles(NamedTuple):
@@ -46,7 +56,7 @@ class MappedFiles(NamedTuple):
         return MappedFiles([start for start, _ in found], [end for _, end in found])
 
     def hold(self, array: Array) -> bool:
-        """Whether an array is of a mapped file."""
+        """Whether an array is of a mapped file, or of the bytes of one that was read whole."""
         place = bisect_right(self.starts, array.ctypes.data) - 1
-        return mapping_of(array) is not None or (
+        return isinstance(_owner(array), (mmap.mmap, bytes)) or (
             place >= 0 and array.ctypes.data < self.ends[place])

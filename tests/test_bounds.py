@@ -38,7 +38,8 @@ def checked(text: str) -> tuple[ModuleOp, StrataContext]:
 
 
 def assumed(module: ModuleOp) -> list[str]:
-    return [f"{a.left} {a.relation} {a.right}" for a in assumptions_of(host_function(module))]
+    return [f"{a.left} {a.relation} {a.right}" for a in assumptions_of(host_function(module))
+            if not a.is_limit]
 
 
 def verdicts(module: ModuleOp) -> list[str]:

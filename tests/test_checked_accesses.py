@@ -133,6 +133,86 @@ def test_what_stays_inside_computes_what_it_did(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+# ---------------------------------------------------------------------- what is not written
+HALF = """%v = block.load %x[%p, t0] : tile<[4]xf32>
+    block.store %v, %y[%p, t0]"""
+PARTS = """// strata: level=block
+builtin.module {
+  host.func @main(%x: f32[n, 8], %i: i64[1], %y: f32[n, 8])
+      inputs ["x", "i"] outputs ["y"] sizes(n) arena(256*((64*n + 255) floordiv 256)) {
+    %h = host.alloc offset 0 : i64[n, 8]
+    host.launch @first(%i, %h) sizes(n)
+    host.launch @second(%x, %h, %y) sizes(n)
+    host.return
+  }
+  block.kernel @first(%i: i64[1], %h: i64[n, 8]) grid(%p: n) sizes(n) {
+    %v = block.load %i[0] : tile<i64>
+    block.store %v, %h[%p, 0]
+    block.store %v, %h[%p, LAST]
+    block.yield
+  }
+  block.kernel @second(%x: f32[n, 8], %h: i64[n, 8], %y: f32[n, 8]) grid(%p: n, %q: 8) sizes(n) {
+    %g = block.load %h[%p, 7*(%q floordiv 7)] : tile<i64>
+    %v = block.load %x[%g, %q] : tile<f32>
+    block.store %v, %y[%p, %q]
+    block.yield
+  }
+}
+"""
+"""The second kernel gathers by what the first one has written: all that is read, or not."""
+CALLED = """// strata: level=block
+builtin.module {
+  host.func @main(%x: f32[n], %c: i1[]) inputs ["x", "c"] outputs ["y": f32[n]] sizes(n) arena(0) {
+    %y = strata.if %c then @f else @f (%x) buffers f32[n]
+    host.return %y
+  }
+  host.func @f(%x: f32[n]) inputs ["x"] outputs ["y": f32[n]] sizes(n) arena(0) {
+    %y = host.alloc : f32[n]
+    host.launch @k(%x, %y) sizes(n)
+    host.return %y
+  }
+  block.kernel @k(%x: f32[n], %y: f32[n]) grid(%p: n - 1) sizes(n) {
+    %v = block.load %x[%p] : tile<f32>
+    block.store %v, %y[%p]
+    block.yield
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_not_written_is_no_number(tmp_path: Path, threads: int) -> None:
+    """Each time, not what was there before."""
+    checked = program(tmp_path, HALF, threads=threads)
+    for _ in range(2):
+        [found] = checked.run(inputs(False))
+        assert np.isnan(found[:, 4:]).all()
+        assert not np.isnan(found[:, :4]).any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_called_functions_do_not_see_what_was_there(tmp_path: Path, threads: int) -> None:
+    (tmp_path / "k.mlir").write_text(CALLED)
+    model = compiler.compile(tmp_path / "k.mlir", check=True, cache="off", threads=threads)
+    x = np.arange(9, dtype=np.float32)
+    for _ in range(3):
+        [found] = model.run([x, np.array(True)])
+        assert np.isnan(found[-1])
+        np.testing.assert_array_equal(found[:-1], x[:-1])
+
+
+def test_an_index_that_is_not_written_leaves_its_buffer(tmp_path: Path) -> None:
+    x, index = np.arange(40, dtype=np.float32).reshape(5, 8), np.array([2])
+    for last, wrong in (("7", False), ("6", True)):
+        (tmp_path / "k.mlir").write_text(PARTS.replace("LAST", last))
+        model = compiler.compile(tmp_path / "k.mlir", check=True, cache="off")
+        if wrong:
+            with pytest.raises(AccessError, match=r"block\.load leaves dim 0 of x"):
+                model.run([x, index])
+        else:
+            np.testing.assert_array_equal(model.run([x, index])[0], x[[2] * 5])
+
+
 @needs_triton
 @pytest.mark.parametrize("kind", ["a row behind the last", "a store", "a gather"])
 def test_cuda_finds_it_too(tmp_path: Path, kind: str) -> None:

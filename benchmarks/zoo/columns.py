@@ -50,6 +50,11 @@ def cpu(model: Path, entry: Entry) -> Cell:
     return _agreement(model, entry, target="cpu", threads=THREADS, cache="off")
 
 
+def checked(model: Path, entry: Entry) -> Cell:
+    """As `cpu`, where every access looks whether it stays inside its buffer (`--check`)."""
+    return _agreement(model, entry, target="cpu", threads=THREADS, cache="off", check=True)
+
+
 def reference(model: Path, entry: Entry) -> Cell:
     """All cases by the meaning of the graph's operations."""
     return _agreement(model, entry, target="reference")
@@ -247,7 +252,7 @@ def _command(*words: object) -> tuple[int, str, str]:
 
 
 COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
-    "cpu": cpu, "reference": reference, "verify": verify, "cubins": cubins,
+    "cpu": cpu, "checked": checked, "reference": reference, "verify": verify, "cubins": cubins,
     "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory, "compile": compile_cold,
     "graph": to_graph,
 }

@@ -30,7 +30,8 @@ HERE = Path(__file__).parent
 INTERPRETED = ("ppocr_v2_cls", "magika", "silero_v6_no_if")
 """What Triton's interpreter can do in minutes."""
 HEADINGS = {
-    "cpu": "cpu: cases, error", "reference": "reference: cases, error",
+    "cpu": "cpu: cases, error", "checked": "cpu with `--check`",
+    "reference": "reference: cases, error",
     "verify": "verify: executions", "cubins": "cuda: cubins", "interpret": "Triton's interpreter",
     "gpu": "GPU: cases, error, time of a graph replay",
     "speed": "strata / onnxruntime", "memory": "memory: compile, run / onnxruntime",
@@ -42,6 +43,7 @@ NOTES = """\
   deviation over the largest magnitude of an output. Where onnxruntime itself leaves the tolerance
   around the model computed in f64 and Strata does not, the cell says so. Weak: the model has
   constant weights or nearly constant outputs, so that agreement says little about numbers.
+- cpu with `--check`: as cpu, compiled so that each access looks whether it stays inside its buffer.
 - verify: `verify --target cpu` on the first case; how many executions there were, one after every
   pass that changed something and one of the native code.
 - GPU: as cpu, on the first NVIDIA GPU; the time is that of the last case, from a CUDA graph.

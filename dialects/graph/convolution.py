@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ class ConvTransposeOp(GraphOp):
         with np.errstate(all="ignore"):
             for sample, out in zip(x, result, strict=True):
                 columns = matmul(matrices, sample.reshape(group, matrices.shape[2], -1), x.dtype)
-                columns = columns.reshape(shape[1], -1, *x.shape[2:])
+                columns = columns.reshape(shape[1], prod(w.shape[2:]), *x.shape[2:])
                 out[...] = _fold(columns, window, shape[2:])
         return rounded(_add_bias(result, operands), self.result_tensors[0])
 

@@ -178,7 +178,8 @@ class FmodOp(BinaryOp):
 
 @irdl_op_definition
 class PowOp(BinaryOp):
-    """x to the power y. For integers a negative power truncates to 0 unless |x| is 1.
+    """x to the power y. For integers a negative power truncates to 0 unless |x| is 1;
+    what does not fit their type is any number.
 
     Source: ONNX Pow.
     Example: %z = graph.pow %x, %y : f32[n] given %x: f32[n], %y: f32[]

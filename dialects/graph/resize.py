@@ -78,6 +78,8 @@ class ResizeOp(GraphOp):
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         x, shape = widen(operands[0]), context.ints(self.shape)
+        if 0 in shape:
+            return np.zeros(shape, operands[0].dtype)
         scales: Sequence[float | None] = self.scales.data or [None] * x.ndim
         for axis, (size, scale) in enumerate(zip(shape, scales, strict=True)):
             if x.shape[axis] != size or scale not in (None, 1.0):

@@ -9,10 +9,10 @@
 
 A dim that is checked already may be left, and where it is, the others may be left, too. All dims of
 an access are checked afterwards, so that one that is wrong reads the pad or writes nothing until
-the launch is over; then the run ends with an AccessError. What copies, views and places in the
-arena need of sizes becomes assumptions. Nothing is left out because it is proven to be inside: this
-tests what is proven. Enters: final kernels. It does nothing unless the target's option `check`, or
-its own `always`, asks for it. A second run finds nothing to check.
+the launch is over; then the run ends with an AccessError. What copies, views, calls and places in
+the arena need of sizes becomes assumptions. Nothing is left out because it is proven to be inside:
+this tests what is proven. Enters: final kernels. It does nothing unless the target's option
+`check`, or its own `always`, asks for it. A second run finds nothing to check.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects import types as t
 from dialects.block import IndexOp, KernelOp, LoadOp, MapOp, ReduceOp, StoreOp, YieldOp
+from dialects.control import ControlOp
 from dialects.expr import Expr
 from dialects.host import (
     AllocOp,
@@ -42,6 +43,7 @@ from dialects.sizes import AssumeOp
 from dialects.syntax import location_name, set_location
 from dialects.types import BufferType, LiteralAttr, SizesAttr, TileType
 from passes.base import StrataContext, StrataPass
+from passes.block.calls import Calls
 from passes.graph_to_loop.scalars import Body, Scalar
 
 FAULT = t.buffer_of(t.tensor(t.i64, [1]))
@@ -62,8 +64,9 @@ class BlockCheckAccesses(StrataPass):
             return
         kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
         texts = {k.sym_name.data: found for k in kernels if (found := _check_kernel(k))}
+        calls = Calls.of(list(host_functions(module)))
         for func in host_functions(module):
-            _check_sizes(func)
+            _check_sizes(func, calls)
             _check_launches(func, texts)
 
 
@@ -204,14 +207,18 @@ def _insert_after(op: Operation, place: Operation) -> None:
     block.insert_op_after(op, place)
 
 
-def _check_sizes(func: FuncOp) -> None:
-    """Let views and copies be of equally many elements, and lie buffers inside the arena."""
+def _check_sizes(func: FuncOp, calls: Calls) -> None:
+    """Let views and copies be of equally many elements, calls get and give what both sides say, and
+    buffers lie inside the arena."""
     for op in list(func.body.block.ops):
-        for left, relation, right in _needs(op, func):
+        needs = [*_needs(op, func), *((c.left, c.relation, c.right) for c in calls.claims(op))]
+        for left, relation, right in needs:
             if left != right:
                 assume = AssumeOp.of(left, relation, right)
                 set_location(assume, op)
                 func.body.block.insert_op_before(assume, op)
+        if isinstance(op, ControlOp):
+            calls.open_results(op, lambda claim: claim.left == claim.right)
 
 
 def _needs(op: Operation, func: FuncOp) -> list[tuple[Expr, str, Expr]]:

@@ -17,15 +17,16 @@ store is
 
 The ranges of programs, loops and tiles, what loaded indices can be, and assumptions on sizes are
 what a proof may use (`bounds.py`); how buffers fit views, copies and launches is seen to before
-(`shapes.py`). No earlier pass is trusted: where one forgot an assumption, it is added here.
-Where every access is to look for itself (`--check`), nothing is proven: `block-check-accesses`
+(`shapes.py`). No earlier pass is trusted: where one forgot an assumption, it is added here. That
+no number of these is too large for 64 bits becomes an assumption, too (`magnitudes.py`).
+Where every access is to look for itself (`--check`), no access is proven: `block-check-accesses`
 shall find what is wrong, not a pad in its place.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -40,7 +41,9 @@ from dialects.syntax import location_name, set_location
 from dialects.types import SizesAttr
 from passes.base import StrataContext, StrataPass
 from passes.block.bounds import Judge, Numbers, shape_facts
+from passes.block.calls import Calls
 from passes.block.contents import Contents, Kernel
+from passes.block.magnitudes import forget_magnitudes, limit_magnitudes
 from passes.block.needs import Need, need_of
 from passes.block.scalar_ranges import ANYTHING
 from passes.block.shapes import check_shapes, facts_before
@@ -54,13 +57,22 @@ class BlockProveBounds(StrataPass):
     name = "block-prove-bounds"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is not None and context.target.checks_accesses(context.options):
-            return
         kernels = {op.sym_name.data: Kernel.of(op) for op in module.body.block.ops
                    if isinstance(op, KernelOp)}
-        launches: dict[str, list[_Launch]] = defaultdict(list)
         for function in host_functions(module):
-            check_shapes(function, {name: k.op for name, k in kernels.items()})
+            forget_magnitudes(function)
+        if context.target is None or not context.target.checks_accesses(context.options):
+            self._prove(context, module, kernels)
+        for function in host_functions(module):
+            limit_magnitudes(function, kernels)
+
+    def _prove(
+        self, context: StrataContext, module: ModuleOp, kernels: Mapping[str, Kernel]
+    ) -> None:
+        launches: dict[str, list[_Launch]] = defaultdict(list)
+        calls = Calls.of(list(host_functions(module)))
+        for function in host_functions(module):
+            check_shapes(function, {name: k.op for name, k in kernels.items()}, calls)
             contents = Contents(function, kernels, context.weights)
             for op in function.body.block.ops:
                 if isinstance(op, LaunchOp) and op.kernel.data in kernels:

@@ -4,20 +4,21 @@
     %v = host.view %x : f32[m]       -->      strata.assume m == 2*n          with %x: f32[n, 2]
     host.launch @k(%h) sizes(n)               (kernel @k takes f32[n - 2])
 
-No dim is negative; views and copies keep the number of elements; what a launch gives has the shape
-that its kernel takes, and a buffer that has a place in the arena ends inside it. What sizes do not
-prove becomes an assumption at its node.
+No dim is negative; views and copies keep the number of elements; what a launch or a call gives has
+the shape that its kernel or function takes (`calls.py`), and a buffer that has a place in the arena
+ends inside it. What sizes do not prove becomes an assumption at its node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
 from dialects.atoms import Call
 from dialects.block import KernelOp
+from dialects.control import ControlOp
 from dialects.expr import Expr, product
 from dialects.facts import is_plain
 from dialects.host import AllocOp, CopyOp, FuncOp, LaunchOp, ViewOp
@@ -26,32 +27,28 @@ from dialects.sizes import AssumeOp
 from dialects.syntax import set_location
 from dialects.types import BufferType
 from passes.base import PassError
+from passes.block.calls import Calls, Claim
 
 
-class Claim(NamedTuple):
-    """left <= right or left == right, where `at` stands."""
-
-    left: Expr
-    relation: str
-    right: Expr
-    at: Operation
-
-
-def check_shapes(function: FuncOp, kernels: Mapping[str, KernelOp]) -> None:
+def check_shapes(function: FuncOp, kernels: Mapping[str, KernelOp], calls: Calls) -> None:
     """Assume what is not proven. Raises PassError where a launch cannot fit its kernel."""
     facts = facts_before(function, function)
     prover = Prover({}, facts)
-    for op in list(function.body.block.ops):
+    op = function.body.block.first_op
+    while op is not None:
         if isinstance(op, AssumeOp):
             facts += facts_of(op)
             prover = Prover({}, facts)
-        for claim in _claims(op, kernels, function):
+        for claim in (*_claims(op, kernels, function), *calls.claims(op)):
             if not _holds(claim, prover):
                 assume = AssumeOp.of(claim.left, claim.relation, claim.right)
                 set_location(assume, op)
                 function.body.block.insert_op_before(assume, op)
                 facts += facts_of(assume)
                 prover = Prover({}, facts)
+        if isinstance(op, ControlOp):
+            calls.open_results(op, partial(_holds, prover=prover))
+        op = op.next_op
 
 
 def facts_before(function: FuncOp, place: Operation) -> list[Expr]:

@@ -190,5 +190,6 @@ def _counts(op: AvgPoolOp, places: Sequence[Expr]) -> list[Expr]:
         start, step = place * window.strides[dim] - low, window.dilations[dim]
         before = maximum((first - start).ceildiv(step), 0)
         inside = minimum((end - start).ceildiv(step), kernel) - before
-        counts.append(inside if step == 1 else maximum(inside, 1))
+        is_met = step == 1 and size.constant  # a window of x that may be empty meets nothing
+        counts.append(inside if is_met else maximum(inside, 1))
     return counts

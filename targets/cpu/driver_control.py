@@ -18,7 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
-from dialects.host import FuncOp
+from dialects.host.calls import bound_sizes, varying_sizes
 from dialects.sizes import defined_sizes
 from dialects.symbol import Symbol
 from dialects.types import BufferType, Shaped
@@ -118,16 +118,6 @@ class ControlText(FunctionText):
                     self.sizes[size.as_symbol] = self.indices.symbol(value, 0)
 
 
-def bound_sizes(callee: FuncOp, types: Sequence[BufferType]) -> dict[Symbol, Expr]:
-    """The sizes of a function that its arguments' dims name, as sizes of the operands."""
-    found: dict[Symbol, Expr] = {}
-    for argument, type_ in zip(callee.input_arguments, types, strict=True):
-        for theirs, ours in zip(_buffer(argument).shape, type_.shape, strict=True):
-            if theirs.as_symbol is not None:
-                found.setdefault(theirs.as_symbol, ours)
-    return found
-
-
 def _buffer(value: SSAValue) -> BufferType:
     assert isinstance(value.type, BufferType)
     return value.type
@@ -202,14 +192,9 @@ class _LoopText:
 
     def _varying(self) -> dict[Symbol, int]:
         """Sizes of the body that may differ from call to call, and the word where each stands."""
-        found: dict[Symbol, int] = {self.op.step_symbol: -1}
-        outer = {*self.text.sizes}
-        arguments = self.body.input_arguments[: self.count]
-        for k, argument in enumerate(arguments):
-            for d, size in enumerate(_buffer(argument).shape, 1):
-                if size.as_symbol is not None and size.as_symbol not in outer:
-                    found.setdefault(size.as_symbol, self.carried.at(k) + d)
-        return found
+        places = varying_sizes(self.op, self.body, {*self.text.sizes})
+        return {self.op.step_symbol: -1,
+                **{s: self.carried.at(k) + 1 + d for s, (k, d) in places.items()}}
 
     # ------------------------------------------------------------------ one call
     def _call(self, counter: str, inputs: Sequence[str], sizes: Sequence[str]) -> None:

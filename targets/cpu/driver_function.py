@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import host
+from dialects.assumptions import LARGEST_NUMBER
 from dialects.elements import byte_width
 from dialects.expr import Expr, maximum
 from dialects.requirements import RequireOp, TrapOp
@@ -44,6 +46,12 @@ class Program:
         default_factory=dict[tuple[Attribute, BufferType], int])
     """Where in `constants` a value of a type stands."""
     checks: list[Check] = field(default_factory=list[Check])
+
+    @cached_property
+    def poisons(self) -> bool:
+        """Whether memory is poisoned before it is written: where accesses are checked."""
+        return any(isinstance(op, TrapOp) for f in self.functions.values()
+                   for op in f.body.block.ops)
 
     def constant_entry(self, op: host.ConstantOp) -> int:
         """The table entry of a constant; equal ones share it."""
@@ -226,7 +234,17 @@ class FunctionText:
         self.last_alone = None
         there = w.assign(f"icmp ne ptr {memory}, null")
         self.check(there, memory_check(op), [count])
+        if self.program.poisons:
+            self._poison(memory, count)
         return memory
+
+    def _poison(self, memory: str, count: str) -> None:
+        """Thread 0 fills memory with what is a NaN, or -1."""
+        w = self.writer
+        mine = w.assign(self._mine(count))
+        w.emit(f"call void @llvm.memset.p0.i64(ptr {memory}, i8 -1, i64 {mine}, i1 false)")
+        self._barrier()
+        self.last_alone = None
 
     def _estimate(self, size: Expr) -> str:
         """A size as a double, which does not wrap around."""
@@ -297,9 +315,13 @@ class FunctionText:
         """Check it here, unless it was checked before the run."""
         if self.is_main and op.symbols <= {*self.func.size_names}:
             return
-        left, right = self.scalar(op.left.data), self.scalar(op.right.data)
-        test = "eq" if op.relation.data == "==" else "sle"
-        holds = self.writer.assign(f"icmp {test} i64 {left}, {right}")
+        if op.assumption.is_limit:
+            total = self._estimate(op.left.data.substitute(self.sizes))
+            holds = self.writer.assign(f"fcmp ole double {total}, {float(LARGEST_NUMBER):e}")
+        else:
+            left, right = self.scalar(op.left.data), self.scalar(op.right.data)
+            test = "eq" if op.relation.data == "==" else "sle"
+            holds = self.writer.assign(f"icmp {test} i64 {left}, {right}")
         self.check(holds, assume_check(op),
                    [self.scalar(Expr.symbol(s)) for s in sorted(op.symbols)])
 

@@ -50,6 +50,11 @@ class RunPlan(NamedTuple):
             tuple(r and ArrayType.of(r) for r in func.returned_types), tuple(func.size_names),
             func.arena_bytes or Expr.of(0), tuple(assumptions_of(func)), tuple(checks))
 
+    @property
+    def poisons(self) -> bool:
+        """Whether memory is filled with NaNs and -1 before it is written: accesses are checked."""
+        return any(check.kind == "access" for check in self.checks)
+
     # ------------------------------------------------------------------ files
     def facts(self) -> dict[str, Any]:
         """Everything, as JSON can hold it."""

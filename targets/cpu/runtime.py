@@ -49,7 +49,7 @@ class CpuExecutable(Executable):
         self._entry = _entry_function(library.address)
         self._pool = NO_POOL if threads == 1 else thread_pool()
         self._threads, self._beside_torch = threads, torch_is_loaded()
-        self._returns = any(plan.returned)
+        self._returns, self._poisons = any(plan.returned), plan.poisons
         self.calls = CallStates(partial(CallState, plan, constants, self._pool))
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -60,6 +60,8 @@ class CpuExecutable(Executable):
             if binding is None or not binding.fits(inputs):
                 inputs, binding = self._bind(state, inputs)
             outputs = [result.array() for result in binding.outputs]
+            if self._poisons:
+                _poison([*outputs, binding.arena])
             table, place = state.table, FIRST_ARGUMENT
             for array in inputs:
                 table[place] = address_of(array)
@@ -156,6 +158,12 @@ def _check_memory(arena: int, outputs: Sequence[Result], sizes: Mapping[Symbol, 
     given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     raise ValueError(f"a call takes {results} bytes for results and {arena} bytes for what lies "
                      f"between{given and ' with '}{given}; this machine has {there}")
+
+
+def _poison(arrays: Sequence[Array]) -> None:
+    """Fill memory with what is a NaN, or -1: who reads it before it is written, shows it."""
+    for array in arrays:
+        array.reshape(-1).view(np.uint8).fill(0xFF)
 
 
 def _in_memory(array: Array) -> Array:

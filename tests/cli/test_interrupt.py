@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -126,3 +127,40 @@ def test_temporary_folders_are_removed(small_model: Path, tmp_path: Path) -> Non
     finally:
         process.kill()
     assert not list(tmp_path.glob("scratch-*"))
+
+
+ENDLESS = """// strata: level=graph
+builtin.module {
+  strata.func @main(%x: f32[8], %n: i64[1]) -> (f32[8]) inputs ["x", "n"] outputs ["y"] {
+    strata.size count = %n
+    %y = strata.loop @body at k trip count carried(%x) with() : f32[8]
+    strata.return %y
+  }
+  strata.func @body(%x: f32[8]) -> (f32[8]) inputs ["x"] outputs ["y"] {
+    %y = graph.sin %x : f32[8]
+    strata.return %y
+  }
+}
+"""
+
+
+def test_a_call_that_takes_for_ever(tmp_path: Path) -> None:
+    """A loop of a model, in machine code, that counts to 2**48."""
+    (tmp_path / "endless.mlir").write_text(ENDLESS)
+    np.savez(tmp_path / "in.npz", x=np.ones(8, np.float32), n=np.array([2**48]))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compiler", "run", "endless.mlir", "--inputs", "in.npz",
+         "--cache", "off"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        time.sleep(8)  # so that it is in the call, where nothing tells
+        assert process.poll() is None
+        started = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+        seconds = time.monotonic() - started
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "interrupted: nothing was written"
+    assert seconds < 3

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import compiler
@@ -16,7 +17,7 @@ from compiler.entry import WHOLE, Damaged, read_entry, write_entry
 from dialects.mapped import MappedFiles, mapping_of
 from targets.cpu.cache import ObjectCache
 from targets.files import read_private
-from tests.faults.models import Bench, X, save_model
+from tests.faults.models import Bench, X, python, save_model
 
 KINDS = ("entries", "records", "contents", "cpu")
 
@@ -266,6 +267,46 @@ def test_files_are_this_users_alone(bench: Bench) -> None:
     for kind in KINDS:
         for path in bench.files(kind):
             assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
+CUT_WHILE_COMPILING = """
+import os, sys
+import numpy as np
+import onnx
+import compiler
+from passes.graph.fold_constants import GraphFoldConstants
+
+run = GraphFoldConstants.run
+
+def cut(self, context, module):
+    for path in sys.argv[2:]:
+        os.truncate(path, 0)
+    run(self, context, module)
+
+GraphFoldConstants.run = cut
+exe = compiler.compile(sys.argv[1], threads=1, cache="off")
+print(float(np.asarray(exe.run([np.ones((2, 8), np.float32)])[0]).sum()))
+"""
+
+
+@pytest.mark.parametrize("kind", ["onnx", "external", "pt2"])
+def test_a_model_file_cut_short_while_it_is_compiled(tmp_path: Path, kind: str) -> None:
+    """Mapped, the next look at its weights would end the process with SIGBUS."""
+    width, wanted = 100_000, 2 * 8 * 100_000.0
+    files = [path := save_model(tmp_path / "model.onnx", width=width)]
+    if kind == "external":
+        files.append(tmp_path / "weights")
+        onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights")
+    if kind == "pt2":
+        torch = pytest.importorskip("torch")
+        linear = torch.nn.Linear(8, width, bias=False).eval()
+        torch.nn.init.ones_(linear.weight)
+        files = [path := tmp_path / "model.pt2"]
+        torch.export.save(torch.export.export(linear, (torch.ones(2, 8),)), path)
+    process = python(CUT_WHILE_COMPILING, path, *files)
+    out, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert float(out) == wanted
 
 
 @pytest.mark.parametrize("ending", ["onnx", "pt2"])

@@ -1,4 +1,4 @@
-"""Weights in files beside the model: mapped, never read whole, never outside the model's folder.
+"""Weights in files beside the model: mapped where they are large, never outside its folder.
 
 Source: ONNX, docs/ExternalData.md. `location` is relative to the model's folder; `offset` and
 `length` count bytes.
@@ -7,6 +7,7 @@ Source: ONNX, docs/ExternalData.md. `location` is relative to the model's folder
 from __future__ import annotations
 
 import mmap
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.packed import packed_array, packed_size
+from dialects.mapped import READ_WHOLE
 from dialects.types import Array
 
 _DIGITS = 100
@@ -22,10 +24,14 @@ _DIGITS = 100
 
 
 def map_file(path: Path) -> mmap.mmap | bytes:
-    """The bytes of a file, mapped read-only; empty bytes for an empty file. Raises OSError."""
+    """The bytes of a file: read, or mapped read-only where it is larger than `READ_WHOLE`.
+
+    A mapped file that somebody cuts short ends the process where it is touched next. Raises
+    OSError.
+    """
     with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            return b""
+        if os.fstat(file.fileno()).st_size <= READ_WHOLE:
+            return file.read()
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 

@@ -24,6 +24,7 @@ from compiler.array_files import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.checks import check_program
 from compiler.frontend.torch.library import quiet, torch_module
+from dialects.mapped import READ_WHOLE
 from dialects.types import Array
 
 _LOCAL_HEADER = 30
@@ -36,10 +37,15 @@ def read_archive(path: Path) -> Any:
     if not path.is_file():
         raise StrataError(f"there is no file {path}")
     try:
-        whole = np.memmap(path, np.uint8, "c")
+        is_small = path.stat().st_size <= READ_WHOLE
+        whole = _whole(path) if is_small else np.memmap(path, np.uint8, "c")
     except (OSError, ValueError) as error:
         raise StrataError(f"cannot read {path}", [Problem(str(error))]) from None
     return _read(str(path), whole)
+
+
+def _whole(path: Path) -> Array:
+    return np.frombuffer(bytearray(path.read_bytes()), np.uint8)
 
 
 def read_archive_bytes(name: str, data: bytes) -> Any:
