@@ -244,13 +244,12 @@ def _phases(
     rows = list(zip(dims, parts, places, phases, taps, strict=True))
     inside = all(d.is_inside(p, size) for d, p, size in zip(
         dims, parts, type_of(source).shape[2:], strict=True))
-    reads = [
-        Read(source, [n, channels.source(outer, inner),
-                      *(d.source(u, j) for d, _, u, _, j in rows)], None if inside else _zero(x)),
-        Read(op.w, [channels.source(outer, inner), channels.result_within(outer),
-                    *(d.tap(v + p.first, j) for d, p, _, v, j in rows)])]
+    data = Read(source, [n, channels.source(outer, inner),
+                         *(d.source(u, j) for d, _, u, _, j in rows)], None if inside else _zero(x))
+    weights = Read(op.w, [channels.source(outer, inner), channels.result_within(outer),
+                          *(d.tap(v + p.first, j) for d, p, _, v, j in rows)])
     shape = [*result.shape[:2], *(d.places * p.phases for d, p in zip(dims, parts, strict=True))]
-    return contract(at, domain, *reads, tensor(result.element, shape), index=[
+    return contract(at, domain, data, weights, tensor(result.element, shape), index=[
         n, channels.result(outer), *(u * p.phases + v for _, p, u, v, _ in rows)])
 
 

@@ -157,7 +157,7 @@ def _interpolation(points: int) -> tuple[Array, Array]:
     rows = [np.poly([q for q in finite if q != p])[::-1] for p in finite]
     table: Array = np.array([*(np.append(row, 0.0) for row in rows), np.poly(finite)[::-1]])
     ends = [np.polyval(row[::-1], p) for row, p in zip(rows, finite, strict=True)]
-    lengths: Array = 2.0 ** np.round(np.log2(np.sqrt((table * table).sum(1))))
+    lengths: Array = np.exp2([round(math.log2(math.hypot(*row))) for row in table.tolist()])
     return table / lengths[:, None], lengths / np.array([*ends, 1.0])
 
 

@@ -6,7 +6,7 @@ and fill the registers; the rules here are for where that would be slow.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from math import prod
 
 from xdsl.ir import SSAValue
@@ -125,7 +125,7 @@ def _made_channels(nest: NestOp, order: Sequence[Symbol]) -> Symbol | None:
 
 
 def _summed_along(
-    nest: NestOp, order: Sequence[Symbol], names: Collection[Symbol]
+    nest: NestOp, order: Sequence[Symbol], names: Set[Symbol]
 ) -> Symbol | None:
     """The summed axis along which a factor lies that the result's last axis crosses."""
     found: list[Symbol] = []

@@ -250,7 +250,7 @@ def _scan(
         results = n.run_tensors("body", "body", [*carried, *inputs])
         return Turn(None, results[:len(states)], results[len(states):])
 
-    return repeat(n.build, Loop(f"{n.name}_body", scanned[0].shape[0], None, states), body)
+    return repeat(n.build, Loop(f"{n.name}_body", scanned[0].shape[0], None, list(states)), body)
 
 
 def _axes(n: Node, name: str, values: Sequence[Value]) -> list[int]:

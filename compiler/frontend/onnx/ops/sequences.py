@@ -23,6 +23,7 @@ from compiler.frontend.onnx.sequences import (
     Items,
     Optional,
     Run,
+    Texts,
     at_run,
     flattened,
     shape_row,
@@ -328,8 +329,9 @@ def _map_at_run(n: Node, count: Expr, inputs: Iterable[AnyValue]) -> list[AnyVal
 def optional(n: Node, value: AnyValue | None = None) -> Optional:
     """With a value, that; without one, nothing of the type that the attribute names."""
     there = n.constant(np.array(value is not None))
-    if isinstance(value, Optional):
-        raise Fault("an optional of an optional is not supported")
+    if isinstance(value, Optional | Texts):
+        kind = "strings" if isinstance(value, Texts) else "an optional"
+        raise Fault(f"an optional of {kind} is not supported")
     return Optional(there, value if value is not None else _absent(n))
 
 
