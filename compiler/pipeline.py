@@ -57,6 +57,7 @@ PIPELINE: tuple[Step, ...] = (
          needed="later passes know no axes of one element"),
     Step("loop", "loop-fuse"),  # at once: the fewer nests, the less all later passes have to do
     Step("loop", "loop-narrow-factors"),  # what is left between: conversions that fusion kept apart
+    Step("loop", "loop-widen-factors"),  # likewise, before windows are shortened, which takes f32
     Step("loop", "loop-assign-layouts"),  # while no kernel's arguments are in the way
     Step("loop", "loop-winograd"),  # on final layouts, while a convolution is one nest
     Step("loop", "loop-split-reductions"),  # when the order in memory is known, before kernels

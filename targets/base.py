@@ -145,6 +145,11 @@ class Target(ABC):
         del element, options
         return False
 
+    def widens(self, options: TargetOptions) -> Collection[Attribute]:
+        """The floats of which factors that are read often are better kept as f32."""
+        del options
+        return ()
+
     def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
         """A summed axis of a contraction, and into how many equal parts, each more than one
         element long, to cut it: its sums are computed side by side, then added. None: leave it.

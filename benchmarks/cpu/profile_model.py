@@ -37,6 +37,7 @@ from targets.cpu.cache import ObjectCache
 from targets.cpu.driver_frame import FLUSH, X86_DECLARATIONS
 from targets.cpu.emit import emit_kernel_text
 from targets.cpu.jit import compile_texts, link
+from targets.cpu.emit.kernel import LINE_BYTES
 from targets.cpu.machine import machine_of
 
 
@@ -89,11 +90,15 @@ class Profile:
         function = ctypes.CFUNCTYPE(None)(self.kernels[name].address)
         programs = int(np.prod([e.evaluate(sizes) for e in op.grid.data], dtype=np.int64))
         numbers = [*(sizes[s] for s in op.size_names), 0, programs]
-        arguments = [*(ctypes.c_void_p(b.ctypes.data) for b in buffers),
+        placed = [_aligned(b) for b in buffers]
+        arguments = [*(ctypes.c_void_p(b.ctypes.data) for b in placed),
                      *(ctypes.c_int64(n) for n in numbers)]
         start = time.thread_time()
         function(*arguments)
         seconds = time.thread_time() - start
+        for buffer, memory in zip(buffers, placed, strict=True):
+            if memory is not buffer and buffer.flags.writeable:
+                buffer[...] = memory
         if self.at == len(self.launches):
             known = name in self.products
             products = float(self.products[name].evaluate(sizes)) if known else 0.0
@@ -112,6 +117,17 @@ class Profile:
             timing.products += launch.products
             timing.schedule = op.schedule.text if op.schedule is not None else ""
         return found
+
+
+def _aligned(buffer: Array) -> Array:
+    """The buffer, or a copy of it that begins at a cache line, as kernels take for granted."""
+    if buffer.ctypes.data % LINE_BYTES == 0:
+        return buffer
+    memory = np.empty(buffer.nbytes + LINE_BYTES, np.uint8)
+    begin = -memory.ctypes.data % LINE_BYTES
+    copy = memory[begin:begin + buffer.nbytes].view(buffer.dtype).reshape(buffer.shape)
+    copy[...] = buffer
+    return copy
 
 
 def count_products(ops: Sequence[LoopKernelOp]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -13,6 +14,8 @@ from dialects.graph.base import Build, int_of
 from dialects.graph.convolution import ConvOp, ConvTransposeOp, kernel_sizes
 from dialects.graph.numerics import widen
 from dialects.graph.window import Window
+from dialects.loop import EmptyOp
+from dialects.ranges import is_at_most
 from dialects.types import TensorType, i1, is_float, tensor, wide_element
 from passes.graph.rules.matching import constant_array
 from passes.graph_to_loop.contraction import contract
@@ -109,60 +112,103 @@ class _Channels:
 
 
 def _finish(
-    at: Build, total: SSAValue, bias: SSAValue | None, result: TensorType
+    at: Build, total: SSAValue, bias: SSAValue | None, result: TensorType,
+    ahead: Sequence[int] | None = None,
 ) -> SSAValue:
-    """Add the bias and round to the result's element type."""
-    if bias is None:
+    """Add the bias and round to the result's element type; the sums may begin `ahead` of it."""
+    whole = type_of(total).shape == result.shape
+    if bias is None and whole:
         return converted(at, total, result.element)
     domain = Domain()
     point = domain.parallel(*result.shape)
-
-    reads = [Read(total, point), Read(bias, [point[1]])]
+    source = point if ahead is None else [i + a for i, a in zip(point, ahead, strict=True)]
+    if bias is None:
+        return make_nest(at, domain, [Read(total, source)], result, copy)
+    reads = [Read(total, source), Read(bias, [point[1]])]
     return make_nest(at, domain, reads, result,
                      lambda body, read: read[0] + read[1].to(read[0].element))
 
 
 # ---------------------------------------------------------------------- conv_transpose
 @dataclass(frozen=True)
+class _Part:
+    """Results of some neighbouring phases along one dim, which sum equally many taps.
+
+    A result at p of a stride s has the phase v in p + low = s*u + v, and sums the sources at
+    u - j with the taps at v + s*j.
+    """
+
+    first: int
+    phases: int
+    taps: int
+
+
+@dataclass(frozen=True)
 class _Spread:
     """One spatial dim of a transposed convolution, in the simplest of three forms.
 
-    Tiled (kernel == stride, nothing cut off): each result element has one source and one kernel
-    position; the result is indexed by stride*source + position.
     Stride 1: the result at p sums the sources at p + low - position*dilation.
-    Else zeros are inserted between the sources, `stretch` apart, and the stride is 1 then.
+    Phases: each result sums the taps alone that meet a source, as `_Part` says. Whole groups of
+    `stride` results are computed, of which the first and the last may reach over the ends.
+    Else, with a dilation or fewer taps than phases, zeros are inserted between the sources,
+    `stretch` apart, and the stride is 1 then.
     """
 
-    source_size: Expr
     result_size: Expr
     kernel: int
     stride: int
     dilation: int
     low: int
-    tiled: bool
 
     @staticmethod
-    def of(window: Window, dim: int, source: Expr, result: Expr) -> _Spread:
-        kernel, stride = window.kernel[dim], window.strides[dim]
-        tiled = stride > 1 and kernel == stride and result == source * stride
-        plain = window.dilations[dim] == 1 and not window.low[dim]
-        return _Spread(source, result, kernel, stride, window.dilations[dim], window.low[dim],
-                       tiled and plain)
+    def of(window: Window, dim: int, result: Expr) -> _Spread:
+        return _Spread(result, window.kernel[dim], window.strides[dim], window.dilations[dim],
+                       window.low[dim])
+
+    @property
+    def by_phases(self) -> bool:
+        return 1 < self.stride <= self.kernel and self.dilation == 1
 
     @property
     def stretch(self) -> int:
-        return 1 if self.tiled else self.stride
+        return 1 if self.by_phases else self.stride
+
+    @property
+    def ahead(self) -> int:
+        """How many results are computed before the first that is wanted."""
+        return self.low % self.stride if self.by_phases else 0
 
     @property
     def places(self) -> Expr:
         """The extent of the axis that source and result share."""
-        return self.source_size if self.tiled else self.result_size
+        if not self.by_phases:
+            return self.result_size
+        return (self.result_size + (self.ahead - 1)) // self.stride + 1
 
-    def source(self, place: Expr, position: Expr) -> Expr:
-        return place if self.tiled else place + self.low - position * self.dilation
+    @property
+    def parts(self) -> list[_Part]:
+        if not self.by_phases:
+            return [_Part(0, 1, self.kernel)]
+        whole, rest = divmod(self.kernel, self.stride)
+        parts = [_Part(0, rest, whole + 1), _Part(rest, self.stride - rest, whole)]
+        return [part for part in parts if part.phases]
 
-    def target(self, place: Expr, position: Expr) -> Expr:
-        return place * self.stride + position if self.tiled else place
+    def is_inside(self, part: _Part, size: Expr) -> bool:
+        """Whether no result of the part looks beyond the `size` sources."""
+        return self.by_phases and part.taps == 1 and self.low < self.stride and is_at_most(
+            self.places, size)
+
+    def source(self, place: Expr, tap: Expr) -> Expr:
+        if self.by_phases:
+            return place + self.low // self.stride - tap
+        return place + self.low - tap * self.dilation
+
+    def tap(self, phase: Expr, tap: Expr) -> Expr:
+        """Where the filter is read."""
+        return phase + tap * self.stride if self.by_phases else tap
+
+    def target(self, place: Expr, phase: Expr) -> Expr:
+        return place * self.stride + phase if self.by_phases else place
 
 
 @lowers(ConvTransposeOp)
@@ -174,25 +220,60 @@ def conv_transpose(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
     channels = _Channels(group, w.shape[0] // group, w.shape[1])
     if not _is_finite(op.w, at):
         return _finish(at, _added_apart(op, at, window, channels), op.b, result)
-    dims = [_Spread.of(window, k, x.shape[k + 2], result.shape[k + 2]) for k in range(window.rank)]
+    dims = [_Spread.of(window, k, result.shape[k + 2]) for k in range(window.rank)]
     source = _stretched(at, op.x, [1, 1, *(d.stretch for d in dims)])
+    choices = list(product(*(d.parts for d in dims)))
+    sums = [_phases(op, at, source, channels, dims, parts) for parts in choices]
+    total = sums[0] if len(sums) == 1 else _interleaved(at, dims, choices, sums)
+    return _finish(at, total, op.b, result, [0, 0, *(d.ahead for d in dims)])
 
+
+def _phases(
+    op: ConvTransposeOp, at: Rewriter, source: SSAValue, channels: _Channels,
+    dims: Sequence[_Spread], parts: Sequence[_Part],
+) -> SSAValue:
+    """The sums of one part along each dim, with its phases side by side."""
+    x, result = type_of(op.x), type_of(op.result)
     domain = Domain()
     [n] = domain.parallel(x.shape[0])
     outer = channels.outer(domain)
     places = domain.parallel(*(d.places for d in dims))
-    tiles = [domain.parallel(d.kernel)[0] if d.tiled else None for d in dims]
+    phases = [domain.parallel(p.phases)[0] if p.phases > 1 else Expr.of(0) for p in parts]
     inner = channels.inner(domain)
-    positions = [domain.reduce(d.kernel)[0] if tile is None else tile
-                 for d, tile in zip(dims, tiles, strict=True)]
+    taps = [domain.reduce(p.taps)[0] if p.taps > 1 else Expr.of(0) for p in parts]
+    rows = list(zip(dims, parts, places, phases, taps, strict=True))
+    inside = all(d.is_inside(p, size) for d, p, size in zip(
+        dims, parts, type_of(source).shape[2:], strict=True))
+    reads = [
+        Read(source, [n, channels.source(outer, inner),
+                      *(d.source(u, j) for d, _, u, _, j in rows)], None if inside else _zero(x)),
+        Read(op.w, [channels.source(outer, inner), channels.result_within(outer),
+                    *(d.tap(v + p.first, j) for d, p, _, v, j in rows)])]
+    shape = [*result.shape[:2], *(d.places * p.phases for d, p in zip(dims, parts, strict=True))]
+    return contract(at, domain, *reads, tensor(result.element, shape), index=[
+        n, channels.result(outer), *(u * p.phases + v for _, p, u, v, _ in rows)])
 
-    rows = list(zip(dims, places, positions, strict=True))
-    channel, pad = channels.source(outer, inner), None if all(d.tiled for d in dims) else _zero(x)
-    total = contract(
-        at, domain, Read(source, [n, channel, *(d.source(p, k) for d, p, k in rows)], pad),
-        Read(op.w, [channel, channels.result_within(outer), *positions]), result,
-        index=[n, channels.result(outer), *(d.target(p, k) for d, p, k in rows)])
-    return _finish(at, total, op.b, result)
+
+def _interleaved(
+    at: Build, dims: Sequence[_Spread], choices: Sequence[Sequence[_Part]],
+    sums: Sequence[SSAValue],
+) -> SSAValue:
+    """The phases of all parts in the order in which they follow one another."""
+    first = type_of(sums[0])
+    whole_type = tensor(first.element, [
+        *first.shape[:2], *(d.places * sum(p.phases for p in d.parts) for d in dims)])
+    whole = at.insert(EmptyOp.of(whole_type)).results[0]
+    for parts, value in zip(choices, sums, strict=True):
+        domain = Domain()
+        point = domain.parallel(*first.shape[:2])
+        places = domain.parallel(*(d.places for d in dims))
+        phases = domain.parallel(*(p.phases for p in parts))
+        rows = list(zip(dims, parts, places, phases, strict=True))
+        source = [*point, *(u * p.phases + v for _, p, u, v in rows)]
+        target = [*point, *(d.target(u, v + p.first) for d, p, u, v in rows)]
+        whole = make_nest(at, domain, [Read(value, source)], whole_type, copy, index=target,
+                          into=whole)
+    return whole
 
 
 def _is_finite(w: SSAValue, at: Rewriter) -> bool:

@@ -28,8 +28,10 @@ from itertools import pairwise
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from dialects.atoms import monomial_symbols
 from dialects.expr import Expr
 from dialects.func import ReturnOp
+from dialects.graph import ConstantOp
 from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.symbol import Symbol
 from dialects.syntax import set_location
@@ -100,8 +102,9 @@ class _Layouts:
         maps = [*nest.input_maps, *nest.output_maps]
         values = [*nest.inputs, *nest.results]
         known = [(v, m) for v, m in zip(values, maps, strict=True) if v in self.parent]
-        for (a, map_a), (b, map_b) in pairwise(sorted(known, key=lambda k: _rank(k[0]))):
-            if _aligned(map_a, map_b):
+        walked = [(v, _walked(nest, m)) for v, m in known]
+        for (a, dims_a), (b, dims_b) in pairwise(sorted(walked, key=lambda k: _rank(k[0]))):
+            if _aligned(dims_a, dims_b):
                 self.unite(a, b)
         if nest.into:
             ends = [v for v in (nest.into[0], nest.results[0]) if v in self.parent]
@@ -158,31 +161,56 @@ def _copy_returned(block: Block, chosen: set[SSAValue]) -> None:
             last.operands[k] = copy.results[0]
 
 
-def _aligned(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
-    """Whether two tensors are walked alike: dim by dim the same axes, or broadcast."""
-    return len(a) == len(b) and all(
-        x.symbols & y.symbols or x.constant is not None or y.constant is not None
-        for x, y in zip(a, b, strict=True))
+def _walked(nest: NestOp, map_: Sequence[Expr]) -> list[frozenset[Symbol] | None]:
+    """The axes that walk each dim; None for a dim of which one index is read. An index that is
+    read from a tensor walks as that tensor does."""
+    indices = [frozenset[Symbol]().union(*(e.symbols for e in m)) for m in nest.input_maps]
+    numbers = {Symbol.gathered(k): axes for k, axes in enumerate(indices)}
+    return [None if e.constant is not None else frozenset[Symbol]().union(
+        *(numbers.get(s, {s}) for s in e.symbols)) for e in map_]
+
+
+def _aligned(
+    a: Sequence[frozenset[Symbol] | None], b: Sequence[frozenset[Symbol] | None]
+) -> bool:
+    """Whether two tensors are walked alike: dim by dim the same axes, or broadcast. Where one has
+    more positions than the other, along memory for instance, these together."""
+    if len(a) != len(b):
+        a, b = ([*dims[:2], frozenset[Symbol]().union(*(d or () for d in dims[2:]))]
+                for dims in (a, b))
+    return all(x is None or y is None or x & y for x, y in zip(a, b, strict=True))
 
 
 def _makes_channels(nest: NestOp) -> bool:
     """Whether dim 1 of the result counts channels: the weights index it, but no later dim.
 
     The data is the operand that the later dims (the positions) index: of the result's rank, or
-    without a dim for its only channel. Where the channels are its own, too, it is read by windows:
-    a batch of products of one row would look like that otherwise.
+    without a dim for its only channel. Where a transposed convolution stores several results per
+    position, `2*i + v`, the weights may index these. Where the channels are its own, too, it is
+    read by windows: a batch of products of one row would look like that otherwise. Constants are no
+    data: a batch of weights, by which one matrix is multiplied, would look like images otherwise.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:
         return False
-    positions = set[Symbol]().union(*(e.symbols for e in map_[2:]))
+    positions = _stored_at(map_[2:])
     data = [m for m in nest.input_maps if positions <= _positions(nest, m, len(map_))]
     weights = [m for m in nest.input_maps if m not in data]
-    if len(data) == 1 and _is_batch(nest, data[0], map_[1], positions):
+    if len(data) == 1 and (_is_batch(nest, data[0], map_[1], positions)
+                           or _is_constant(nest, data[0])):
         return False
     return len(data) == 1 and any(
         map_[1].symbols & e.symbols for m in weights for e in m) and not any(
         positions & e.symbols for m in weights for e in m)
+
+
+def _stored_at(dims: Sequence[Expr]) -> set[Symbol]:
+    """The axes that walk positions: of a dim that mixes axes, those that take more than a step."""
+    found = set[Symbol]()
+    for expr in dims:
+        steps = {s for atoms, factor in expr.terms if factor != 1 for s in monomial_symbols(atoms)}
+        found |= steps or expr.symbols
+    return found
 
 
 def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[Symbol]) -> bool:
@@ -191,6 +219,12 @@ def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[
         return False
     reduce = {a.name for a in nest.reduce_axes}
     return any(e.symbols & reduce and not e.symbols & positions for e in data[2:])
+
+
+def _is_constant(nest: NestOp, data: Sequence[Expr]) -> bool:
+    """Whether the operand that is read there is a constant of the model."""
+    return any(isinstance(v.owner, ConstantOp) for v, m in
+               zip(nest.inputs, nest.input_maps, strict=True) if m == data)
 
 
 def _positions(nest: NestOp, map_: Sequence[Expr], rank: int) -> set[Symbol]:

@@ -54,9 +54,9 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
     """What remains to be seen at run time about the reads and stores of a nest.
 
     A tensor that an axis walks from end to end beside others must be as long as the axis: the
-    operator wants equal sizes. Any other read or store, a gather's too, must stay inside. Where an
-    axis is empty, nothing is read or stored. An index from a tensor stays inside if there is any
-    place.
+    operator wants equal sizes, unless it certainly leaves out the tensor's end. Any other read or
+    store, a gather's too, must stay inside. Where an axis is empty, nothing is read or stored. An
+    index from a tensor stays inside if there is any place.
     """
     for axis in nest.axes:
         if _may_be_negative(axis.extent):
@@ -75,10 +75,16 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
                 if gathered_inputs([expr]) and not _is_within(Expr.of(0), size, positive):
                     yield minimum(product(extents.values()), 1), "<=", size
                 continue
-            if beside and expr.as_symbol is not None and highest + 1 != size:
+            same = beside and expr.as_symbol is not None and not _is_shorter(highest, size)
+            if same and highest + 1 != size:
                 yield highest + 1, "==", size
             elif not empty and not _is_within(highest, size, positive):
                 yield highest + 1, "<=", size
+
+
+def _is_shorter(highest: Expr, size: Expr) -> bool:
+    """Whether an axis certainly ends before the tensor that it walks."""
+    return is_at_most(highest + 2, size)
 
 
 def _may_be_negative(size: Expr) -> bool:

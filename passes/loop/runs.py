@@ -18,6 +18,10 @@ def common_rows(kernel: KernelOp) -> list[Symbol]:
     return [a for a in kernel.axes if a in common]
 
 
+LONG = 8
+"""Elements of an axis from which on it fills vectors well enough."""
+
+
 def result_order(nest: NestOp) -> list[Symbol]:
     """Parallel axes in the order in which they run along the first result's memory, fastest last.
 
@@ -46,7 +50,7 @@ def memory_order(nest: NestOp, names: Sequence[Symbol]) -> list[Symbol]:
 def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     """Axes that run along memory in some reference, the most useful first.
 
-    Long ones come first, then those of more references. A result counts twice as much as an
+    Those of LONG elements come first, then those of more references. A result counts twice as much as an
     input, but less in a reduction, which reads more than it stores. What a reduction leaves for
     other nests is no memory.
     """
@@ -64,7 +68,7 @@ def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     names = [n for n in score if extents[n].constant != 1]
     order = list(extents)
     return sorted(names, key=lambda n: (
-        -min(extents[n].constant or 64, 16), -score[n], order.index(n)))
+        -min(extents[n].constant or LONG, LONG), -score[n], order.index(n)))
 
 
 def running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[Symbol]:

@@ -32,11 +32,11 @@ from xdsl.ir import Block, Region, SSAValue
 from dialects.expr import Expr
 from dialects.graph import ConstantOp
 from dialects.graph.base import Build
-from dialects.loop import Axis, NestOp, YieldOp, extents_of, fresh_axes
+from dialects.loop import Axis, NestOp, YieldOp, extents_of, fresh_axes, scalar_type
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
 from dialects.symbol import Symbol
 from dialects.syntax import set_location
-from dialects.types import Array, TensorType, f32, tensor
+from dialects.types import Array, TensorType, f32, is_float, tensor
 from dialects.weights import WeightStore
 from passes.base import StrataContext, StrataPass, TargetLike
 from passes.loop.kinds import is_contraction
@@ -85,11 +85,11 @@ def _filter_of(nest: NestOp) -> tuple[int, ConstantOp] | None:
     """The input that is data, and the constant that the other one is, if nothing else is read."""
     if not is_contraction(nest) or len(nest.inputs) != 2 or product_operands(nest) is None:
         return None
-    if nest.into or any(not isinstance(v.type, TensorType) or v.type.element != f32
-                        for v in (*nest.inputs, *nest.results)):
+    if nest.into or scalar_type(nest.results[0]) != f32:
         return None
     for data, value in enumerate(reversed(nest.inputs)):
-        if isinstance(value.owner, ConstantOp) and nest.pad_values[1 - data] is None:
+        if isinstance(value.owner, ConstantOp) and nest.pad_values[1 - data] is None and (
+                scalar_type(nest.inputs[data]) == f32 and is_float(scalar_type(value))):
             return data, value.owner
     return None
 

@@ -6,14 +6,14 @@ and fill the registers; the rules here are for where that would be slow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from xdsl.ir import SSAValue
 
 from dialects.atoms import Call, atom_symbols
 from dialects.expr import Expr, product
-from dialects.loop import NestOp, extents_of
+from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width
 from passes.loop.runs import result_order, running_axis
@@ -26,6 +26,10 @@ USES = 32
 """A copy of an operand for one call pays if every element is used at least so often."""
 SHARE = 2
 """And if the rows that a tile reads fill one in so many parts of the places where they may lie."""
+CHANNELS = 16
+"""Channels that fill a vector."""
+STORED_SUM = 64
+"""Products of a sum up to which it counts how results are stored."""
 SHORT_SUM = 50
 """A sum of at most so many products is written out."""
 WINDOW_ROWS = (2, 4)
@@ -64,15 +68,66 @@ def window_rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr]) -> Rows
                  for name, tile in zip(names[-2:], most, strict=True))
 
 
+def stored_along(
+    nest: NestOp, lanes: Symbol, names: Sequence[Symbol], width: int
+) -> Symbol | None:
+    """The row that runs along what the kernel stores in the end, where sums are so short that the
+    stores count: tiles are squares then, which are transposed in registers."""
+    kernel, extents = nest.parent_op(), extents_of(nest.axes)
+    count = product(a.extent for a in nest.reduce_axes).constant
+    if not isinstance(kernel, KernelOp) or count is None or count > STORED_SUM:
+        return None
+    if (extents[lanes].constant or 0) < width:
+        return None
+    for value in kernel.yielded:
+        owner = value.owner
+        if isinstance(owner, NestOp) and owner is not nest:
+            along = running_axis(owner.output_maps[owner.results.index(value)], owner.axes)
+            return next((a for a in along if a in names
+                         and (extents[a].constant or 0) >= width), None)
+    return None
+
+
 def summed_lanes(nest: NestOp) -> Symbol | None:
     """The summed axis that should lie in lanes, where results would gather what they read.
 
-    A convolution with channels last that makes one channel: its results lie along windows, and
+    A convolution with channels last that makes few channels: its results lie along windows, and
     neighbours read what is far apart, but all that one of them sums lies side by side.
     """
     order, names = result_order(nest), {a.name for a in nest.reduce_axes}
-    if not order or is_short(nest):
+    if not order or is_short(nest) or _made_channels(nest, order):
         return None
+    return _summed_along(nest, order, names)
+
+
+def tile_order(nest: NestOp) -> list[Symbol]:
+    """The parallel axes, the one that lies in lanes last: in general as in the result's memory.
+
+    Where neighbours there read what is far apart, it is the channels that the sums make, if these
+    fill a vector; tiles are transposed as they are stored.
+    """
+    order = result_order(nest)
+    made = _made_channels(nest, order)
+    return order if made is None else [*(a for a in order if a != made), made]
+
+
+def _made_channels(nest: NestOp, order: Sequence[Symbol]) -> Symbol | None:
+    """The innermost long axis that indexes one factor alone, where the one that runs along the
+    result would gather the other factor."""
+    names = {a.name for a in nest.reduce_axes}
+    if not order or is_short(nest) or _summed_along(nest, order, names) is None:
+        return None
+    extents, data = extents_of(nest.axes), {
+        s for m in nest.input_maps for e in m if any(order[-1] in x.symbols for x in m)
+        for s in e.symbols}
+    return next((a for a in reversed(order[:-1]) if a not in data
+                 and (extents[a].constant or 0) >= CHANNELS), None)
+
+
+def _summed_along(
+    nest: NestOp, order: Sequence[Symbol], names: Collection[Symbol]
+) -> Symbol | None:
+    """The summed axis along which a factor lies that the result's last axis crosses."""
     found: list[Symbol] = []
     for map_ in nest.input_maps:
         summed = [a for a in running_axis(map_, nest.axes) if a in names]

@@ -15,7 +15,7 @@ from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
 from dialects.mapped import MappedFiles
 from dialects.schedule import Schedule
-from dialects.types import Array, bf16, byte_width, i8, ui8
+from dialects.types import Array, bf16, byte_width, f16, i8, ui8
 from dialects.weights import WeightStore
 from passes.block.prefetch_operands import Caches
 from passes.loop.kinds import is_contraction
@@ -61,6 +61,12 @@ class CpuTarget(Target):
     def narrow_channels(self, options: TargetOptions) -> int:
         """As many as fill a vector."""
         return machine_of(options.features).vector_bytes // byte_width(bf16)
+
+    def widens(self, options: TargetOptions) -> Collection[Attribute]:
+        """Those that no instruction multiplies."""
+        machine = machine_of(options.features)
+        return [t for t in (f16, bf16)
+                if not machine.multiplies_groups(t) and not machine.multiplies_matrices(t)]
 
     def byte_factors(self) -> tuple[Attribute, Attribute]:
         return ui8, i8

@@ -16,7 +16,6 @@ from dialects.loop import NestOp, extents_of
 from dialects.schedule import Schedule
 from dialects.symbol import Symbol
 from dialects.types import TensorType, byte_width, is_float
-from passes.loop.runs import result_order
 from targets.cpu.groups import grouping_of, has_group_instruction
 from targets.cpu.machine import Machine
 from targets.cpu.matrices import MatrixTiles, matrix_tiles
@@ -25,7 +24,9 @@ from targets.cpu.rows import (
     competes,
     even,
     is_window,
+    stored_along,
     summed_lanes,
+    tile_order,
     tiled_rows,
     window_rows,
 )
@@ -77,10 +78,10 @@ def scheduled(schedule: Schedule, nest: NestOp, machine: Machine) -> Tiling | No
 def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     """The register tiling of a contraction; None if no parallel axis can lie in lanes.
 
-    Lanes: the axis that runs along memory in the result. Rows: the parallel axes before it, as many
-    as registers allow. The same answer before and after packing.
+    Lanes: the last axis of `tile_order`. Rows: the parallel axes before it, as many as registers
+    allow. The same answer before and after packing.
     """
-    order = result_order(nest)
+    order = tile_order(nest)
     if not order or summed_lanes(nest) is not None:
         return None
     lanes, extents = order[-1], extents_of(nest.axes)
@@ -94,6 +95,8 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     elif window := bool(names) and is_window(nest, lanes):
         width = min(extents[lanes].constant or machine.lanes, machine.lanes)
         rows = window_rows(names, extents)
+    elif (row := stored_along(nest, lanes, names, machine.lanes)) is not None:
+        width, rows = machine.lanes, ((row, machine.lanes),)
     else:
         uses = product(extents[a] for a in names).constant
         width = _width(extents[lanes], machine, nest, group, uses)

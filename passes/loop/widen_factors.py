@@ -1,0 +1,170 @@
+"""`loop-widen-factors`: tensors that products read often are kept in the type that sums have.
+
+    %x = nest (i, k) ins(..) outs(f16[n, 64]) { .. truncf; yield f16 }
+    %y = nest (i, j, reduce k: 64) ins(%x[i, k], %w[k, j]) {extf; extf; mulf}
+    ->  %x = nest (i, k) ins(..) outs(f32[n, 64]) { .. truncf; extf; yield f32 }
+        %y = nest (i, j, reduce k: 64) ins(%x[i, k], %w[k, j]) {extf %w; mulf}
+
+Elements are rounded as before, so that the numbers are the same. A processor without instructions
+for the narrow type (`Target.widens`) would widen each of them once per product otherwise. What
+tensors are viewed as, and what is written into one tensor, is kept alike. Inputs and results of the
+function and constants keep their types.
+
+Enters: fused nests. Leaves: nests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from dialects.expr import product
+from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp
+from dialects.types import TensorType, f32, tensor
+from passes.base import StrataContext, StrataPass
+from passes.loop.kinds import is_contraction
+from passes.loop.nests import gathered_inputs
+from passes.rewriting import functions
+
+USES = 16
+"""Products per element from which on it pays to move twice the bytes."""
+
+
+@dataclass(frozen=True)
+class LoopWidenFactors(StrataPass):
+    """Keep factors that are read often in the type of their sums."""
+
+    name = "loop-widen-factors"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        target = context.target
+        if target is None:
+            return
+        for func in functions(module):
+            for kept in _alike(func.body.block):
+                element = _type(kept[0]).element
+                if element in target.widens(context.options) and any(map(_is_used_often, kept)):
+                    _widen(kept)
+
+
+def _type(value: SSAValue) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+# ---------------------------------------------------------------------- which tensors
+def _alike(block: Block) -> list[list[SSAValue]]:
+    """The tensors of which all that makes and uses them can follow, by what must be kept alike."""
+    parent: dict[SSAValue, SSAValue] = {}
+    fixed = list[SSAValue]()
+
+    def find(value: SSAValue) -> SSAValue:
+        while parent[value] is not value:
+            value = parent[value]
+        return value
+
+    for op in block.ops:
+        if not isinstance(op, NestOp | EmptyOp | ViewOp):
+            continue
+        for result in op.results:
+            parent[result] = result
+            if not _is_free(result):
+                fixed.append(result)
+        for result, source in _joined(op):
+            if source in parent:
+                parent[find(result)] = find(source)
+            else:
+                fixed.append(result)
+    stopped = {find(value) for value in fixed}
+    found: dict[SSAValue, list[SSAValue]] = {}
+    for value in parent:
+        if find(value) not in stopped:
+            found.setdefault(find(value), []).append(value)
+    return list(found.values())
+
+
+def _joined(op: Operation) -> list[tuple[SSAValue, SSAValue]]:
+    """Results, and the tensors that lie in the same memory."""
+    if isinstance(op, ViewOp):
+        return [(op.result, op.source)]
+    return list(zip(op.results, op.into, strict=False)) if isinstance(op, NestOp) else []
+
+
+def _is_free(value: SSAValue) -> bool:
+    """Whether a tensor is made element by element, and read by nests alone."""
+    if isinstance(value.owner, NestOp):
+        number = value.owner.results.index(value)  # type: ignore[arg-type]
+        if value.owner.combiner_names[number] != "none":
+            return False
+    return all(isinstance(use.operation, NestOp | ViewOp) and not _is_index(use.operation, value)
+               for use in value.uses)
+
+
+def _is_index(op: Operation, value: SSAValue) -> bool:
+    return isinstance(op, NestOp) and any(
+        op.inputs[k] is value for k in gathered_inputs([e for m in op.input_maps for e in m]))
+
+
+def _is_used_often(value: SSAValue) -> bool:
+    """Whether a contraction multiplies each element many times."""
+    return any(isinstance(use.operation, NestOp) and is_contraction(use.operation)
+               and use.index < len(use.operation.inputs) and _uses(use.operation, use.index) >= USES
+               for use in value.uses)
+
+
+def _uses(nest: NestOp, position: int) -> int:
+    """How many results each element of an input goes into, at least."""
+    read = {s for e in nest.input_maps[position] for s in e.symbols}
+    count = product(a.extent for a in nest.parallel_axes if a.name not in read)
+    return count.constant or 0
+
+
+# ---------------------------------------------------------------------- doing it
+def _widen(values: Sequence[SSAValue]) -> None:
+    nests = dict[NestOp, None]()
+    for value in values:
+        type_ = _type(value)
+        wide = Rewriter.replace_value_with_new_type(value, tensor(f32, type_.shape))
+        if isinstance(wide.owner, NestOp):
+            nests[wide.owner] = None
+        nests.update((use.operation, None) for use in wide.uses
+                     if isinstance(use.operation, NestOp))
+    for nest in nests:
+        _follow(nest)
+
+
+def _follow(nest: NestOp) -> None:
+    """Let a nest's body read and yield the elements that its tensors have now."""
+    block = nest.body.block
+    for value, argument in zip(nest.inputs, tuple(block.args), strict=True):
+        if _type(value).element != argument.type:
+            _read_wide(block, argument)
+    last = block.last_op
+    assert isinstance(last, YieldOp)
+    for k, result in enumerate(nest.results):
+        if _type(result).element != last.operands[k].type:
+            wide = arith.ExtFOp(last.operands[k], f32)
+            block.insert_op_before(wide, last)
+            last.operands[k] = wide.result
+
+
+def _read_wide(block: Block, argument: SSAValue) -> None:
+    narrow = argument.type
+    wide = Rewriter.replace_value_with_new_type(argument, f32)
+    uses = list(wide.uses)
+    widened = [use.operation for use in uses if isinstance(use.operation, arith.ExtFOp)
+               and use.operation.result.type == f32]
+    others = [use for use in uses if use.operation not in widened]
+    for op in widened:
+        op.result.replace_all_uses_with(wide)
+        Rewriter.erase_op(op)
+    if others and block.first_op is not None:
+        back = arith.TruncFOp(wide, narrow)
+        block.insert_op_before(back, block.first_op)
+        for use in others:
+            use.operation.operands[use.index] = back.result
