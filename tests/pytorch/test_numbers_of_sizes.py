@@ -116,10 +116,11 @@ def test_fixed_sizes_that_break_a_guard() -> None:
 
 
 def test_a_guard_of_a_file_that_cannot_be_read_holds_the_example() -> None:
-    from compiler.frontend.torch.guards import relations, restore_guards
+    from compiler.frontend.torch.guards import guards_of, relations, restore_guards
     from compiler.frontend.torch.sizes import Sizes
 
     program = exported(REALS["quotient"])
     restore_guards(program, ["__import__('os').getcwd() == 3", "L['other'].size()[0] == 3"])
-    found = {f"{r.left} {r.relation} {r.right}" for r in relations(program.graph, Sizes())}
+    found = {f"{r.left} {r.relation} {r.right}" for r in relations(
+        guards_of(program.graph), program.graph, Sizes())}
     assert {text.partition(" ")[2] for text in found} == {"== 6", "== 5"}

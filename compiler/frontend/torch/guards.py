@@ -32,9 +32,9 @@ class Relation(NamedTuple):
     guard: str
 
 
-def relations(graph: Any, sizes: Sizes) -> list[Relation]:
-    """What the guards of a program's sizes say."""
-    found = [r for guard in _guards(graph) for r in _relations(guard, graph, sizes)]
+def relations(guards: Sequence[Any], graph: Any, sizes: Sizes) -> list[Relation]:
+    """What the guards of a program say about its sizes."""
+    found = [r for guard in guards for r in _relations(guard, graph, sizes)]
     return list({r[:3]: r for r in found}.values())
 
 
@@ -51,8 +51,12 @@ def check_guards(found: Sequence[Relation], faults: Faults) -> list[Relation]:
     return undecided
 
 
-def _guards(graph: Any) -> list[Any]:
-    """The guards of the table of sizes that the program's inputs share."""
+def guards_of(graph: Any) -> list[Any]:
+    """The guards of the table of sizes that a program's inputs share.
+
+    Ask before the program is decomposed: that adds guards of how PyTorch gets there, whatever it
+    makes of an operator, which PyTorch does not check either.
+    """
     for size in _input_sizes(graph):
         if not isinstance(size, int):
             return [g.expr for g in size.node.shape_env.guards]

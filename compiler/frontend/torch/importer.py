@@ -22,7 +22,7 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch import CapturedGraph
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
-from compiler.frontend.torch.guards import Relation, check_guards, relations
+from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
 from compiler.frontend.torch.node import Node
@@ -54,13 +54,13 @@ def import_program(
     """Import an ExportedProgram; `file` is what messages call it. Raises StrataError."""
     from compiler.frontend.torch.decompose import decompose
 
-    names = _dim_names(program)
+    names, guards = _dim_names(program), guards_of(program.graph)
     plain, faults = decompose(program), Faults(file)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults))
     signature = signature_of(plain, faults)
     faults.raise_any()
     return import_graph(plain.graph_module, signature, sizes, faults, name,
-                        plain.range_constraints, relations(plain.graph, sizes))
+                        plain.range_constraints, relations(guards, plain.graph, sizes))
 
 
 def _dim_names(program: Any) -> dict[str, str]:
