@@ -44,7 +44,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             contest.add_peer(name, lambda name=name, wanted=wanted: load_peer(name, wanted))
         _check_problems(list(contest.problems.values()))
         current.progress.tell(f"timing {arguments.model}")
-        rows = contest.rows(arguments.rounds)
+        rows = contest.rows(arguments.rounds, current.progress.count)
     tell_precision_error(exe, request.inputs)
     return rows
 

@@ -110,6 +110,9 @@ def _problems(options: CompileOptions) -> Iterator[Problem]:
     threads = options.threads
     if threads is not None and ((_integer(threads) or 0) < 1):
         yield Problem(f"threads is {threads!r}; it must be a number from 1 on, or None for all")
+    schedule = options.schedule
+    if schedule is not None and (os.path.isdir(schedule) or not os.path.exists(schedule)):
+        yield Problem(f"schedule is {os.fspath(schedule)!r}, and there is no such file")
     chosen = cast(object, options.specialize)
     if chosen is not None and not isinstance(chosen, Specialize):
         yield Problem(f"specialize is {chosen!r}; it must be a compiler.Specialize, or None")

@@ -55,6 +55,11 @@ class Assumption(NamedTuple):
         left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
         if left == right or (left < right and self.relation == "<="):
             return
+        for symbol in self._excluded(sizes):
+            raise SizeError(f"sizes do not fit each other at node {self.node!r}: {symbol} must not "
+                            f"be {sizes[symbol]}, for which other code is needed; compile the "
+                            f"model with this size fixed, for instance with --dim "
+                            f"{symbol}={sizes[symbol]}")
         values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(self.symbols))
         if self.is_limit:
             raise SizeError(f"sizes are too large at node {self.node!r}, which computes numbers "
@@ -62,6 +67,11 @@ class Assumption(NamedTuple):
         raise SizeError(f"sizes do not fit each other at node {self.node!r}: it needs "
                         f"{self.left} {self.relation} {self.right}, which is "
                         f"{left} {self.relation} {right} with {values}")
+
+    def _excluded(self, sizes: Mapping[Symbol, int]) -> list[Symbol]:
+        """The size n of `1 <= (n - k)*(n - k)`, which says n != k, where k is its value."""
+        return [symbol for symbol in self.symbols if self.left.constant == 1 and self.right == (
+            Expr.symbol(symbol) - sizes[symbol]) * (Expr.symbol(symbol) - sizes[symbol])]
 
     def facts(self) -> list[Any]:
         """Everything, as JSON can hold it."""

@@ -202,3 +202,11 @@ def test_differences() -> None:
     assert difference([ours[0] + np.float32(0.5), ours[1]], ours) == 0.25
     assert difference(ours[:1], ours) == np.inf
     assert difference([ours[0], np.array([4])], ours) == 1.0
+
+
+def test_rounds_are_counted_as_they_go() -> None:
+    told: list[tuple[int, int]] = []
+    contest = Contest(1)
+    contest.add("strata", lambda: [np.ones(2)], 0.0)
+    contest.rows(3, lambda done, total: told.append((done, total)))
+    assert told == [(0, 3), (1, 3), (2, 3)]

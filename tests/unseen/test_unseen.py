@@ -13,8 +13,6 @@ torch: Any = pytest.importorskip("torch")
 from tests.unseen.catalogue import CATALOGUE  # noqa: E402  (needs PyTorch)
 
 FAST = {"kan", "vector-quantizer", "spatial-transformer"}
-NEEDS_FIXED = {"fourier-operator"}
-"""What divides a float by a size, which size expressions cannot follow: the length is fixed."""
 
 
 def names() -> list[Any]:
@@ -25,11 +23,10 @@ def names() -> list[Any]:
 def test_unseen(name: str) -> None:
     unseen = CATALOGUE[name]
     model, inputs = unseen.model(), unseen.feeds(*unseen.sizes[0])
-    dims = None if name in NEEDS_FIXED else tuple(
-        dict.fromkeys(d, torch.export.Dim.AUTO) for d in unseen.open)
+    dims = tuple(dict.fromkeys(d, torch.export.Dim.AUTO) for d in unseen.open)
     run = compiler.compile(torch.export.export(model, inputs, dynamic_shapes=dims), cache="off")
-    for n, m in unseen.sizes[:1] if dims is None else unseen.sizes:
-        if n < 2 and dims is not None:  # PyTorch's programs with open sizes take two and more
+    for n, m in unseen.sizes:
+        if n < 2:  # PyTorch's programs with open sizes take two and more
             continue
         given = unseen.feeds(n, m)
         with torch.no_grad():

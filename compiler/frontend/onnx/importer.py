@@ -88,7 +88,9 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     validation = Validation(file.proto, functions, faults)
     validation.run()
     weights = weight_names(graph)
-    inputs = Inputs([i for i in graph.input if i.name not in weights], options, faults)
+    given = _defaults_replaced(file.proto, options)
+    inputs = Inputs([i for i in graph.input if i.name not in weights or i.name in given], options,
+                    faults)
     types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
     importer = _Importer(file, functions, faults, types, constants, inputs.structured)
@@ -97,6 +99,15 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
                           () if fixed else (*graph.output, *graph.value_info))
     faults.tell_warnings()
     return ImportedModel(module, importer.build.weights, file.path.stem)
+
+
+def _defaults_replaced(model: onnx.ModelProto, options: ImportOptions) -> set[str]:
+    """The inputs with a default that options name: these are inputs, or have other contents.
+
+    An initializer of an input's name is its default from IR version 4 on, and a constant before
+    (ONNX, IR.md). The others stay constants, with which weights can be packed and folded.
+    """
+    return {*options.shapes, *options.constants} if model.ir_version >= 4 else set()
 
 
 @dataclass(frozen=True)

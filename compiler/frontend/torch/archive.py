@@ -13,7 +13,7 @@ import io
 import json
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -23,6 +23,7 @@ import numpy as np
 from compiler.array_files import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.checks import check_program
+from compiler.frontend.torch.guards import restore_guards
 from compiler.frontend.torch.library import quiet, torch_module
 from dialects.mapped import READ_WHOLE
 from dialects.types import Array
@@ -56,24 +57,30 @@ def read_archive_bytes(name: str, data: bytes) -> Any:
 def _read(name: str, whole: Array) -> Any:
     try:
         archive = Archive.open(name, whole)
-        program = check_program(json.loads(archive.bytes(archive.model_file())), name)
+        given = json.loads(archive.bytes(archive.model_file()))
+        program = check_program(given, name)
         weights, constants = archive.tensors("weights"), archive.tensors("constants")
     except _BAD_FILE as error:
         raise StrataError(f"cannot read {name}", [Problem(
             f"{type(error).__name__}: {error}", hint="it must be a file that torch.export.save "
             "wrote; write it again with this version of PyTorch")]) from None
-    return _deserialize(name, program, weights, constants)
+    guards = given.get("guards_code")
+    return _deserialize(name, program, weights, constants,
+                        guards if isinstance(guards, list) else [])
 
 
 def _deserialize(
-    name: str, program: dict[str, Any], weights: Mapping[str, Any], constants: Mapping[str, Any]
+    name: str, program: dict[str, Any], weights: Mapping[str, Any], constants: Mapping[str, Any],
+    guards: Sequence[Any],
 ) -> Any:
     torch, serialize = torch_module(), torch_module("torch._export.serde.serialize")
     try:
         with quiet():
             typed = serialize._dict_to_dataclass(serialize.ExportedProgram, program)
-            return serialize.ExportedProgramDeserializer({}).deserialize(
+            read = serialize.ExportedProgramDeserializer({}).deserialize(
                 typed, dict(weights), dict(constants), None)
+            restore_guards(read, guards)
+            return read
     except Exception as error:  # whatever PyTorch raises for a bad file, or one of another version
         raise StrataError(f"PyTorch {torch.__version__} cannot read {name}", [Problem(
             f"{type(error).__name__}: {error}", hint="write it again with this version of "

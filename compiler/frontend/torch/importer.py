@@ -22,11 +22,13 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch import CapturedGraph
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
+from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import argument_count, importers
 from compiler.frontend.torch.provenance import path_of, source_of
+from compiler.frontend.torch.reals import check_reals, is_real, real_of
 from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
 from compiler.frontend.torch.tensors import constant_of, type_of
@@ -52,13 +54,13 @@ def import_program(
     """Import an ExportedProgram; `file` is what messages call it. Raises StrataError."""
     from compiler.frontend.torch.decompose import decompose
 
-    names = _dim_names(program)
+    names, guards = _dim_names(program), guards_of(program.graph)
     plain, faults = decompose(program), Faults(file)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults))
     signature = signature_of(plain, faults)
     faults.raise_any()
     return import_graph(plain.graph_module, signature, sizes, faults, name,
-                        plain.range_constraints)
+                        plain.range_constraints, relations(guards, plain.graph, sizes))
 
 
 def _dim_names(program: Any) -> dict[str, str]:
@@ -94,11 +96,11 @@ def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:
 
 def import_graph(
     module: Any, signature: Signature, sizes: Sizes, faults: Faults, name: str,
-    ranges: Mapping[Any, Any],
+    ranges: Mapping[Any, Any], guards: Sequence[Relation] = (),
 ) -> ImportedModel:
     """Import a graph of ATen operators. Raises StrataError with every problem found."""
     importer = Importer(module, signature, sizes, faults)
-    result = ModuleOp([importer.run(ranges)])
+    result = ModuleOp([importer.run(ranges, guards)])
     return ImportedModel(result, importer.build.weights, name)
 
 
@@ -131,9 +133,10 @@ class Importer:
             argument.name_hint = identifier(name)
             self.values[name] = Value(type_, argument)
 
-    def run(self, ranges: Mapping[Any, Any]) -> FuncOp:
+    def run(self, ranges: Mapping[Any, Any], guards: Sequence[Relation] = ()) -> FuncOp:
         """The program's function. Raises StrataError."""
         check_fixed(ranges, self.sizes, self.faults)
+        relied_on = check_guards(guards, self.faults)
         self.faults.raise_any()
         outputs = self.walk(self.module, self.values)
         self._report_unsupported()
@@ -141,16 +144,16 @@ class Importer:
         self.faults.raise_any()
         self.function.finish(list(named), [self.build.ssa(v) for v in named.values()])
         self.build.finish()
-        self._assume(ranges)
+        self._assume(ranges, relied_on)
         return self.function
 
-    def _assume(self, ranges: Mapping[Any, Any]) -> None:
+    def _assume(self, ranges: Mapping[Any, Any], guards: Sequence[Relation]) -> None:
         block = self.function.body.block
         bound = {s for a in block.args for size in getattr(a.type, "shape", ())
                  for s in size.symbols}
         first = block.first_op
         assert first is not None
-        block.insert_ops_before(assumptions(ranges, self.sizes, bound), first)
+        block.insert_ops_before(assumptions(ranges, guards, self.sizes, bound), first)
 
     def _named_outputs(self, outputs: Sequence[Any]) -> dict[str, Value]:
         """The results that are tensors or sizes, each under a name of its own."""
@@ -221,7 +224,8 @@ class Importer:
         function = importers().get(op)
         size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
         checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
-        if function is None and not size and not checks and op not in (*WRAPPERS, "getitem"):
+        known = function is not None or op in (*WRAPPERS, "getitem") or is_real(op, meta)
+        if not known and not size and not checks:
             self.unsupported.setdefault(op, []).append(node)
             self.bad.append(node)
             return self._missing(node)
@@ -234,7 +238,15 @@ class Importer:
             return _item(arguments.value(node.args[0]), node)
         if op in WRAPPERS:
             return self._inline(node, arguments)
-        return None if function is None else self._call(node, op, function, arguments)
+        if function is None:
+            return self._real(node, op, arguments) if is_real(op, meta) else None
+        return self._call(node, op, function, arguments)
+
+    def _real(self, node: Any, op: str, arguments: Arguments) -> Any:
+        """A number that Python computes from sizes."""
+        self.build.node = path_of(node)
+        return real_of(Node(self.build.node, self.build, op, (), frozenset()),
+                       [arguments.value(a) for a in node.args])
 
     def _inline(self, node: Any, arguments: Arguments) -> list[Any]:
         """The results of the graph that a wrapper runs."""
@@ -253,6 +265,7 @@ class Importer:
         results, unknown = self._result_types(node.meta.get("val"))
         seen = Node(self.build.node, self.build, op, results, _used(node, several))
         given = arguments.of_schema(node)
+        check_reals(function, given)
         made = function(seen, *given[:argument_count(function)])
         if unknown is not None:
             raise unknown

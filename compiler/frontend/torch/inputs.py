@@ -13,6 +13,7 @@ from typing import Any
 from compiler.diagnostics import some_of
 from compiler.frontend import ImportOptions
 from compiler.frontend.faults import Fault, Faults
+from compiler.frontend.torch.guards import Relation
 from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.torch.tensors import constant_of, type_of
 from compiler.frontend.values import Value
@@ -149,8 +150,10 @@ def _free_symbols(graph: Any) -> set[Any]:
             for s in size.node.expr.free_symbols}
 
 
-def assumptions(ranges: Mapping[Any, Any], sizes: Sizes, bound: set[Symbol]) -> Sequence[AssumeOp]:
-    """What the program was exported for: each size in its range."""
+def assumptions(
+    ranges: Mapping[Any, Any], guards: Sequence[Relation], sizes: Sizes, bound: set[Symbol]
+) -> Sequence[AssumeOp]:
+    """What the program was exported for: each size in its range, and the branches it took."""
     found: list[AssumeOp] = []
     for _, size, low, high in _limits(ranges, sizes):
         if size.constant is not None or not size.symbols <= bound:
@@ -159,6 +162,8 @@ def assumptions(ranges: Mapping[Any, Any], sizes: Sizes, bound: set[Symbol]) -> 
             found.append(AssumeOp.of(low, "<=", size))
         if high is not None:
             found.append(AssumeOp.of(size, "<=", high))
+    found += [AssumeOp.of(left, relation, right) for left, relation, right, _ in guards
+              if left.symbols | right.symbols <= bound]
     for op in found:
         op.location = location(INPUTS)
     return found

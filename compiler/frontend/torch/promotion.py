@@ -12,6 +12,7 @@ import numpy as np
 from xdsl.ir import Attribute
 
 from compiler.frontend.torch.ops import Operand
+from compiler.frontend.torch.reals import Real
 from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.types import element_of, is_float
@@ -19,9 +20,10 @@ from dialects.types import element_of, is_float
 
 def common_element(operands: Sequence[Operand]) -> Attribute:
     """The element type that operands are brought to."""
-    tensors = [v.element for v in operands if isinstance(v, Value) and v.rank]
-    scalars = [v.element for v in operands if isinstance(v, Value) and not v.rank]
-    numbers = [_of_number(v) for v in operands if not isinstance(v, Value)]
+    values = [v for v in operands if isinstance(v, Value) and not isinstance(v, Real)]
+    tensors = [v.element for v in values if v.rank]
+    scalars = [v.element for v in values if not v.rank]
+    numbers = [_of_number(v) for v in operands if isinstance(v, Real) or not isinstance(v, Value)]
     best: Attribute | None = None
     for group in (tensors, scalars, numbers):
         found = _widest(group)
@@ -34,7 +36,7 @@ def common_element(operands: Sequence[Operand]) -> Attribute:
 def _of_number(number: Operand) -> Attribute:
     if isinstance(number, bool):
         return t.i1
-    return t.f32 if isinstance(number, float) else t.i64
+    return t.f32 if isinstance(number, float | Real) else t.i64
 
 
 def _category(element: Attribute) -> int:

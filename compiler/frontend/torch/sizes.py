@@ -30,7 +30,7 @@ class Sizes:
         """An int or SymInt. Raises Fault for one that depends on data, or is no integer."""
         if isinstance(size, int):
             return Expr.of(size)
-        return self._expression(size.node.expr)
+        return self.expression(size.node.expr)
 
     def shape(self, sizes: Sequence[Any]) -> list[Expr]:
         return [self(s) for s in sizes]
@@ -42,7 +42,8 @@ class Sizes:
             return self.fixed[called]
         return Expr.size(called)
 
-    def _expression(self, expr: Any) -> Expr:
+    def expression(self, expr: Any) -> Expr:
+        """A SymPy expression. Raises Fault."""
         kind = type(expr).__name__
         if expr.is_Integer:
             return Expr.of(int(expr))
@@ -52,20 +53,44 @@ class Sizes:
                             "sizes must follow from the shapes of the inputs")
             return self.symbol(str(expr))
         if kind == "Pow" and expr.exp.is_Integer and expr.exp >= 0:
-            return reduce(mul, [self._expression(expr.base)] * int(expr.exp), Expr.of(1))
+            return reduce(mul, [self.expression(expr.base)] * int(expr.exp), Expr.of(1))
         if kind in ("TruncToInt", "FloorToInt", "CeilToInt"):
             return self._rounded(kind, expr.args[0])
         if kind not in _CALLS:
             raise Fault(f"the size {expr} has {kind}, which size expressions do not have")
-        return reduce(_CALLS[kind], map(self._expression, expr.args))
+        return reduce(_CALLS[kind], map(self.expression, expr.args))
 
     def _rounded(self, kind: str, quotient: Any) -> Expr:
         """A quotient of sizes, rounded. It is not negative, so truncating is rounding down."""
-        if type(quotient).__name__ != "IntTrueDiv":
-            raise Fault(f"the size {quotient} is rounded from a fraction")
-        left, right = map(self._expression, quotient.args)
+        if type(quotient).__name__ == "IntTrueDiv":
+            left, right = map(self.expression, quotient.args)
+        else:
+            left, right = self._fraction(quotient)
         return left.ceildiv(right) if kind == "CeilToInt" else left // right
 
+
+    def _fraction(self, number: Any) -> tuple[Expr, Expr]:
+        """0.75*x + 0.5 as 3*x + 2 over 4: what a float computes exactly, as the factors are short.
+        """
+        kind = type(number).__name__
+        if kind == "ToFloat":
+            return self.expression(number.args[0]), Expr.of(1)
+        if number.is_Float or number.is_Integer:
+            over, under = float(number).as_integer_ratio()
+            if max(abs(over), under) <= _SHORT:
+                return Expr.of(over), Expr.of(under)
+        if kind == "Mul" and len(number.args) == 2:
+            (a, b), (c, d) = map(self._fraction, number.args)
+            return a * c, b * d
+        if kind == "Add" and len(number.args) == 2:
+            (a, b), (c, d) = map(self._fraction, number.args)
+            return a * d + c * b, b * d
+        raise Fault(f"the size {number} is rounded from a fraction",
+                    "fix the sizes in it, for instance with --dim")
+
+
+_SHORT = 1 << 12
+"""Factors up to here, of sizes up to 2**40, leave products that a float holds exactly."""
 
 _CALLS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "Add": add, "Mul": mul, "Max": maximum, "Min": minimum,

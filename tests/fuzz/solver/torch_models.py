@@ -182,6 +182,8 @@ def judge(drawn: Drawn, compiled: bool) -> Finding:
         tensors = [feed[name] for name in drawn.names]
         if number and not _fit(tensors, types):
             break  # PyTorch has taken a size for a constant
+        if number and not _accepted(program, tensors):
+            continue
         found = _judge_feed(drawn, module, weights, loaded, tensors, compiled and not number)
         if found:
             return Finding(found.kind, found.text, number)
@@ -215,6 +217,16 @@ def _fit(tensors: list[torch.Tensor], types: list[Any]) -> bool:
     pairs = [pair for t, type_ in zip(tensors, types, strict=True)
              for pair in zip(type_.shape, t.shape, strict=True)]
     return all(e.constant in (None, n) for e, n in pairs)
+
+
+def _accepted(program: Any, tensors: list[torch.Tensor]) -> bool:
+    """Whether PyTorch itself runs the exported program at these sizes: its guards may not hold."""
+    try:
+        with torch.no_grad():
+            program.module()(*(t.clone() for t in tensors))
+    except AssertionError as error:
+        return "Guard failed" not in str(error)
+    return True
 
 
 def _judge_compiled(drawn: Drawn, tensors: Any, allowance: Any, names: list[str]) -> Finding:

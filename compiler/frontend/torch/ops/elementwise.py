@@ -11,6 +11,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.promotion import common_element
+from compiler.frontend.torch.reals import Real
 from compiler.frontend.values import Value
 from dialects import types as t
 from dialects.graph.activation import ClipOp
@@ -64,6 +65,8 @@ def arithmetic(n: Node, op: type[GraphOp], a: Operand, b: Operand) -> Value:
 
 def _exact(value: Operand, element: Attribute) -> bool:
     """Whether a number is one of a half-precision type; tensors are cast as they are."""
+    if isinstance(value, Real):
+        return False
     if not isinstance(value, float) or not math.isfinite(value):
         return True
     return float(np.array(value).astype(t.dtype_of(element))) == value

@@ -1,0 +1,97 @@
+"""Numbers that a program computes from sizes in Python, and that are no integers.
+
+    x * (6.28 / x.shape[1])     ->  truediv 6.28, sym_float(m)  ->  an f64 tensor of no dims
+
+Where all sizes in one are fixed it is a plain float. Else it is computed as the model runs, in f64,
+as Python does. It converts tensors no more than a plain number does: f16[n] times it is f16[n].
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+from compiler.frontend.faults import Fault
+from compiler.frontend.torch.node import Node
+from compiler.frontend.values import Value
+from dialects import types as t
+from dialects.expr import Expr
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, ModOp, MulOp, PowOp, SubOp
+from dialects.graph.unary import FloorOp, NegOp, SqrtOp
+
+
+@dataclass(eq=False)
+class Real(Value):
+    """A number of f64 that is known only at run time."""
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function of Python, on floats and as operations one on another's result."""
+
+    on_floats: Callable[..., float]
+    ops: Sequence[type[GraphOp]]
+
+
+_FUNCTIONS: dict[str, _Function] = {
+    "sym_float": _Function(float, ()), "truediv": _Function(operator.truediv, (DivOp,)),
+    "mul": _Function(operator.mul, (MulOp,)), "add": _Function(operator.add, (AddOp,)),
+    "sub": _Function(operator.sub, (SubOp,)), "neg": _Function(operator.neg, (NegOp,)),
+    "mod": _Function(operator.mod, (ModOp,)), "pow": _Function(operator.pow, (PowOp,)),
+    "floordiv": _Function(operator.floordiv, (DivOp, FloorOp)),
+    "sym_max": _Function(max, (MaxOp,)), "sym_min": _Function(min, (MinOp,)),
+    "_sym_sqrt": _Function(math.sqrt, (SqrtOp,)),
+}
+
+
+def is_real(op: str, meta: Any) -> bool:
+    """Whether a node computes such a number."""
+    return type(meta).__name__ in ("SymFloat", "float") and op in _FUNCTIONS
+
+
+def real_of(n: Node, arguments: Sequence[Any]) -> Real | float:
+    """What a node computes from sizes, floats and others of its kind. Raises Fault."""
+    function = _FUNCTIONS[n.op]
+    known = [_known(a) for a in arguments]
+    if None not in known:
+        try:
+            return float(function.on_floats(*known))
+        except (ArithmeticError, ValueError) as error:
+            raise Fault(f"at these sizes it fails: {error}") from None
+    values = [n.scalar(a, t.f64) if not isinstance(a, Value) else n.cast(a, t.f64)
+              for a in arguments]
+    for op in function.ops:
+        values = [n(op, *values)]
+    return Real(**vars(values[0]))
+
+
+def _known(value: Any) -> float | int | None:
+    """The number that is known while compiling; None for one of run time."""
+    if isinstance(value, Value):
+        return None
+    return value.constant if isinstance(value, Expr) else value
+
+
+def check_reals(function: Callable[..., Any], given: Sequence[Any]) -> None:
+    """Raise Fault for a number of run time where the importer wants one that is known."""
+    wanted = _parameters(function)
+    for k, value in enumerate(given[:len(wanted)]):
+        name, takes_tensors = wanted[k]
+        parts = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if not takes_tensors and any(isinstance(part, Real) for part in parts):
+            raise Fault(f"its {name} is computed from sizes that are open, but must be constant",
+                        "fix the sizes, for instance with --dim")
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]]:
+    """An importer's parameters, and whether each may be a tensor."""
+    found = list(inspect.signature(function).parameters.values())[1:]
+    return [(p.name, "Operand" in str(p.annotation) or "Value" in str(p.annotation))
+            for p in found if p.kind is not p.VAR_POSITIONAL]
