@@ -36,8 +36,8 @@ from targets.base import TargetOptions, find_target
 from targets.cpu.cache import ObjectCache
 from targets.cpu.driver_frame import FLUSH, X86_DECLARATIONS
 from targets.cpu.emit import emit_kernel_text
-from targets.cpu.jit import compile_texts, link
 from targets.cpu.emit.kernel import LINE_BYTES
+from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import machine_of
 
 

@@ -4,11 +4,11 @@ builtin.module {
   // A matrix times a batch of weights is no image; a transposed convolution makes one, although its
   // weights index the results of a position.
   // CHECK: strata.func @experts
-  // CHECK: outs(add f32[4, 6, 8][i0, i1, i2])
-  strata.func @experts(%x: f32[6, 5]) -> (f32[4, 8]) inputs ["x"] outputs ["y"] {
-    %w = graph.constant {value = splat[0.5]} : f32[4, 5, 8]
-    %p = graph.matmul %x, %w : f32[4, 6, 8]
-    %y = graph.reduce_max %p {axes = [1], keepdims = false} : f32[4, 8]
+  // CHECK: outs(add f32[2, 4, 3][i0, i1, i2])
+  strata.func @experts(%x: f32[4, 2]) -> (f32[2, 3]) inputs ["x"] outputs ["y"] {
+    %w = graph.constant {value = literal[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1.5, 2.5, 3.5]} : f32[2, 2, 3]
+    %p = graph.matmul %x, %w : f32[2, 4, 3]
+    %y = graph.reduce_max %p {axes = [1], keepdims = false} : f32[2, 3]
     strata.return %y
   }
   // CHECK: strata.func @phases
