@@ -47,6 +47,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_all)
 
 
+class OneProcess:
+    """That this is the process that began some work which no child made by `fork` can continue."""
+
+    def __init__(self, work: str, error: type[Exception]):
+        """`work`: what is done, for messages. `error`: what is raised."""
+        self._message = (f"{work} began in another process: a child made by fork cannot "
+                         "continue it; start processes with multiprocessing's 'spawn'")
+        self._error, self._process = error, os.getpid()
+
+    def check(self) -> None:
+        """Raises the error in another process."""
+        if self._process != os.getpid():
+            raise self._error(self._message)
+
+
 class Turns:
     """For long work that cannot be nested or forked: threads take turns at it, and a call that
     would wait for itself, or for a thread of another process, is an error."""
@@ -54,12 +69,11 @@ class Turns:
     def __init__(self, work: str, error: type[Exception]):
         """`work`: what is done, for messages. `error`: what is raised."""
         self._work, self._error = work, error
-        self._lock, self._owner, self._process = threading.Lock(), 0, os.getpid()
+        self._process = OneProcess(work, error)
+        self._lock, self._owner = threading.Lock(), 0
 
     def __enter__(self) -> None:
-        if self._process != os.getpid():
-            raise self._error(f"{self._work} began in another process: a child made by fork cannot "
-                              "continue it; start processes with multiprocessing's 'spawn'")
+        self._process.check()
         if self._owner == get_ident():
             raise self._error(f"{self._work} is under way in this thread: a signal handler or "
                               "finalizer cannot call it again before it ends")
