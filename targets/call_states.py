@@ -105,6 +105,21 @@ class CallStates(Generic[State]):
         self.idle.append(state)
         return None
 
+    def suited(self, state: State, suits: Callable[[State], bool]) -> State:
+        """A state that was taken, if it suits, else an idle one that does; where none does, the one
+        that was idle for longest."""
+        idle = tuple(self.idle)
+        if suits(state) or not idle:
+            return state
+        other = next(filter(suits, idle), idle[0])
+        try:
+            self.idle.remove(other)
+        except ValueError:  # somebody else has it by now
+            return state
+        other.owner = get_ident()
+        self.give(state)
+        return other
+
     # ------------------------------------------------------------------ where memory is short
     def take_idle(self) -> State | None:
         """A state that no call has, if there is one: for giving it up."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from threading import get_ident
 from types import TracebackType
 
 
@@ -35,7 +34,37 @@ class SafeLock:
         self._lock = threading.RLock()
 
 
-_LOCKS: weakref.WeakSet[SafeLock] = weakref.WeakSet()
+class Turns:
+    """For work that cannot be nested: threads take turns at it, and a call that would wait for
+    itself is an error. A forked child begins with a free one."""
+
+    def __init__(self, work: str, error: type[Exception]):
+        """`work`: what is done, for messages. `error`: what is raised."""
+        self._work, self._error = work, error
+        self.renew()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._is_under_way:
+            self._lock.release()
+            raise self._error(f"{self._work} is under way in this thread: a signal handler or "
+                              "finalizer cannot call it again before it ends")
+        self._is_under_way = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_under_way = False
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Be free, whoever had it."""
+        self._lock, self._is_under_way = threading.RLock(), False
+
+
+_LOCKS: weakref.WeakSet[SafeLock | Turns] = weakref.WeakSet()
 
 
 def _renew_all() -> None:
@@ -60,29 +89,3 @@ class OneProcess:
         """Raises the error in another process."""
         if self._process != os.getpid():
             raise self._error(self._message)
-
-
-class Turns:
-    """For long work that cannot be nested or forked: threads take turns at it, and a call that
-    would wait for itself, or for a thread of another process, is an error."""
-
-    def __init__(self, work: str, error: type[Exception]):
-        """`work`: what is done, for messages. `error`: what is raised."""
-        self._work, self._error = work, error
-        self._process = OneProcess(work, error)
-        self._lock, self._owner = threading.Lock(), 0
-
-    def __enter__(self) -> None:
-        self._process.check()
-        if self._owner == get_ident():
-            raise self._error(f"{self._work} is under way in this thread: a signal handler or "
-                              "finalizer cannot call it again before it ends")
-        self._lock.acquire()
-        self._owner = get_ident()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._owner = 0
-        self._lock.release()

@@ -29,11 +29,11 @@ from targets.cuda.errors import CudaError, DeviceMemoryError
 from targets.cuda.graphs import GraphProgram, GraphRunner
 from targets.cuda.kernels import Kernels
 from targets.cuda.library_forms import library_notes
-from targets.cuda.memory import DEVICE, is_on_device
+from targets.cuda.memory import DEVICE, current_stream, is_on_device
 from targets.cuda.plan import host_notes, is_straight, kernels_of
 from targets.cuda.ready import Call
 from targets.cuda.run_order import RunOrder
-from targets.cuda.run_state import MOST_STATES, RunState
+from targets.cuda.run_state import MOST_STATES, RunState, follows
 from targets.cuda.runner import ControlProgram
 from targets.cuda.stopwatch import Stopwatch
 from targets.locks import OneProcess
@@ -83,6 +83,8 @@ class CudaExecutable(Executable):
             state: RunState | None = None
             try:
                 state = self._states.take()
+                if call.on_device and self._states.idle:
+                    state = self._states.suited(state, follows(current_stream()))
                 return state.run(call, inputs)
             except DeviceMemoryError as error:
                 state = self._after_room_is_made(state, call, error)

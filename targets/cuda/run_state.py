@@ -8,7 +8,7 @@ unless the callers' streams are one.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -49,6 +49,12 @@ class RunState:
         """Give up all memory, once its runs are done."""
         self.order.finish()
         self.runner.close()
+
+
+def follows(stream: int) -> Callable[[RunState], bool]:
+    """Whether the last run of a state was on this stream, so that the next one there need not wait
+    for another stream's."""
+    return lambda state: state.order.last == stream
 
 
 def _finish(order: RunOrder, runner: GraphRunner | ControlRunner) -> None:

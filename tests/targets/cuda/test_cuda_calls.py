@@ -24,6 +24,7 @@ from tests.control.programs import PROGRAMS, Program
 from tests.targets.cpu.test_cpu_calls import at_once
 from tests.targets.cuda.control_programs import compare, lowered
 from tests.targets.cuda.fake_driver import FakeDriver, FakeGraph
+from tests.targets.cuda.fake_streams import FakeEvent
 from tests.targets.cuda.fake_torch import FakeTorch
 from tests.targets.cuda.test_cuda_launch import expected, model
 
@@ -144,6 +145,22 @@ def test_many_threads_with_tensors_on_many_streams(fake: Fake) -> None:
         torch.install(patch)
         at_once(*[lambda k=k: work(k) for k in range(6)])
     assert not states(executable).busy
+
+
+def test_streams_keep_to_their_states(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls on two streams by turns: no stream waits for the other."""
+    device, executable = fake
+    overlap(executable, [array(5, 1), array(5, 2)])
+    torch, first = FakeTorch(device), set[Any]()
+    torch.install(monkeypatch)
+    for call in range(8):
+        torch._C._cuda_getCurrentRawStream = lambda device, call=call: 100 + call % 2
+        executable.run([torch.tensor(array(5, call))])
+        if call < 2:
+            first.add(states(executable).idle[-1])
+            if call == 1:
+                monkeypatch.setattr(FakeEvent, "wait", lambda *_: pytest.fail("a wait"))
+    assert {*states(executable).idle} == first and len(first) == 2
 
 
 @pytest.mark.usefixtures("hurried")
