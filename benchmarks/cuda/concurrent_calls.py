@@ -25,9 +25,11 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "cpu"))
+
+from concurrent_calls import MODELS, perceptron  # that of the CPU, whose folder comes first
 
 import compiler
-from benchmarks.cpu.concurrent_calls import MODELS, perceptron
 
 SECONDS = 0.05
 """About how long a trial takes."""
