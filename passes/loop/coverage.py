@@ -41,6 +41,8 @@ class Progression:
     def phase(self, residue: int, step: int) -> tuple[Expr, Expr] | None:
         """First and end among the places `residue + step*k`, counted by k; None for none there."""
         if self.step == 1:
+            if step == 1:
+                return self.first, self.first + self.count
             first = self.first - residue
             return first.ceildiv(step), (first + self.count).ceildiv(step)
         shifted = self.first - residue
@@ -168,7 +170,8 @@ class Cover:
         """Whether the places `residue + step*k` of the first dim are covered."""
         found = [(b[0].phase(residue, step), b[1:]) for b in boxes]
         parts = [(*ends, rest) for ends, rest in found if ends is not None]
-        return self._sweep(parts, (shape[0] - residue).ceildiv(step), shape[1:])
+        size = shape[0] if step == 1 else (shape[0] - residue).ceildiv(step)
+        return self._sweep(parts, size, shape[1:])
 
     def _sweep(self, parts: Sequence[_Part], size: Expr, rest: Sequence[Expr]) -> bool:
         """Whether parts cover a dim from 0 up to its size."""

@@ -98,7 +98,7 @@ class _Proof:
     kernels: Mapping[str, KernelOp]
     facts: list[Expr]
     known: set[_Value] = field(default_factory=set[_Value])
-    """The values that were looked at before."""
+    """The values that are written, or were told not to be."""
 
     def is_written(self, value: _Value) -> bool:
         """Whether all elements of a value certainly are, or it was asked about before."""
@@ -106,18 +106,18 @@ class _Proof:
         while at is not None and at not in self.known:
             store = self._last_store(at)
             if not isinstance(store, _Store):
-                if store == at:
-                    return True
+                if store is at:
+                    break
                 at = store
             elif store.is_everything:
-                return True
+                break
             else:
                 stores.append(store)
                 at = store.before
+        self.known.add(value)
         return at is not None or self._covered(value, stores)
 
     def _covered(self, value: _Value, stores: Sequence[_Store]) -> bool:
-        self.known.add(value)
         boxes = [box for s in stores if (box := s.box) is not None]
         assert isinstance(value[0].type, TensorType)
         shape = [e.substitute(_sizes(value[1], self.kernels)) for e in value[0].type.shape]
@@ -129,7 +129,7 @@ class _Proof:
         made, call = value
         match made.owner:
             case NestOp() as nest:
-                return _Store(nest, nest.number_of(made), call, _sizes(call, self.kernels))
+                return _Store(nest, nest.number_of(made), call, self.kernels)
             case EmptyOp():
                 return None
             case CallOp() as caller:
@@ -148,7 +148,7 @@ class _Store:
     nest: NestOp
     number: int
     call: CallOp | None
-    sizes: Mapping[Symbol, Expr]
+    kernels: Mapping[str, KernelOp]
 
     @property
     def type(self) -> TensorType:
@@ -170,9 +170,9 @@ class _Store:
     @property
     def box(self) -> Box | None:
         """What it stores, over the sizes of the function."""
-        axes = [Axis(a.name, a.extent.substitute(self.sizes), a.reduce) for a in self.nest.axes]
-        map_ = self.nest.output_maps[self.number]
-        return box_of(axes, [e.substitute(self.sizes) for e in map_])
+        sizes, map_ = _sizes(self.call, self.kernels), self.nest.output_maps[self.number]
+        axes = [Axis(a.name, a.extent.substitute(sizes), a.reduce) for a in self.nest.axes]
+        return box_of(axes, [e.substitute(sizes) for e in map_])
 
 
 def _sizes(call: CallOp | None, kernels: Mapping[str, KernelOp]) -> dict[Symbol, Expr]:
