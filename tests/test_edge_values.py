@@ -35,9 +35,6 @@ UNORDERED = (g.SearchSortedOp,)
 OVERFLOWS = (g.PowOp,)
 """Powers beyond 64 bits are any number, here as in onnxruntime."""
 
-OPEN = {g.ConvTransposeOp: "zeros beside the image are multiplied with infinite weights"}
-"""What is known to be wrong."""
-
 
 def edged(sample: Sample, seed: int) -> list[Array]:
     """The sample's inputs, with such numbers at half of the places."""
@@ -138,8 +135,6 @@ def test_a_few_on_integers(op: type[GraphOp], dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", [s for _, s in CASES], ids=[f"{k}-{s.label}" for k, s in CASES])
 def test_all_samples(sample: Sample) -> None:
-    if sample.op in OPEN:
-        pytest.xfail(OPEN[sample.op])
     assert list(differences(sample)) == []
 
 
