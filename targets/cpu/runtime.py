@@ -21,6 +21,7 @@ from dialects.symbol import Symbol
 from targets.call_states import CallStates
 from targets.cpu.address import address_of
 from targets.cpu.calls import Binding, CallState, kinds, most_states
+from targets.cpu.checks import SIGNAL
 from targets.cpu.results import Result
 from targets.cpu.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable
@@ -73,8 +74,7 @@ class CpuExecutable(Executable):
             if self._threads > 1:
                 self._share(state)
             if self._entry(state.address):
-                number, seen = state.heap.failure()
-                raise self.plan.checks[number].error(seen)
+                raise self._failure(state)
             return self._with_returned(state, outputs) if self._returns else outputs
         finally:
             self.calls.give(state)
@@ -87,7 +87,21 @@ class CpuExecutable(Executable):
         kept = [self, inputs, self.run(inputs)]
         entry, state = self._entry, self.calls.take()
         address = state.address
-        return lambda: (entry(address), kept, state)[0]
+
+        def call() -> object:
+            if entry(address):
+                raise self._failure(state)
+            return kept
+
+        return call
+
+    def _failure(self, state: CallState) -> Exception:
+        """Why the call has ended early. Raises what the handler of a signal has raised."""
+        number, seen = state.heap.failure()
+        check = self.plan.checks[number]
+        if check.kind == SIGNAL:
+            state.heap.raise_interruption()
+        return check.error(seen)
 
     def _share(self, state: CallState) -> None:
         """The threads of this call: calls at once share them. PyTorch's pool takes the place of
