@@ -383,5 +383,5 @@ def _schema_types(op_type: str, opset: int, position: int, domain: str) -> Itera
 
 
 _NUMBER = {"float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7,
-           "bool": 9, "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16, "float8e4m3fn": 17,
-           "float8e4m3fnuz": 18, "float8e5m2": 19, "float8e5m2fnuz": 20}
+           "bool": 9, "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
+           "float8e4m3fn": 17, "float8e4m3fnuz": 18, "float8e5m2": 19, "float8e5m2fnuz": 20}

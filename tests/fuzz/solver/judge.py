@@ -18,7 +18,7 @@ from compiler.driver import Compiler, CompilerFault
 from compiler.frontend import MemoryModel
 from compiler.options import CompileOptions
 from dialects.binding import EvaluationError
-from dialects.types import Array, element_of, is_float, largest, precision
+from dialects.types import Array, element_of, largest, precision
 from targets.reference.interpret import interpret
 from tests.fuzz.solver.generate import Generated
 from tests.fuzz.solver.peers import Peer, peer_of
@@ -172,10 +172,8 @@ def _beyond(
 def _allowed(got: Array, wide: Array, exact: Array, slack: Array, rule: Rule) -> Array:
     """Per element: whether rounding explains it."""
     element = element_of(got.dtype)
-    if is_float(element) and not is_wide(element):  # floats of 8 bits
+    if not is_wide(element):  # integers, truth values, and floats of 8 bits
         return (wide == exact) | (np.abs(wide - exact) <= GRANTED * slack)
-    if not is_wide(element):
-        return (got.astype(F64) == exact) | (slack > 0)
     limit = GRANTED * slack + UNITS * precision(element) * np.abs(exact) + _smallest(got.dtype)
     if rule.peer:
         top = np.abs(exact[np.isfinite(exact)]).max(initial=1.0)

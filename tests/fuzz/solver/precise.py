@@ -60,7 +60,7 @@ CANCELLING = frozenset(("gelu", "log_softmax", "mish", "resize", "softplus"))
 
 
 IN_STEPS = (graph.LayerNormOp, graph.LstmOp)
-"""Operations whose steps round so that later ones enlarge it: a state, a mean that is taken away."""
+"""Operations whose steps round what later ones enlarge: a state, a mean that is taken away."""
 
 
 def is_wide(attribute: Attribute) -> bool:
