@@ -42,8 +42,8 @@ def sub_is_add(patch: pytest.MonkeyPatch) -> None:
 
 
 NOTHING = {"x": np.zeros((0, 3), np.float32), "w": np.ones((2, 3), np.float32)}
-SMALL = {"x": np.float32([-30, 1, 2, -40]), "w": np.int64([3, -4, 5])}
-LARGE = {"x": np.int64([[2**40, 2**40], [2, 3]]), "w": np.int64([LEAST + 1, 7])}
+SMALL = {"x": np.array([-30, 1, 2, -40], np.float32), "w": np.array([3, -4, 5], np.int64)}
+LARGE = {"x": np.array([[2**40, 2**40], [2, 3]], np.int64), "w": np.array([LEAST + 1, 7], np.int64)}
 _SUM = "(float[n, 3] x, float[2, 3] w) => ({}) <int64[1] a = {{-1}}> {{ " \
        "r = ReduceSum<keepdims = 0>(x, a) {} }}"
 _COUNT = "(float[4] x, int64[3] w) => ({}) {{ s = Sigmoid(x) i = NonZero(s) {} }}"

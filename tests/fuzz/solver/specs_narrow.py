@@ -24,7 +24,7 @@ def _since(draft: Draft, opset: int) -> None:
 def to_narrow(draft: Draft) -> None:
     _since(draft, 19)
     x, dtype = draft.pick(WIDE), draft.choose(F8)
-    saturate = {} if draft.chance() else {"saturate": draft.integer(0, 1)}
+    saturate: dict[str, Any] = {} if draft.chance() else {"saturate": draft.integer(0, 1)}
     draft.node("Cast", [x], dtype, x.shape, to=_number(dtype), **saturate)
 
 
@@ -71,12 +71,13 @@ def quantized(draft: Draft) -> None:
     _since(draft, 19)
     x = draft.pick(WIDE, 1)
     axis = draft.integer(0, x.rank - 1)
-    dtype, many = draft.choose(F8), isinstance(x.shape[axis], int)
-    shape = [x.shape[axis]] if many else []
+    dtype, size = draft.choose(F8), x.shape[axis]
+    many = isinstance(size, int)
+    shape = (size,) if isinstance(size, int) else ()
     scale = draft.constant(draft.random.choice((0.125, 0.25, 1.0), shape), x.dtype)
     zero = draft.constant(draft.random.choice((0.0,), shape), dtype)
     place: dict[str, Any] = {"axis": axis} if many else {}
-    saturate = {} if draft.chance() else {"saturate": draft.integer(0, 1)}
+    saturate: dict[str, Any] = {} if draft.chance() else {"saturate": draft.integer(0, 1)}
     q = draft.node("QuantizeLinear", [x, scale, zero], dtype, x.shape, **place, **saturate)
     if draft.chance(0.8):
         draft.node("DequantizeLinear", [q, scale, zero], x.dtype, x.shape, **place)

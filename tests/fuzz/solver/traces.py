@@ -88,7 +88,7 @@ class Trace:
         return a.shape != b.shape or (a.dtype.kind in "iub" and not np.array_equal(a, b))
 
 
-def _arrays(given: Values, names: Sequence[str], values: Sequence[Array]) -> Values:
+def _arrays(given: Values, names: Sequence[str], values: Sequence[object]) -> Values:
     found = {n: v for n, v in zip(names, values, strict=True) if isinstance(v, np.ndarray)}
     return {**given, **found}
 
