@@ -24,7 +24,7 @@ from compiler.collection import rare_collections
 from compiler.diagnostics import Problem, StrataError, disk_error
 from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
-from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
+from compiler.levels import LEVEL_NAMES, ContractError, strangers
 from compiler.limits import check_limits
 from compiler.options import CompileOptions
 from compiler.own_packages import hidden_package
@@ -32,7 +32,8 @@ from compiler.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline import PIPELINE
 from compiler.plan import PlannedStep, plan
 from compiler.plugin_faults import definition_of, origin_of
-from compiler.plugins import Plugins, load_plugins
+from compiler.plugin_files import load_plugins
+from compiler.plugins import Plugins
 from compiler.source import TEXT_SUFFIX, Snapshot, Source, read_model, weight_labels
 from compiler.suggestions import guess
 from compiler.text import format_header, format_module
@@ -142,6 +143,7 @@ class Compiler:
         context = StrataContext.with_dialects(source.weights, self.target, self.target_options)
         context.exact = self.options.exact
         context.choices = self.choices
+        context.plugins = self.plugins.modules
         self.plugins.register_dialects(context)
         return context
 
@@ -176,11 +178,12 @@ class Compiler:
 
     def is_code(self, level: str) -> bool:
         """Whether a level's name is one of target code. Raises StrataError if it is nobody's."""
-        if level in LEVEL_NAMES:
+        levels = self.plugins.level_names()
+        if level in levels:
             return False
         if level in self.target.levels:
             return True
-        there = (*LEVEL_NAMES, *self.target.levels)
+        there = (*levels, *self.target.levels)
         guessed = guess(level, there)
         raise StrataError(f"target {self.target.name} has no level '{level}'", [
             Problem("no such level", hint=f"{guessed}there are: {', '.join(there)}")])
@@ -238,7 +241,8 @@ class Compiler:
 
     def check_contract(self, state: State, item: PlannedStep) -> None:
         """Raises when the module holds operations that its level does not have."""
-        found = strangers(state.module, level_of(state.level))
+        level = next(v for v in self.plugins.all_levels() if v.name == state.level)
+        found = strangers(state.module, level)
         if not found:
             return
         names = ", ".join(f"{name} ({n})" for name, n in sorted(found.items()))

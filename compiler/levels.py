@@ -7,6 +7,7 @@ the same data tells at which level a text is that somebody brings.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -33,6 +34,12 @@ class Level:
     description: str
     operations: tuple[str, ...]
     tensor_operators: bool = False
+    after: str = ""
+    """A plugin's level: the level that it comes after."""
+    steps: tuple[str, ...] = ()
+    """A plugin's level: the passes that lead to it, then those that run on it."""
+    exits: tuple[str, ...] = ()
+    """A plugin's level: the passes that lead out of it, ahead of those of the next level."""
 
     def allows(self, op: Operation) -> bool:
         if any(fnmatchcase(op.name, pattern) for pattern in self.operations):
@@ -67,9 +74,9 @@ def strangers(module: Operation, level: Level) -> Counter[str]:
     return Counter(op.name for op in module.walk() if not level.allows(op))
 
 
-def detect_level(module: Operation) -> Level | None:
+def detect_level(module: Operation, levels: Sequence[Level] = LEVELS) -> Level | None:
     """The first level whose contract the module keeps; None when it keeps none."""
-    return next((level for level in LEVELS if not strangers(module, level)), None)
+    return next((level for level in levels if not strangers(module, level)), None)
 
 
 def _is_tensor_operator(op: Operation) -> bool:

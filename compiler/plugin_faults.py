@@ -7,14 +7,18 @@ one to look first, and is told the file and the line.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
 
-GROUPS = ("strata.passes", "strata.dialects", "strata.targets", "strata.frontends")
+GROUPS = ("strata.plugins", "strata.passes", "strata.dialects", "strata.targets", "strata.frontends")
+MOST_FRAMES = 8
+"""Lines of a traceback that a message shows."""
 
 
 class Origin(NamedTuple):
@@ -40,6 +44,40 @@ def origin_of(error: BaseException, files: Sequence[Path]) -> Origin | None:
             found = Origin(file, trace.tb_lineno)
         trace = trace.tb_next
     return found
+
+
+def frames_of(error: BaseException, file: Path) -> str:
+    """The traceback from the first line of a plugin's file on, as text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [Path(frame.filename).resolve() == file.resolve() for frame in frames]
+    if not any(inside):
+        return ""
+    return "".join(traceback.format_list(frames[inside.index(True):][:MOST_FRAMES])).rstrip()
+
+
+def wrong_type(what: str, found: object, wanted: str, maker: Any = None) -> StrataError:
+    """The error that something of a plugin is, or returns, another thing than it must.
+
+    `maker`: the function that returned it.
+    """
+    code = getattr(maker, "__code__", None)
+    place = f"{code.co_filename}, line {code.co_firstlineno}" if code is not None else ""
+    return StrataError("a plugin cannot be used", [Problem(
+        f"{what} must be {wanted}, and is {type(found).__name__}", file=place)])
+
+
+def checked(
+    function: Callable[..., Any], right: Callable[[Any], bool], wanted: str
+) -> Callable[..., Any]:
+    """A plugin's function, whose result is looked at: StrataError where it is not right."""
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        result = function(*arguments)
+        if not right(result):
+            raise wrong_type(f"what {function.__name__} returns", result, wanted, function)
+        return result
+
+    return call
 
 
 def unloadable(error: BaseException) -> StrataError | None:

@@ -14,6 +14,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from types import ModuleType
 from typing import TypeVar
 
 from xdsl.ir import Operation
@@ -35,11 +36,14 @@ def lowers(*ops: type[GraphOp]) -> Callable[[_Function], _Function]:
 
 
 @cache
-def lowering_rules() -> Mapping[type[Operation], Sequence[Rule]]:
-    """Operation class -> its one lowering."""
+def lowering_rules(
+    plugins: tuple[ModuleType, ...] = ()
+) -> Mapping[type[Operation], Sequence[Rule]]:
+    """Operation class -> its one lowering. `plugins`: modules with lowerings besides ours."""
+    own = [importlib.import_module(f"passes.graph_to_loop.{entry.name}")
+           for entry in pkgutil.iter_modules(passes.graph_to_loop.__path__)]
     found: dict[type[Operation], list[Rule]] = {}
-    for entry in pkgutil.iter_modules(passes.graph_to_loop.__path__):
-        module = importlib.import_module(f"passes.graph_to_loop.{entry.name}")
+    for module in (*own, *plugins):
         for function in vars(module).values():
             for op in getattr(function, _MARK, ()):
                 found.setdefault(op, []).append(function)
