@@ -31,7 +31,7 @@ from compiler.own_packages import hidden_package
 from compiler.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline import PIPELINE
 from compiler.plan import PlannedStep, plan
-from compiler.plugin_faults import definition_of, origin_of
+from compiler.plugin_faults import definition_of, origin_of, wrong_type
 from compiler.plugin_files import load_plugins
 from compiler.plugins import Plugins
 from compiler.source import TEXT_SUFFIX, Snapshot, Source, read_model, weight_labels
@@ -39,7 +39,7 @@ from compiler.suggestions import guess
 from compiler.text import format_header, format_module
 from compiler.tuning.files import tuned_files
 from passes.base import PassError, StrataContext
-from targets.base import TargetError
+from targets.base import Executable, TargetError
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dialects.types import Array
     from dialects.weights import WeightStore
     from passes.loop.choices import Choices
-    from targets.base import Executable, Target
+    from targets.base import Target
 
 FINAL_LEVEL = LEVEL_NAMES[-1]
 IMPORT = "import"
@@ -261,6 +261,8 @@ class Compiler:
         started = time.perf_counter()
         with self.guard(f"emit-{level}", state=state):
             text = self.target.emit(state.module, level, self.target_options)
+            if not isinstance(text, str):
+                raise wrong_type("what Target.emit returns", text, "text", type(self.target).emit)
         for instrument in self.instruments:
             instrument.emitted(level, text, time.perf_counter() - started)
         return text
@@ -276,7 +278,11 @@ class Compiler:
             state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
         with self.guard("load", state=state):
             options = replace(self.target_options, tell=self.count)
-            return self.target.load(state.module, state.context.weights, options)
+            made = self.target.load(state.module, state.context.weights, options)
+            if not isinstance(made, Executable):
+                raise wrong_type("what Target.load returns", made, "an Executable",
+                                 type(self.target).load)
+            return made
 
     def require_final(self, state: State) -> None:
         if state.level != FINAL_LEVEL:

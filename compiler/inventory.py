@@ -86,7 +86,8 @@ def _levels(plugins: Plugins) -> list[Row]:
 def _frontends(plugins: Plugins) -> list[Row]:
     from compiler.frontend import frontends
 
-    return [{"name": name, "summary": f.DESCRIPTION} for name, f in frontends(plugins.modules).items()]
+    known = frontends(plugins.modules)
+    return [{"name": name, "summary": f.DESCRIPTION} for name, f in known.items()]
 
 
 def _summary(class_: type) -> str:

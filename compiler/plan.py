@@ -130,7 +130,8 @@ def _check_needed(
     if missing:
         raise StrataError("--passes leaves out what is needed", [
             Problem(f"{s.name}: {s.needed}", level=s.level,
-                    hint=f"end with --to {_last_without(flow, s)}, or put your own pass in its place")
+                    hint=f"end with --to {_last_without(flow, s)}, or put your own pass in its "
+                         "place")
             for s in missing], exit_status=2)
 
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
 
-GROUPS = ("strata.plugins", "strata.passes", "strata.dialects", "strata.targets", "strata.frontends")
+GROUPS = ("strata.plugins", "strata.passes", "strata.dialects", "strata.targets",
+          "strata.frontends")
 MOST_FRAMES = 8
 """Lines of a traceback that a message shows."""
 

@@ -18,11 +18,11 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.levels import LEVEL_NAMES, Level
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
 PLUGINS = "strata.plugins"
-_MARKS = ("onnx_operators", "aten_operators", "lowered_operations")
+_MARKS = {"onnx_operators": "ONNX operator", "aten_operators": "PyTorch operator",
+          "lowered_operations": "lowering"}
 """What the decorators `onnx_op`, `aten_op` and `lowers` leave on functions."""
 _PLACE = re.compile(r"(?:after|before)\(([\w-]+)\)")
 _XDSL = ("builtin", "arith", "math")
@@ -136,12 +137,15 @@ def _kinds(value: Any, module: ModuleType) -> Iterator[Found]:
     elif own and callable(value):
         for mark in _MARKS:
             for name in getattr(value, mark, ()):
-                yield Found(_marked(mark), str(getattr(name, "name", name)), value, module)
+                yield Found(_MARKS[mark], _marked_name(name), value, module)
 
 
-def _marked(mark: str) -> str:
-    return {"onnx_operators": "ONNX operator", "aten_operators": "PyTorch operator",
-            "lowered_operations": "lowering"}[mark]
+def _marked_name(mark: Any) -> str:
+    """The name of what a decorator marks: `com.example.Own`, `aten.add.Tensor`, `own.op`."""
+    if isinstance(mark, tuple):  # domain, operator and first version of an ONNX operator
+        domain, name, since = cast("tuple[str, str, int]", mark)
+        return ".".join(filter(None, (domain, name))) + (f" since {since}" if since > 1 else "")
+    return str(getattr(mark, "name", mark))
 
 
 def _is_ours(dialect: Any) -> bool:
@@ -165,7 +169,8 @@ def _check(found: Sequence[Found]) -> None:
     from passes.registry import pass_names
     from targets.base import target_names
 
-    ours = {"pass": pass_names(), "dialect": dialect_loaders(), "target": target_names()}
+    ours = {"pass": pass_names(), "dialect": dialect_loaders(), "target": target_names(),
+            **_our_operators({item.kind for item in found})}
     problems: list[Problem] = []
     seen: dict[tuple[str, str], Found] = {}
     for item in found:
@@ -180,6 +185,20 @@ def _check(found: Sequence[Found]) -> None:
     problems = problems or _misplaced(found)
     if problems:
         raise StrataError("a plugin cannot be used", problems)
+
+
+def _our_operators(kinds: Collection[str]) -> dict[str, Collection[str]]:
+    """The operators of models that we read, of those kinds that plugins add to."""
+    found = dict[str, Collection[str]]()
+    if "ONNX operator" in kinds:
+        from compiler.frontend import onnx
+
+        found["ONNX operator"] = onnx.operators()
+    if "PyTorch operator" in kinds:
+        from compiler.frontend import torch
+
+        found["PyTorch operator"] = torch.operators()
+    return found
 
 
 def _malformed(item: Found) -> Iterator[Problem]:

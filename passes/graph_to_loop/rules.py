@@ -13,15 +13,17 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from types import ModuleType
-from typing import TypeVar
+from functools import cache, wraps
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 import passes.graph_to_loop
 from dialects.graph.base import GraphOp
-from passes.rewriting import Rule
+from dialects.syntax import location_name
+from passes.base import PassError
+from passes.rewriting import Rewriter, Rule
 
 _MARK = "lowered_operations"
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -46,5 +48,22 @@ def lowering_rules(
     for module in (*own, *plugins):
         for function in vars(module).values():
             for op in getattr(function, _MARK, ()):
-                found.setdefault(op, []).append(function)
+                rule = _checked(function) if module in plugins else function
+                found.setdefault(op, []).append(rule)
     return found
+
+
+def _checked(rule: FunctionType) -> Rule:
+    """A plugin's lowering: PassError, with its file and line, where it returns no values."""
+    @wraps(rule)
+    def call(op: Operation, at: Rewriter) -> Any:
+        result = rule(op, at)
+        values = result if isinstance(result, list | tuple) else [result]
+        if all(isinstance(v, SSAValue) for v in values) and len(values) == len(op.results):
+            return result
+        code = rule.__code__
+        raise PassError("graph-to-loop", [(location_name(op), (
+            f"what {rule.__name__} returns must be the value to use instead of {op.name}, and is "
+            f"{type(result).__name__} ({code.co_filename}, line {code.co_firstlineno})"))])
+
+    return call

@@ -10,44 +10,57 @@ that lead out of it (`exits`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Dialect
-from xdsl.irdl import irdl_op_definition, prop_def
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Dialect, SSAValue
+from xdsl.irdl import irdl_op_definition, prop_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 
 from compiler.levels import CONTROL, SCALARS, Level
-from dialects.expr import Expr
-from dialects.host import LaunchOp
+from dialects.expr import Expr, Size
+from dialects.host import Launches, LaunchOp, OtherOp
 from dialects.loop import KernelOp
-from dialects.types import BufferType, ExprAttr, parse_size
+from dialects.syntax import print_values
+from dialects.types import BufferType, ExprAttr, SizesAttr, parse_size
 from passes.base import StrataContext, StrataPass
 
 
 @irdl_op_definition
-class RunOp(LaunchOp):
-    """A launch, and how many elements it writes. As it is a LaunchOp, every target can run it."""
+class RunOp(OtherOp):
+    """A launch, as `host.launch`, and how many elements it writes."""
 
     name = "task.run"
+    kernel = prop_def(StringAttr)
+    sizes = prop_def(SizesAttr)
     writes = prop_def(ExprAttr)
+    buffers = var_operand_def(BufferType)
+
+    @staticmethod
+    def of(kernel: str, buffers: Sequence[SSAValue], sizes: Sequence[Size], writes: Size) -> RunOp:
+        return RunOp.create(operands=buffers, properties={
+            "kernel": StringAttr(kernel), "sizes": SizesAttr.of(sizes),
+            "writes": ExprAttr(Expr.of(writes))})
+
+    def execute(self, state: Launches) -> None:
+        state.launch(self, self.kernel.data, self.buffers, self.sizes.data)
 
     def print(self, printer: Printer) -> None:
-        super().print(printer)
-        printer.print_string(f" writes {self.writes.data}")
+        printer.print_string(" ")
+        printer.print_symbol_name(self.kernel.data)
+        with printer.in_parens():
+            print_values(printer, self.buffers)
+        sizes = ", ".join(map(str, self.sizes.data))
+        printer.print_string(f" sizes({sizes}) writes {self.writes.data}")
 
     @classmethod
     def parse(cls, parser: Parser) -> RunOp:
         launch = LaunchOp.parse(parser)
         parser.parse_keyword("writes")
-        return run(launch, parse_size(parser))
-
-
-def run(launch: LaunchOp, writes: Expr) -> RunOp:
-    properties = {**launch.properties, "writes": ExprAttr(writes)}
-    return RunOp.create(operands=launch.operands, properties=properties)
+        return RunOp.of(launch.kernel.data, launch.buffers, launch.sizes.data, parse_size(parser))
 
 
 @dataclass(frozen=True)
@@ -58,11 +71,11 @@ class TaskFromHost(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         kernels = {k.sym_name.data: k for k in module.walk() if isinstance(k, KernelOp)}
-        for op in [op for op in module.walk() if type(op) is LaunchOp]:
+        for op in [op for op in module.walk() if isinstance(op, LaunchOp)]:
             reads = len(kernels[op.kernel.data].body.block.args)
             written = [b.type for b in op.buffers[reads:]]
             sizes = [t.count for t in written if isinstance(t, BufferType)]
-            task = run(op, sum(sizes, Expr.of(0)))
+            task = RunOp.of(op.kernel.data, op.buffers, op.sizes.data, sum(sizes, Expr.of(0)))
             task.location = op.location
             Rewriter.replace_op(op, task)
 

@@ -15,5 +15,5 @@ from dialects.graph import AbsOp, AddOp, DivOp, MulOp
 @aten_op("example.scaled_softsign.default")
 def scaled_softsign(n: Node, x: Value, scale: float) -> Value:
     """scale * x / (1 + |x|), for each element."""
-    softsign = n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
-    return n(MulOp, softsign, n.scalar(scale, x))
+    softsign = n(DivOp, x, n(AddOp, n.scalar(1, x.element), n(AbsOp, x)))
+    return n(MulOp, softsign, n.scalar(scale, x.element))
