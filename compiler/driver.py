@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -260,7 +260,7 @@ class Compiler:
         self.tell(f"{state.name}: emitting {level}")
         started = time.perf_counter()
         with self.guard(f"emit-{level}", state=state):
-            text = self.target.emit(state.module, level, self.target_options)
+            text = cast(Any, self.target.emit(state.module, level, self.target_options))
             if not isinstance(text, str):
                 raise wrong_type("what Target.emit returns", text, "text", type(self.target).emit)
         for instrument in self.instruments:
@@ -278,7 +278,7 @@ class Compiler:
             state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
         with self.guard("load", state=state):
             options = replace(self.target_options, tell=self.count)
-            made = self.target.load(state.module, state.context.weights, options)
+            made = cast(Any, self.target.load(state.module, state.context.weights, options))
             if not isinstance(made, Executable):
                 raise wrong_type("what Target.load returns", made, "an Executable",
                                  type(self.target).load)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, cast
 
 from compiler.diagnostics import Problem, StrataError
 
@@ -67,6 +68,13 @@ def wrong_type(what: str, found: object, wanted: str, maker: Any = None) -> Stra
         f"{what} must be {wanted}, and is {type(found).__name__}", file=place)])
 
 
+def all_of(result: object, kinds: tuple[type, ...]) -> bool:
+    """Whether a result is of these types, or a list of such."""
+    single = not isinstance(result, list | tuple)
+    values = [result] if single else cast("Sequence[object]", result)
+    return all(isinstance(value, kinds) for value in values)
+
+
 def checked(
     function: Callable[..., Any], right: Callable[[Any], bool], wanted: str
 ) -> Callable[..., Any]:
@@ -89,9 +97,16 @@ def unloadable(error: BaseException) -> StrataError | None:
         if isinstance(entry, EntryPoint) and entry.group in GROUPS:
             return StrataError(f"the plugin '{entry.name}' cannot be loaded", [Problem(
                 f"{type(error).__name__}: {error}", file=entry.value,
+                excerpt=_frames_after(trace),
                 hint="it is of an installed package: mend that, or uninstall it")])
         trace = trace.tb_next
     return None
+
+
+def _frames_after(trace: TracebackType) -> str:
+    """The traceback from the first module on that Python's import machinery runs."""
+    frames = [f for f in traceback.extract_tb(trace) if "importlib" not in f.filename]
+    return "".join(traceback.format_list(frames[:MOST_FRAMES])).rstrip()
 
 
 def definition_of(class_: type, files: Sequence[Path]) -> Origin | None:

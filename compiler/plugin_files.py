@@ -21,7 +21,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from compiler.diagnostics import Problem, StrataError
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     """Something that a plugin defines. `kind`: as messages call it."""
 
     kind: str
-    name: str
+    name: Any
     value: Any
     plugin: ModuleType
 
@@ -134,7 +134,7 @@ def _kinds(value: Any, module: ModuleType) -> Iterator[Found]:
         yield Found("target", value.name, value, module)
     elif isinstance(value, Level) and value.name not in LEVEL_NAMES:
         yield Found("level", value.name, value, module)
-    elif own and callable(value):
+    elif own and isinstance(value, FunctionType):
         for mark in _MARKS:
             for name in getattr(value, mark, ()):
                 yield Found(_MARKS[mark], _marked_name(name), value, module)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.levels import LEVELS, Level
@@ -132,9 +132,9 @@ def _checked_pass(name: str, found: Any) -> type[ModulePass]:
     """Raises StrataError for an entry point that names something else."""
     from xdsl.passes import ModulePass
 
-    if not (isinstance(found, type) and issubclass(found, ModulePass)):
-        raise wrong_type(f"the entry point '{name}' of strata.passes", found, "a pass class")
-    return found
+    if isinstance(found, type) and issubclass(found, ModulePass):
+        return found
+    raise wrong_type(f"the entry point '{name}' of strata.passes", cast(Any, found), "a pass class")
 
 
 def _checked_target(name: str, found: Any) -> Target:

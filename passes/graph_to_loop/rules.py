@@ -15,7 +15,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -57,13 +57,14 @@ def _checked(rule: FunctionType) -> Rule:
     """A plugin's lowering: PassError, with its file and line, where it returns no values."""
     @wraps(rule)
     def call(op: Operation, at: Rewriter) -> Any:
-        result = rule(op, at)
-        values = result if isinstance(result, list | tuple) else [result]
+        result: object = rule(op, at)
+        single = not isinstance(result, list | tuple)
+        values = [result] if single else cast("Sequence[object]", result)
         if all(isinstance(v, SSAValue) for v in values) and len(values) == len(op.results):
-            return result
+            return values
         code = rule.__code__
         raise PassError("graph-to-loop", [(location_name(op), (
             f"what {rule.__name__} returns must be the value to use instead of {op.name}, and is "
-            f"{type(result).__name__} ({code.co_filename}, line {code.co_firstlineno})"))])
+            f"{type(values[0]).__name__ if single else 'several'} ({code.co_filename}, line {code.co_firstlineno})"))])
 
     return call

@@ -88,8 +88,8 @@ def test_a_level_between_loop_and_block(strata: Run, tmp_path: Path) -> None:
         done = strata("verify", model, "--dim", "m=5", *plugin)
         assert done.status == 0, done.err
     assert "task" in strata("list", "levels", *plugin[:2]).out
-    kept = strata("lower", "empty.mlir", "--to", "task", "--passes", "default,without(task-from-host)",
-                  *plugin)
+    kept = strata("lower", "empty.mlir", "--to", "task", *plugin,
+                  "--passes", "default,without(task-from-host)")
     assert kept.status == 1 and "contract of task level" in kept.err
 
 

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from compiler.frontend.onnx.sequences import VALUES
-from compiler.plugin_faults import checked
+from compiler.plugin_faults import all_of, checked
 
 OpImporter = Callable[..., "Any | Sequence[Any]"]
 
@@ -65,11 +65,7 @@ def importers(
 
 def _checked(function: OpImporter) -> OpImporter:
     """A plugin's importer, which must return a value or several."""
-    def right(result: Any) -> bool:
-        values = result if isinstance(result, list | tuple) else [result]
-        return all(isinstance(v, VALUES) for v in values)
-
-    return checked(function, right, "a Value or a list of them")
+    return checked(function, lambda result: all_of(result, VALUES), "a Value or a list of them")
 
 
 def takes_sequences(importer: OpImporter) -> bool:

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from compiler.frontend.values import Value
-from compiler.plugin_faults import checked
+from compiler.plugin_faults import all_of, checked
 from dialects.expr import Expr
 
 OpImporter: TypeAlias = "Callable[..., Value | Sequence[Value]]"
@@ -58,11 +58,7 @@ def importers(plugins: tuple[ModuleType, ...] = ()) -> dict[str, OpImporter]:
 
 def _checked(function: OpImporter) -> OpImporter:
     """A plugin's importer, which must return a value or several."""
-    def right(result: Any) -> bool:
-        return all(isinstance(v, Value)
-                   for v in (result if isinstance(result, list | tuple) else [result]))
-
-    return checked(function, right, "a Value or a list of them")
+    return checked(function, lambda result: all_of(result, (Value,)), "a Value or a list of them")
 
 
 @cache
