@@ -62,9 +62,9 @@ def _checked(rule: FunctionType) -> Rule:
         values = [result] if single else cast("Sequence[object]", result)
         if all(isinstance(v, SSAValue) for v in values) and len(values) == len(op.results):
             return values
-        code = rule.__code__
+        code, kind = rule.__code__, type(values[0]).__name__ if single else "several"
         raise PassError("graph-to-loop", [(location_name(op), (
             f"what {rule.__name__} returns must be the value to use instead of {op.name}, and is "
-            f"{type(values[0]).__name__ if single else 'several'} ({code.co_filename}, line {code.co_firstlineno})"))])
+            f"{kind} ({code.co_filename}, line {code.co_firstlineno})"))])
 
     return call
