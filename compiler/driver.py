@@ -178,8 +178,7 @@ class Compiler:
 
     def is_code(self, level: str) -> bool:
         """Whether a level's name is one of target code. Raises StrataError if it is nobody's."""
-        levels = self.plugins.level_names()
-        if level in levels:
+        if level in (levels := self.plugins.level_names()):
             return False
         if level in self.target.levels:
             return True
@@ -241,8 +240,7 @@ class Compiler:
 
     def check_contract(self, state: State, item: PlannedStep) -> None:
         """Raises when the module holds operations that its level does not have."""
-        level = next(v for v in self.plugins.all_levels() if v.name == state.level)
-        found = strangers(state.module, level)
+        found = strangers(state.module, self.plugins.find_level(state.level))
         if not found:
             return
         names = ", ".join(f"{name} ({n})" for name, n in sorted(found.items()))
@@ -280,8 +278,8 @@ class Compiler:
             options = replace(self.target_options, tell=self.count)
             made = cast(Any, self.target.load(state.module, state.context.weights, options))
             if not isinstance(made, Executable):
-                raise wrong_type("what Target.load returns", made, "an Executable",
-                                 type(self.target).load)
+                maker = type(self.target).load
+                raise wrong_type("what Target.load returns", made, "an Executable", maker)
             return made
 
     def require_final(self, state: State) -> None:

@@ -64,11 +64,6 @@ LEVELS: tuple[Level, ...] = (
 LEVEL_NAMES = tuple(level.name for level in LEVELS)
 
 
-def level_of(name: str) -> Level:
-    """The level of a name. Raises KeyError."""
-    return next(level for level in LEVELS if level.name == name)
-
-
 def strangers(module: Operation, level: Level) -> Counter[str]:
     """The operations that the level's contract does not allow, by name, with their numbers."""
     return Counter(op.name for op in module.walk() if not level.allows(op))

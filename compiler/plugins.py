@@ -49,6 +49,10 @@ class Plugins:
             found.insert(place + 1, level)
         return tuple(found)
 
+    def find_level(self, name: str) -> Level:
+        """The level of a name that there is."""
+        return next(level for level in self.all_levels() if level.name == name)
+
     def level_names(self) -> tuple[str, ...]:
         return tuple(level.name for level in self.all_levels())
 
