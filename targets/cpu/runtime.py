@@ -18,8 +18,9 @@ from dialects.binding import EvaluationError, bind_sizes
 from dialects.mapped import MappedFiles
 from dialects.parallel import in_threads
 from dialects.symbol import Symbol
+from targets.call_states import CallStates
 from targets.cpu.address import address_of
-from targets.cpu.calls import Binding, CallState, CallStates, kinds
+from targets.cpu.calls import Binding, CallState, kinds, most_states
 from targets.cpu.results import Result
 from targets.cpu.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable
@@ -50,7 +51,7 @@ class CpuExecutable(Executable):
         self._pool = NO_POOL if threads == 1 else thread_pool()
         self._threads, self._beside_torch = threads, torch_is_loaded()
         self._returns, self._poisons = any(plan.returned), plan.poisons
-        self.calls = CallStates(partial(CallState, plan, constants, self._pool))
+        self.calls = CallStates(partial(CallState, plan, constants, self._pool), most_states)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order; see `Executable.run`."""
