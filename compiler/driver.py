@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -25,21 +25,22 @@ from compiler.diagnostics import Problem, StrataError, disk_error
 from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
 from compiler.instrument.kept import MAKING_CODE
-from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
+from compiler.levels import LEVEL_NAMES, ContractError, strangers
 from compiler.limits import check_limits
 from compiler.options import CompileOptions
 from compiler.own_packages import hidden_package
 from compiler.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline import PIPELINE
 from compiler.plan import PlannedStep, plan
-from compiler.plugin_faults import definition_of, origin_of
-from compiler.plugins import Plugins, load_plugins
+from compiler.plugin_faults import definition_of, origin_of, wrong_type
+from compiler.plugin_files import load_plugins
+from compiler.plugins import Plugins
 from compiler.source import TEXT_SUFFIX, Snapshot, Source, read_model, weight_labels
 from compiler.suggestions import guess
 from compiler.text import format_header, format_module
 from compiler.tuning.files import tuned_files
 from passes.base import PassError, StrataContext
-from targets.base import TargetError
+from targets.base import Executable, TargetError
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from dialects.types import Array
     from dialects.weights import WeightStore
     from passes.loop.choices import Choices
-    from targets.base import Executable, Target
+    from targets.base import Target
 
 FINAL_LEVEL = LEVEL_NAMES[-1]
 IMPORT = "import"
@@ -143,6 +144,7 @@ class Compiler:
         context = StrataContext.with_dialects(source.weights, self.target, self.target_options)
         context.exact = self.options.exact
         context.choices = self.choices
+        context.plugins = self.plugins.modules
         self.plugins.register_dialects(context)
         return context
 
@@ -177,11 +179,11 @@ class Compiler:
 
     def is_code(self, level: str) -> bool:
         """Whether a level's name is one of target code. Raises StrataError if it is nobody's."""
-        if level in LEVEL_NAMES:
+        if level in (levels := self.plugins.level_names()):
             return False
         if level in self.target.levels:
             return True
-        there = (*LEVEL_NAMES, *self.target.levels)
+        there = (*levels, *self.target.levels)
         guessed = guess(level, there)
         raise StrataError(f"target {self.target.name} has no level '{level}'", [
             Problem("no such level", hint=f"{guessed}there are: {', '.join(there)}")])
@@ -239,7 +241,7 @@ class Compiler:
 
     def check_contract(self, state: State, item: PlannedStep) -> None:
         """Raises when the module holds operations that its level does not have."""
-        found = strangers(state.module, level_of(state.level))
+        found = strangers(state.module, self.plugins.find_level(state.level))
         if not found:
             return
         names = ", ".join(f"{name} ({n})" for name, n in sorted(found.items()))
@@ -257,7 +259,9 @@ class Compiler:
         self.tell(f"{state.name}: emitting {level}")
         started = time.perf_counter()
         with self.guard(f"emit-{level}", state=state):
-            text = self.target.emit(state.module, level, self.target_options)
+            text = cast(Any, self.target.emit(state.module, level, self.target_options))
+            if not isinstance(text, str):
+                raise wrong_type("what Target.emit returns", text, "text", type(self.target).emit)
         for instrument in self.instruments:
             instrument.emitted(level, text, time.perf_counter() - started)
         return text
@@ -273,7 +277,11 @@ class Compiler:
             state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
         with self.guard("load", state=state):
             options = replace(self.target_options, tell=self.count)
-            return self.target.load(state.module, state.context.weights, options)
+            made = cast(Any, self.target.load(state.module, state.context.weights, options))
+            if not isinstance(made, Executable):
+                maker = type(self.target).load
+                raise wrong_type("what Target.load returns", made, "an Executable", maker)
+            return made
 
     def require_final(self, state: State) -> None:
         if state.level != FINAL_LEVEL:

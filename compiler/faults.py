@@ -61,7 +61,11 @@ class CompilerFault(Exception):
             return f"fault of the compiler {what}{where}"
         hint = f"\n  hint:  {self.folder} has the traceback and the text before" if (
             self.folder) else ""
-        return f"a plugin failed {what}\n  where: {self.origin}{hint}"
+        from compiler.plugin_faults import frames_of
+
+        shown = frames_of(self.cause, self.origin.file)
+        frames = "".join(f"\n    {line}" for line in shown.splitlines())
+        return f"a plugin failed {what}\n  where: {self.origin}{frames}{hint}"
 
 
 @dataclass(frozen=True)

@@ -34,26 +34,24 @@ def _ops(plugins: Plugins) -> list[Row]:
     loaders = dialect_loaders() | plugins.dialect_loaders()
     ours = [{"name": op.name, "kind": "operation", "summary": _summary(op)}
             for load in loaders.values() for op in load().operations]
-    return ours + _operators()
+    return ours + _operators(plugins)
 
 
-def _operators() -> list[Row]:
+def _operators(plugins: Plugins) -> list[Row]:
     """The operators of the frontends that can tell which ones they read, or even what of them."""
     from compiler.frontend import frontends
 
     found: list[Row] = []
-    for kind, frontend in frontends().items():
+    for kind, frontend in frontends(plugins.modules).items():
         summaries = getattr(frontend, "operator_summaries", None)
         names = getattr(frontend, "operators", list[str])
         told: dict[str, str] = summaries() if summaries else dict.fromkeys(names(), "")
         found += [{"name": n, "kind": kind, "summary": text} for n, text in told.items()]
-    return found
+    return found + plugins.operator_rows()
 
 
 def _passes(plugins: Plugins) -> list[Row]:
-    from compiler.pipeline import PIPELINE
-
-    default = {step.name for step in PIPELINE}
+    default = {step.name for step in plugins.pipeline()}
     found: list[Row] = []
     for name in plugins.pass_names():
         class_ = plugins.find_pass(name)
@@ -76,9 +74,8 @@ def _targets(plugins: Plugins) -> list[Row]:
 
 
 def _levels(plugins: Plugins) -> list[Row]:
-    from compiler.levels import LEVELS
-
-    found = [{"name": level.name, "target": "", "summary": level.description} for level in LEVELS]
+    found = [{"name": level.name, "target": "", "summary": level.description}
+             for level in plugins.all_levels()]
     for name in plugins.target_names():
         target = plugins.find_target(name)
         found += [{"name": level, "target": name, "summary": "target code"}
@@ -89,8 +86,8 @@ def _levels(plugins: Plugins) -> list[Row]:
 def _frontends(plugins: Plugins) -> list[Row]:
     from compiler.frontend import frontends
 
-    del plugins
-    return [{"name": name, "summary": f.DESCRIPTION} for name, f in frontends().items()]
+    known = frontends(plugins.modules)
+    return [{"name": name, "summary": f.DESCRIPTION} for name, f in known.items()]
 
 
 def _summary(class_: type) -> str:

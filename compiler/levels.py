@@ -7,6 +7,7 @@ the same data tells at which level a text is that somebody brings.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -33,6 +34,12 @@ class Level:
     description: str
     operations: tuple[str, ...]
     tensor_operators: bool = False
+    after: str = ""
+    """A plugin's level: the level that it comes after."""
+    steps: tuple[str, ...] = ()
+    """A plugin's level: the passes that lead to it, then those that run on it."""
+    exits: tuple[str, ...] = ()
+    """A plugin's level: the passes that lead out of it, ahead of those of the next level."""
 
     def allows(self, op: Operation) -> bool:
         if any(fnmatchcase(op.name, pattern) for pattern in self.operations):
@@ -57,19 +64,14 @@ LEVELS: tuple[Level, ...] = (
 LEVEL_NAMES = tuple(level.name for level in LEVELS)
 
 
-def level_of(name: str) -> Level:
-    """The level of a name. Raises KeyError."""
-    return next(level for level in LEVELS if level.name == name)
-
-
 def strangers(module: Operation, level: Level) -> Counter[str]:
     """The operations that the level's contract does not allow, by name, with their numbers."""
     return Counter(op.name for op in module.walk() if not level.allows(op))
 
 
-def detect_level(module: Operation) -> Level | None:
+def detect_level(module: Operation, levels: Sequence[Level] = LEVELS) -> Level | None:
     """The first level whose contract the module keeps; None when it keeps none."""
-    return next((level for level in LEVELS if not strangers(module, level)), None)
+    return next((level for level in levels if not strangers(module, level)), None)
 
 
 def _is_tensor_operator(op: Operation) -> bool:

@@ -3,6 +3,7 @@
     default                                     the pipeline of pipeline.py
     default,after(loop-fuse)=my-pass{size=4}    a pass behind another (its last appearance)
     default,before(loop-fuse)=my-pass           ... ahead of another (its first appearance)
+    default,my-pass                             a pass of a plugin that says where it stands
     default,without(graph-cse)                  leave a pass out, wherever it appears
     default,loop-schedule{tile=64}              options for a pass of the pipeline
     graph-dce,graph-cse                         only these, in this order
@@ -13,7 +14,7 @@ Enters: the text and the steps of the default pipeline. Leaves: the steps to run
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,11 @@ _ITEM = re.compile(
     r"(?P<spec>[\w-]+(?:\{.*\})?)?", re.DOTALL)
 
 
-def edit_steps(text: str, steps: Sequence[Step], level: str) -> list[Step]:
+def edit_steps(
+    text: str, steps: Sequence[Step], level: str, place_of: Callable[[str], str] = lambda _: "",
+) -> list[Step]:
     """The steps that `text` asks for. `level`: where a list without `default` starts.
+    `place_of`: where a pass that the pipeline lacks wants to stand, as `after(PASS)`, or nothing.
 
     Raises StrataError on malformed text, and where `after`, `before` or `without` names a pass that
     the pipeline lacks.
@@ -41,7 +45,7 @@ def edit_steps(text: str, steps: Sequence[Step], level: str) -> list[Step]:
     result = list(steps)
     for item in items:
         if item != DEFAULT:
-            result = _edited(result, item)
+            result = _edited(result, _placed(result, item, place_of))
     return result
 
 
@@ -86,6 +90,23 @@ def _edited(steps: list[Step], item: str) -> list[Step]:
         _positions(steps, spec.partition("{")[0], item)
         return [replace(s, spec=spec) if s.name == spec.partition("{")[0] else s for s in steps]
     raise _malformed(item)
+
+
+def _placed(steps: Sequence[Step], item: str, place_of: Callable[[str], str]) -> str:
+    """`my-pass` as `after(graph-cse)=my-pass`, where the pass says so itself.
+
+    Raises StrataError for a pass of nobody's pipeline that does not.
+    """
+    match, name = _ITEM.fullmatch(item), item.partition("{")[0]
+    plain = match is not None and match["spec"] is not None and match["edit"] is None
+    if not plain or any(step.name == name for step in steps):
+        return item
+    if place := place_of(name):
+        return f"{place}={item}"
+    names = list(dict.fromkeys(s.name for s in steps))
+    raise StrataError(f"--passes: no pass '{name}' in this part of the pipeline, for '{item}'", [
+        Problem("the pipeline has no such pass", hint=hint_for(name, names)
+                + f"; a new pass needs a place, as in default,after(PASS)={item}")])
 
 
 def _inserted(steps: list[Step], places: list[int], spec: str, behind: bool) -> list[Step]:

@@ -15,9 +15,8 @@ from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.levels import LEVEL_NAMES
 from compiler.passes_option import edit_steps, is_explicit
-from compiler.pipeline import PIPELINE, Step
+from compiler.pipeline import Step
 from compiler.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -33,6 +32,18 @@ class PlannedStep:
     label: str
 
 
+@dataclass(frozen=True)
+class Flow:
+    """The default pipeline and the levels in order, those of plugins among them."""
+
+    steps: tuple[Step, ...]
+    levels: tuple[str, ...]
+
+    def changes(self) -> set[str]:
+        """The passes that lead from one level to the next."""
+        return {b.name for a, b in pairwise(self.steps) if a.level != b.level}
+
+
 def plan(
     passes: str, level: str, after: Sequence[str], start: str | None, to: str | None,
     plugins: Plugins,
@@ -42,15 +53,16 @@ def plan(
     `start`: run the level's passes from the first, whatever ran before. `to`: the last level, None
     for all. Raises StrataError for levels that contradict, unknown passes and bad options.
     """
-    _check_levels(level, start, to)
-    steps = edit_steps(passes, PIPELINE, level)
-    _check_needed(steps, passes, level, () if start else after, to)
+    flow = Flow(plugins.pipeline(), plugins.level_names())
+    _check_levels(level, start, to, flow.levels)
+    steps = edit_steps(passes, flow.steps, level, plugins.place_of)
+    _check_needed(steps, passes, level, () if start else after, to, flow)
     labels = label_steps(steps)
     if is_explicit(passes):
         first, last = 0, len(steps)
     else:
-        first = first_step(steps, labels, level, () if start else after)
-        last = len(steps) if to is None else _end(steps, to)
+        first = first_step(flow, steps, labels, level, () if start else after)
+        last = len(steps) if to is None else _end(flow, steps, to)
     return [_planned(step, make_pass(step.spec, plugins), label)
             for step, label in list(zip(steps, labels, strict=True))[first:last]]
 
@@ -60,22 +72,17 @@ def _planned(step: Step, pass_: ModulePass, label: str) -> PlannedStep:
 
 
 def first_step(
-    steps: Sequence[Step], labels: Sequence[str], level: str, after: Sequence[str]
+    flow: Flow, steps: Sequence[Step], labels: Sequence[str], level: str, after: Sequence[str]
 ) -> int:
     """Behind the last of the passes `after` that the steps have; else the level's first pass."""
     for label in reversed(after):
         if label in labels:
             return labels.index(label) + 1
-    changes = level_changes()
+    changes = flow.changes()
     behind = [k + 1 for k, s in enumerate(steps)
-              if LEVEL_NAMES.index(s.level) < LEVEL_NAMES.index(level)
+              if flow.levels.index(s.level) < flow.levels.index(level)
               or (s.level == level and s.name in changes)]
     return max(behind, default=0)
-
-
-def level_changes() -> set[str]:
-    """The passes that lead from one level to the next."""
-    return {b.name for a, b in pairwise(PIPELINE) if a.level != b.level}
 
 
 def label_steps(steps: Sequence[Step]) -> list[str]:
@@ -99,42 +106,46 @@ def make_pass(spec: str, plugins: Plugins) -> ModulePass:
                           [Problem(str(error).strip(), hint=hint)]) from None
 
 
-def _end(steps: Sequence[Step], to: str) -> int:
+def _end(flow: Flow, steps: Sequence[Step], to: str) -> int:
     """Behind the last step whose level is not beyond `to`."""
     return max((k + 1 for k, s in enumerate(steps)
-                if LEVEL_NAMES.index(s.level) <= LEVEL_NAMES.index(to)), default=0)
+                if flow.levels.index(s.level) <= flow.levels.index(to)), default=0)
 
 
 def _check_needed(
-    steps: Sequence[Step], passes: str, level: str, after: Sequence[str], to: str | None
+    steps: Sequence[Step], passes: str, level: str, after: Sequence[str], to: str | None,
+    flow: Flow,
 ) -> None:
     """Raise StrataError where passes are left out that later levels cannot do without.
 
     Whoever adds passes, or lists them one by one, may have another way there.
     """
     names = {s.name for s in steps}
-    if is_explicit(passes) or names - {s.name for s in PIPELINE}:
+    if is_explicit(passes) or names - {s.name for s in flow.steps}:
         return
-    begin = first_step(PIPELINE, label_steps(PIPELINE), level, after)
-    end = len(PIPELINE) if to is None else _end(PIPELINE, to)
-    missing = [s for s in PIPELINE[begin:end] if s.needed and s.name not in names
-               and (s.name in level_changes() or s.level != to)]
+    begin = first_step(flow, flow.steps, label_steps(flow.steps), level, after)
+    end = len(flow.steps) if to is None else _end(flow, flow.steps, to)
+    missing = [s for s in flow.steps[begin:end] if s.needed and s.name not in names
+               and (s.name in flow.changes() or s.level != to)]
     if missing:
         raise StrataError("--passes leaves out what is needed", [
             Problem(f"{s.name}: {s.needed}", level=s.level,
-                    hint=f"end with --to {_last_without(s)}, or put your own pass in its place")
+                    hint=f"end with --to {_last_without(flow, s)}, or put your own pass in its "
+                         "place")
             for s in missing], exit_status=2)
 
 
-def _last_without(step: Step) -> str:
+def _last_without(flow: Flow, step: Step) -> str:
     """The last level that is reached without a step."""
-    place = LEVEL_NAMES.index(step.level)
-    return LEVEL_NAMES[place - (step.name in level_changes())]
+    place = flow.levels.index(step.level)
+    return flow.levels[place - (step.name in flow.changes())]
 
 
-def _check_levels(level: str, start: str | None, to: str | None) -> None:
+def _check_levels(
+    level: str, start: str | None, to: str | None, levels: Sequence[str]
+) -> None:
     if start is not None and start != level:
         raise StrataError(f"--from {start}: the model is at {level} level")
-    if to is not None and LEVEL_NAMES.index(to) < LEVEL_NAMES.index(level):
+    if to is not None and levels.index(to) < levels.index(level):
         raise StrataError(f"--to {to}: the model is at {level} level already, and there is no way "
                           "back up")

@@ -7,14 +7,20 @@ one to look first, and is told the file and the line.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, cast
 
 from compiler.diagnostics import Problem, StrataError
 
-GROUPS = ("strata.passes", "strata.dialects", "strata.targets", "strata.frontends")
+GROUPS = ("strata.plugins", "strata.passes", "strata.dialects", "strata.targets",
+          "strata.frontends")
+MOST_FRAMES = 8
+"""Lines of a traceback that a message shows."""
 
 
 class Origin(NamedTuple):
@@ -42,6 +48,47 @@ def origin_of(error: BaseException, files: Sequence[Path]) -> Origin | None:
     return found
 
 
+def frames_of(error: BaseException, file: Path) -> str:
+    """The traceback from the first line of a plugin's file on, as text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [Path(frame.filename).resolve() == file.resolve() for frame in frames]
+    if not any(inside):
+        return ""
+    return "".join(traceback.format_list(frames[inside.index(True):][:MOST_FRAMES])).rstrip()
+
+
+def wrong_type(what: str, found: object, wanted: str, maker: Any = None) -> StrataError:
+    """The error that something of a plugin is, or returns, another thing than it must.
+
+    `maker`: the function that returned it.
+    """
+    code = getattr(maker, "__code__", None)
+    place = f"{code.co_filename}, line {code.co_firstlineno}" if code is not None else ""
+    return StrataError("a plugin cannot be used", [Problem(
+        f"{what} must be {wanted}, and is {type(found).__name__}", file=place)])
+
+
+def all_of(result: object, kinds: tuple[type, ...]) -> bool:
+    """Whether a result is of these types, or a list of such."""
+    single = not isinstance(result, list | tuple)
+    values = [result] if single else cast("Sequence[object]", result)
+    return all(isinstance(value, kinds) for value in values)
+
+
+def checked(
+    function: Callable[..., Any], right: Callable[[Any], bool], wanted: str
+) -> Callable[..., Any]:
+    """A plugin's function, whose result is looked at: StrataError where it is not right."""
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        result = function(*arguments)
+        if not right(result):
+            raise wrong_type(f"what {function.__name__} returns", result, wanted, function)
+        return result
+
+    return call
+
+
 def unloadable(error: BaseException) -> StrataError | None:
     """The error that an installed package's plugin cannot be loaded; None where it is another."""
     trace = error.__traceback__
@@ -50,9 +97,16 @@ def unloadable(error: BaseException) -> StrataError | None:
         if isinstance(entry, EntryPoint) and entry.group in GROUPS:
             return StrataError(f"the plugin '{entry.name}' cannot be loaded", [Problem(
                 f"{type(error).__name__}: {error}", file=entry.value,
+                excerpt=_frames_after(trace),
                 hint="it is of an installed package: mend that, or uninstall it")])
         trace = trace.tb_next
     return None
+
+
+def _frames_after(trace: TracebackType) -> str:
+    """The traceback from the first module on that Python's import machinery runs."""
+    frames = [f for f in traceback.extract_tb(trace) if "importlib" not in f.filename]
+    return "".join(traceback.format_list(frames[:MOST_FRAMES])).rstrip()
 
 
 def definition_of(class_: type, files: Sequence[Path]) -> Origin | None:

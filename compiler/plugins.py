@@ -1,23 +1,23 @@
-"""What can be named: our passes, dialects and targets, those of installed packages, and of files.
+"""What can be named: our own things, those of installed packages, and those of plugin files.
 
-A plugin file is Python. Every pass class, `Dialect` and `Target` that it defines is found there by
-itself; nothing is registered. Installed packages name theirs in the entry point groups
-`strata.passes`, `strata.dialects` and `strata.targets`.
+A plugin is a Python module: a file that `--plugin` names, or a module that an entry point of the
+group `strata.plugins` names. What it defines is found by itself (`plugin_files.py`). A package can
+ also name single things, in the groups `strata.passes`, `strata.dialects`, `strata.targets` and
+`strata.frontends`, which are loaded only when they are asked for.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.levels import LEVELS, Level
+from compiler.pipeline import PIPELINE, Step
+from compiler.plugin_faults import wrong_type
 from compiler.suggestions import described_by, hint_for
 
 if TYPE_CHECKING:
@@ -32,11 +32,57 @@ DIALECTS = "strata.dialects"
 
 @dataclass(frozen=True)
 class Plugins:
-    """What plugin files define, by name."""
+    """What plugins define, by name. `modules`: the plugins, for what frontends and passes find."""
 
     passes: dict[str, type[ModulePass]] = field(default_factory=dict[str, "type[ModulePass]"])
     dialects: dict[str, Dialect] = field(default_factory=dict[str, "Dialect"])
     targets: dict[str, Target] = field(default_factory=dict[str, "Target"])
+    levels: tuple[Level, ...] = ()
+    modules: tuple[ModuleType, ...] = ()
+
+    # ------------------------------------------------------------------ levels and their passes
+    def all_levels(self) -> tuple[Level, ...]:
+        """Our levels, and each of the plugins' after the one that it names."""
+        found = list(LEVELS)
+        for level in self.levels:
+            place = [known.name for known in found].index(level.after)
+            found.insert(place + 1, level)
+        return tuple(found)
+
+    def find_level(self, name: str) -> Level:
+        """The level of a name that there is."""
+        return next(level for level in self.all_levels() if level.name == name)
+
+    def level_names(self) -> tuple[str, ...]:
+        return tuple(level.name for level in self.all_levels())
+
+    def pipeline(self) -> tuple[Step, ...]:
+        """The default pipeline, with the passes into, on and out of the plugins' levels."""
+        steps = list(PIPELINE)
+        for level in self.levels:
+            names = [step.level for step in steps]
+            at = len(names) - names[::-1].index(level.after)
+            following = names[at] if at < len(names) else level.name
+            steps[at:at] = [*(Step(level.name, spec) for spec in level.steps),
+                            *(Step(following, spec) for spec in level.exits)]
+        return tuple(steps)
+
+    def place_of(self, name: str) -> str:
+        """Where a plugin's pass wants to stand, as `after(PASS)` or `before(PASS)`; or nothing."""
+        return getattr(self.passes.get(name), "place", "")
+
+    def operator_rows(self) -> list[dict[str, Any]]:
+        """The operators of models that plugins import, as rows for `list ops`."""
+        found: list[dict[str, Any]] = []
+        for function in (f for module in self.modules for f in vars(module).values()):
+            text = (getattr(function, "__doc__", "") or "a plugin's").partition("\n")[0]
+            names = [("onnx", f"{domain}.{op}" if domain else op)
+                     for domain, op, _ in getattr(function, "onnx_operators", ())]
+            names += [("torch", op) for op in getattr(function, "aten_operators", ())]
+            found += [{"name": n, "kind": kind, "summary": text} for kind, n in names]
+        return found
+
+    # ------------------------------------------------------------------ things with names
 
     def find_pass(self, name: str) -> type[ModulePass]:
         """The class of a pass. Raises StrataError that names similar passes."""
@@ -46,7 +92,7 @@ class Plugins:
         if name in self.passes:
             return self.passes[name]
         if name in loaders:
-            return loaders[name]()
+            return _checked_pass(name, loaders[name]())
         raise _unknown("pass", name, [*self.passes, *loaders])
 
     def find_target(self, name: str) -> Target:
@@ -56,7 +102,7 @@ class Plugins:
         if name in self.targets:
             return self.targets[name]
         if name in target_names():
-            return find_target(name)
+            return _checked_target(name, find_target(name))
         known = self.target_names()
         described = {n: self.find_target(n).description for n in known}
         raise _unknown("target", name, known, described_by(name, described))
@@ -74,7 +120,8 @@ class Plugins:
     def dialect_loaders(self) -> dict[str, Callable[[], Dialect]]:
         """The dialects of installed packages and of plugin files, by name."""
         loaders: dict[str, Callable[[], Dialect]] = {
-            entry.name: entry.load for entry in entry_points(group=DIALECTS)}
+            entry.name: _checked_dialect(entry.name, entry.load)
+            for entry in entry_points(group=DIALECTS)}
         loaders |= {name: _constant(dialect) for name, dialect in self.dialects.items()}
         return dict(sorted(loaders.items()))
 
@@ -85,65 +132,33 @@ class Plugins:
                 context.register_dialect(name, loader)
 
 
-def load_plugins(files: Sequence[Path]) -> Plugins:
-    """Run plugin files. Raises StrataError with the file and line of an error in one."""
-    plugins = Plugins()
-    for file in files:
-        before = len(plugins.passes), len(plugins.dialects), len(plugins.targets)
-        _collect(_run_file(file), plugins)
-        if (len(plugins.passes), len(plugins.dialects), len(plugins.targets)) == before:
-            raise StrataError(f"plugin {file} defines no pass, dialect or target", [Problem(
-                "nothing in it derives from StrataPass, or is a Dialect or a Target",
-                file=str(file), hint="see tests/plugin/my_pass.py for an example")])
-    return plugins
-
-
-def _run_file(file: Path) -> ModuleType:
-    if not file.is_file():
-        raise StrataError(f"there is no plugin file {file}")
-    digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
-    name = f"strata_plugin_{file.stem}_{digest}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise StrataError(f"plugin {file} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises, it is that file's fault
-        raise _failed(file, error) from error
-    return module
-
-
-def _failed(file: Path, error: Exception) -> StrataError:
-    frame, line = error.__traceback__, getattr(error, "lineno", None)
-    while frame is not None:
-        if Path(frame.tb_frame.f_code.co_filename).resolve() == file.resolve():
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    return StrataError(f"plugin {file} cannot be loaded", [Problem(
-        f"{type(error).__name__}: {error}", file=f"{file}, line {line}" if line else str(file))])
-
-
-def _collect(module: ModuleType, plugins: Plugins) -> None:
-    from xdsl.ir import Dialect
-
-    from targets.base import Target
-
-    for value in vars(module).values():
-        if _is_own_pass(value, module):
-            plugins.passes[value.name] = value
-        elif isinstance(value, Dialect) and value.name not in ("builtin", "arith", "math"):
-            plugins.dialects[value.name] = value
-        elif isinstance(value, Target):
-            plugins.targets[value.name] = value
-
-
-def _is_own_pass(value: Any, module: ModuleType) -> bool:
+def _checked_pass(name: str, found: Any) -> type[ModulePass]:
+    """Raises StrataError for an entry point that names something else."""
     from xdsl.passes import ModulePass
 
-    return (isinstance(value, type) and issubclass(value, ModulePass)
-            and value.__module__ == module.__name__ and hasattr(value, "name"))
+    if isinstance(found, type) and issubclass(found, ModulePass):
+        return found
+    raise wrong_type(f"the entry point '{name}' of strata.passes", cast(Any, found), "a pass class")
+
+
+def _checked_target(name: str, found: Any) -> Target:
+    from targets.base import Target
+
+    if not isinstance(found, Target):
+        raise wrong_type(f"the entry point '{name}' of strata.targets", found, "a Target")
+    return found
+
+
+def _checked_dialect(name: str, load: Callable[[], Any]) -> Callable[[], Dialect]:
+    def dialect() -> Dialect:
+        from xdsl.ir import Dialect
+
+        found = load()
+        if not isinstance(found, Dialect):
+            raise wrong_type(f"the entry point '{name}' of strata.dialects", found, "a Dialect")
+        return found
+
+    return dialect
 
 
 def _constant(dialect: Dialect) -> Callable[[], Dialect]:

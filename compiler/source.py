@@ -97,7 +97,8 @@ def read_model(
     if options.weights is not None:
         raise StrataError(f"--weights names the weights of a {TEXT_SUFFIX} text; {model} brings "
                           "its own", exit_status=2)
-    found = load_model(model, ImportOptions(options.shapes, options.dims, options.constants))
+    found = load_model(model, ImportOptions(
+        options.shapes, options.dims, options.constants, plugins.modules))
     found.module.verify()
     return Source(found.module, found.weights, found.name, "graph", files=found.files)
 
@@ -109,9 +110,9 @@ def _read_text(text: str, path: Path, options: CompileOptions, plugins: Plugins)
     context = StrataContext.with_dialects()
     plugins.register_dialects(context)
     module = parse_module(text, context, path)
-    level = detect_level(module)
+    level = detect_level(module, plugins.all_levels())
     if level is None:
-        raise _no_level(module, path)
+        raise _no_level(module, path, plugins)
     weights = _find_weights(path, module, options)
     return Source(module, weights, _model_name(path), level.name, read_header(text))
 
@@ -138,11 +139,11 @@ def _model_name(path: Path) -> str:
     return path.stem
 
 
-def _no_level(module: ModuleOp, path: Path) -> StrataError:
-    from compiler.levels import LEVELS, strangers
+def _no_level(module: ModuleOp, path: Path, plugins: Plugins) -> StrataError:
+    from compiler.levels import strangers
 
     problems: list[Problem] = []
-    for level in LEVELS:
+    for level in plugins.all_levels():
         names = ", ".join(sorted(strangers(module, level)))
         problems.append(Problem(f"not {level.name} level: that has no {names}"))
     return StrataError(f"{path} is at none of the levels", problems)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.context import Context
@@ -146,6 +147,8 @@ class StrataContext(Context):
     choices: Mapping[str, Choice] = field(default_factory=dict[str, "Choice"])
     """Schedules that were found by measuring, for the target and its options."""
     limits: Limits = field(default_factory=Limits)
+    plugins: tuple[ModuleType, ...] = ()
+    """Modules from outside, whose lowerings of graph operations count as ours."""
     noted: dict[Remark, None] = field(default_factory=dict[Remark, None])
     """The remarks, each once, in the order in which they were made."""
 
@@ -185,7 +188,7 @@ def strata_context(context: Context) -> StrataContext:
 def _extended(context: Context, extra: StrataContext) -> StrataContext:
     result = StrataContext(weights=extra.weights, target=extra.target, options=extra.options,
                            exact=extra.exact, choices=extra.choices, limits=extra.limits,
-                           noted=dict(extra.noted))
+                           noted=dict(extra.noted), plugins=extra.plugins)
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))
     return result

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cache_state import cache_state
     from compiler.faults import package_version, versions
     from compiler.frontend import frontends
-    from compiler.plugins import load_plugins
+    from compiler.plugin_files import load_plugins
 
     plugins = load_plugins(arguments.plugin)
     print("\n".join(versions()))

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from compiler.diagnostics import Problem, StrataError
     from compiler.inspection import inspect_model, report
-    from compiler.plugins import load_plugins
+    from compiler.plugin_files import load_plugins
     from compiler.standard_streams import is_standard, standard_model
 
     model = standard_model() if is_standard(arguments.model) else arguments.model

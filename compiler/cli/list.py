@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler import inventory
-    from compiler.plugins import load_plugins
+    from compiler.plugin_files import load_plugins
 
     rows = inventory.rows(arguments.kind, load_plugins(arguments.plugin))
     if arguments.json:

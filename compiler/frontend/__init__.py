@@ -37,16 +37,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.plugin_faults import wrong_type
 from dialects.types import Array
 from dialects.weights import WeightStore
 
 ENTRY_POINTS = "strata.frontends"
+_PARTS = ("DESCRIPTION", "accepts", "load_model")
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -71,12 +73,14 @@ class ImportOptions:
 
     `shapes`: input name -> its sizes, an integer or a size name each (`--shape x=1x3x224x224`).
     `dims`: size name -> value (`--dim batch=8`). `constants`: input name -> its contents, for
-    inputs that shall be constants of the model.
+    inputs that shall be constants of the model. `plugins`: modules with importers of operators, or
+    that are frontends.
     """
 
     shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=_nothing)
     dims: Mapping[str, int] = field(default_factory=_nothing)
     constants: Mapping[str, Array] = field(default_factory=_nothing)
+    plugins: tuple[ModuleType, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,23 @@ class Frontend(Protocol):
     def describe(self, name: str, data: Any) -> dict[str, Any]: ...
 
 
-def frontends() -> dict[str, Frontend]:
-    """All frontends by name: the folders here, then those of installed packages."""
+def frontends(plugins: Sequence[ModuleType] = ()) -> dict[str, Frontend]:
+    """All frontends by name: the folders here, installed packages', and plugins that are one."""
     found = {m.name: cast(Frontend, importlib.import_module(f"{__name__}.{m.name}"))
              for m in pkgutil.iter_modules(__path__) if m.ispkg}
     for entry in entry_points(group=ENTRY_POINTS):
-        found.setdefault(entry.name, cast(Frontend, entry.load()))
+        found.setdefault(entry.name, _checked(entry.name, entry.load()))
+    for plugin in plugins:
+        if all(hasattr(plugin, part) for part in _PARTS):
+            found.setdefault(Path(str(plugin.__file__)).stem, cast(Frontend, plugin))
     return found
+
+
+def _checked(name: str, found: Any) -> Frontend:
+    if all(hasattr(found, part) for part in _PARTS):
+        return cast(Frontend, found)
+    raise wrong_type(f"the entry point '{name}' of {ENTRY_POINTS}", found,
+                     f"a module with {', '.join(_PARTS)}")
 
 
 def load_model(
@@ -136,10 +150,17 @@ def load_model(
 
     Raises StrataError when none does, and for every fault of the model or the options.
     """
-    frontend, options = _frontend_of(str(model)), options or ImportOptions()
+    options = options or ImportOptions()
+    frontend = _frontend_of(str(model), options.plugins)
     if isinstance(model, MemoryModel):
-        return frontend.load_bytes(model.name, model.data, options)
-    return frontend.load_model(str(model), options)
+        return _model(frontend, frontend.load_bytes(model.name, model.data, options))
+    return _model(frontend, frontend.load_model(str(model), options))
+
+
+def _model(frontend: Frontend, found: Any) -> ImportedModel:
+    if isinstance(found, ImportedModel):
+        return found
+    raise wrong_type("what load_model returns", found, "an ImportedModel", frontend.load_model)
 
 
 def model_of(model: object) -> str | MemoryModel:
@@ -166,8 +187,8 @@ def describe(model: str | MemoryModel) -> dict[str, Any]:
     return frontend.describe(str(model), data) if hasattr(frontend, "describe") else {}
 
 
-def _frontend_of(name: str) -> Frontend:
-    known = frontends()
+def _frontend_of(name: str, plugins: Sequence[ModuleType] = ()) -> Frontend:
+    known = frontends(plugins)
     for frontend in known.values():
         if frontend.accepts(name):
             return frontend

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compiler.contest import rounds_within, take_turns
-from compiler.plugins import load_plugins
+from compiler.plugin_files import load_plugins
 from compiler.tuning.files import OFF
 from dialects.symbol import Symbol
 from targets.interface import TargetError

@@ -8,11 +8,14 @@ from dialects.host.ops import (
     CopyOp,
     FreeOp,
     Host,
+    Launches,
     LaunchOp,
+    OtherOp,
     ViewOp,
 )
 
 __all__ = [
     "HOST_OPS", "AllocOp", "ConstantOp", "CopyOp", "FreeOp", "FuncOp", "Host", "LaunchOp",
+    "Launches", "OtherOp",
     "ReturnOp", "ViewOp", "host_function", "host_functions",
 ]

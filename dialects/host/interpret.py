@@ -20,7 +20,7 @@ from dialects.control import ControlOp, IfOp, LoopOp
 from dialects.expr import Expr
 from dialects.graph.base import EvaluationContext
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
-from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, ViewOp
+from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, OtherOp, ViewOp
 from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import AssumeOp, SizeOp
 from dialects.symbol import Symbol
@@ -150,7 +150,7 @@ class _State:
                 source, target = self.values[op.source], self.values[op.target]
                 target[...] = source.reshape(target.shape)
             case LaunchOp():
-                self._launch(op)
+                self.launch(op, op.kernel.data, op.buffers, op.sizes.data)
             case AssumeOp():
                 op.check(self.sizes)
             case RequireOp():
@@ -166,6 +166,8 @@ class _State:
             case LoopOp():
                 operands = [self.values[v] for v in op.operands]
                 self._keep(op, op.run(self, operands, self.program.call_bound))
+            case OtherOp():
+                op.execute(self)
             case FreeOp():
                 self.values.pop(op.buffer).reshape(-1).view(np.uint8).fill(0xFF)
             case ReturnOp():
@@ -196,15 +198,18 @@ class _State:
         raw = self.arena[start : start + length]
         return raw.view(op.type.dtype).reshape(self.shape(op.result))
 
-    def _launch(self, op: LaunchOp) -> None:
-        kernel = self.program.kernels.get(op.kernel.data)
+    def launch(
+        self, op: Operation, name: str, buffers: Sequence[SSAValue], extents: Sequence[Expr]
+    ) -> None:
+        """Run a kernel on the memory of `buffers`, as `op` asks."""
+        kernel = self.program.kernels.get(name)
         if kernel is None:
             raise EvaluationError(f"{_place(op)}: the module has no such kernel")
         assert isinstance(kernel, (block.KernelOp, loop.KernelOp))
-        values = map(self.size, op.sizes.data)
+        values = map(self.size, extents)
         sizes = dict(zip(kernel.size_names, values, strict=True))
         try:
-            self.program.run_kernel(kernel, [self.values[b] for b in op.buffers], sizes)
+            self.program.run_kernel(kernel, [self.values[b] for b in buffers], sizes)
         except (ValueError, IndexError, KeyError) as error:
             raise EvaluationError(f"{_place(op)} failed: {error}") from error
 

@@ -11,6 +11,7 @@ The function that they stand in: dialects/host/func.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
@@ -147,6 +148,27 @@ class ViewOp(_BufferOp):
         source = parse_value(parser)
         parser.parse_punctuation(":")
         return ViewOp.of(source, t.parse_buffer_type(parser))
+
+
+class OtherOp(IRDLOperation):
+    """An operation that another package defines, for a level of its own around `host`.
+
+    Targets do not know it: it must be gone at block level. `execute` says what it means.
+    """
+
+    def execute(self, state: Launches) -> None:
+        """Do what the operation does, on the memory of a run."""
+        raise NotImplementedError(self.name)
+
+
+class Launches(Protocol):
+    """What the meaning of such an operation may use of a run."""
+
+    def launch(
+        self, op: Operation, name: str, buffers: Sequence[SSAValue], extents: Sequence[Expr]
+    ) -> None:
+        """Run a kernel by its name, on buffers, for these values of its sizes."""
+        ...
 
 
 @irdl_op_definition

@@ -46,9 +46,10 @@ class GraphToLoop(StrataPass):
         from passes.graph_to_loop.requirements import lower_requirements, move_requirements
         from passes.graph_to_loop.rules import lowering_rules
 
+        rules = lowering_rules(context.plugins)
         for func in functions(module):
             lower_requirements(func, context)
-            rewrite(func, lowering_rules(), context)
+            rewrite(func, rules, context)
             move_requirements(func)
         left = [op for op in module.walk() if _should_be_gone(op, context)]
         if left:

@@ -13,14 +13,17 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import TypeVar
+from functools import cache, wraps
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar, cast
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 import passes.graph_to_loop
 from dialects.graph.base import GraphOp
-from passes.rewriting import Rule
+from dialects.syntax import location_name
+from passes.base import PassError
+from passes.rewriting import Rewriter, Rule
 
 _MARK = "lowered_operations"
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -35,12 +38,33 @@ def lowers(*ops: type[GraphOp]) -> Callable[[_Function], _Function]:
 
 
 @cache
-def lowering_rules() -> Mapping[type[Operation], Sequence[Rule]]:
-    """Operation class -> its one lowering."""
+def lowering_rules(
+    plugins: tuple[ModuleType, ...] = ()
+) -> Mapping[type[Operation], Sequence[Rule]]:
+    """Operation class -> its one lowering. `plugins`: modules with lowerings besides ours."""
+    own = [importlib.import_module(f"passes.graph_to_loop.{entry.name}")
+           for entry in pkgutil.iter_modules(passes.graph_to_loop.__path__)]
     found: dict[type[Operation], list[Rule]] = {}
-    for entry in pkgutil.iter_modules(passes.graph_to_loop.__path__):
-        module = importlib.import_module(f"passes.graph_to_loop.{entry.name}")
+    for module in (*own, *plugins):
         for function in vars(module).values():
             for op in getattr(function, _MARK, ()):
-                found.setdefault(op, []).append(function)
+                rule = _checked(function) if module in plugins else function
+                found.setdefault(op, []).append(rule)
     return found
+
+
+def _checked(rule: FunctionType) -> Rule:
+    """A plugin's lowering: PassError, with its file and line, where it returns no values."""
+    @wraps(rule)
+    def call(op: Operation, at: Rewriter) -> Any:
+        result: object = rule(op, at)
+        single = not isinstance(result, list | tuple)
+        values = [result] if single else cast("Sequence[object]", result)
+        if all(isinstance(v, SSAValue) for v in values) and len(values) == len(op.results):
+            return values
+        code, kind = rule.__code__, type(values[0]).__name__ if single else "several"
+        raise PassError("graph-to-loop", [(location_name(op), (
+            f"what {rule.__name__} returns must be the value to use instead of {op.name}, and is "
+            f"{kind} ({code.co_filename}, line {code.co_firstlineno})"))])
+
+    return call

@@ -96,6 +96,24 @@ def test_an_installed_package_is_found(
     assert "example.square" in installed("list", "ops").stdout
 
 
+DISTANCES = """\
+strata.func @main(%a: f32[m, 7], %b: f32[3, 7]) -> (f32[m, 3]) inputs ["a", "b"] outputs ["d"] {
+  %d = example_op.l1_distance %a, %b : f32[m, 3]
+  strata.return %d
+}
+"""
+
+
+def test_modules_of_an_installed_package_are_plugins(
+    installed: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """An operation, its nests, a level and a target, each of another module of the package."""
+    (tmp_path / "d.mlir").write_text(DISTANCES)
+    done = installed("verify", "d.mlir", "--target", "c", "--dim", "m=4")
+    assert done.returncode == 0, done.stderr
+    assert "task-from-host" in done.stdout + done.stderr
+
+
 def test_without_the_package_its_operations_are_unknown(strata: Run, tmp_path: Path) -> None:
     (tmp_path / "squares.mlir").write_text(SQUARES)
     done = strata("run", "squares.mlir", "--target", "reference")
@@ -157,6 +175,14 @@ def test_an_installed_plugin_that_cannot_be_imported(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "the plugin 'broken' cannot be loaded" in done.stderr
     assert "broken_package" in done.stderr
+    (tmp_path / "broken_package.py").write_text("x = 1\nTARGET = x / 0\n")
+    (info / "entry_points.txt").write_text("[strata.plugins]\nbroken = broken_package\n")
+    done = subprocess.run([sys.executable, "-m", "compiler", "list", "targets"], text=True,
+                          cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+                          capture_output=True, check=False)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+    assert "broken_package.py\", line 2" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("name", ["targets", "xdsl"])

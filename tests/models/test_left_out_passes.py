@@ -187,7 +187,7 @@ def test_what_is_needed_is_refused_before_the_model_is_read(left_out: str, targe
 def test_what_is_needed_later_may_be_left_out_before() -> None:
     """Nests without kernels are of the loop level; a pass of one's own may take another's place."""
     from compiler.plan import plan
-    from compiler.plugins import load_plugins
+    from compiler.plugin_files import load_plugins
 
     plugins = load_plugins(())
     kinds = {s.name: s.level for s in PIPELINE if s.needed}

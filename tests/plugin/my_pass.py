@@ -1,4 +1,4 @@
-"""A pass in a file of its own: `--plugin my_pass.py --passes "default,after(graph-cse)=my-pass"`.
+"""A pass in a file of its own: `--plugin my_pass.py --passes "default,my-pass"`.
 
     %y = graph.exp %x   ->   %y = graph.pow (2.718...), %x
 """
@@ -17,6 +17,7 @@ class MyPass(StrataPass):
     """Write exponentials as powers of `base`."""
 
     name = "my-pass"
+    place = "after(graph-cse)"
     base: float = float(np.e)
 
     def run(self, context, module):

@@ -16,6 +16,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, load_model
 from compiler.frontend.torch import in_memory
 from compiler.frontend.torch.decompose import is_plain
+from compiler.frontend.torch.ops import importers
 from dialects.syntax import location_name
 from tests.pytorch.programs import Function, check_outputs, export, run
 
@@ -182,7 +183,7 @@ def test_only_what_needs_it_is_decomposed(
     """
     x = torch.randn(3, 4)
     program = export(function, [x])
-    assert is_plain(program) == plain
+    assert is_plain(program, importers()) == plain
     if plain:
         monkeypatch.setattr(type(program), "run_decompositions", None)
     torch.testing.assert_close(run(program, [x])[0], function(x))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import ModuleType
 
 import onnx
 from onnx import AttributeProto, helper
@@ -23,9 +24,13 @@ from compiler.frontend.values import Value
 
 @dataclass
 class Functions:
-    """The functions of one model, and those that ONNX defines."""
+    """The functions of one model, and those that ONNX defines.
+
+    `plugins`: modules with importers of operators.
+    """
 
     model: onnx.ModelProto
+    plugins: tuple[ModuleType, ...] = ()
     known: dict[tuple[str, str, int], bool] = field(
         default_factory=dict[tuple[str, str, int], bool])
 
@@ -68,7 +73,7 @@ class Functions:
     def supports(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
         """Whether a node's operator can be imported."""
         key = (normalize(node.domain), node.op_type, opsets.get(normalize(node.domain), 1))
-        return find_importer(*key) is not None or self.defined(*key)
+        return find_importer(*key, self.plugins) is not None or self.defined(*key)
 
 
 def standard_body(

@@ -44,11 +44,9 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import find_importer, takes_sequences
 from compiler.frontend.onnx.schema import find_schema, normalize
 from compiler.frontend.onnx.sequences import (
+    VALUES,
     AnyValue,
     Form,
-    Items,
-    Optional,
-    Run,
     Texts,
     form_of,
     tensors,
@@ -85,7 +83,7 @@ def import_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedMode
 
 
 def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedModel:
-    graph, functions = file.proto.graph, Functions(file.proto)
+    graph, functions = file.proto.graph, Functions(file.proto, options.plugins)
     validation = Validation(file.proto, functions, faults)
     validation.run()
     weights = weight_names(graph)
@@ -238,7 +236,7 @@ class _Importer:
             return self._call(function, path, inputs, attributes)
         domain = normalize(node.domain)
         version = scope.opsets.get(domain, 1)
-        importer = find_importer(domain, node.op_type, version)
+        importer = find_importer(domain, node.op_type, version, self.functions.plugins)
         if importer is None and not self.functions.defined(domain, node.op_type, version):
             raise Fault("it is not supported; the definition of an operator uses it")
         if importer is None:
@@ -260,7 +258,7 @@ class _Importer:
 
         strings = any(isinstance(v, Texts) for v in inputs) and node.op_type not in SUBGRAPHS
         results: Any = moved(node.op_type, inputs, run) if strings else run(inputs)
-        single = isinstance(results, Value | Items | Run | Optional | Texts)
+        single = isinstance(results, VALUES)
         return [results] if single else results
 
     def _run_subgraph(

@@ -88,6 +88,7 @@ class Texts:
 
 
 AnyValue: TypeAlias = "Value | Items | Run | Optional | Texts"
+VALUES = (Value, Items, Run, Optional, Texts)
 """What a name of a model stands for."""
 
 

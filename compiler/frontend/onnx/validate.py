@@ -157,7 +157,7 @@ class Validation:
         domain = normalize(node.domain)
         version = opsets.get(domain, 1)
         schema = find_schema(domain, node.op_type, version)
-        importer = find_importer(domain, node.op_type, version)
+        importer = find_importer(domain, node.op_type, version, self.functions.plugins)
         if importer is None and not self.functions.defined(domain, node.op_type, version):
             self.unsupported.setdefault((domain, node.op_type, version), []).append(name)
             return
@@ -176,7 +176,7 @@ class Validation:
             self.faults.add(
                 f"operator {domain or 'ai.onnx'}.{op_type} (opset {version}) is not supported: "
                 f"{count_of(nodes, 'node')}, {some_of(nodes)}", hint="export the "
-                "model without it, or add its importer to compiler/frontend/onnx/ops: one function")
+                "model without it, or give its importer in a --plugin file: one function")
 
     def _check_signature(self, name: str, node: onnx.NodeProto, schema: Schema) -> None:
         """The numbers of inputs and outputs, and the attributes."""

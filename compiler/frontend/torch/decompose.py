@@ -19,8 +19,8 @@ from compiler.frontend.torch.ops import importers
 MADE_OF_OTHERS = ("aten.grid_sampler_2d.default",)
 
 
-def decompose(program: Any) -> Any:
-    """The program in inference form: decomposed, without mutations.
+def decompose(program: Any, known: Mapping[str, Any]) -> Any:
+    """The program in inference form: decomposed, without mutations. `known`: the importers.
 
     PyTorch traces it for that, which takes most of the time of an import; a program that is in
     this form already stays as it is.
@@ -28,12 +28,12 @@ def decompose(program: Any) -> Any:
     Raises StrataError where PyTorch cannot do that, as with a program that is not sound.
     """
     torch = torch_module()
-    if is_plain(program):
+    if is_plain(program, known):
         return program
     table = torch.export.default_decompositions()
     for op, made in _more(torch_module("torch._decomp").decomposition_table).items():
         table[op] = made
-    for op in kept_whole(list(table)):
+    for op in kept_whole(list(table), known):
         del table[op]
     try:
         with quiet():
@@ -43,9 +43,8 @@ def decompose(program: Any) -> Any:
             f"{type(error).__name__}: {str(error).strip()}")]) from error
 
 
-def is_plain(program: Any) -> bool:
+def is_plain(program: Any, known: Collection[str]) -> bool:
     """Whether every operator is imported as it is, and none writes where others read."""
-    known = importers()
     if any(spec.kind.name != "USER_OUTPUT" for spec in program.graph_signature.output_specs):
         return False
     return all(_is_plain(node, known) for node in program.graph.nodes)
@@ -68,7 +67,7 @@ def decompositions() -> dict[Any, Any]:
     """The same table for `aot_autograd`, which decomposes composite operators by itself."""
     made = torch_module("torch._decomp")
     table = {**made.core_aten_decompositions(), **_more(made.decomposition_table)}
-    kept = set(kept_whole(list(table)))
+    kept = set(kept_whole(list(table), importers()))
     return {op: table[op] for op in list(table) if op not in kept}
 
 
@@ -77,7 +76,6 @@ def _more(known: Mapping[Any, Any]) -> dict[Any, Any]:
     return {op: known[op] for op in list(known) if str(op) in MADE_OF_OTHERS}
 
 
-def kept_whole(ops: list[Any]) -> list[Any]:
+def kept_whole(ops: list[Any], known: Collection[str]) -> list[Any]:
     """Those of the operators that are imported as they are."""
-    known = importers()
     return [op for op in ops if str(op) in known]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
@@ -55,12 +56,13 @@ def import_program(
     from compiler.frontend.torch.decompose import decompose
 
     names, guards = _dim_names(program), guards_of(program.graph)
-    plain, faults = decompose(program), Faults(file)
+    plain, faults = decompose(program, importers(options.plugins)), Faults(file)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults))
     signature = signature_of(plain, faults)
     faults.raise_any()
     return import_graph(plain.graph_module, signature, sizes, faults, name,
-                        plain.range_constraints, relations(guards, plain.graph, sizes))
+                        plain.range_constraints, relations(guards, plain.graph, sizes),
+                        options.plugins)
 
 
 def _dim_names(program: Any) -> dict[str, str]:
@@ -97,9 +99,10 @@ def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:
 def import_graph(
     module: Any, signature: Signature, sizes: Sizes, faults: Faults, name: str,
     ranges: Mapping[Any, Any], guards: Sequence[Relation] = (),
+    plugins: tuple[ModuleType, ...] = (),
 ) -> ImportedModel:
     """Import a graph of ATen operators. Raises StrataError with every problem found."""
-    importer = Importer(module, signature, sizes, faults)
+    importer = Importer(module, signature, sizes, faults, operators=importers(plugins))
     result = ModuleOp([importer.run(ranges, guards)])
     return ImportedModel(result, importer.build.weights, name)
 
@@ -117,6 +120,7 @@ class Importer:
     sizes: Sizes
     faults: Faults
     lenient: bool = False
+    operators: Mapping[str, Callable[..., Any]] = field(default_factory=importers)
     bad: list[Any] = field(default_factory=list[Any])
     unsupported: dict[str, list[Any]] = field(default_factory=dict[str, "list[Any]"])
 
@@ -221,7 +225,7 @@ class Importer:
 
     def _import(self, node: Any, values: dict[str, Any]) -> Any:
         op, meta = without_mutation(node) or _op_name(node), node.meta.get("val")
-        function = importers().get(op)
+        function = self.operators.get(op)
         size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
         checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
         known = function is not None or op in (*WRAPPERS, "getitem") or is_real(op, meta)
@@ -294,7 +298,7 @@ class Importer:
             more = f" and {len(places) - 3} more places" if len(places) > 3 else ""
             used = f"{count_of(nodes, 'use')}" + (f": {shown}{more}" if shown else "")
             self.faults.add(f"operator {op} is not supported ({used})", path_of(nodes[0]), LEVEL,
-                            hint="write an importer for it in compiler/frontend/torch/ops, or let "
+                            hint="write an importer for it in a --plugin file, or let "
                                  "torch.compile(model, backend=\"strata\") run it eagerly")
 
 

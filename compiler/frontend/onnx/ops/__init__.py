@@ -19,7 +19,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
 from functools import cache
+from types import ModuleType
 from typing import Any
+
+from compiler.frontend.onnx.sequences import VALUES
+from compiler.plugin_faults import all_of, checked
 
 OpImporter = Callable[..., "Any | Sequence[Any]"]
 
@@ -39,16 +43,29 @@ def onnx_op(
 
 
 @cache
-def importers() -> dict[tuple[str, str], list[tuple[int, OpImporter]]]:
-    """(domain, operator) -> its importers with their first versions, newest first."""
+def importers(
+    plugins: tuple[ModuleType, ...] = ()
+) -> dict[tuple[str, str], list[tuple[int, OpImporter]]]:
+    """(domain, operator) -> its importers with their first versions, newest first.
+
+    `plugins`: modules with importers besides ours.
+    """
+    own = [importlib.import_module(f"{__name__}.{entry.name}")
+           for entry in pkgutil.iter_modules(__path__)]
     found: dict[tuple[str, str], list[tuple[int, OpImporter]]] = {}
-    for entry in pkgutil.iter_modules(__path__):
-        for function in vars(importlib.import_module(f"{__name__}.{entry.name}")).values():
+    for module in (*own, *plugins):
+        for function in vars(module).values():
             for domain, op_type, since in getattr(function, _MARK, ()):
-                found.setdefault((domain, op_type), []).append((since, function))
+                importer = _checked(function) if module in plugins else function
+                found.setdefault((domain, op_type), []).append((since, importer))
     for versions in found.values():
         versions.sort(key=lambda v: -v[0])
     return found
+
+
+def _checked(function: OpImporter) -> OpImporter:
+    """A plugin's importer, which must return a value or several."""
+    return checked(function, lambda result: all_of(result, VALUES), "a Value or a list of them")
 
 
 def takes_sequences(importer: OpImporter) -> bool:
@@ -56,7 +73,9 @@ def takes_sequences(importer: OpImporter) -> bool:
     return getattr(importer, _STRUCTURED, False)
 
 
-def find_importer(domain: str, op_type: str, version: int) -> OpImporter | None:
+def find_importer(
+    domain: str, op_type: str, version: int, plugins: tuple[ModuleType, ...] = ()
+) -> OpImporter | None:
     """The importer of an operator at an opset version."""
-    versions = importers().get((domain, op_type), [])
+    versions = importers(plugins).get((domain, op_type), [])
     return next((function for since, function in versions if since <= version), None)

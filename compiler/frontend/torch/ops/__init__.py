@@ -21,9 +21,11 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Sequence
 from functools import cache
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from compiler.frontend.values import Value
+from compiler.plugin_faults import all_of, checked
 from dialects.expr import Expr
 
 OpImporter: TypeAlias = "Callable[..., Value | Sequence[Value]]"
@@ -42,14 +44,21 @@ def aten_op(*names: str) -> Callable[[Any], Any]:
 
 
 @cache
-def importers() -> dict[str, OpImporter]:
-    """Operator -> its importer."""
+def importers(plugins: tuple[ModuleType, ...] = ()) -> dict[str, OpImporter]:
+    """Operator -> its importer. `plugins`: modules with importers besides ours."""
+    own = [importlib.import_module(f"{__name__}.{entry.name}")
+           for entry in pkgutil.iter_modules(__path__)]
     found: dict[str, OpImporter] = {}
-    for entry in pkgutil.iter_modules(__path__):
-        for function in vars(importlib.import_module(f"{__name__}.{entry.name}")).values():
+    for module in (*own, *plugins):
+        for function in vars(module).values():
             for name in getattr(function, _MARK, ()):
-                found[name] = function
+                found[name] = _checked(function) if module in plugins else function
     return found
+
+
+def _checked(function: OpImporter) -> OpImporter:
+    """A plugin's importer, which must return a value or several."""
+    return checked(function, lambda result: all_of(result, (Value,)), "a Value or a list of them")
 
 
 @cache
