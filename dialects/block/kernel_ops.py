@@ -30,6 +30,7 @@ from dialects.block.syntax import (
 from dialects.expr import Expr, Size
 from dialects.schedule import ScheduleAttr
 from dialects.symbol import Symbol
+from dialects.symbols_in import unnamed_sizes
 from dialects.syntax import parse_value, parse_values, print_values
 from dialects.types import BufferType, ExprAttr, SizesAttr, SymbolsAttr
 
@@ -107,6 +108,10 @@ class KernelOp(IRDLOperation):
     def verify_(self) -> None:
         if len(self.program_ids) != len(self.grid.data):
             raise VerifyException("C1: block.kernel needs one program id per grid extent")
+        unnamed = unnamed_sizes(self.body, self.size_names, self.grid.data)
+        if unnamed:
+            raise VerifyException(
+                f"C2: block.kernel does not name the sizes {t.format_symbols(unnamed)}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
