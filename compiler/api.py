@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from targets.interface import Executable as Loaded
 
 
-@dataclass
+@dataclass(eq=False)
 class Executable:
     """A compiled model.
 
@@ -38,7 +38,7 @@ class Executable:
 
     Arguments are NumPy arrays, torch tensors or anything with DLPack; the outputs are a list in the
     model's order, of the same kind as the first argument that is not NumPy's. Sequences are lists
-    of NumPy arrays, and what is optional may be None.
+    of NumPy arrays, and what is optional may be None. Executables compare and hash by identity.
     """
 
     model: str | MemoryModel
@@ -169,8 +169,8 @@ def compile(
     """Compile a model for a target.
 
     `model`: a file (`.onnx`, `.pt2`, a `.mlir` text of any level), `file.py:function`, or a model
-    in memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
-    write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
+    in memory: a MemoryModel, an `onnx.ModelProto`, or a program of `torch.export`.
+    `threads`: None for all. `dump_dir`: write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
     name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
     `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`, `denormals`: as on the
     command line.

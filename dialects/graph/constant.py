@@ -62,7 +62,8 @@ class ConstantOp(GraphOp):
 
     name = "graph.constant"
     value = prop_def(MessageConstraint(
-        base(LiteralAttr) | base(WeightAttr), "C1: the value of graph.constant is a literal or a weight"))
+        base(LiteralAttr) | base(WeightAttr),
+        "C1: the value of graph.constant is a literal or a weight"))
     result = result_def(TensorType)
 
     @staticmethod
