@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,8 @@ def experts_routed() -> Made:
                 token, place = torch.where(chosen == e)
                 rows = y[token]
                 inner = F.silu(rows @ self.gate[e]) * (rows @ self.up[e])
-                total = total.index_add(0, token, inner @ self.down[e] * weights[token, place, None])
+                found = inner @ self.down[e] * weights[token, place, None]
+                total = total.index_add(0, token, found)
             return total
 
     width = 256
@@ -221,7 +223,7 @@ class MobileSegmentation(nn.Module):
         widths = (16, 24, 40, 80, 112)
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.Hardswish())
         self.stages = nn.ModuleList()
-        for i, o in zip(widths[:-1], widths[1:], strict=True):
+        for i, o in pairwise(widths):
             self.stages.append(nn.Sequential(self._block(i, o, 2), Residual(self._block(o, o, 1))))
         self.high, self.gate = nn.Conv2d(112, 128, 1), nn.Conv2d(112, 128, 1)
         self.low, self.classes = nn.Conv2d(24, 19, 1), nn.Conv2d(128, 19, 1)
@@ -293,8 +295,9 @@ def mobilevit() -> Made:
 
 
 def wav2vec() -> Made:
-    config = transformers.Wav2Vec2Config(hidden_size=256, num_hidden_layers=4, intermediate_size=768,
-                                         num_attention_heads=4, conv_dim=(128,) * 7)
+    config = transformers.Wav2Vec2Config(
+        hidden_size=256, num_hidden_layers=4, intermediate_size=768, num_attention_heads=4,
+        conv_dim=(128,) * 7)
     return Output(transformers.Wav2Vec2Model(config), "last_hidden_state"), (torch.randn(1, 16000),)
 
 
@@ -346,7 +349,8 @@ class Detector(nn.Module):
             def conv(i: int, o: int, k: int) -> nn.Module:
                 return nn.Sequential(nn.Conv2d(i, o, k, padding=k // 2, bias=False),
                                      nn.BatchNorm2d(o), nn.SiLU())
-            self.first, self.second, self.last = conv(i, o // 2, 1), conv(i, o // 2, 1), conv(o, o, 1)
+            self.first, self.second = conv(i, o // 2, 1), conv(i, o // 2, 1)
+            self.last = conv(o, o, 1)
             self.body = nn.Sequential(*(Residual(nn.Sequential(conv(o // 2, o // 2, 1),
                                         conv(o // 2, o // 2, 3))) for _ in range(2)))
 
@@ -357,8 +361,7 @@ class Detector(nn.Module):
         super().__init__()
         widths = (16, 32, 64, 128)
         self.stem = nn.Conv2d(3, 16, 6, 2, 2)
-        self.down = nn.ModuleList([nn.Conv2d(i, o, 3, 2, 1) for i, o in
-                                   zip(widths[:-1], widths[1:], strict=True)])
+        self.down = nn.ModuleList([nn.Conv2d(i, o, 3, 2, 1) for i, o in pairwise(widths)])
         self.parts = nn.ModuleList([self.Part(w, w) for w in widths[1:]])
         self.pool = nn.Conv2d(512, 128, 1)
         self.up, self.head = self.Part(128 + 64, 64), nn.ModuleList(
@@ -454,12 +457,6 @@ def decoder_step() -> Made:
     return Step(), (torch.tensor([[7]]), kept, kept.flip(3))
 
 
-def encodec() -> Made:
-    config = transformers.EncodecConfig(num_filters=16, hidden_size=64, num_lstm_layers=1,
-                                        codebook_dim=64)
-    return transformers.EncodecModel(config).decoder, (torch.randn(1, 64, 75),)
-
-
 def vision_transformer() -> Made:
     config = transformers.ViTConfig(hidden_size=256, num_hidden_layers=6, num_attention_heads=4,
                                     intermediate_size=1024, num_labels=100)
@@ -473,7 +470,8 @@ def recommendation() -> Made:
         def __init__(self) -> None:
             super().__init__()
             self.tables = nn.ModuleList([nn.Embedding(1000, 32) for _ in range(20)])
-            self.bottom = nn.Sequential(nn.Linear(13, 128), nn.ReLU(), nn.Linear(128, 32), nn.ReLU())
+            self.bottom = nn.Sequential(
+                nn.Linear(13, 128), nn.ReLU(), nn.Linear(128, 32), nn.ReLU())
             self.top = nn.Sequential(nn.Linear(32 + 210, 256), nn.ReLU(), nn.Linear(256, 1))
             self.register_buffer("pairs", torch.tril_indices(21, 21, -1))
 
@@ -534,7 +532,6 @@ MODELS: dict[str, Callable[[], Made]] = {
     "volumes": volumes,
     "decoder_step": decoder_step,
     "decoder_step_f16": lambda: _half(decoder_step()),
-    "encodec": encodec,
     "vision_transformer": vision_transformer,
     "vision_transformer_f16": lambda: _half(vision_transformer()),
     "recommendation": recommendation,

@@ -50,9 +50,9 @@ def memory_order(nest: NestOp, names: Sequence[Symbol]) -> list[Symbol]:
 def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     """Axes that run along memory in some reference, the most useful first.
 
-    Those of LONG elements come first, then those of more references. A result counts twice as much as an
-    input, but less in a reduction, which reads more than it stores. What a reduction leaves for
-    other nests is no memory.
+    Those of LONG elements come first, then those of more references. A result counts twice as much
+    as an input, but less in a reduction, which reads more than it stores. What a reduction leaves
+    for other nests is no memory.
     """
     score: dict[Symbol, int] = {}
     passed_on = {v for n in kernel.nests if n.is_reduction for v in n.results} - {*kernel.yielded}

@@ -25,6 +25,7 @@ from xdsl.rewriter import Rewriter
 
 from dialects.expr import product
 from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp
+from dialects.syntax import set_location
 from dialects.types import TensorType, f32, tensor
 from passes.base import StrataContext, StrataPass
 from passes.loop.kinds import is_contraction
@@ -143,18 +144,19 @@ def _follow(nest: NestOp) -> None:
     block = nest.body.block
     for value, argument in zip(nest.inputs, tuple(block.args), strict=True):
         if _type(value).element != argument.type:
-            _read_wide(block, argument)
+            _read_wide(nest, argument)
     last = block.last_op
     assert isinstance(last, YieldOp)
     for k, result in enumerate(nest.results):
         if _type(result).element != last.operands[k].type:
             wide = arith.ExtFOp(last.operands[k], f32)
+            set_location(wide, nest)
             block.insert_op_before(wide, last)
             last.operands[k] = wide.result
 
 
-def _read_wide(block: Block, argument: SSAValue) -> None:
-    narrow = argument.type
+def _read_wide(nest: NestOp, argument: SSAValue) -> None:
+    block, narrow = nest.body.block, argument.type
     wide = Rewriter.replace_value_with_new_type(argument, f32)
     uses = list(wide.uses)
     widened = [use.operation for use in uses if isinstance(use.operation, arith.ExtFOp)
@@ -165,6 +167,7 @@ def _read_wide(block: Block, argument: SSAValue) -> None:
         Rewriter.erase_op(op)
     if others and block.first_op is not None:
         back = arith.TruncFOp(wide, narrow)
+        set_location(back, nest)
         block.insert_op_before(back, block.first_op)
         for use in others:
             use.operation.operands[use.index] = back.result

@@ -29,8 +29,8 @@ from suites.figures import Figures, Goal, Missing, milliseconds
 __all__ = ["GROUPS", "VARIABLE", "Figures", "Goal", "Measure", "Missing", "Setting", "group",
            "milliseconds"]
 
-GROUPS = ("gemm", "kernels", "chains", "zoo", "transformers", "int8", "small", "bf16", "bf16_gemm",
-          "threads", "compile", "start", "memory")
+GROUPS = ("gemm", "kernels", "chains", "zoo", "written", "transformers", "int8", "small", "bf16",
+          "bf16_gemm", "threads", "compile", "start", "memory")
 VARIABLE = "STRATA_ZOO"
 
 

@@ -21,8 +21,10 @@ builtin.module {
   // CHECK: loop.empty : f32[n, 24]
   // CHECK: %c = loop.nest {{.*}} outs(f32[n, 24][i0, i1 + 8]) into(
   // CHECK: ins(%c[i0, i2], %b[i2, i1])
-  // CHECK: ^bb0(%[[wide:.*]]: f32):
-  // CHECK-NEXT: arith.truncf %[[wide]] : f32 to f16
+  // CHECK: %w = loop.nest
+  // CHECK-NEXT: ^bb0(%{{.*}}: f32):
+  // CHECK-NEXT: arith.truncf %{{.*}} : f32 to f16
+  // CHECK-NEXT: arith.bitcast %{{.*}} : f16 to i16
   strata.func @parts(%x: f16[n, 8], %z: f16[n, 16], %b: f16[24, 32]) -> (f16[n, 32], i16[n, 24])
       inputs ["x", "z", "b"] outputs ["y", "w"] {
     %c = graph.concat %x, %z {axis = 1} : f16[n, 24]
