@@ -27,6 +27,7 @@ from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.graph.base import EvaluationContext
 from dialects.loop.nest import NestOp, YieldOp, short_type
+from dialects.region_syntax import parse_argument, print_argument
 from dialects.same_elements import check_same_elements
 from dialects.schedule import ScheduleAttr
 from dialects.symbol import Symbol
@@ -174,7 +175,7 @@ class KernelOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
+            printer.print_list(self.body.block.args, lambda a: print_argument(printer, a))
         results = ", ".join(short_type(v) for v in self.yielded)
         printer.print_string(f" -> ({results}) sizes({t.format_symbols(self.size_names)}) ")
         if self.schedule is not None:
@@ -185,7 +186,8 @@ class KernelOp(IRDLOperation):
     def parse(cls, parser: Parser) -> KernelOp:
         name = parser.parse_symbol_name()
         paren = parser.Delimiter.PAREN
-        arguments = parser.parse_comma_separated_list(paren, lambda: _parse_argument(parser))
+        arguments = parser.parse_comma_separated_list(
+            paren, lambda: parse_argument(parser, t.parse_tensor_type))
         parser.parse_punctuation("->")
         parser.parse_comma_separated_list(paren, lambda: t.parse_tensor_type(parser))
         parser.parse_keyword("sizes")
@@ -195,17 +197,6 @@ class KernelOp(IRDLOperation):
         if parser.parse_optional_keyword("schedule"):
             properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))
         return KernelOp.create(properties=properties, regions=[parser.parse_region(arguments)])
-
-
-def _print_argument(printer: Printer, argument: SSAValue) -> None:
-    printer.print_ssa_value(argument)
-    printer.print_string(f": {short_type(argument)}")
-
-
-def _parse_argument(parser: Parser) -> Parser.Argument:
-    argument = parser.parse_argument(expect_type=False)
-    parser.parse_punctuation(":")
-    return argument.resolve(t.parse_tensor_type(parser))
 
 
 @irdl_op_definition

@@ -27,6 +27,7 @@ from dialects.expr import Expr, Size
 from dialects.graph.base import EvaluationContext
 from dialects.loop.axes import AxesAttr, Axis, extents_of
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.region_syntax import ValuesOp
 from dialects.symbol import Kind, Symbol
 from dialects.syntax import parse_value, parse_values, print_values
 from dialects.types import Array, ExprAttr, LiteralAttr, SizesAttr, TensorType, signless
@@ -36,7 +37,7 @@ COMBINERS = ("none", "add", "mul", "max", "min", "and", "or")
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(ValuesOp):
     """End a region: a point's values in a nest, the results in a kernel."""
 
     name = "loop.yield"
@@ -46,15 +47,6 @@ class YieldOp(IRDLOperation):
     @staticmethod
     def of(*values: SSAValue) -> YieldOp:
         return YieldOp.create(operands=values)
-
-    def print(self, printer: Printer) -> None:
-        if self.values:
-            printer.print_string(" ")
-            print_values(printer, self.values)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> YieldOp:
-        return YieldOp.create(operands=parse_values(parser))
 
 
 @irdl_op_definition
