@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from compiler.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.collection import rare_collections
+from compiler.defaults import default_problems
 from compiler.option_checks import arrays_of, numbers_of, path_of, paths_of, sizes_of
 from compiler.options import CompileOptions, Specialize
 from compiler.programs import slot_of
@@ -79,7 +80,8 @@ class Executable:
             strings: list[str] = []
             arrays = self.spread(inputs, named, strings)
             return list(self.gathered(self.run(arrays), strings).values())
-        values = self._in_order(inputs, named) if named else inputs
+        check = named or self.signature.defaults
+        values = self._in_order(inputs, named) if check else inputs
         stay = self.loaded.takes_gpu_tensors
         if stay and all([getattr(v, "is_cuda", False) for v in values]):
             return self.loaded.run(values)
@@ -143,6 +145,8 @@ class Executable:
 
     def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = self.signature.input_names
+        if not named and len(inputs) == len(names):
+            return list(inputs)
         if not inputs and len(named) == len(names) and all([n in named for n in names]):
             return [named[n] for n in names]
         given = dict(zip(names, inputs, strict=False))
@@ -150,8 +154,17 @@ class Executable:
         missing = [n for n in names if n not in given and n not in named]
         if twice or strange or missing or len(inputs) > len(names):
             raise ValueError(f"the model takes {self.signature.expected()}; given were "
-                             f"{len(inputs)} inputs by position and {sorted(named)} by name")
+                             f"{len(inputs)} inputs by position and {sorted(named)} by name"
+                             + self._of_defaults(strange, len(inputs) - len(names)))
         return [given[n] if n in given else named[n] for n in names]
+
+
+    def _of_defaults(self, strange: Collection[str], more: int) -> str:
+        """What to do about inputs that are constants: `strange` names, or so many `more`."""
+        defaults = dict(self.signature.defaults)
+        wanted = [*(name for name in defaults if name in strange), *list(defaults)[:max(0, more)]]
+        problems = default_problems(wanted, defaults)
+        return "".join(f"\n- {p.what}\n  {p.hint}" for p in problems)
 
 
 def compile(

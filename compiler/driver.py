@@ -24,6 +24,7 @@ from compiler.collection import rare_collections
 from compiler.diagnostics import Problem, StrataError, disk_error
 from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
+from compiler.instrument.kept import MAKING_CODE
 from compiler.levels import LEVEL_NAMES, ContractError, level_of, strangers
 from compiler.limits import check_limits
 from compiler.options import CompileOptions
@@ -266,7 +267,7 @@ class Compiler:
         """Make the module runnable."""
         if self.target.lowers:
             self.require_final(state)
-        self.tell(f"{state.name}: making code")
+        self.tell(f"{state.name}: {MAKING_CODE}")
         self.count(0, 0)
         if not any(i.wants_changes for i in self.instruments):  # no earlier text will be run
             state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})

@@ -101,6 +101,7 @@ def _is_name(text: str) -> bool:
 # ---------------------------------------------------------------------- one option each
 def _problems(options: CompileOptions) -> Iterator[Problem]:
     from compiler.options import DENORMALS, LIBRARIES, PRECISIONS, Specialize
+    from compiler.tuning.files import AUTO, OFF
 
     yield from _one_of("precision", options.precision, PRECISIONS)
     yield from _one_of("denormals", options.denormals, DENORMALS)
@@ -110,9 +111,10 @@ def _problems(options: CompileOptions) -> Iterator[Problem]:
     threads = options.threads
     if threads is not None and ((_integer(threads) or 0) < 1):
         yield Problem(f"threads is {threads!r}; it must be a number from 1 on, or None for all")
-    schedule = options.schedule
-    if schedule is not None and (os.path.isdir(schedule) or not os.path.exists(schedule)):
-        yield Problem(f"schedule is {os.fspath(schedule)!r}, and there is no such file")
+    tuned = None if options.tuned in (AUTO, OFF) else options.tuned
+    for name, path in (("schedule", options.schedule), ("tuned", tuned)):
+        if path is not None and (os.path.isdir(path) or not os.path.exists(path)):
+            yield Problem(f"{name} is {os.fspath(path)!r}, and there is no such file")
     chosen = cast(object, options.specialize)
     if chosen is not None and not isinstance(chosen, Specialize):
         yield Problem(f"specialize is {chosen!r}; it must be a compiler.Specialize, or None")

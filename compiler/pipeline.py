@@ -62,6 +62,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-winograd"),  # on final layouts, while a convolution is one nest
     Step("loop", "loop-split-reductions"),  # when the order in memory is known, before kernels
     Step("loop", "loop-split-products"),  # likewise: what follows joins the sum of the parts
+    Step("loop", "loop-prove-writes"),  # while what is not proven can be filled by a nest
     Step("loop", "loop-outline",  # which nests share a kernel depends on what fusion left
          needed="nests get buffers as parts of kernels only"),
     Step("loop", "loop-join-rows"),  # on kernels: what is between them stays in a program
@@ -75,6 +76,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-deduplicate-kernels"),  # before scheduling: each kernel is decided once
     Step("loop", "loop-schedule",  # last: rules look at the kernel as it will be lowered
          needed="a kernel without a schedule has no tiles; --schedule gives it one"),
+    Step("loop", "loop-prove-writes"),  # again: on all that passes on kernels have made of it
     # ------------------------------------------------------------------ host: in which memory
     Step("host", "host-bufferize",  # kernels are final, so what they pass on is a buffer each
          needed="kernels on tiles read and write buffers"),

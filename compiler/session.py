@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from compiler import arguments as shared
 from compiler.api import Executable, compile_with, dumps_of
 from compiler.instrument import Instrument
+from compiler.instrument.kept import KeptCode
 from compiler.instrument.progress import Progress
 from compiler.instrument.timing import Timing
-from compiler.options import CompileOptions
+from compiler.options import CompileOptions, cache_root
 from compiler.standard_streams import is_standard, standard_model
 
 if TYPE_CHECKING:
@@ -48,16 +49,22 @@ def _read_at_once(model: str | MemoryModel) -> str | MemoryModel:
     return standard_model() if is_standard(model) else model
 
 
+def _kept(options: CompileOptions, code: KeptCode) -> str:
+    """What remains of the work when it is interrupted now."""
+    dumps = "" if options.dump_dir is None else f"the dumps so far are in {options.dump_dir}"
+    return "; ".join(filter(None, (dumps, str(code)))) or "nothing was written"
+
+
 @contextmanager
 def session(arguments: argparse.Namespace, threads: int | None = None) -> Generator[Session]:
     """A session for parsed arguments; pass times are printed at its end, if asked for."""
     options = shared.options_from(arguments, threads)
-    if options.dump_dir is not None:
-        folder = options.dump_dir
-        arguments.interrupt.kept = lambda: f"the dumps so far are in {folder}"
+    code = KeptCode(cache_root(options.cache))
+    arguments.interrupt.kept = lambda: _kept(options, code)
     timing = Timing()
     with Progress(arguments.progress or None) as progress:
-        watching: list[Instrument] = [progress, timing] if arguments.timing else [progress]
+        watching: list[Instrument] = [progress, code]
+        watching += [timing] if arguments.timing else []
         yield Session(options, shared.shell_command(arguments.command_words), progress, watching)
     if arguments.timing:
         print(timing.table(), file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from compiler.defaults import default_problems, defaults_of
 from compiler.diagnostics import Problem, StrataError
 from compiler.suggestions import nearest
 from dialects.array_type import ArrayType
@@ -33,6 +34,8 @@ class Signature(NamedTuple):
     input_types: tuple[ArrayType, ...]
     output_names: tuple[str, ...]
     output_types: tuple[ArrayType, ...]
+    defaults: tuple[tuple[str, str], ...] = ()
+    """The inputs that have become constants, and their sizes; see `compiler/defaults.py`."""
 
     def expected(self) -> str:
         """The inputs, as messages name them: `x: f32[batch, 3]`."""
@@ -64,9 +67,11 @@ class Signature(NamedTuple):
 
     def strange_inputs(self, names: Iterable[str]) -> list[Problem]:
         """A problem for each name that is no input's, with the nearest that is."""
-        near = {name: nearest(name, self.input_names) for name in names
-                if name not in self.input_names}
-        return [Problem(f"the model has no input '{name}'",
+        strange = [name for name in names if name not in self.input_names]
+        constant = default_problems(strange, dict(self.defaults))
+        near = {name: nearest(name, self.input_names) for name in strange
+                if name not in dict(self.defaults)}
+        return constant + [Problem(f"the model has no input '{name}'",
                         hint=f"did you mean '{found[0]}'?" if found else "")
                 for name, found in near.items()]
 
@@ -117,14 +122,16 @@ class Signature(NamedTuple):
         """Everything, as JSON can hold it."""
         return {"input_names": self.input_names, "output_names": self.output_names,
                 "input_types": [t.facts() for t in self.input_types],
-                "output_types": [t.facts() for t in self.output_types]}
+                "output_types": [t.facts() for t in self.output_types],
+                "defaults": self.defaults}
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> Signature:
         """What `facts` wrote."""
         return Signature(
             tuple(facts["input_names"]), tuple(map(ArrayType.read, facts["input_types"])),
-            tuple(facts["output_names"]), tuple(map(ArrayType.read, facts["output_types"])))
+            tuple(facts["output_names"]), tuple(map(ArrayType.read, facts["output_types"])),
+            tuple((str(name), str(sizes)) for name, sizes in facts["defaults"]))
 
 
 def signature_of(module: ModuleOp) -> Signature:
@@ -132,12 +139,13 @@ def signature_of(module: ModuleOp) -> Signature:
     from dialects.func import FuncOp, main_function
     from dialects.host import host_function
 
+    defaults = tuple(defaults_of(module).items())
     if any(isinstance(op, FuncOp) for op in module.body.block.ops):
         function = main_function(module)
         inputs = [a.type for a in function.body.block.args]
         outputs = list(function.result_types_.data)
         return Signature(tuple(function.input_names), _array_types(inputs),
-                         tuple(function.output_names), _array_types(outputs))
+                         tuple(function.output_names), _array_types(outputs), defaults)
     try:
         host = host_function(module)
     except ValueError as error:
@@ -145,7 +153,7 @@ def signature_of(module: ModuleOp) -> Signature:
     inputs = [a.type for a in host.input_arguments]
     outputs = host.output_types
     return Signature(tuple(host.input_names), _array_types(inputs), tuple(host.output_names),
-                     _array_types(outputs))
+                     _array_types(outputs), defaults)
 
 
 def _array_types(types: Sequence[object]) -> tuple[ArrayType, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from threading import get_ident
 from types import TracebackType
 
 
@@ -35,7 +34,37 @@ class SafeLock:
         self._lock = threading.RLock()
 
 
-_LOCKS: weakref.WeakSet[SafeLock] = weakref.WeakSet()
+class Turns:
+    """For work that cannot be nested: threads take turns at it, and a call that would wait for
+    itself is an error. A forked child begins with a free one."""
+
+    def __init__(self, work: str, error: type[Exception]):
+        """`work`: what is done, for messages. `error`: what is raised."""
+        self._work, self._error = work, error
+        self.renew()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._is_under_way:
+            self._lock.release()
+            raise self._error(f"{self._work} is under way in this thread: a signal handler or "
+                              "finalizer cannot call it again before it ends")
+        self._is_under_way = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_under_way = False
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Be free, whoever had it."""
+        self._lock, self._is_under_way = threading.RLock(), False
+
+
+_LOCKS: weakref.WeakSet[SafeLock | Turns] = weakref.WeakSet()
 
 
 def _renew_all() -> None:
@@ -47,28 +76,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_all)
 
 
-class Turns:
-    """For long work that cannot be nested or forked: threads take turns at it, and a call that
-    would wait for itself, or for a thread of another process, is an error."""
+class OneProcess:
+    """That this is the process that began some work which no child made by `fork` can continue."""
 
     def __init__(self, work: str, error: type[Exception]):
         """`work`: what is done, for messages. `error`: what is raised."""
-        self._work, self._error = work, error
-        self._lock, self._owner, self._process = threading.Lock(), 0, os.getpid()
+        self._message = (f"{work} began in another process: a child made by fork cannot "
+                         "continue it; start processes with multiprocessing's 'spawn'")
+        self._error, self._process = error, os.getpid()
 
-    def __enter__(self) -> None:
+    def check(self) -> None:
+        """Raises the error in another process."""
         if self._process != os.getpid():
-            raise self._error(f"{self._work} began in another process: a child made by fork cannot "
-                              "continue it; start processes with multiprocessing's 'spawn'")
-        if self._owner == get_ident():
-            raise self._error(f"{self._work} is under way in this thread: a signal handler or "
-                              "finalizer cannot call it again before it ends")
-        self._lock.acquire()
-        self._owner = get_ident()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._owner = 0
-        self._lock.release()
+            raise self._error(self._message)

@@ -4,7 +4,7 @@
     host.launch @gather(%x, %places, %y)   reads %places: 0 to max(n - 1, 0)
 
 An element is what one of the launches and copies wrote there that write its memory; that it is
-written before it is read is what the loop level keeps. Memory that is written only where data say
+written before it is read is what `loop-prove-writes` proves. Memory that is written only where data say
 holds anything, and so do inputs and what called functions return.
 """
 

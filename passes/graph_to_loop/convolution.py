@@ -218,9 +218,9 @@ def conv_transpose(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
     group = int_of(op.properties, "group", 1)
     assume_equal(at, x.shape[1], w.shape[0])
     channels = _Channels(group, w.shape[0] // group, w.shape[1])
-    if not _is_finite(op.w, at):
-        return _finish(at, _added_apart(op, at, window, channels), op.b, result)
     dims = [_Spread.of(window, k, result.shape[k + 2]) for k in range(window.rank)]
+    if _may_be_infinite(op.w, at) and any(d.stretch > 1 for d in dims):
+        return _finish(at, _added_apart(op, at, window, channels), op.b, result)
     source = _stretched(at, op.x, [1, 1, *(d.stretch for d in dims)])
     choices = list(product(*(d.parts for d in dims)))
     sums = [_phases(op, at, source, channels, dims, parts) for parts in choices]
@@ -242,15 +242,42 @@ def _phases(
     inner = channels.inner(domain)
     taps = [domain.reduce(p.taps)[0] if p.taps > 1 else Expr.of(0) for p in parts]
     rows = list(zip(dims, parts, places, phases, taps, strict=True))
-    inside = all(d.is_inside(p, size) for d, p, size in zip(
-        dims, parts, type_of(source).shape[2:], strict=True))
-    data = Read(source, [n, channels.source(outer, inner),
-                         *(d.source(u, j) for d, _, u, _, j in rows)], None if inside else _zero(x))
+    sizes = type_of(source).shape[2:]
+    places_read = [d.source(u, j) for d, _, u, _, j in rows]
+    outside = [(i, size) for i, size, d, p in zip(places_read, sizes, dims, parts, strict=True)
+               if not d.is_inside(p, size)]
+    data = Read(source, [n, channels.source(outer, inner), *places_read],
+                _zero(x) if outside else None)
     weights = Read(op.w, [channels.source(outer, inner), channels.result_within(outer),
                           *(d.tap(v + p.first, j) for d, p, _, v, j in rows)])
     shape = [*result.shape[:2], *(d.places * p.phases for d, p in zip(dims, parts, strict=True))]
-    return contract(at, domain, data, weights, tensor(result.element, shape), index=[
-        n, channels.result(outer), *(u * p.phases + v for _, p, u, v, _ in rows)])
+    index = [n, channels.result(outer), *(u * p.phases + v for _, p, u, v, _ in rows)]
+    type_ = tensor(result.element, shape)
+    if not outside or not _may_be_infinite(op.w, at):
+        return contract(at, domain, data, weights, type_, index=index)
+    return _selected(at, domain, [data, weights], type_, index, outside)
+
+
+def _selected(
+    at: Build, domain: Domain, reads: Sequence[Read], result: TensorType, index: Sequence[Expr],
+    bounds: Sequence[tuple[Expr, Expr]],
+) -> SSAValue:
+    """As `contract`, of the products alone whose source is there: index and size in `bounds`."""
+    element = wide_element(result.element)
+
+    def product_there(body: Body, read: Sequence[Scalar]) -> Scalar:
+        there = _all_inside(body, body.constant(True, i1), bounds)
+        return there.where(read[0].to(element) * read[1].to(element), 0)
+
+    combiner = "add" if any(a.reduce for a in domain.axes) else "none"
+    return make_nest(at, domain, reads, tensor(element, result.shape), product_there,
+                     index=index, combiner=combiner)
+
+
+def _all_inside(body: Body, there: Scalar, bounds: Sequence[tuple[Expr, Expr]]) -> Scalar:
+    for i, size in bounds:
+        there = there & body.index(i).compare("ge", 0) & body.index(i - size).compare("lt", 0)
+    return there
 
 
 def _interleaved(
@@ -275,17 +302,18 @@ def _interleaved(
     return whole
 
 
-def _is_finite(w: SSAValue, at: Rewriter) -> bool:
-    """Whether zeros times the filter are zeros; a filter that only a run has is taken to be so."""
+def _may_be_infinite(w: SSAValue, at: Rewriter) -> bool:
+    """Whether a zero times the filter may be NaN: also of a filter that only a run has."""
+    if not is_float(type_of(w).element):
+        return False
     array = constant_array(w, at.context)
-    return array is None or not is_float(type_of(w).element) or bool(
-        np.isfinite(widen(array)).all())
+    return array is None or not bool(np.isfinite(widen(array)).all())
 
 
 def _added_apart(
     op: ConvTransposeOp, at: Rewriter, window: Window, channels: _Channels
 ) -> SSAValue:
-    """The sums where a product with zero would count: of sources that are there alone."""
+    """The sums of the sources alone that are there, where zeros would be between them."""
     x, result = type_of(op.x), type_of(op.result)
     domain = Domain()
     [n], outer = domain.parallel(x.shape[0]), channels.outer(domain)
@@ -299,9 +327,9 @@ def _added_apart(
 
     def added(body: Body, read: Sequence[Scalar]) -> Scalar:
         there = body.constant(True, i1)
-        for a, s, stride, size in rows:
+        for a, s, stride, _ in rows:
             there = there & body.index(a - s * stride).compare("eq", 0)
-            there = there & body.index(s).compare("ge", 0) & body.index(s - size).compare("lt", 0)
+        there = _all_inside(body, there, [(s, size) for _, s, _, size in rows])
         product = read[0].to(element) * read[1].to(element)
         return there.where(product, 0)
 

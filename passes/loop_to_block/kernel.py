@@ -169,15 +169,35 @@ class _Lowering:
     def _runs(self, axis: Symbol, nests: Sequence[NestOp]) -> list[tuple[bool, list[NestOp]]]:
         """Maximal runs of nests that can share one loop over the axis."""
         runs: list[tuple[bool, list[NestOp]]] = []
-        for nest in nests:
-            uses = axis in {a.name for a in nest.axes} and not (
-                nest.results[0] in self.tiles.sums and axis in _reduces_over(nest))
+        for k, nest in enumerate(nests):
+            uses = self._walks(nest, axis)
             if runs and runs[-1][0] == uses and not (
                     uses and self._needs_finished(nest, axis, runs[-1][1])):
                 runs[-1][1].append(nest)
+            elif not uses and self._goes_before(nest, axis, runs, nests[k + 1:]):
+                runs.insert(len(runs) - 1, (uses, [nest]))
             else:
                 runs.append((uses, [nest]))
         return runs
+
+    def _walks(self, nest: NestOp, axis: Symbol) -> bool:
+        return axis in {a.name for a in nest.axes} and not (
+            nest.results[0] in self.tiles.sums and axis in _reduces_over(nest))
+
+    def _goes_before(
+        self, nest: NestOp, axis: Symbol, runs: Sequence[tuple[bool, list[NestOp]]],
+        later: Sequence[NestOp],
+    ) -> bool:
+        """Whether a nest without the axis must not part the last run from what comes after it,
+        which reads tiles of sums in that loop; and need not, since it reads nothing of the run.
+        """
+        if not runs or not runs[-1][0]:
+            return False
+        run = set(runs[-1][1])
+        sums = {n for n in run if n.reduce_axes and n.results[0] not in self.private}
+        return not _producers(nest) & run and any(
+            self._walks(n, axis) and _producers(n) & sums
+            and not self._needs_finished(n, axis, runs[-1][1]) for n in later)
 
     def _needs_finished(self, nest: NestOp, axis: Symbol, run: Sequence[NestOp]) -> bool:
         """Whether a nest depends on a reduction over the axis that the run computes."""
@@ -394,6 +414,18 @@ def _reduces_over(nest: NestOp) -> set[Symbol]:
 
 def _serial_axes(nest: NestOp) -> set[Symbol]:
     return {a.name for a in nest.reduce_axes}
+
+
+def _producers(nest: NestOp) -> set[NestOp]:
+    """The nests that a nest reads, also through others."""
+    found = set[NestOp]()
+    todo = list(nest.inputs)
+    while todo:
+        producer = todo.pop().owner
+        if isinstance(producer, NestOp) and producer not in found:
+            found.add(producer)
+            todo += producer.inputs
+    return found
 
 
 def _parts(value: SSAValue) -> list[SSAValue]:

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from dialects.sizes import AssumeOp
 
 
+SIGNAL = "signal"
+
+
 class Check(NamedTuple):
-    """One check, of a node of the model. `kind`: size, assumption, index, access, memory or stack.
+    """One check, of a node of the model. `kind`: size, assumption, index, access, memory, stack, or
+    signal, which has no error of its own.
 
     `label`: what an index check is about is called so; the texts of an access check, line by line.
     """
@@ -91,6 +95,11 @@ def memory_check(op: Operation) -> Check:
 def stack_check(op: Operation) -> Check:
     """Of what a loop stacks."""
     return Check("stack", _node(op))
+
+
+def signal_check(op: Operation) -> Check:
+    """Of a loop that a signal ends: the heap has what its handler has raised."""
+    return Check(SIGNAL, _node(op))
 
 
 def _node(op: Operation) -> str:

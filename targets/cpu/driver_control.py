@@ -5,7 +5,8 @@ caller gives. Every thread has words of its own, with the same contents.
 
     loop:  words of the carried values <- the operands
     head:  go on?  -> body, exit
-    body:  call; append what is stacked; free what the call before returned; words <- results; head
+    body:  call; ask for signals; append what is stacked; free what the call before returned;
+           words <- results; head
     exit:  results <- words; without any call, copies of the operands
 """
 
@@ -22,7 +23,7 @@ from dialects.host.calls import bound_sizes, varying_sizes
 from dialects.sizes import defined_sizes
 from dialects.symbol import Symbol
 from dialects.types import BufferType, Shaped, buffer_type
-from targets.cpu.checks import memory_check, stack_check
+from targets.cpu.checks import memory_check, signal_check, stack_check
 from targets.cpu.driver_function import FunctionText
 
 
@@ -202,8 +203,11 @@ class _LoopText:
             self.op.body.data, self.results.base, [*carried, *inputs],
             [values.get(s, s) for s in sizes]))
         text.pass_on(status)
+        number = w.assign("call i64 @strata_poll(ptr %table, i64 %thread)")
         text.last_alone = False
         text.sync()
+        goes_on = w.assign(f"call i1 @strata_goes_on(ptr %table, i64 {number})")
+        text.check(goes_on, signal_check(self.op), [])
 
     def _keep(self, counter: str, calls: str) -> None:
         """What the call returned becomes what the next one gets. `calls`: their number, or 0."""

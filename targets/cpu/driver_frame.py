@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from targets.cpu.driver_interrupt import INTERRUPT
 from targets.cpu.driver_spread import SPREAD
 from targets.cpu.driver_turns import LINE_BYTES, TURNS
 from targets.cpu.machine import Machine
@@ -326,6 +327,6 @@ def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
     heap = _HEAP.replace("SPARE_BLOCKS", str(_SPARE_BLOCKS)).replace(
         "SPARE_BYTES", str(_SPARE_BYTES))
     parts = [text, TURNS, SPREAD]
-    parts += [heap] if has_heap else []
+    parts += [heap, INTERRUPT] if has_heap else []
     parts += [X86_DECLARATIONS] if flushes else []
     return "".join(parts)

@@ -8,7 +8,8 @@ one piece of work at most.
 Every thread has two cache lines in `%turns`. Others read how far its part of a launch is given out,
 twice, for even launches and for odd ones, and on which processor it is (see `driver_spread`). For
 itself it notes which of the two counts now, whose part it works on, and whether it has looked for
-late threads. At a launch's begin each thread resets its count for the next launch: all are past the
+late threads. Loops count their trips in a few more words of the line (see `driver_interrupt`).
+At a launch's begin each thread resets its count for the next launch: all are past the
 barrier behind the one before, and none is past the next.
 """
 

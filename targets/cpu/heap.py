@@ -4,7 +4,10 @@ The heap is an array of 64-bit words that native code and Python share:
 
     0 aligned_alloc   1 free   2 the list of blocks   3 a word that threads pass on
     4 the list of spare blocks   5 how many they are
-    6 the number of the check that failed   7 ... what it saw   RESULTS ... addresses and shapes
+    6 the number of the check that failed   7 ... what it saw
+    INTERRUPT_WORD the trip that a signal has ended   RAISED_WORD ... type, value and traceback of
+    what the signal's handler raised   PYTHON_WORD ... the addresses of `ASKING`
+    RESULTS ... addresses and shapes
 
 A block starts with 64 bytes: two links and its size. The list tells what is left to free when a
 call ends, also when it ends in an error. A few released blocks are kept until then as spare ones,
@@ -15,7 +18,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -27,8 +31,21 @@ if TYPE_CHECKING:
 
 _LIST, _CHECK, _SEEN, SEEN_WORDS = 2, 6, 7, 33
 CHECK_WORD, SEEN_WORD = _CHECK, _SEEN
-RESULTS = _SEEN + SEEN_WORDS
+INTERRUPT_WORD = _SEEN + SEEN_WORDS
+RAISED_WORD, _RAISED_WORDS = INTERRUPT_WORD + 1, 3
+PYTHON_WORD = RAISED_WORD + _RAISED_WORDS
+ASKING = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
+"""The functions of Python with which loops ask for signals, behind the clock of the C library."""
+RESULTS = PYTHON_WORD + 1 + len(ASKING)
 """The first word of the results: per returned output its address and its shape."""
+
+
+@cache
+def asking_addresses() -> tuple[int, ...]:
+    """Addresses of the clock and of `ASKING`."""
+    functions = [getattr(ctypes.pythonapi, name) for name in ASKING]
+    return (function_address("clock_gettime"),
+            *(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions))
 
 
 class Heap:
@@ -39,6 +56,7 @@ class Heap:
         words = RESULTS + sum(1 + type_.rank for type_ in returned)
         self._words = (ctypes.c_int64 * words)()
         self._words[0], self._words[1] = map(function_address, ("aligned_alloc", "free"))
+        self._words[PYTHON_WORD: RESULTS] = asking_addresses()
 
     @property
     def address(self) -> int:
@@ -65,7 +83,15 @@ class Heap:
     def failure(self) -> tuple[int, list[int]]:
         """The number of the check that failed, and the values it saw; frees all blocks."""
         self.release()
-        return self._words[_CHECK], list(self._words[_SEEN: RESULTS])
+        return self._words[_CHECK], list(self._words[_SEEN: INTERRUPT_WORD])
+
+    def raise_interruption(self) -> NoReturn:
+        """Raise what the handler of a signal has raised while native code asked for signals."""
+        raised = [ctypes.c_void_p(word)
+                  for word in self._words[RAISED_WORD: RAISED_WORD + _RAISED_WORDS]]
+        self._words[INTERRUPT_WORD] = 0
+        ctypes.pythonapi.PyErr_Restore(*raised)  # which ctypes raises then
+        raise AssertionError("native code was interrupted, and nothing was raised")
 
     def release(self) -> None:
         """Free every block that is left."""

@@ -40,12 +40,13 @@ def compile_texts(
 ) -> list[bytes]:
     """The object code of each text. Equal texts are compiled once.
 
-    While `texts` makes the next one, other processes compile what is there. `tell` is called with
-    the number of texts that have their code, from any thread.
+    While `texts` makes the next one, other processes compile what is there. Each code is kept as
+    soon as it is there, so that a compilation which is interrupted has lost little. `tell` is
+    called after that, with the number of texts that have their code, from any thread.
     """
     keys: list[str] = []
     found: dict[str, bytes | None] = {}
-    with _Crew(machine, tell) as crew:
+    with _Crew(machine, cache_.put, tell) as crew:
         for text in texts:
             keys.append(key := object_key(text, machine.key))
             if key in found:
@@ -57,8 +58,6 @@ def compile_texts(
             else:
                 crew.have()
         compiled = crew.finish()
-    for key, code in compiled.items():
-        cache_.put(key, code)
     if compiled:
         cache_.trim()
     return [compiled[key] if (code := found[key]) is None else code for key in keys]
@@ -67,8 +66,11 @@ def compile_texts(
 class _Crew:
     """Texts that wait to be compiled. Helpers take the first of them; `finish` takes the last."""
 
-    def __init__(self, machine: Machine, tell: Callable[[int], None] | None = None):
-        self.machine, self.tell = machine, tell
+    def __init__(
+        self, machine: Machine, keep: Callable[[str, bytes], None],
+        tell: Callable[[int], None] | None = None,
+    ):
+        self.machine, self.keep, self.tell = machine, keep, tell
         self.codes: dict[str, bytes] = {}
         self._had = 0
         self._work = 0.0
@@ -87,6 +89,11 @@ class _Crew:
     def have(self) -> None:
         """A text whose code is there already."""
         self._had += 1
+        self._count()
+
+    def _made(self, key: str, code: bytes) -> None:
+        self.codes[key] = code
+        self.keep(key, code)
         self._count()
 
     def _count(self) -> None:
@@ -123,9 +130,8 @@ class _Crew:
                 if not self._waiting:
                     return
                 key, text = self._waiting.pop()
-            self.codes[key] = worker.compile_text(
-                text, self.machine.cpu, self.machine.attributes)
-            self._count()
+            self._made(key, worker.compile_text(
+                text, self.machine.cpu, self.machine.attributes))
 
     def _help(self) -> None:
         """Hand one text after another to a process, until there will be no more."""
@@ -133,11 +139,11 @@ class _Crew:
             while (job := self._next()) is not None:
                 key, text = job
                 try:
-                    self.codes[key] = _compile_in(process, text, self.machine)
-                    self._count()
+                    code = _compile_in(process, text, self.machine)
                 except (OSError, EOFError, pickle.UnpicklingError):
                     self._waiting.append(job)
                     return
+                self._made(key, code)
 
     def _next(self) -> tuple[str, str] | None:
         with self._changed:

@@ -18,8 +18,10 @@ from dialects.binding import EvaluationError, bind_sizes
 from dialects.mapped import MappedFiles
 from dialects.parallel import in_threads
 from dialects.symbol import Symbol
+from targets.call_states import CallStates
 from targets.cpu.address import address_of
-from targets.cpu.calls import Binding, CallState, CallStates, kinds
+from targets.cpu.calls import Binding, CallState, kinds, most_states
+from targets.cpu.checks import SIGNAL
 from targets.cpu.results import Result
 from targets.cpu.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable
@@ -50,7 +52,7 @@ class CpuExecutable(Executable):
         self._pool = NO_POOL if threads == 1 else thread_pool()
         self._threads, self._beside_torch = threads, torch_is_loaded()
         self._returns, self._poisons = any(plan.returned), plan.poisons
-        self.calls = CallStates(partial(CallState, plan, constants, self._pool))
+        self.calls = CallStates(partial(CallState, plan, constants, self._pool), most_states)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order; see `Executable.run`."""
@@ -72,8 +74,7 @@ class CpuExecutable(Executable):
             if self._threads > 1:
                 self._share(state)
             if self._entry(state.address):
-                number, seen = state.heap.failure()
-                raise self.plan.checks[number].error(seen)
+                raise self._failure(state)
             return self._with_returned(state, outputs) if self._returns else outputs
         finally:
             self.calls.give(state)
@@ -86,7 +87,21 @@ class CpuExecutable(Executable):
         kept = [self, inputs, self.run(inputs)]
         entry, state = self._entry, self.calls.take()
         address = state.address
-        return lambda: (entry(address), kept, state)[0]
+
+        def call() -> object:
+            if entry(address):
+                raise self._failure(state)
+            return kept
+
+        return call
+
+    def _failure(self, state: CallState) -> Exception:
+        """Why the call has ended early. Raises what the handler of a signal has raised."""
+        number, seen = state.heap.failure()
+        check = self.plan.checks[number]
+        if check.kind == SIGNAL:
+            state.heap.raise_interruption()
+        return check.error(seen)
 
     def _share(self, state: CallState) -> None:
         """The threads of this call: calls at once share them. PyTorch's pool takes the place of

@@ -18,7 +18,8 @@
     ready.py      what a run of certain sizes needs  run_order.py  runs follow each other
     order.py      which steps wait for which       cuda_graph.py nodes, through the driver
     steps.py      other functions as steps         control.py    ... that decide, and calls
-    runner.py     a model of such functions        interpreter.py  in Triton's interpreter
+    runner.py     a model of such functions        run_state.py  what each call at once has alone
+    interpreter.py  in Triton's interpreter
     search.py     schedules to try                 ahead.py      ... compiled before they are loaded
     stopwatch.py  ... and timed                    tensor_maps.py  matrices as parameters
     library_forms.py  kernels that libraries have  product_forms.py  ... products

@@ -10,6 +10,7 @@ the argument facts, options, architecture and Triton's version. Equal kernels co
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -176,18 +177,28 @@ def check_toolchain(toolchain: Toolchain) -> None:
 def _run_jobs(
     jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker, kept: KeptFiles
 ) -> dict[str, bytes]:
-    """Compile kernels in the worker's folder. Raises CudaError naming those that Triton refuses."""
+    """Compile kernels in the worker's folder, and keep each as soon as it is there.
+
+    Raises CudaError naming those that Triton refuses.
+    """
     folder = compiler.folder
     ordered = sorted(jobs.items(), key=lambda item: _effort(item[1]), reverse=True)
     requests = [_request(folder, folder / key, job, options) for key, job in ordered]
+    made: dict[str, bytes] = {}
+    count = itertools.count(1)
+
+    def finished(job: int, error: str) -> None:
+        key, _ = ordered[job]
+        if not error:
+            made[key] = _packed(folder / key, options.toolchain)
+            kept.put(key, made[key])
+        if options.tell is not None:
+            options.tell(next(count), len(ordered))
+
     errors = compiler.compile(requests, options.processes or len(os.sched_getaffinity(0)),
-                              options.tell)
+                              finished)
     refused = [f"Triton cannot compile kernel @{job.source.name}: {error}"
                for (_, job), error in zip(ordered, errors, strict=True) if error]
-    made = {key: _packed(folder / key, options.toolchain)
-            for (key, _), error in zip(ordered, errors, strict=True) if not error}
-    for key, content in made.items():
-        kept.put(key, content)
     kept.trim()
     if refused:
         raise CudaError("\n".join(refused))

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
-from threading import Lock
 from typing import Any
 
 from targets.cuda.errors import CudaError
 from targets.cuda.packages import load
+from targets.locks import Turns
 
 _NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 _PACKAGES = ("nvidia-cublas", "nvidia-cublas-cu12")
@@ -119,7 +119,7 @@ class Call:
             self._set(_BIAS_TYPE, c_int32(_TYPES[product.bias]))
         self._algorithm = self._find()
         self._scales = c_float(1.0), c_float(float(product.added))
-        self._turn = Lock()
+        self._turn = Turns("a call of cuBLAS", CudaError)
 
     def _set(self, attribute: int, value: Any) -> None:
         _call("cublasLtMatmulDescSetAttribute", self._operation, c_int(attribute), byref(value),

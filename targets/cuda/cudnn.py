@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from ctypes import byref, c_void_p
 from dataclasses import dataclass
 from functools import cache
-from threading import Lock
 
 from targets.cuda import cudnn_descriptors as d
 from targets.cuda.cudnn_descriptors import Descriptor, call, version
 from targets.cuda.errors import CudaError
+from targets.locks import Turns
 
 __all__ = ["Call", "Convolution", "Tensor", "version"]
 
@@ -77,7 +77,7 @@ def _handle() -> c_void_p:
     return handle
 
 
-_turn = Lock()
+_turn = Turns("a call of cuDNN", CudaError)
 """Whose turn it is to have work put on the handle's stream."""
 
 

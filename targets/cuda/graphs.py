@@ -8,9 +8,9 @@ they need (`order.py`). Arrays of the host have copies on the device.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
-from typing import Any, TypeVar
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -21,7 +21,7 @@ from targets.cuda import cuda_graph, driver
 from targets.cuda.constants import ALIGNMENT, ConstantPlan
 from targets.cuda.cuda_graph import CopyNode
 from targets.cuda.donation import donated, with_donations
-from targets.cuda.errors import CudaError, DeviceMemoryError
+from targets.cuda.errors import CudaError
 from targets.cuda.kernels import Kernels, variant_of
 from targets.cuda.memory import (
     Memory,
@@ -50,39 +50,59 @@ _GRAPHS = 16
 """How many sets of sizes stay ready."""
 
 Sizes = tuple[tuple[Symbol, int], ...]
-Made = TypeVar("Made")
+
+
+class GraphProgram:
+    """A straight host function with its constants and kernels: what its runs only read."""
+
+    def __init__(
+        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
+    ) -> None:
+        self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
+        self.kernels = kernels
+        kernels.overlap(self.plan)
+        kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels if not k.size_names])
+        self.constants = upload_constants(self.plan.constants, weights, stream)
+        self._residents = weights.residents  # which stay as long as their readers
+        self.donated: dict[int, int] = {}
+        self._has_runner = False
+
+    @property
+    def constants_size(self) -> int:
+        """Bytes of the constants."""
+        return self.plan.constants.size
+
+    def donate(self, pairs: Mapping[int, int]) -> dict[int, int]:
+        """Compute outputs in the memory of inputs, where that may be; before there is a runner."""
+        if not self._has_runner:
+            self.donated = donated(self.plan, pairs)
+            self.plan.steps = with_donations(self.plan, self.donated)
+        return self.donated
+
+    def runner(self, order: RunOrder) -> GraphRunner:
+        """What runs it, in an order."""
+        self._has_runner = True
+        return GraphRunner(self, order)
 
 
 class GraphRunner:
-    """A straight host function with its constants. `order`: of its runs."""
+    """Runs that follow each other in one memory. `order`: their order."""
 
-    def __init__(
-        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, order: RunOrder
-    ) -> None:
-        self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
-        self._kernels, self._order = kernels, order
-        self._kernels.overlap(self.plan)
-        self._kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels
-                               if not k.size_names])
-        self._constants = upload_constants(self.plan.constants, weights, order.own)
-        self._residents = weights.residents  # which stay as long as their readers
+    def __init__(self, program: GraphProgram, order: RunOrder) -> None:
+        self.program, self._order = program, order
         self._ready: OrderedDict[Sizes, Ready] = OrderedDict()
-        self._donated: dict[int, int] = {}
         self._call: Call | None = None
         self._current: Ready | None = None
         """What the last call needed, which is not looked up when such a one comes again."""
 
-    def donate(self, pairs: Mapping[int, int]) -> dict[int, int]:
-        """Compute outputs in the memory of inputs, where that may be; before the first run."""
-        if not self._ready:
-            self._donated = donated(self.plan, pairs)
-            self.plan.steps = with_donations(self.plan, self._donated)
-        return self._donated
-
     def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
-        """The outputs, on the device if an input is there. Calls with equal inputs are one."""
+        """The outputs, on the device if an input is there. Calls with equal inputs are one.
+
+        Raises DeviceMemoryError before anything is done that another try would not do again.
+        """
         if call is not self._call or self._current is None:
-            self._call, self._current = call, self._prepare(call.sizes)
+            self._call, self._current = None, self._prepare(call.sizes)
+            self._call = call
         if not call.on_device:
             return self._on_arrays(self._current, values, stream)
         if call.is_mixed:
@@ -95,8 +115,7 @@ class GraphRunner:
                 [a % ALIGNMENT for a in addresses]):
             tensors = [readable(v) for v in tensors]
             addresses = [v.data_ptr() for v in tensors]
-        outputs = self._made(lambda: [r.make() if r.given is None else tensors[r.given]
-                                      for r in ready.results])
+        outputs = [r.make() if r.given is None else tensors[r.given] for r in ready.results]
         addresses += [v.data_ptr() for v in outputs]
         self._launch(ready, addresses, stream)
         return outputs
@@ -131,20 +150,15 @@ class GraphRunner:
         self._order.end(stream)
         return end.milliseconds_since(start) / count
 
-    @property
-    def constants_size(self) -> int:
-        """Bytes of the constants."""
-        return self.plan.constants.size
-
     def repeated(self, copies: Sequence[Memory], count: int) -> cuda_graph.Graph:
         """The last run `count` times in one graph, its constants in these memories by turns."""
-        ready = next(reversed(self._ready.values()))
+        ready, program = next(reversed(self._ready.values())), self.program
         for memory in copies:
-            driver.copy(memory.address, self._constants.address, self.constants_size,
+            driver.copy(memory.address, program.constants.address, program.constants_size,
                         self._order.own)
         driver.synchronize(self._order.own)
-        nodes = [node for memory in islice(cycle(copies or [self._constants]), count)
-                 for step in self.plan.steps
+        nodes = [node for memory in islice(cycle(copies or [program.constants]), count)
+                 for step in program.plan.steps
                  if (node := self._pack(step, ready, memory)) is not None]
         return cuda_graph.Graph(nodes, [[k - 1] if k else [] for k in range(len(nodes))])
 
@@ -152,24 +166,27 @@ class GraphRunner:
     def _staged(self, number: int, size: int, ready: Ready) -> Memory:
         """The memory of an input or output that is an array of the host."""
         if number not in ready.staging:
-            ready.staging[number] = self._made(lambda: Memory(size))
+            ready.staging[number] = Memory(size)
         return ready.staging[number]
 
-    def _made(self, make: Callable[[], Made], used: int = 1) -> Made:
-        """New memory; older graphs are given up when the device is full, the `used` last not."""
-        while True:
-            try:
-                return make()
-            except DeviceMemoryError:
-                if len(self._ready) <= used:
-                    raise
-                self._drop_oldest()
+    def drop_oldest(self, call: Call) -> bool:
+        """Give up the memory and the graph of the sizes that were used longest ago, if there are
+        others than the call's."""
+        oldest = next(iter(self._ready), None)
+        if oldest is None or oldest == tuple(call.sizes.items()):
+            return False
+        self._drop(oldest)
+        return True
 
-    def _drop_oldest(self) -> None:
-        _, ready = self._ready.popitem(last=False)
+    def _drop(self, sizes: Sizes) -> None:
         self._current = None
         self._order.finish()
-        ready.close()
+        self._ready.pop(sizes).close()
+
+    def close(self) -> None:
+        """Give up all memory and all graphs."""
+        for sizes in list(self._ready):
+            self._drop(sizes)
 
     # ------------------------------------------------------------------ one set of sizes
     def _prepare(self, sizes: Mapping[Symbol, int]) -> Ready:
@@ -179,17 +196,18 @@ class GraphRunner:
             self._ready.move_to_end(key)
             return self._ready[key]
         while len(self._ready) >= _GRAPHS:
-            self._drop_oldest()
-        launches = [s for s in self.plan.steps if isinstance(s, Launch)]
-        self._kernels.prepare([variant_of(s, s.size_values(sizes)) for s in launches])
-        size = int(self.plan.arena.evaluate(sizes))
-        arena = self._made(lambda: Memory(size), used=0)
+            self._drop(next(iter(self._ready)))
+        plan = self.program.plan
+        launches = [s for s in plan.steps if isinstance(s, Launch)]
+        self.program.kernels.prepare([variant_of(s, s.size_values(sizes)) for s in launches])
+        arena = Memory(int(plan.arena.evaluate(sizes)))
         ready = self._ready[key] = Ready(sizes, arena, self._results(sizes))
         return ready
 
     def _results(self, sizes: Mapping[Symbol, int]) -> list[Result]:
         return [Result(tuple(int(s.evaluate(sizes)) for s in type_.shape), type_.dtype,
-                       self._donated.get(k)) for k, type_ in enumerate(self.plan.outputs)]
+                       self.program.donated.get(k))
+                for k, type_ in enumerate(self.program.plan.outputs)]
 
     def _launch(self, ready: Ready, addresses: list[int], stream: int) -> None:
         """Run the graph on inputs and outputs at these addresses; the first time, make it."""
@@ -203,8 +221,8 @@ class GraphRunner:
     # ------------------------------------------------------------------ the graph
     def _make_graph(self, ready: Ready) -> cuda_graph.Graph:
         """The steps that do anything, as nodes."""
-        packed = [(s, p) for s in self.plan.steps
-                  if (p := self._pack(s, ready, self._constants)) is not None]
+        packed = [(s, p) for s in self.program.plan.steps
+                  if (p := self._pack(s, ready, self.program.constants)) is not None]
         waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed])
         ready.steps = [p for _, p in packed]
         ready.users.clear()
@@ -219,7 +237,7 @@ class GraphRunner:
         """A step with its addresses; None when it does nothing."""
         addresses = [_address_in(place, ready, constants) for place in step.places]
         if isinstance(step, Launch):
-            return self._kernels.pack(step, ready.sizes, addresses)
+            return self.program.kernels.pack(step, ready.sizes, addresses)
         source, target = addresses
         size = int(step.source.size.evaluate(ready.sizes))
         return CopyNode(source, target, size) if size else None

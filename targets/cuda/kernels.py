@@ -15,11 +15,13 @@ from dialects.types import byte_width
 from targets.cuda import driver
 from targets.cuda.compile import Binary, CompileOptions, Job, compile_kernels
 from targets.cuda.emit import EmitOptions, KernelSource, emit_kernel
+from targets.cuda.errors import CudaError
 from targets.cuda.library import LibraryLaunch, library_launch
 from targets.cuda.library_forms import form_of
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.plan import HostPlan, KernelCall, constant_buffers
 from targets.cuda.tensor_maps import TensorMap
+from targets.locks import Turns
 
 _INT32 = 2**31 - 1
 
@@ -35,10 +37,11 @@ def variant_of(call: KernelCall, values: Mapping[Symbol, int]) -> Variant:
 
 
 class Kernels:
-    """Compiled kernels on the device, by variant."""
+    """Compiled kernels on the device, by variant. Calls at once take turns at making them."""
 
     def __init__(self, options: CompileOptions) -> None:
         self._options = options
+        self._turns = Turns("preparing kernels of the model on the GPU", CudaError)
         self._loaded: dict[Variant, tuple[Any, Binary, KernelSource]] = {}
         self._constants: Mapping[KernelOp, frozenset[int]] = {}
 
@@ -48,7 +51,8 @@ class Kernels:
 
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load what is missing, all at once; not what libraries have."""
-        self._load(_without_libraries(variants))
+        with self._turns:
+            self._load(_without_libraries(variants))
 
     def _load(self, variants: Iterable[Variant]) -> None:
         missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
@@ -72,9 +76,15 @@ class Kernels:
         programs = call.programs(values)
         if programs == 0:
             return None
-        by_library = library_launch(call, values, addresses)
-        if by_library is not None:
-            return by_library
+        with self._turns:
+            return library_launch(call, values, addresses) or self._pack(
+                call, values, programs, addresses, others)
+
+    def _pack(
+        self, call: KernelCall, values: Mapping[Symbol, int], programs: int,
+        addresses: Sequence[int], others: Callable[[], Iterable[Variant]],
+    ) -> PackedLaunch:
+        """A launch of a kernel of our own. `values`: its sizes."""
         variant = variant_of(call, values)
         if variant not in self._loaded:
             self._load([variant, *_without_libraries(others())])

@@ -2,14 +2,14 @@
 
 A straight host function is one CUDA graph per set of sizes (`graphs.py`); one that decides while it
 runs is carried out step by step (`runner.py`). torch is used for memory only when the caller has
-imported it. Any thread may call; calls of one model follow each other, on whatever streams.
+imported it. Threads may call a model at once: each call has a state of its own (`run_state.py`).
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,21 @@ from dialects.symbol import Symbol
 from dialects.types import BufferType, tensor_of
 from dialects.weights import WeightStore
 from targets.base import Executable
+from targets.call_states import CallStates
 from targets.cuda import driver
 from targets.cuda.compile import CompileOptions
-from targets.cuda.errors import CudaError
-from targets.cuda.graphs import GraphRunner
+from targets.cuda.errors import CudaError, DeviceMemoryError
+from targets.cuda.graphs import GraphProgram, GraphRunner
 from targets.cuda.kernels import Kernels
 from targets.cuda.library_forms import library_notes
 from targets.cuda.memory import DEVICE, current_stream, is_on_device
 from targets.cuda.plan import host_notes, is_straight, kernels_of
 from targets.cuda.ready import Call
 from targets.cuda.run_order import RunOrder
-from targets.cuda.runner import ControlRunner
+from targets.cuda.run_state import MOST_STATES, RunState, follows
+from targets.cuda.runner import ControlProgram
 from targets.cuda.stopwatch import Stopwatch
-from targets.locks import Turns
+from targets.locks import OneProcess
 
 _KINDS = 64
 """For how many shapes of inputs the sizes stay known."""
@@ -54,17 +56,12 @@ class CudaExecutable(Executable):
         self._types = [a.type for a in self._function.input_arguments
                        if isinstance(a.type, BufferType)]
         self.notes = [*host_notes(module), *library_notes(list(kernels_of(module).values()))]
-        self._order = RunOrder()
-        self._turns = Turns("the model on the GPU", CudaError)
+        self._process = OneProcess("the model on the GPU", CudaError)
         self._known: dict[tuple[Any, ...], Call] = {}
         self._last_kind: tuple[list[Any], Call] | None = None
-        kernels = Kernels(options)
-        self._runner: GraphRunner | ControlRunner
-        if is_straight(self._function):
-            self._runner = GraphRunner(module, weights, kernels, self._order)
-        else:
-            self._runner = ControlRunner(module, weights, kernels, self._order.own)
-        weakref.finalize(self, _finish, self._order, self._runner).atexit = False
+        order, make = RunOrder(), GraphProgram if is_straight(self._function) else ControlProgram
+        self._program = make(module, weights, Kernels(options), order.own)
+        self._states = CallStates(partial(RunState, self._program), lambda: MOST_STATES)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs in model order, torch tensors on the device if an input is one, else arrays.
@@ -74,44 +71,80 @@ class CudaExecutable(Executable):
         return self._run(self._call_of(inputs), inputs)
 
     def run_alike(self, inputs: Sequence[Any]) -> list[Any]:
-        return self.run(inputs) if self._last_kind is None else self._run(
-            self._last_kind[1], inputs)
+        last = self._last_kind
+        return self.run(inputs) if last is None else self._run(last[1], inputs)
 
     def _run(self, call: Call, inputs: Sequence[Any]) -> list[Any]:
         if call.is_mixed or not call.on_device:
             inputs = [v if is_on_device(v) else np.asarray(v, order="C") for v in inputs]
-        with self._turns:
-            driver.use_device()
-            stream = current_stream() if call.on_device else self._order.own
-            self._order.begin(stream)
+        self._process.check()
+        driver.use_device()
+        while True:
+            state: RunState | None = None
             try:
-                outputs = self._runner.run(call, inputs, stream)
+                state = self._states.take()
+                if call.on_device and self._states.idle:
+                    state = self._states.suited(state, follows(current_stream()))
+                return state.run(call, inputs)
+            except DeviceMemoryError as error:
+                state = self._after_room_is_made(state, call, error)
             finally:
-                self._order.end(stream)
-            if not call.on_device:
-                driver.synchronize(stream)
-        return outputs
+                if state is not None:
+                    self._states.give(state)
+
+    def _after_room_is_made(
+        self, state: RunState | None, call: Call, error: DeviceMemoryError
+    ) -> RunState | None:
+        """The state, to be used again; None where it is given up, or could not even be made. Raises
+        the error where there is nothing to give up.
+
+        First goes what no call has, then what other sizes left in the call's own state. A device
+        that is full of what other calls need has no room for so many at once: from now on there is
+        one less, and the call has its turn when another one ends.
+        """
+        states, idle = self._states, self._states.take_idle()
+        if idle is not None:
+            idle.close()
+            states.drop(idle)
+        elif state is None:
+            if not states.made:
+                raise error
+            states.most = states.made
+        elif not state.runner.drop_oldest(call):
+            if not states.others_are_busy():
+                states.most = MOST_STATES  # their number was not what was wrong
+                raise error
+            states.most = max(1, min(states.most, states.made) - 1)
+            state.close()
+            states.drop(state)
+            return None
+        return state
 
     def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
-        if isinstance(self._runner, ControlRunner):
-            return ()
-        with self._turns:
-            return self._runner.donate(inputs)
+        return self._program.donate(inputs) if isinstance(self._program, GraphProgram) else ()
 
     def replay(self, count: int) -> float:
         """Milliseconds per replay of the last graph alone, for benchmarks; inputs stay."""
-        if isinstance(self._runner, ControlRunner):
-            raise CudaError("the model has no graph to replay: it decides while it runs")
-        with self._turns:
-            return self._runner.replay(count)
+        with self._last_state("replay") as (_, runner):
+            return runner.replay(count)
 
     def stopwatch(self, spoiled: int) -> Stopwatch:
         """What times the last run alone; see `Stopwatch`. Raises CudaError where there is none."""
-        if isinstance(self._runner, ControlRunner):
-            raise CudaError("the model has no graph to time: it decides while it runs")
-        with self._turns:
-            driver.use_device()
-            return Stopwatch(self._runner, spoiled, self._order.own)
+        with self._last_state("time") as (state, runner):
+            return Stopwatch(runner, spoiled, state.order.own)
+
+    @contextmanager
+    def _last_state(self, purpose: str) -> Generator[tuple[RunState, GraphRunner]]:
+        """The state of the last run, and what has its graph."""
+        self._process.check()
+        driver.use_device()
+        state = self._states.take()
+        try:
+            if not isinstance(state.runner, GraphRunner):
+                raise CudaError(f"the model has no graph to {purpose}: it decides while it runs")
+            yield state, state.runner
+        finally:
+            self._states.give(state)
 
     def _call_of(self, inputs: Sequence[Any]) -> Call:
         """What is known of calls with such inputs: found by what tells their sizes and types."""
@@ -150,11 +183,3 @@ class CudaExecutable(Executable):
             raise CudaError(str(error)) from error
         check_assumptions(self._function, sizes)
         return sizes
-
-
-def _finish(order: RunOrder, runner: GraphRunner | ControlRunner) -> None:
-    """Wait for the runs of a program that is gone: its memory and its kernels go behind it."""
-    with suppress(CudaError):
-        driver.use_device()
-        order.finish()
-    del runner

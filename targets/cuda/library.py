@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from threading import Lock
 from typing import Protocol
 
 from dialects.symbol import Symbol
@@ -23,6 +22,7 @@ from targets.cuda.library_forms import CUBLAS, CUDNN, form_of
 from targets.cuda.library_shapes import Order, convolution_of, product_of
 from targets.cuda.memory import Memory
 from targets.cuda.plan import KernelCall
+from targets.locks import Turns
 
 _KEPT = 256
 """So many calls stay ready for further launches."""
@@ -73,7 +73,7 @@ class LibraryLaunch(CallNode):
         return graph
 
 
-_turn = Lock()
+_turn = Turns("capturing a launch of a library", CudaError)
 """Whose turn it is to capture: models that run in several threads have one stream for it."""
 
 

@@ -107,8 +107,8 @@ class TorchPool:
 class KeptBlocks:
     """Memory of the driver's, kept when it is freed: for devices without pools.
 
-    One program's runs follow each other, whatever their streams, so a block may be given out as
-    soon as it is freed.
+    The runs of one state follow each other, whatever their streams, and have these blocks alone, so
+    a block may be given out as soon as it is freed.
     """
 
     def __init__(self, most: int = _KEPT) -> None:
@@ -160,7 +160,7 @@ def _release(blocks: defaultdict[int, list[int]], free: Callable[[int], None]) -
 
 
 def own_pool() -> Pool:
-    """A program's own pool, for when torch is not used."""
+    """A pool for the runs of one state, for when torch is not used."""
     return driver.MemoryPool(_KEPT) if driver.has_pools() else KeptBlocks()
 
 
@@ -173,13 +173,17 @@ class Heap:
     blocks: dict[int, None] = field(default_factory=dict[int, None])
 
     def allocate(self, size: int, op: Operation) -> int:
-        """The address of a new block. Raises ValueError, naming the node, without memory."""
+        """The address of a new block.
+
+        Raises, naming the node, DeviceMemoryError when the device is full, and ValueError for what
+        no device has.
+        """
         if size > MOST_BYTES:
             raise memory_error(location_name(op), size)
         try:
             address = self.pool.allocate(max(size, 1), self.stream)
         except DeviceMemoryError:
-            raise memory_error(location_name(op), size) from None
+            raise DeviceMemoryError(str(memory_error(location_name(op), size))) from None
         self.blocks[address] = None
         return address
 

@@ -19,6 +19,8 @@ from targets.cuda.library import LibraryLaunch
 from targets.cuda.memory import Memory, tensor_maker
 
 Step = PackedLaunch | LibraryLaunch | CopyNode
+_NOWHERE = -1
+"""An address that nothing has."""
 
 
 class Call(NamedTuple):
@@ -69,17 +71,21 @@ class Ready:
     staging: dict[int, Memory] = field(default_factory=dict[int, Memory])
 
     def point_at(self, addresses: Sequence[int]) -> None:
-        """Let the graph work on inputs and outputs at these addresses."""
+        """Let the graph work on inputs and outputs at these addresses.
+
+        After an exception it is not known where it works: the next call points all of it anew.
+        """
         assert self.graph is not None
         changed: dict[int, None] = {}
-        for k, (old, new) in enumerate(zip(self.addresses, addresses, strict=True)):
+        before, self.addresses = self.addresses, [_NOWHERE] * len(addresses)
+        for k, (old, new) in enumerate(zip(before, addresses, strict=True)):
             if old != new:
-                self.addresses[k] = new
                 for number, place in self.users[k]:
                     self.steps[number].point(place, new)
                     changed[number] = None
         for number in changed:
             self.graph.update(number)
+        self.addresses = [*addresses]
 
     def close(self) -> None:
         if self.graph is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -30,14 +31,15 @@ from targets.cuda.memory import (
 )
 from targets.cuda.plan import kernels_of
 from targets.cuda.ready import Call
-from targets.cuda.steps import Buffer, Run, buffer_type
+from targets.cuda.run_order import RunOrder
+from targets.cuda.steps import Buffer, LaunchStep, Packed, Run, buffer_type
 
 _KNOWN = 64
 """Elements up to which the host keeps the contents of inputs and constants."""
 
 
-class ControlRunner:
-    """All host functions of a model. Blocks come from a pool, in the order of the stream."""
+class ControlProgram:
+    """All host functions of a model, with their constants and kernels: what its runs only read."""
 
     def __init__(
         self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
@@ -46,26 +48,49 @@ class ControlRunner:
         self.functions: dict[str, Function] = {}
         for op in host_functions(module):
             self.functions[op.sym_name.data] = Function(op, self.functions, there)
-        self._main = self.functions[host_function(module).sym_name.data]
-        self._kernels = kernels
+        self.main = self.functions[host_function(module).sym_name.data]
+        self.kernels = kernels
         calls = [step.call for f in self.functions.values() for step in f.launches]
         kernels.prepare([(c.kernel, frozenset(), False) for c in calls if not c.strides])
         self._constants = _place_constants(self.functions.values(), weights, stream)
+
+    def runner(self, order: RunOrder) -> ControlRunner:
+        """What runs it."""
+        del order
+        return ControlRunner(self)
+
+
+class ControlRunner:
+    """Runs that follow each other. Blocks come from a pool, in the order of the stream."""
+
+    def __init__(self, program: ControlProgram) -> None:
+        self.program = program
+        self.packed = defaultdict[LaunchStep, Packed](dict)
         self._own_pool: Pool | None = None
 
     def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
         """The outputs, on the device if an input is there."""
-        main, sizes = self._main.op, call.sizes
+        main, sizes = self.program.main.op, call.sizes
         with Heap(self._pool(), stream) as heap:
             inputs = [_sent(value, heap, main) for value in values]
             outputs = [_allocated(buffer_type(a), sizes, heap, main)
                        for a in main.output_arguments]
-            arguments = [*inputs, *outputs]
-            returned = iter(self._main.call(Run(heap, self._kernels), arguments, sizes))
+            run = Run(heap, self.program.kernels, self.packed)
+            returned = iter(self.program.main.call(run, [*inputs, *outputs], sizes))
             given = iter(outputs)
             buffers = [next(given if r is None else returned) for r in main.returned_types]
             return [fetch(b.address, b.shape, type_.dtype, call.on_device, stream)
                     for b, type_ in zip(buffers, main.output_types, strict=True)]
+
+    def drop_oldest(self, call: Call) -> bool:
+        """Give up what other calls have left, if there is any: pools see to that themselves."""
+        del call
+        return False
+
+    def close(self) -> None:
+        """Give up all memory; the runs must be done."""
+        self._own_pool = None
+        self.packed.clear()
 
     def _pool(self) -> Pool:
         torch = torch_on_device()

@@ -7,8 +7,9 @@ wait for nothing; those that wait are in `control.py`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple, Protocol
 
@@ -38,12 +39,17 @@ class Buffer(NamedTuple):
     contents: Array | None = None
 
 
+Packed = dict[tuple[int, ...], PackedLaunch | LibraryLaunch | None]
+"""A launch with its parameters in place, by the sizes of the host that it depends on."""
+
+
 @dataclass(frozen=True)
 class Run:
-    """What all calls of one run share."""
+    """What all calls of one run share. `packed`: launches of earlier runs of the same state."""
 
     heap: Heap
     kernels: Kernels
+    packed: defaultdict[LaunchStep, Packed]
 
     @property
     def stream(self) -> int:
@@ -177,15 +183,14 @@ class AssumeStep:
 
 
 # ---------------------------------------------------------------------- launches
-@dataclass
+@dataclass(frozen=True, eq=False)
 class LaunchStep:
-    """A kernel on buffers. Packed for the last few sets of sizes that it was launched with."""
+    """A kernel on buffers. Packed for the last few sets of sizes that it was launched with, by each
+    state that launches it: a launch has the addresses of one call."""
 
     call: KernelCall
     buffers: tuple[int, ...]
     symbols: tuple[Symbol, ...]
-    packed: dict[tuple[int, ...], PackedLaunch | LibraryLaunch | None] = field(
-        default_factory=dict[tuple[int, ...], "PackedLaunch | LibraryLaunch | None"])
 
     @staticmethod
     def of(call: KernelCall, op: LaunchOp, numbers: Numbers) -> LaunchStep:
@@ -193,16 +198,13 @@ class LaunchStep:
 
     def run(self, frame: Frame) -> None:
         addresses = [frame.buffers[b].address for b in self.buffers]
-        key = tuple([frame.sizes[s] for s in self.symbols])
-        if key not in self.packed:
-            self._pack(key, addresses, frame)
-        launch = self.packed[key]
+        key, packed = tuple([frame.sizes[s] for s in self.symbols]), frame.run.packed[self]
+        if key not in packed:
+            launch = frame.run.kernels.pack(self.call, frame.sizes, addresses, frame.variants)
+            if len(packed) >= _PACKED:
+                del packed[next(iter(packed))]
+            packed[key] = launch
+        launch = packed[key]
         if launch is not None:
             launch.point_at(addresses)
             launch(frame.run.stream)
-
-    def _pack(self, key: tuple[int, ...], addresses: Sequence[int], frame: Frame) -> None:
-        launch = frame.run.kernels.pack(self.call, frame.sizes, addresses, frame.variants)
-        if len(self.packed) >= _PACKED:
-            del self.packed[next(iter(self.packed))]
-        self.packed[key] = launch

@@ -30,7 +30,7 @@ class Stopwatch:
     def __init__(self, runner: GraphRunner, spoiled: int, stream: int):
         """`spoiled`: bytes that are read between two uses of a constant; 0: none."""
         self.runner, self.stream = runner, stream  # whose memory the graph works on
-        size = runner.constants_size
+        size = runner.program.constants_size
         count = min(MOST_COPIES, math.ceil(spoiled / size) + 1) if size and spoiled else 0
         self.copies = [Memory(size) for _ in range(count)]
         self.start, self.end = driver.Event(timing=True), driver.Event(timing=True)

@@ -52,9 +52,12 @@ class Worker:
 
     def compile(
         self, jobs: Sequence[Request], processes: int,
-        tell: Callable[[int, int], None] | None = None,
+        finished: Callable[[int, str], None],
     ) -> list[str]:
-        """Compile kernels; the text of each one's error, empty for none."""
+        """Compile kernels; the text of each one's error, empty for none.
+
+        `finished` is called with the number and the error of each as soon as it is there.
+        """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         found: dict[int, str] = {}
@@ -63,8 +66,7 @@ class Worker:
             for line in islice(stdout, len(jobs)):
                 reply = json.loads(line)
                 found[reply["job"]] = reply["error"]
-                if tell is not None:
-                    tell(len(found), len(jobs))
+                finished(reply["job"], reply["error"])
         return [found[k] if k in found else self._failure() for k in range(len(jobs))]
 
     def _failure(self) -> str:

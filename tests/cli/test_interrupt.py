@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
+
+from tests.frontend.onnx_models import make_model, value_info
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = '''
@@ -85,6 +89,44 @@ def test_an_interrupted_command(
     time.sleep(0.2)
     assert not is_running(child)
     assert not list(tmp_path.glob("reproducer*"))
+
+
+@pytest.mark.slow
+def test_compiled_kernels_are_kept(tmp_path: Path) -> None:
+    """The next run takes them from the cache, and compiles the others."""
+    random = np.random.default_rng(0)
+    shapes = [(8 + 8 * k, 16 + 8 * k) for k in range(1, 10)]
+    weights = {f"w{k}": random.standard_normal(shape).astype(np.float32)
+               for k, shape in enumerate(shapes)}
+    nodes = [helper.make_node("MatMul", [f"x{k}", f"w{k}"], [f"x{k + 1}"])
+             for k in range(len(shapes))]
+    proto = make_model(nodes, [value_info("x0", np.float32, [5, 16])],
+                       [f"x{len(shapes)}"], weights)
+    (tmp_path / "products.onnx").write_bytes(proto.SerializeToString())
+    words = [sys.executable, "-m", "compiler", "run", "products.onnx", "--cache", "cache"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(words, cwd=tmp_path, env=environment, text=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        for _ in range(6000):
+            if list(tmp_path.glob("cache/cpu/*.o")):
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    found = re.fullmatch(r"interrupted: (\d+) of (\d+) pieces of code are compiled and kept; "
+                         "the same command goes on from there", told.splitlines()[-1])
+    assert found is not None
+    done, total = map(int, found.groups())
+    assert 0 < done < total
+    kept = {path.name: path.stat().st_ino for path in tmp_path.glob("cache/cpu/*.o")}
+    assert len(kept) >= done
+    subprocess.run(words, cwd=tmp_path, env=environment, check=True, stdout=subprocess.DEVNULL)
+    after = {path.name: path.stat().st_ino for path in tmp_path.glob("cache/cpu/*.o")}
+    assert kept.items() < after.items()  # the same files: none was written anew
 
 
 def test_tuning_tells_what_it_has_found(small_model: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "precision": tuple(TOLERANCES), "exact": (False, True),
     "features": (None, "avx2", "sm_90", "nonsense"), "threads": (None, 1, 3),
     "library": ("never", "auto"), "schedule": (None, MINE, "missing.txt"),
+    "tuned": ("off", "missing.sqlite"),
 }
 FEATURES = {"cpu": ("avx2",), "reference": (), "cuda": ("sm_90",)}
 TRIED: dict[str, tuple[str, ...]] = {
@@ -59,7 +60,9 @@ def test_every_pair_is_there() -> None:
 
 def problems(target: str, options: Mapping[str, Any]) -> list[str]:
     """Parts of the message that refuses the options; none where they are to work."""
-    found = ["there is no such file"] if options["schedule"] == "missing.txt" else []
+    missing = [options[name] for name in ("schedule", "tuned")
+               if str(options[name]).startswith("missing")]
+    found = [f"{name!r}, and there is no such file" for name in missing]
     features = options["features"]
     if not found and features is not None and features not in FEATURES[target]:
         found.append(repr(features))

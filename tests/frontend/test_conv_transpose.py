@@ -51,3 +51,29 @@ def test_transposed_convolutions(seed: int) -> None:
         exe = compiler.compile(MemoryModel("model.onnx", proto.SerializeToString()), target="cpu",
                                threads=1)
         assert_close(list(exe(x=x)), run_reference(proto, {"x": x}), 1e-4)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_an_infinite_weight_adds_nothing_beside_the_image(seed: int, constant: bool) -> None:
+    """The results that are NaN and infinite are those of onnxruntime."""
+    attributes, w, bias, sizes = drawn(seed)
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((2, w.shape[0], *sizes)).astype(np.float32)
+    w[random.random(w.shape) < 1 / w.size**0.5] = np.inf
+    w.reshape(-1)[-1], x.reshape(-1)[0] = np.inf, np.nan
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], **attributes)
+    feeds = {"x": x} if constant else {"x": x, "w": w}
+    weights = {"b": bias} | ({"w": w} if constant else {})
+    for sizes_of_x in (x.shape, ("n", w.shape[0], *(f"d{k}" for k in range(len(sizes))))):
+        inputs = [value_info(name, np.float32, list(sizes_of_x if name == "x" else w.shape))
+                  for name in feeds]
+        proto = make_model([node], inputs, ["y"], weights)
+        exe = compiler.compile(MemoryModel("model.onnx", proto.SerializeToString()), target="cpu",
+                               threads=1)
+        found, wanted = np.asarray(exe(**feeds)[0]), run_reference(proto, feeds)[0]
+        assert np.isinf(wanted).any()
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+        np.testing.assert_array_equal(np.isposinf(found), np.isposinf(wanted))
+        assert_close([np.nan_to_num(found, posinf=0, neginf=0)],
+                     [np.nan_to_num(wanted, posinf=0, neginf=0)], 1e-5)

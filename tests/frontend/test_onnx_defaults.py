@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
+from compiler.__main__ import main
 from compiler.diagnostics import StrataError
 from compiler.frontend import MemoryModel
 
@@ -44,6 +46,36 @@ def test_a_default_may_have_other_contents_or_be_an_input() -> None:
     for given, options in (((X,), {"constants": {"w": OTHER}}),
                            ((X, OTHER), {"shapes": {"w": [3, 2]}})):
         np.testing.assert_array_equal(run(with_default(8), *given, **options), np.full((2, 2), 6))
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_a_call_that_gives_a_constant_is_told_what_to_do(target: str, tmp_path: Path) -> None:
+    """onnxruntime takes it. Also of a compiled model that comes from the cache."""
+    model = with_default(8)
+    (tmp_path / "m.onnx").write_bytes(model.data)
+    told = (r"'w' has a default in the model.*\n.*shapes=\{'w': \[3, 2\]\} \(--shape w=3x2\)"
+            r".*constants=\{'w': ARRAY\}")
+    for source in (model, tmp_path / "m.onnx", tmp_path / "m.onnx"):
+        exe = compiler.compile(source, target=target, cache=tmp_path / "cache")
+        np.testing.assert_array_equal(exe(X)[0], np.full((2, 2), 3))
+        for call in (lambda e: e(X, OTHER), lambda e: e(x=X, w=OTHER), lambda e: e(X, w=OTHER)):
+            with pytest.raises(ValueError, match=told):
+                call(exe)
+    with pytest.raises(ValueError) as raised:
+        compiler.compile(with_default(3), target=target)(X, OTHER)
+    assert "default" not in str(raised.value)  # a constant, for onnxruntime too
+
+
+def test_the_command_line_tells_it_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.onnx").write_bytes(with_default(8).data)
+    words = ["run", str(tmp_path / "m.onnx"), "--target", "reference", "--input", "w=ones"]
+    assert main(words) == 1
+    told = capsys.readouterr().err
+    assert "'w' has a default" in told
+    assert "--shape w=3x2" in told
+    assert main([*words, "--shape", "w=3x2"]) == 0
 
 
 @pytest.mark.parametrize("options", [{"constants": {"w": OTHER}}, {"shapes": {"w": [3, 2]}}])

@@ -164,6 +164,40 @@ def test_casting_to_its_own_type_saturates(target: str) -> None:
     assert (np.abs(numbers[~np.isnan(numbers)]) <= 57344).all()
 
 
+EIGHT_BITS = ["f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ"]
+
+
+@each_target
+@pytest.mark.parametrize("element", EIGHT_BITS)
+def test_floats_of_8_bits_are_tested_for_nan_and_infinities(element: str, target: str) -> None:
+    x = codes(getattr(t, element))
+    wide, nodes = x.astype(np.float32), [
+        helper.make_node("IsNaN", ["x"], ["nan"]), helper.make_node("IsInf", ["x"], ["inf"]),
+        helper.make_node("IsInf", ["x"], ["above"], detect_negative=0),
+        helper.make_node("IsInf", ["x"], ["below"], detect_positive=0)]
+    found = run(model_of(nodes, {"x": x}, ["nan", "inf", "above", "below"]), {"x": x}, target)
+    assert np.isnan(wide).any()
+    for got, want in zip(found, (np.isnan(wide), np.isinf(wide), wide == np.inf, wide == -np.inf),
+                         strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@each_target
+@pytest.mark.parametrize("element", EIGHT_BITS)
+def test_products_of_floats_of_8_bits(element: str, target: str) -> None:
+    dtype = t.dtype_of(getattr(t, element))
+    a, b = (np.arange(k, k + 6).reshape(s).astype(dtype) for k, s in ((-2, (2, 3)), (1, (3, 2))))
+    names = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
+    model = model_of([helper.make_node("QLinearMatMul", names, ["y"])], {"a": a, "b": b}, ["y"], [
+        *(numpy_helper.from_array(np.float32(s), n)
+          for n, s in (("sa", 0.5), ("sb", 0.25), ("sy", 0.125))),
+        *(numpy_helper.from_array(np.asarray(z, dtype), n)
+          for n, z in (("za", 1.0), ("zb", 0.0), ("zy", 0.0)))])
+    [got] = run(model, {"a": a, "b": b}, target)
+    want = (a.astype(np.float32) - 1) @ b.astype(np.float32)
+    np.testing.assert_array_equal(got.astype(np.float32), want.astype(dtype).astype(np.float32))
+
+
 # ---------------------------------------------------------------------- arrays
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
                                   "float8_e5m2fnuz"])

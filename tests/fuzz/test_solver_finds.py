@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper, numpy_helper
 
@@ -62,3 +63,29 @@ def test_updates_that_are_an_empty_constant() -> None:
 def test_one_index_of_any_type(kind: type[np.integer]) -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
     check("Gather", {"a": x, "b": np.asarray(-1, kind)}, {"a": ["n", "m", "k"]}, {}, x[-1])
+
+
+@pytest.mark.parametrize("rows, inner, mid, out", [
+    (16, 3, 2, 2), (64, 32, 8, 8), (5, 7, 3, 11), (17, 16, 1, 4), (32, 8, 4, 2)])
+@pytest.mark.parametrize("integers", [True, False])
+def test_sums_of_rows_between_two_products(
+    rows: int, inner: int, mid: int, out: int, integers: bool
+) -> None:
+    """Sums over the same rows as a product's, without its columns: a zero point, or a mean."""
+    random = np.random.default_rng(rows)
+    kind = np.uint8 if integers else np.float32
+    a, b = (random.integers(0, 9, s).astype(kind) for s in ((rows, inner), (inner, mid)))
+    w = random.integers(-4, 5, (mid, out)).astype(np.float32)
+    first = "i = MatMulInteger(a, b, three, two) f = Cast<to = 1>(i)" if integers else (
+        "s = ReduceSum<keepdims = 1>(a, last) m = MatMul(a, b) f = Sub(m, s)")
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+        g (element[{rows}, {inner}] a, element[{inner}, {mid}] b, float[{mid}, {out}] w) =>
+        (float[{rows}, {out}] y) <uint8 three = {{3}}, uint8 two = {{2}}, int64[1] last = {{1}}>
+        {{ {first} y = MatMul(f, w) }}"""
+    model = onnx.parser.parse_model(text.replace("element", "uint8" if integers else "float"))
+    wide = [x.astype(np.float32) for x in (a, b)]
+    product = (wide[0] - 3) @ (wide[1] - 2) if integers else (
+        wide[0] @ wide[1] - wide[0].sum(1, keepdims=True))
+    program = compiler.compile(MemoryModel("found.onnx", model.SerializeToString()),
+                               target="cpu", cache="off", threads=1)
+    np.testing.assert_array_equal(program(a=a, b=b, w=w)[0], product @ w)

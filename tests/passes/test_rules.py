@@ -1,8 +1,7 @@
 """Every rewriting rule fires on instances of its own pattern, and keeps what they compute.
 
 The rules are those that `rewrite` is given, by any pass, and all that the modules of
-`passes/graph/rules` list. A rule needs a generator in `tests/passes/instances`, but for those of
-`ONLY_TEXTS`, which have texts in `tests/passes` whose functions have their pattern. They are
+`passes/graph/rules` list. Each has a generator in `tests/passes/instances`, whose instances are
 executed on random numbers, at several sizes, before and after.
 """
 
@@ -34,21 +33,16 @@ from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
 from tests.op_samples.graph_samples import SAMPLES
 from tests.passes.harness import assert_same, parse
-from tests.passes.instances import graph, loop, quantization
+from tests.passes.instances import graph, loop, products, quantization
 from tests.passes.instances.writing import Draw, Instance
 
-INSTANCES = {**graph.INSTANCES, **loop.INSTANCES, **quantization.INSTANCES}
+INSTANCES = {**graph.INSTANCES, **loop.INSTANCES, **products.INSTANCES,
+             **quantization.INSTANCES}
 TIMES = 6
 """Instances per rule."""
 TEXTS = Path(__file__).parent
 LOWERED = ("decompose",)
 """Rules of a whole class of operations, which every operation's sample tests."""
-
-ONLY_TEXTS = frozenset((
-    "add_to_sum", "concat_of_dequantized", "conv_of_dequantized", "join_groups", "multiply_bytes",
-    "narrow", "nothing_seen", "part_of_dequantized", "quantize_by_reciprocal", "quantize_of_sum",
-    "relu_of_sum", "signed_conv", "signed_matmul", "split", "tile_groups"))
-"""Rules without a generator, which fire in a text. A new rule needs a generator."""
 
 
 @pytest.fixture
@@ -147,8 +141,7 @@ def test_rules_keep_what_their_instances_compute(rule: str, fired: Counter[str])
 
 
 def test_every_rule_has_instances(fired: Counter[str]) -> None:
-    """The listed rules without a generator fire in a text of `tests/passes`, whose meaning is
-    checked; all others have one."""
+    """All rules that are listed, or that fire in a text of `tests/passes`, have a generator."""
     from tests.passes.harness import check_file
 
     for path in sorted(TEXTS.glob("*/*.mlir")):
@@ -157,9 +150,8 @@ def test_every_rule_has_instances(fired: Counter[str]) -> None:
     lowered = {rule.__name__ for rules in lowering_rules().values() for rule in rules}
     known = (listed_rules() | set(fired)) - lowered - set(LOWERED)
     assert len(known) > 50
-    assert known - set(INSTANCES) - ONLY_TEXTS == set(), "these rules have no generator"
-    assert known - set(INSTANCES) >= ONLY_TEXTS, "these have one, or are gone"
-    assert {rule for rule in ONLY_TEXTS if not fired[rule]} == set(), "no text has their pattern"
+    assert known - set(INSTANCES) == set(), "these rules have no generator"
+    assert set(INSTANCES) - known == set(), "these are gone"
 
 
 def test_every_lowering_and_decomposition_has_a_sample() -> None:

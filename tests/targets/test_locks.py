@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ def test_a_thread_may_take_a_safe_lock_again() -> None:
 
 FORK = """
 import os, threading, time
-from targets.locks import SafeLock, Turns
-lock, turns = SafeLock(), Turns("work", ValueError)
+from targets.locks import OneProcess, SafeLock, Turns
+lock, turns, process = SafeLock(), Turns("work", ValueError), OneProcess("work", ValueError)
 held, done = threading.Event(), threading.Event()
 def hold():
     with lock, turns:
@@ -45,11 +46,11 @@ threading.Thread(target=hold, daemon=True).start()
 held.wait()
 child = os.fork()
 if not child:
-    with lock:
+    with lock, turns:
         pass
     try:
-        with turns:
-            os._exit(1)
+        process.check()
+        os._exit(1)
     except ValueError as error:
         os._exit(0 if "spawn" in str(error) else 2)
 print(os.waitpid(child, 0)[1])
@@ -84,7 +85,32 @@ def test_taking_turns() -> None:
 
 def test_work_inside_itself_is_an_error_and_not_a_hang() -> None:
     turns = Turns("work", ValueError)
-    with turns, pytest.raises(ValueError, match="work is under way in this thread"), turns:
-        pass
+    for _ in range(2):
+        with turns, pytest.raises(ValueError, match="work is under way in this thread"), turns:
+            pass
     with turns:
         pass
+
+
+def test_a_signal_at_any_moment_of_taking_turns() -> None:
+    """Either the handler has its turn, or it is told that it cannot."""
+    turns, outcomes = Turns("work", ValueError), list[bool]()
+
+    def handle(*_: object) -> None:
+        try:
+            with turns:
+                outcomes.append(True)
+        except ValueError:
+            outcomes.append(False)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    try:
+        deadline = time.monotonic() + 20
+        while len(outcomes) < 200 and time.monotonic() < deadline:
+            with turns:
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert {*outcomes} == {True, False}

@@ -179,15 +179,22 @@ def test_which_files_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert tuned_files(options) == [str(tmp_path / NAME)]
     assert tuned_files(replace(options, tuned="off")) == []
     assert tuned_files(replace(options, cache="off")) == []
-    assert tuned_files(replace(options, tuned="/else.sqlite")) == ["/else.sqlite"]
+    other = tmp_path / "else.sqlite"
+    other.touch()
+    assert tuned_files(replace(options, tuned=str(other))) == [str(other)]
     monkeypatch.setenv("STRATA_TUNED", "off")
     assert tuned_files(options) == []
-    assert tuned_files(replace(options, tuned="/else.sqlite")) == ["/else.sqlite"]
+    assert tuned_files(replace(options, tuned=str(other))) == [str(other)]
 
 
-def test_a_named_file_must_be_there() -> None:
+def test_a_named_file_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nowhere.sqlite", "."):
+        with pytest.raises(StrataError, match="there is no such file"):
+            CompileOptions(tuned=str(tmp_path / name))
+    options = CompileOptions()
+    monkeypatch.setenv("STRATA_TUNED", str(tmp_path / "nowhere.sqlite"))
     with pytest.raises(StrataError, match="there is no file"):
-        choices_for(CompileOptions(tuned="/nowhere.sqlite"), "m")
+        choices_for(options, "m")
 
 
 def test_compiled_models_depend_on_winners(tmp_path: Path) -> None:

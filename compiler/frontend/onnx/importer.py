@@ -13,7 +13,7 @@ function of its own, it sees that value through a view (frames.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation
 
 from compiler import structures
+from compiler.defaults import mark_defaults
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults, Skip, UnknownValue
@@ -95,6 +96,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     faults.raise_any()
     importer = _Importer(file, functions, faults, types, constants, inputs.structured)
     fixed = bool(options.shapes or options.dims)  # what is declared holds for other sizes then
+    mark_defaults(importer.module, _defaults(file.proto, given))
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))
     faults.tell_warnings()
@@ -108,6 +110,13 @@ def _defaults_replaced(model: onnx.ModelProto, options: ImportOptions) -> set[st
     (ONNX, IR.md). The others stay constants, with which weights can be packed and folded.
     """
     return {*options.shapes, *options.constants} if model.ir_version >= 4 else set()
+
+
+def _defaults(model: onnx.ModelProto, given: Container[str]) -> dict[str, Sequence[int]]:
+    """The shapes of the inputs with a default that are constants here."""
+    inputs = {i.name for i in model.graph.input} if model.ir_version >= 4 else set[str]()
+    return {t.name: t.dims for t in model.graph.initializer
+            if t.name in inputs and t.name not in given}
 
 
 @dataclass(frozen=True)

@@ -139,8 +139,8 @@ def expm1(b: Builder, x: Reg) -> Reg:
 
 
 def tanh(b: Builder, x: Reg) -> Reg:
-    """An odd rational function on |x| <= 9.01, where tanh rounds to the sign of x."""
-    y = b.clamp(x, -9.01, 9.01)
+    """An odd rational function that passes 1 beyond 9.01, where tanh rounds to the sign of x."""
+    y = b.clamp(x, -9.2, 9.2)
     s = b.mul(y, y)
     p = b.polynomial(s, [1.333693272e-08, 2.059634164e-05, 3.494815435e-03, 1.338037537e-01, 1.0])
     q = b.polynomial(s, [7.769319636e-07, 3.284370214e-04, 2.587404369e-02, 4.671369079e-01, 1.0])

@@ -11,20 +11,21 @@ and the small ones as NAME-small.onnx. The exit status is 1 when there are any.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import onnx
 
 from compiler.reduction.candidate import Candidate
-from tests.fuzz.solver.generate import describe, generate
+from tests.fuzz.solver.generate import THEMES, describe, generate, theme_of
 from tests.fuzz.solver.pool import Outcome, outcomes
 from tests.fuzz.solver.shrinking import Shrinker
 from tests.fuzz.solver.work import work
@@ -40,6 +41,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", type=int, metavar="NUMBER", help="one model, and what is wrong")
     parser.add_argument("--torch", action="store_true", help="modules of PyTorch, not ONNX models")
+    parser.add_argument("--theme", choices=[t for t in THEMES if t],
+                        help="models of one kind, with the same numbers as among all")
     parser.add_argument("-o", "--output", type=Path, help="a folder for what fails")
     arguments = parser.parse_args()
     if arguments.show is not None:
@@ -55,8 +58,7 @@ def campaign(arguments: argparse.Namespace, folder: str) -> int:
     """Judge all, tell failures as they come, and tabulate."""
     started, counts, failures = time.monotonic(), Counter[str](), list[Outcome]()
     covered, runs, most = Counter[str](), 0, arguments.count
-    numbers = range(arguments.first, arguments.first + most)
-    for outcome in outcomes(numbers, partial(worker(arguments), seed=arguments.seed),
+    for outcome in outcomes(numbers(arguments), partial(worker(arguments), seed=arguments.seed),
                             arguments.jobs, LIMIT, folder):
         counts[outcome.kind or "right"] += 1
         covered.update(set(outcome.operators))
@@ -78,6 +80,13 @@ def campaign(arguments: argparse.Namespace, folder: str) -> int:
         keep(failures, arguments.seed, arguments.output)
     tabulate(failures, arguments, folder)
     return 1 if failures else 0
+
+
+def numbers(arguments: argparse.Namespace) -> Iterator[int]:
+    """Of the models that are wanted."""
+    numbers = itertools.count(arguments.first)
+    fitting = (k for k in numbers if theme_of(k, arguments.seed) == arguments.theme)
+    return itertools.islice(fitting if arguments.theme else numbers, arguments.count)
 
 
 def worker(arguments: argparse.Namespace) -> Callable[[int, int], Outcome]:

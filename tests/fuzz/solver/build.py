@@ -43,8 +43,9 @@ class Builder:
         constants = [numpy_helper.from_array(a, name) for name, a in self._arrays()]
         outputs = [self._plain(v) for v in self._results()]
         graph = helper.make_graph(self._nodes(draft.body), "drawn", infos, outputs, constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", draft.opset)],
-                                 ir_version=IR_VERSION)
+        domains = [helper.make_opsetid("", draft.opset), *(
+            helper.make_opsetid(d, 1) for d in sorted(_domains(draft.body)) if d)]
+        return helper.make_model(graph, opset_imports=domains, ir_version=IR_VERSION)
 
     def _arrays(self) -> Iterable[tuple[str, Array]]:
         yield from ((n, a) for n, a in self.draft.arrays.items() if n in self.used)
@@ -134,3 +135,10 @@ def _reads(body: Body) -> Iterable[str]:
             if isinstance(value, Body):
                 yield from _reads(value)
                 yield from (v.name for v in value.outputs)
+
+
+def _domains(body: Body) -> set[str]:
+    """The domains of nodes, also those in bodies."""
+    found = {node.domain for node in body.nodes}
+    inner = (v for node in body.nodes for v in node.attributes.values() if isinstance(v, Body))
+    return found.union(*map(_domains, inner))

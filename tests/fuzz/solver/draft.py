@@ -23,6 +23,8 @@ Shape: TypeAlias = "tuple[Dim, ...]"
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = (np.dtype(c) for c in ("f2", "f4", "f8"))
 FLOATS = (F32, F64, F16, BF16)
+F8 = tuple(np.dtype(t) for t in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz,
+                                 ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz))
 INTS = tuple(np.dtype(c) for c in ("i8", "i4", "i2", "i1", "u1", "u2", "u4", "u8"))
 I64, I32, U8, I8 = INTS[0], INTS[1], INTS[4], INTS[3]
 BOOL = np.dtype(bool)
@@ -122,6 +124,10 @@ class Draft:
     """The least that a dim may be: 0 in models with empty tensors."""
     special: bool = False
     """Whether inputs hold NaN and infinities, of which no integer is defined."""
+    weights: bool = True
+    """Whether operands may be weights where they need not: what is computed of these alone the
+    compiler rounds while it reads the model, which no run in f64 shows.
+    """
 
     def __post_init__(self) -> None:
         self.solver = z3.Solver()
@@ -198,12 +204,16 @@ class Draft:
         known = NARROWED.get(op_type, ALL)
         return [t for t in known if t in allowed_types(op_type, self.opset, position, domain)]
 
+    def narrow(self, op_type: str) -> list[DType]:
+        """The same, of floats of 8 bits."""
+        return [t for t in F8 if t in allowed_types(op_type, self.opset, 0, "")]
+
     def placeholder(
         self, dtype: DType, shape: Sequence[Dim], domain: Domain = ANY, fixed: bool | None = None
     ) -> Value:
         """A new input or weight."""
         value = Value(self.fresh("p"), dtype, tuple(shape), True)
-        fixed = self.chance(0.4) if fixed is None else fixed
+        fixed = self.chance(0.4) and self.weights if fixed is None else fixed
         self.placeholders.append(Placeholder(value, domain, fixed))
         self.values.append(value)
         return value
@@ -345,8 +355,10 @@ _TYPES: dict[tuple[str, int, int, str], frozenset[DType]] = {}
 
 def allowed_types(op_type: str, opset: int, position: int, domain: str) -> frozenset[DType]:
     """The NumPy element types of an operator's input, or of output k at position -1 - k; none
-    where it is not there.
+    where it is not there. ONNX does not know those of other domains: there specifications do.
     """
+    if domain:
+        return frozenset((*ALL, *F8))
     key = (op_type, opset, position, domain)
     if key not in _TYPES:
         _TYPES[key] = frozenset(_schema_types(*key))
@@ -371,4 +383,5 @@ def _schema_types(op_type: str, opset: int, position: int, domain: str) -> Itera
 
 
 _NUMBER = {"float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7,
-           "bool": 9, "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16}
+           "bool": 9, "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
+           "float8e4m3fn": 17, "float8e4m3fnuz": 18, "float8e5m2": 19, "float8e5m2fnuz": 20}

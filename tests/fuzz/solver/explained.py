@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import onnx
 
 from tests.fuzz.solver.generate import Generated
 from tests.fuzz.solver.judge import Finding, judge
+from tests.fuzz.solver.partings import counts_of_rounded, ends_at_last, leaves_dims, parts_at
 
 
 @dataclass(frozen=True)
@@ -24,27 +26,13 @@ class Explanation:
 
 
 def operators(graph: onnx.GraphProto) -> set[str]:
-    """Also those in bodies."""
+    """Also those in bodies; not those in functions."""
     found = {node.op_type for node in graph.node}
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 found |= operators(attribute.g)
     return found
-
-
-def _reduction_of_nothing(drawn: Generated, found: Finding) -> bool:
-    shapes = re.match(r"output \S+ is (\w+)\[.*\], not \w+\[.*\]", found.text)
-    if found.kind != "peer" or shapes is None:
-        return False
-    return (shapes[1] == "float16" or _has_nothing(drawn, found)) and any(
-        name.startswith("Reduce") for name in operators(drawn.proto.graph))
-
-
-def _has_nothing(drawn: Generated, found: Finding) -> bool:
-    """Whether a tensor of the model or of its inputs is empty."""
-    return any(0 in array.shape for array in drawn.feeds[found.feed].values()) or any(
-        0 in weights.dims for weights in drawn.proto.graph.initializer)
 
 
 def _open_zero(drawn: Generated, found: Finding) -> bool:
@@ -72,25 +60,13 @@ def _broadcast_at_run(drawn: Generated, found: Finding) -> bool:
         found.text) is not None
 
 
-def _integers_out_of_range(drawn: Generated, found: Finding) -> bool:
-    """Products and sums of integers wrap around, onnxruntime's product of them goes elsewhere."""
-    return found.kind == "peer" and "int64" in found.text and "ReduceProd" in operators(
-        drawn.proto.graph) and "float64(-9.223372036854776e+18), not" in found.text
-
-
-def _counted_of_rounded(drawn: Generated, found: Finding) -> bool:
-    """How many rounded numbers are not 0: onnxruntime's Sigmoid is 0 where ours is tiny."""
-    return found.kind == "peer" and re.search(r"output \S+ int64\[", found.text) is not None and (
-        {"NonZero", "Sigmoid"} <= operators(drawn.proto.graph))
-
-
 EXPLANATIONS = (
     Explanation("two sizes that only a run tells are taken to be equal: a run where one of them is "
                 "1, and broadcasts, is refused by name", _broadcast_at_run),
-    Explanation("onnxruntime computes products of integers in floats, which end at 2^63",
-                _integers_out_of_range),
+    Explanation("onnxruntime's products of integers end at the last number of the type",
+                partial(parts_at, of=ends_at_last)),
     Explanation("onnxruntime's sigmoid gives 0 for what f32 can hold, and NonZero counts that",
-                _counted_of_rounded),
+                partial(parts_at, of=counts_of_rounded)),
     Explanation("a filter of ConvTranspose that is an input is taken to be finite: where nothing "
                 "is added, 0 times NaN is", _infinite_filter),
     Explanation("denormals count as zeros, and Winograd's convolution hands NaN to neighbours; "
@@ -98,7 +74,7 @@ EXPLANATIONS = (
     Explanation("a dim of 0 in a file is an open size, which is 1 or more until a run tells",
                 _open_zero),
     Explanation("onnxruntime leaves dims of reductions of nothing, and of f16 that are counted "
-                "from the end", _reduction_of_nothing),
+                "from the end", partial(parts_at, of=leaves_dims)),
 )
 
 

@@ -15,9 +15,11 @@ import z3
 from onnx import defs
 
 from tests.fuzz.solver import (
+    specs_contrib,
     specs_control,
     specs_elementwise,
     specs_index,
+    specs_narrow,
     specs_products,
     specs_reduce,
     specs_shape,
@@ -38,11 +40,16 @@ from tests.fuzz.solver.draft import (
     Draft,
     DType,
 )
+from tests.fuzz.solver.outline import outline
 
 Spec = Callable[[Draft], None]
 SPECS: dict[Spec, float] = {
     **specs_elementwise.SPECS, **specs_shape.SPECS, **specs_reduce.SPECS, **specs_products.SPECS,
     **specs_index.SPECS, **specs_control.SPECS}
+THEMES: dict[str, tuple[float, dict[Spec, float]]] = {
+    "": (0.7, {}), "contrib": (0.12, specs_contrib.SPECS), "narrow": (0.1, specs_narrow.SPECS),
+    "functions": (0.08, {})}
+"""Kinds of models: the share of each, and operators of which it has about as many as of others."""
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 31, 33)
 FEW = (1, 2, 2, 3)
 MAIN: tuple[tuple[DType, float], ...] = (
@@ -69,11 +76,21 @@ class Generated:
     open_dims: int = 0
 
 
+def theme_of(number: int, seed: int = 0) -> str:
+    """The kind of a model. It comes from a stream of its own, so that new kinds leave most of the
+    others as they are.
+    """
+    shares = np.array([share for share, _ in THEMES.values()])
+    random = np.random.default_rng([number, seed, 1717])
+    return list(THEMES)[int(random.choice(len(shares), p=shares / shares.sum()))]
+
+
 def generate(number: int, seed: int = 0) -> Generated:
     """Raises Unusable."""
     random = np.random.default_rng([number, seed, 1616])
     special = bool(random.random() < 0.08)
-    draft = _drafted(random, special)
+    theme = theme_of(number, seed)
+    draft = _drafted(random, special, theme)
     solution = fitting_solution(draft)
     constants = {p.value.name: _numbers(draft, p.domain, p.value.dtype, p.value.shape, solution,
                                         False)
@@ -81,6 +98,8 @@ def generate(number: int, seed: int = 0) -> Generated:
     builder = Builder(draft, solution, constants)
     opened = _opened(draft, builder)
     proto = builder.model(opened)
+    if theme == "functions" or (theme and draft.chance(0.15)):
+        outline(proto, random)
     result = Generated(number, proto, special=special, open_dims=len(opened))
     for found in [solution, *_further(draft, builder, opened)]:
         result.feeds.append(_feeds(draft, proto, found, special))
@@ -88,15 +107,17 @@ def generate(number: int, seed: int = 0) -> Generated:
 
 
 # ---------------------------------------------------------------------- drawing
-def _drafted(random: np.random.Generator, special: bool) -> Draft:
+def _drafted(random: np.random.Generator, special: bool, theme: str) -> Draft:
     weights = np.array([w for _, w in MAIN] + [0.1])
     kind = int(random.choice(len(weights), p=weights / weights.sum()))
     main = MAIN[kind][0] if kind < len(MAIN) else INTS[int(random.integers(len(INTS)))]
     opset = min(int(random.choice(OPSETS)), defs.onnx_opset_version())
+    if theme == "narrow":  # since when there are floats of 8 bits
+        opset, main = max(opset, 19), BF16 if random.random() < 0.5 else F32
     draft = Draft(random, opset, main, smallest=0 if random.random() < 0.12 else 1,
-                  special=special)
-    wanted, shares = draft.integer(1, MOST_NODES), np.array(list(SPECS.values()))
-    specs = list(SPECS)
+                  special=special, weights=theme != "narrow")
+    wanted, weighted = draft.integer(1, MOST_NODES), _weighted(theme)
+    specs, shares = list(weighted), np.array(list(weighted.values()))
     for _ in range(4 * wanted):
         if len(draft.body.nodes) >= wanted:
             break
@@ -104,6 +125,13 @@ def _drafted(random: np.random.Generator, special: bool) -> Draft:
     if not draft.body.nodes:
         raise Unusable("no operator fits")
     return draft
+
+
+def _weighted(theme: str) -> dict[Spec, float]:
+    """The specifications, and how often each is drawn."""
+    _, more = THEMES[theme]
+    factor = sum(SPECS.values()) / sum(more.values()) if more else 0.0
+    return {**SPECS, **{spec: factor * share for spec, share in more.items()}}
 
 
 def _solution(draft: Draft, sizes: Sequence[int]) -> z3.ModelRef:

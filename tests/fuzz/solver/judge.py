@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 
 from compiler.diagnostics import StrataError
 from compiler.driver import Compiler, CompilerFault
@@ -22,6 +21,7 @@ from dialects.binding import EvaluationError
 from dialects.types import Array, element_of, largest, precision
 from targets.reference.interpret import interpret
 from tests.fuzz.solver.generate import Generated
+from tests.fuzz.solver.peers import Peer, peer_of
 from tests.fuzz.solver.precise import F64, Allowance, is_wide
 
 GRANTED = 6
@@ -34,8 +34,6 @@ coarser, and is only asked what operators mean.
 """
 STAGES = (0, 6, 18, 40)
 """How many such runs are made, as long as elements are beyond."""
-NO_SUCH_TYPE = ("NOT_IMPLEMENTED", "Type Error")
-"""How onnxruntime says that an operator is not there for a type."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +67,26 @@ def judge(generated: Generated, peer: bool = True, plain: bool = False) -> Findi
         return Finding("refused", str(error))
     except CompilerFault as error:
         return Finding("fault", str(error))
-    session = session_of(generated.proto) if peer else None
-    if isinstance(session, str):
-        return Finding("invalid", session)
+    theirs = peer_of(generated.proto) if peer else None
+    if isinstance(theirs, str):
+        return Finding("invalid", theirs)
     for number, feed in enumerate(generated.feeds):
-        found = _judge_feed(module, weights, program, session, feed, generated)
+        found = _judge_feed(module, weights, program, theirs, feed, generated)
         if found:
             return Finding(found.kind, found.text, number)
     return Finding()
 
 
 def _judge_feed(
-    module: Any, weights: Any, program: Any, session: Any, feed: Mapping[str, Array],
+    module: Any, weights: Any, program: Any, peer: Peer | None, feed: Mapping[str, Array],
     generated: Generated,
 ) -> Finding:
     inputs = [feed[n] for n in program.input_names]
     found, allowance = compared(module, weights, program, inputs, Rule(False, generated.special))
     if found or allowance is None:
         return found
-    theirs = None if session is None or generated.special else run_peer(session, feed)
+    theirs = None if peer is None or generated.special else (
+        peer.run(feed, allowance.native))
     if theirs is None:
         return Finding()
     text = differs(theirs, allowance.native, allowance, program.output_names, Rule(True))
@@ -173,8 +172,8 @@ def _beyond(
 def _allowed(got: Array, wide: Array, exact: Array, slack: Array, rule: Rule) -> Array:
     """Per element: whether rounding explains it."""
     element = element_of(got.dtype)
-    if not is_wide(element):
-        return (got.astype(F64) == exact) | (slack > 0)
+    if not is_wide(element):  # integers, truth values, and floats of 8 bits
+        return (wide == exact) | (np.abs(wide - exact) <= GRANTED * slack)
     limit = GRANTED * slack + UNITS * precision(element) * np.abs(exact) + _smallest(got.dtype)
     if rule.peer:
         top = np.abs(exact[np.isfinite(exact)]).max(initial=1.0)
@@ -188,31 +187,3 @@ def _allowed(got: Array, wide: Array, exact: Array, slack: Array, rule: Rule) ->
 def _smallest(dtype: np.dtype[Any]) -> float:
     """The least normal number: smaller ones may be flushed to zero."""
     return {"float64": 2.0**-1022, "float16": 2.0**-14 * 2.0**-10}.get(dtype.name, 2.0**-126)
-
-
-# ---------------------------------------------------------------------- onnxruntime
-def session_of(proto: onnx.ModelProto) -> Any:
-    """A session without optimizations; None where it has not these types, or is not there; a text
-    where it says that the model is invalid.
-    """
-    try:
-        import onnxruntime
-    except ImportError:
-        return None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        return onnxruntime.InferenceSession(proto.SerializeToString(), options,
-                                            providers=["CPUExecutionProvider"])
-    except Exception as error:
-        return None if any(t in str(error) for t in NO_SUCH_TYPE) else str(error)
-
-
-def run_peer(session: Any, feed: Mapping[str, Array]) -> list[Array] | None:
-    """Its outputs; None where it does not take or give the arrays."""
-    try:
-        return session.run(None, dict(feed))
-    except Exception:
-        return None

@@ -4,9 +4,10 @@ The imported module is executed with f64 in the place of f32, f16 and bf16. Then
 times more, each result moved by what rounding in its own type may do to it: half of a unit for one
 rounding, more for a sum of many terms, nothing for what only moves elements or is exact; and each
 is a number of its own type again, so that numbers which are equal there are equal here, too. An
-LSTM is run step by step, since what one step rounds is in all that follow. So the
-allowance is per element, and comes from the model and its inputs; a comparison that flips, or an
-index that another order of additions would choose, is told by the runs that flip.
+LSTM is run step by step, since what one step rounds is in all that follow, and so is a layer
+normalization, whose mean is rounded before it is taken away. So the allowance is per element, and
+comes from the model and its inputs; a comparison that flips, or an index that another order of
+additions would choose, is told by the runs that flip.
 (Stochastic arithmetic: Parker, Monte Carlo arithmetic, 1997.)
 """
 
@@ -56,6 +57,10 @@ EXACT = frozenset((
 
 CANCELLING = frozenset(("gelu", "log_softmax", "mish", "resize", "softplus"))
 """Operations whose results may be far smaller than what they are the difference of."""
+
+
+IN_STEPS = (graph.LayerNormOp, graph.LstmOp)
+"""Operations whose steps round what later ones enlarge: a state, a mean that is taken away."""
 
 
 def is_wide(attribute: Attribute) -> bool:
@@ -175,18 +180,18 @@ def _held(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def step_by_step(module: ModuleOp) -> ModuleOp:
-    """The module with each LSTM as the operations of its steps, where their number is known."""
-    def written_out(op: graph.LstmOp, at: Rewriter) -> Sequence[SSAValue] | None:
+    """The module with each operation of `IN_STEPS` as those of its steps, where they are known."""
+    def written_out(op: Any, at: Rewriter) -> Sequence[SSAValue] | None:
         try:
             return op.decompose(at)
         except ShapeError:
             return None
 
-    if not any(isinstance(op, graph.LstmOp) for op in module.walk()):
+    if not any(isinstance(op, IN_STEPS) for op in module.walk()):
         return module
     module = module.clone()
     for function in functions(module):
-        rewrite(function, {graph.LstmOp: [written_out]}, StrataContext())
+        rewrite(function, {kind: [written_out] for kind in IN_STEPS}, StrataContext())
     return module
 
 

@@ -52,7 +52,7 @@ def work(task: Task) -> Any:
 
 def _recorded(proto: onnx.ModelProto, feed: dict[str, Array]) -> dict[str, Array]:
     from compiler.reduction.recording import with_all_outputs
-    from tests.fuzz.solver.judge import run_peer, session_of
+    from tests.fuzz.solver.peers import run_peer, session_of
 
     told = with_all_outputs(proto)
     session = session_of(told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.passes.instances.writing import Draw, Instance, function, scalar, type_
+from tests.passes.instances.writing import Draw, Instance, function, literal, scalar, type_
 
 PASSES = "graph-quantize-contractions"
 SCALES = ("0.5", "0.3", "0.25", "2.0")
@@ -55,6 +55,99 @@ def matmul_of_dequantized(d: Draw) -> Instance:
             f"%y = graph.matmul %a, %b : {result}"], "y", result), PASSES, 1e-5)
 
 
+def concat_of_dequantized(d: Draw) -> Instance:
+    element, (a, b) = d.of("i8", "ui8"), d.long(2)
+    parts = d.integer(2, 4)
+    wide = [a, f"{parts}*{b}"]
+    numbers = _floats(d, "a", "x", element, [a, b])
+    scale, zero, first = numbers
+    others = [first.replace("%a =", f"%b{k} =").replace("%x,", f"%x{k},") for k in range(1, parts)]
+    names = ", ".join(["%a", *(f"%b{k}" for k in range(1, parts))])
+    t = type_("f32", wide)
+    inputs = {"x": type_(element, [a, b]), **{
+        f"x{k}": type_(element, [a, b]) for k in range(1, parts)}}
+    return Instance(function(inputs, [
+        scale, zero, first, *others, f"%y = graph.concat {names} {{axis = 1}} : {t}"], "y", t),
+        PASSES)
+
+
+def part_of_dequantized(d: Draw) -> Instance:
+    element, (a, b) = d.of("i8", "ui8"), d.long(2)
+    move, size = d.source.choice([
+        (f"slice %a {{starts = [0, 0, 1], sizes = [{a}, {b}, 4], steps = [1, 1, 1]}}", "4"),
+        (f"slice %a {{starts = [0, 0, 0], sizes = [{a}, {b}, 3], steps = [1, 1, 2]}}", "3"),
+        ("gather %a, %i {axis = 2}", "2"), ("max_pool %a {kernel = [2], strides = [2]}", "3")])
+    t = type_("f32", [a, b, size])
+    return Instance(function({"x": type_(element, [a, b, "6"])}, [
+        *_floats(d, "a", "x", element, [a, b, "6"]),
+        f"%i = graph.constant {{value = literal[{d.integer(0, 5)}, {d.integer(0, 5)}]}} : i64[2]",
+        f"%y = graph.{move} : {t}"], "y", t), PASSES)
+
+
+def conv_of_dequantized(d: Draw) -> Instance:
+    """One scale, or one per filter; with a bias or without; in groups."""
+    group, inner, each = d.integer(1, 2), d.integer(1, 3), d.integer(1, 3)
+    outputs = group * each
+    first, second = d.of("i8", "ui8"), d.of("i8", "ui8")
+    shape, filters = ["n", group * inner, "m"], [outputs, inner, 3]
+    scales = [d.of(*SCALES) for _ in range(outputs)]
+    weights = _floats(d, "b", "w", second, filters) if d.integer(0, 1) else [
+        literal("sb", scales, type_("f32", [outputs])),
+        f"%b = graph.dequantize_linear %w, %sb {{axis = 0, to = f32}} : {type_('f32', filters)}"]
+    t = type_("f32", ["n", outputs, "m"])
+    inputs = {"x": type_(first, shape), "w": type_(second, filters),
+              "c": type_("f32", [outputs])}
+    bias = d.of("", ", %c")
+    return Instance(function(inputs, [
+        *_floats(d, "a", "x", first, shape), *weights,
+        f"%y = graph.conv %a, %b{bias} {{pads = [1, 1], group = {group}}} : {t}"], "y", t),
+        PASSES, 1e-4)
+
+
+def _sum(name: str, source: str, scale: str, dims: Sequence[object]) -> str:
+    return f"%{name} = graph.dequantize_linear %{source}, %{scale} {{to = f32}} : " + (
+        type_("f32", dims))
+
+
+def add_to_sum(d: Draw) -> Instance:
+    """Sums of one scale, of which one may be a row."""
+    dims = d.long(3)
+    row = dims[d.integer(0, 2):]
+    t = type_("f32", dims)
+    return Instance(function({"x": type_("i32", dims), "z": type_("i32", row)}, [
+        scalar("s", d.of(*SCALES), "f32"), _sum("a", "x", "s", dims), _sum("b", "z", "s", row),
+        f"%y = graph.add {d.of('%a, %b', '%b, %a')} : {t}"], "y", t), PASSES, 1e-6)
+
+
+def relu_of_sum(d: Draw) -> Instance:
+    dims = d.dims()
+    t = type_("f32", dims)
+    return Instance(function({"x": type_("i32", dims)}, [
+        scalar("s", d.of(*SCALES), "f32"), _sum("a", "x", "s", dims),
+        f"%y = graph.relu %a : {t}"], "y", t), PASSES)
+
+
+def quantize_of_sum(d: Draw) -> Instance:
+    """At scales that are powers of two: no other product is rounded."""
+    dims, element = d.dims(), d.of("i8", "ui8")
+    t = type_(element, dims)
+    return Instance(function({"x": type_("i32", dims)}, [
+        scalar("s", d.of("0.5", "0.25", "2.0"), "f32"), _sum("a", "x", "s", dims),
+        scalar("t", d.of("0.5", "4.0", "1.0"), "f32"), scalar("z", str(d.integer(0, 3)), element),
+        f"%y = graph.quantize_linear %a, %t, %z {{to = {element}}} : {t}"], "y", t), PASSES)
+
+
+def quantize_by_reciprocal(d: Draw) -> Instance:
+    """By powers of two, whose reciprocals are exact."""
+    dims, element = d.dims(), d.of("i8", "ui8")
+    t = type_(element, dims)
+    return Instance(function({"x": type_("f32", dims)}, [
+        scalar("t", d.of("0.5", "0.125", "4.0"), "f32"),
+        scalar("z", str(d.integer(0, 3)), element),
+        f"%y = graph.quantize_linear %x, %t, %z {{to = {element}}} : {t}"], "y", t), PASSES)
+
+
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
     transpose_of_dequantized, reshape_of_dequantized, quantize_of_dequantized,
-    matmul_of_dequantized)}
+    matmul_of_dequantized, concat_of_dequantized, part_of_dequantized, conv_of_dequantized,
+    add_to_sum, relu_of_sum, quantize_of_sum, quantize_by_reciprocal)}

@@ -18,7 +18,8 @@ import pytest
 
 import compiler
 from targets.base import Executable
-from targets.cpu.calls import CallState, CallStates
+from targets.call_states import CallStates
+from targets.cpu.calls import CallState
 from targets.cpu.runtime import CpuExecutable
 from tests.control.programs import COUNTED, PROGRAMS, Program
 
@@ -145,15 +146,15 @@ def test_a_failed_call_gives_its_state_back(counted: CpuExecutable) -> None:
 
 
 # ---------------------------------------------------------------------- the pool
+class State:
+    owner = 0
+
+
 class Pool:
     """States that know nothing of models."""
 
     def __init__(self, most: int):
-        class State:
-            owner = 0
-
-        self.states = CallStates(State)  # type: ignore[arg-type]
-        self.states.most = most
+        self.states = CallStates(State, lambda: most)
 
     def use(self) -> Any:
         state = self.states.take()

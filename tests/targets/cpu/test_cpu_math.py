@@ -34,7 +34,9 @@ REFERENCE: dict[str, Callable[..., Any]] = {
 
 
 @cache
-def program(op: str, inputs: int, features: str) -> Executable:
+def program(
+    op: str, inputs: int, features: str, exact: bool = False, denormals: str = "flush"
+) -> Executable:
     """A model that applies one operation to vectors of any length."""
     names = [f"x{k}" for k in range(inputs)]
     buffers = ", ".join(f"%{n}: f32[n]" for n in [*names, "y"])
@@ -59,7 +61,8 @@ def program(op: str, inputs: int, features: str) -> Executable:
       host.launch @apply({", ".join(f"%{n}" for n in [*names, "y"])}) sizes(n)
       host.return
     }}""")
-    return TARGET.load(module, WeightStore(), TargetOptions(features=features, threads=1))
+    return TARGET.load(module, WeightStore(), TargetOptions(
+        features=features, threads=1, exact=exact, denormals=denormals))
 
 
 def flushed(x: Array) -> Array:
@@ -96,6 +99,21 @@ def report(op: str, error: Array, *inputs: Array) -> str:
 def sample() -> Array:
     bits = np.arange(0, 2**32, STEP, dtype=np.uint64).astype(np.uint32)
     return np.concatenate([SPECIAL, bits.view(np.float32)])
+
+
+LIMITS = {"tanh": (-1, 1), "erf": (-1, 1), "exp": (0, np.inf), "exp2": (0, np.inf),
+          "expm1": (-1, np.inf)}
+
+
+@each_machine
+@pytest.mark.parametrize("op", LIMITS)
+@pytest.mark.parametrize(("exact", "denormals"), [(False, "flush"), (True, "keep")])
+def test_limits_are_reached(features: str, op: str, exact: bool, denormals: str) -> None:
+    """x * (1 + tanh(x)) is as wrong as x is large, where tanh is almost -1."""
+    x = np.array([200, 1e10, 3e38, np.inf], np.float32)
+    run = program(op, 1, features, exact, denormals).run
+    for found, limit in zip((run([-x])[0], run([x])[0]), LIMITS[op], strict=True):
+        np.testing.assert_array_equal(found, np.full(4, limit, np.float32))
 
 
 @each_machine

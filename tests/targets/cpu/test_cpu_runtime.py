@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.weights import WeightStore
 from targets.base import Executable, TargetOptions
 from targets.cpu import TARGET, jit, worker
-from targets.cpu.cache import ObjectCache
+from targets.cpu.cache import ObjectCache, object_key
 from targets.cpu.machine import machine_of
 from targets.cpu.processors import thread_count
 from targets.cpu.threads import loaded_libgomp, thread_pool
@@ -253,6 +253,32 @@ def test_helper_processes_end_when_no_text_can_be_made(monkeypatch: pytest.Monke
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_what_is_compiled_is_kept_when_the_rest_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    machine, cache = replace(machine_of(), cores=cores), ObjectCache(tmp_path)
+    texts = [f"define i32 @f{k}() {{ ret i32 {k} }}\n" for k in range(5)]
+    counts: list[int] = []
+
+    def tell(done: int) -> None:
+        counts.append(done)
+        assert len(list((tmp_path / "cpu").glob("*.o"))) >= done  # kept before it is told
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        jit.compile_texts(texts, machine, cache, tell)
+    keys = [object_key(text, machine.key) for text in texts]
+    assert sum(cache.get(key) is not None for key in keys) == max(counts) == 3
+    compiled: list[str] = []
+    compile_text = worker.compile_text
+    monkeypatch.setattr(worker, "compile_text", lambda text, *rest: (
+        compiled.append(text), compile_text(text, *rest))[1])
+    jit.compile_texts(texts, machine, cache)
+    assert len(compiled) == 2
 
 
 # ---------------------------------------------------------------------- emitted code

@@ -1,9 +1,9 @@
 """A CUDA driver for tests: device memory is host memory, and kernels run by their NumPy meaning.
 
 It stands in for `targets.cuda.driver`, so that all above the driver's calls is what runs on a GPU.
-As there, work is only noted when it is asked for, and done when somebody waits for it; memory that
-a pool takes back may be given out again at once. Whatever touches memory that is not there, or is
-freed by then, fails.
+As there, work is only noted when it is asked for, and done when somebody waits for its stream
+(`fake_streams.py`); memory that a pool takes back may be given out again at once. Whatever touches
+memory that is not there, or is freed by then, fails. Any number of threads may call it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import prod
@@ -32,8 +32,8 @@ from targets.cuda.emit import KernelSource
 from targets.cuda.library import LibraryLaunch
 from targets.cuda.tensor_maps import Descriptor
 from tests.targets.cuda.fake_libraries import FakeCall, FakeConvolution, FakeProduct
+from tests.targets.cuda.fake_streams import FakeEvent, FakeStreams, Work
 
-Work = Callable[[], None]
 MULTIPROCESSORS = 3
 MAP = "tensordesc"
 
@@ -53,7 +53,7 @@ class FakeDriver:
     """Blocks of pools that are in use, as the host sees it."""
     freed: set[int] = field(default_factory=set[int])
     """Blocks of pools that are not in use, as the device sees it."""
-    pending: list[Work] = field(default_factory=list[Work])
+    streams: FakeStreams = field(default_factory=FakeStreams)
     sources: dict[str, KernelSource] = field(default_factory=dict[str, "KernelSource"])
     """By name, of what was compiled here."""
 
@@ -80,8 +80,8 @@ class FakeDriver:
         patch.setattr(driver, "MemoryPool", partial(FakePool, self))
         patch.setattr(driver, "use_device", lambda: None)
         patch.setattr(driver, "cache_size", lambda: self.cache)
-        patch.setattr(driver, "make_stream", lambda owner=None: 7)
-        patch.setattr(driver, "Event", FakeEvent)
+        patch.setattr(driver, "make_stream", self.streams.make)
+        patch.setattr(driver, "Event", partial(FakeEvent, self.streams))
         patch.setattr(cuda_graph, "Graph", partial(FakeGraph, self))
 
     def install_compiler(self, patch: pytest.MonkeyPatch) -> None:
@@ -113,31 +113,34 @@ class FakeDriver:
     def allocate(self, size: int) -> int:
         """As in C, sizes wrap around."""
         size = ctypes.c_size_t(size).value
-        if size + sum(a.size for a in self.memory.values()) > self.limit:
-            raise driver.DeviceMemoryError("out of memory")
-        array = np.full(size + 257, 0xFF, np.uint8)
-        start = -array.ctypes.data % 256
-        address = array.ctypes.data + start
-        self.memory[address] = array[start: start + max(size, 1)]
-        self.log.append(f"allocate {size}")
-        return address
+        with self.streams.lock:
+            if size + sum(a.size for a in self.memory.values()) > self.limit:
+                raise driver.DeviceMemoryError("out of memory")
+            array = np.full(size + 257, 0xFF, np.uint8)
+            start = -array.ctypes.data % 256
+            address = array.ctypes.data + start
+            self.memory[address] = array[start: start + max(size, 1)]
+            self.log.append(f"allocate {size}")
+            return address
 
     def free(self, address: int) -> None:
-        self.synchronize(0)
-        del self.memory[address]
-        self.log.append("free")
+        with self.streams.lock:
+            self.streams.finish_all()
+            del self.memory[address]
+            self.log.append("free")
 
     def upload(self, target: int, source: int, size: int, stream: int) -> None:
         """What is uploaded is what is there now."""
         content = ctypes.string_at(source, size)
-        self.later(lambda: _write(self._checked(target, size), content))
+        self.later(lambda: _write(self._checked(target, size), content), stream)
 
     def download(self, target: int, source: int, size: int, stream: int) -> None:
         self.log.append(f"download {size}")
-        self.later(lambda: _write(target, ctypes.string_at(self._checked(source, size), size)))
+        self.later(lambda: _write(target, ctypes.string_at(self._checked(source, size), size)),
+                   stream)
 
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
-        self.later(self.copied(target, source, size))
+        self.later(self.copied(target, source, size), stream)
 
     def copied(self, target: int, source: int, size: int) -> Work:
         return lambda: _write(self._checked(target, size),
@@ -160,7 +163,7 @@ class FakeDriver:
         self, function: KernelOp, programs: int, threads: int, shared: int, parameters: Any,
         stream: int,
     ) -> None:
-        self.later(self.launched(function, programs, threads, parameters))
+        self.later(self.launched(function, programs, threads, parameters), stream)
 
     def launched(self, function: KernelOp, programs: int, threads: int, parameters: Any) -> Work:
         """A launch whose parameters are what they are now."""
@@ -193,37 +196,37 @@ class FakeDriver:
         return np.frombuffer(raw, type_.dtype, prod(shape)).reshape(shape)
 
     # ------------------------------------------------------------------ order
-    def later(self, work: Work) -> None:
+    def later(self, work: Work, stream: int) -> None:
         """Do it in its turn."""
-        self.pending.append(work)
+        self.streams.later(work, stream)
 
     def synchronize(self, stream: int) -> None:
-        work, self.pending = self.pending, []
-        for step in work:
-            step()
+        self.streams.finish(stream)
 
 
 @dataclass
 class FakePool:
-    """A pool that gives out a freed block as soon as it can."""
+    """A pool that gives out a freed block as soon as it can, to the stream that freed it."""
 
     device: FakeDriver
     kept: int
-    free_blocks: defaultdict[int, list[int]] = field(
-        default_factory=lambda: defaultdict[int, list[int]](list))
+    free_blocks: defaultdict[tuple[int, int], list[int]] = field(
+        default_factory=lambda: defaultdict[tuple[int, int], list[int]](list))
 
     def allocate(self, size: int, stream: int) -> int:
-        blocks = self.free_blocks[size]
-        address = blocks.pop() if blocks else self.device.allocate(size)
-        self.device.given.add(address)
-        self.device.later(lambda: self.device.freed.discard(address))
-        return address
+        with self.device.streams.lock:
+            blocks = self.free_blocks[stream, size]
+            address = blocks.pop() if blocks else self.device.allocate(size)
+            self.device.given.add(address)
+            self.device.later(lambda: self.device.freed.discard(address), stream)
+            return address
 
     def free(self, address: int, stream: int) -> None:
-        self.device.given.remove(address)
-        block = self.device.memory[address]
-        self.free_blocks[block.size].append(address)
-        self.device.later(lambda: self._end(address, block))
+        with self.device.streams.lock:
+            self.device.given.remove(address)
+            block = self.device.memory[address]
+            self.free_blocks[stream, block.size].append(address)
+            self.device.later(lambda: self._end(address, block), stream)
 
     def _end(self, address: int, block: Array) -> None:
         self.device.freed.add(address)
@@ -259,8 +262,9 @@ class FakeGraph:
 
     def launch(self, stream: int) -> None:
         self.device.log.append("replay")
-        for number in self.order:
-            self.device.later(self.work[number])
+        with self.device.streams.lock:
+            for number in self.order:
+                self.device.later(self.work[number], stream)
 
     def close(self) -> None:
         self.device.log.append("close")
@@ -287,20 +291,6 @@ class FakeMap:
     @property
     def parameters(self) -> list[int]:
         return [*map(ctypes.addressof, (self._cell, *self._behind))]
-
-
-class FakeEvent:
-    def __init__(self, timing: bool = False) -> None:
-        self.recorded = False
-
-    def record(self, stream: int) -> None:
-        self.recorded = True
-
-    def wait(self, stream: int) -> None:
-        assert self.recorded
-
-    def milliseconds_since(self, earlier: FakeEvent) -> float:
-        return 1.0
 
 
 def _forget_calls(patch: pytest.MonkeyPatch) -> None:

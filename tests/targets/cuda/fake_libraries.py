@@ -31,7 +31,7 @@ class FakeCall:
 
     def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
         assert bool(workspace) == bool(self.workspace)
-        self.device.later(partial(self.now, list(addresses)))
+        self.device.later(partial(self.now, list(addresses)), stream)
 
     def now(self, addresses: Sequence[int]) -> None:
         raise NotImplementedError

@@ -63,6 +63,8 @@ class FakeTorch:
 
     fake: FakeDriver
     streams: list[int] = field(default_factory=list[int])
+    owners: dict[int, int] = field(default_factory=dict[int, int])
+    """The streams of blocks."""
 
     def __post_init__(self) -> None:
         self.pool = FakePool(self.fake, 0)
@@ -70,7 +72,8 @@ class FakeTorch:
             is_available=lambda: True, OutOfMemoryError=OutOfMemoryError,
             is_current_stream_capturing=lambda: False,
             caching_allocator_alloc=self._allocate,
-            caching_allocator_delete=lambda address: self.pool.free(address, STREAM))
+            caching_allocator_delete=lambda address: self.pool.free(
+                address, self.owners.pop(address)))
         self._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: STREAM)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
@@ -79,7 +82,9 @@ class FakeTorch:
     def _allocate(self, size: int, device: int, stream: int) -> int:
         self.streams.append(stream)
         try:
-            return self.pool.allocate(size, stream)
+            address = self.pool.allocate(size, stream)
+            self.owners[address] = stream
+            return address
         except ValueError as error:
             raise OutOfMemoryError(f"{error}\nTried to allocate more.") from None
 

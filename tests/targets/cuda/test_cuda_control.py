@@ -20,7 +20,7 @@ from targets.cuda.errors import CudaError
 from targets.cuda.launch import CudaExecutable
 from targets.cuda.memory import KeptBlocks
 from targets.cuda.plan import host_notes, kernel_call, kernels_of
-from targets.cuda.runner import ControlRunner
+from targets.cuda.runner import ControlProgram, ControlRunner
 from targets.cuda.steps import LaunchStep
 from tests.control.programs import (
     BRANCHES,
@@ -57,9 +57,9 @@ class Loaded:
 
     @property
     def steps(self) -> list[Any]:
-        runner = self.executable._runner  # pyright: ignore
-        assert isinstance(runner, ControlRunner)
-        return [s for f in runner.functions.values() for s in f.steps]
+        program = self.executable._program  # pyright: ignore
+        assert isinstance(program, ControlProgram)
+        return [s for f in program.functions.values() for s in f.steps]
 
 
 Load = Callable[..., Loaded]
@@ -110,7 +110,8 @@ def test_arrays_while_torch_is_there(load: Load, monkeypatch: pytest.MonkeyPatch
     torch = FakeTorch(loaded.device)
     torch.install(monkeypatch)
     loaded.check(GROWING, GROWING.inputs[0])
-    assert set(torch.streams) == {7}
+    [state] = loaded.executable._states.idle  # pyright: ignore
+    assert set(torch.streams) == {state.order.own}
 
 
 @pytest.mark.parametrize(("program", "inputs"), [
@@ -124,9 +125,10 @@ def test_loops_with_many_calls(
     blocks = len(loaded.device.memory)
     loaded.check(program, inputs(40))
     assert len(loaded.device.memory) <= blocks + 4  # inputs and results of other sizes
-    for step in loaded.steps:
-        if isinstance(step, LaunchStep):
-            assert len(step.packed) <= 16
+    [state] = loaded.executable._states.idle  # pyright: ignore
+    assert isinstance(state.runner, ControlRunner)
+    assert {*map(type, state.runner.packed)} == {LaunchStep}
+    assert all(len(packed) <= 16 for packed in state.runner.packed.values())
 
 
 def test_stacks_grow_by_doubling_or_to_the_size_that_is_certain(load: Load) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from dialects.types import Array
 from dialects.weights import WeightStore
 from targets.base import TargetOptions
 from targets.cuda import TARGET, driver
-from tests.control.programs import PROGRAMS, Program
+from tests.control.programs import COUNTED, PREFIX, PROGRAMS, Program
 from tests.targets.cuda import samples
 from tests.targets.cuda.control_programs import REFUSALS, compare, lowered
 from tests.targets.cuda.samples import SAMPLES, Sample, as_model
@@ -83,6 +85,73 @@ def test_tensors_that_lie_anywhere_on_any_stream() -> None:
             done.result()
     x = whole[:7].cpu().numpy()
     np.testing.assert_allclose(model.run([x])[0], torch.softmax(whole[:7], 1).cpu(), rtol=1e-5)
+
+
+# ---------------------------------------------------------------------- calls at once
+THREADS, CALLS = 4, 200
+
+
+def all_at_once(works: Sequence[Callable[[], None]]) -> None:
+    """In a thread each, from one moment on; the first error of one is raised."""
+    barrier = Barrier(len(works), timeout=60)
+
+    def begin(work: Callable[[], None]) -> None:
+        barrier.wait()
+        work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(begin, work) for work in works]:
+            done.result()
+
+
+def test_threads_call_a_model_with_arrays_at_once() -> None:
+    """Other sizes and other numbers in each thread: every result is that of a call alone."""
+    model = TARGET.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore(), TargetOptions())
+    random = np.random.default_rng(0)
+    inputs = [[random.standard_normal((n + k, 1000)).astype(np.float32) for n in (1, 33, 700)]
+              for k in range(THREADS)]
+    alone = [[model.run([x])[0] for x in given] for given in inputs]
+
+    def check(thread: int) -> None:
+        for call in range(CALLS):
+            [y] = model.run([inputs[thread][call % 3]])
+            np.testing.assert_array_equal(y, alone[thread][call % 3])
+
+    all_at_once([partial(check, thread) for thread in range(THREADS)])
+
+
+@pytest.mark.parametrize("streams", [1, THREADS], ids=["one stream", "a stream each"])
+def test_threads_call_a_model_with_tensors_at_once(streams: int) -> None:
+    """Several calls are under way before one is looked at; tensors lie elsewhere each time."""
+    torch = pytest.importorskip("torch")
+    model = TARGET.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore(), TargetOptions())
+    inputs = [[torch.randn(n + k, 1000, device="cuda") for n in (1, 33, 700)]
+              for k in range(THREADS)]
+    alone = [[model.run([x])[0].clone() for x in given] for given in inputs]
+    there = [torch.cuda.Stream() for _ in range(streams)]
+    torch.cuda.synchronize()
+
+    def check(thread: int) -> None:
+        with torch.cuda.stream(there[thread % streams]):
+            for _ in range(CALLS // 4):
+                given = [inputs[thread][k % 3].clone() for k in range(4)]
+                found = [model.run([x])[0] for x in given]
+                for k, y in enumerate(found):
+                    assert torch.equal(y, alone[thread][k % 3])
+
+    all_at_once([partial(check, thread) for thread in range(THREADS)])
+
+
+@pytest.mark.parametrize("program", [COUNTED, PREFIX], ids=lambda p: p.name)
+def test_threads_call_a_program_that_decides_at_once(program: Program) -> None:
+    model = TARGET.load(*lowered(program.text), TargetOptions())
+
+    def check(thread: int) -> None:
+        for call in range(CALLS // 4):
+            inputs = program.inputs[(thread + call) % len(program.inputs)]
+            compare(model.run(inputs), program, inputs)
+
+    all_at_once([partial(check, thread) for thread in range(THREADS)])
 
 
 # ---------------------------------------------------------------------- control flow, late sizes

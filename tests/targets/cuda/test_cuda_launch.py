@@ -26,7 +26,7 @@ from targets.cuda.run_order import RunOrder
 from tests.symbols import by_symbol
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
-from tests.targets.cuda.fake_torch import FakeTorch
+from tests.targets.cuda.fake_torch import STREAM, FakeTorch
 from tests.targets.cuda.samples import parse
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
@@ -170,13 +170,13 @@ def test_memory_that_programs_share_with_torch(
     device.install(monkeypatch)
     torch = FakeTorch(device)
     torch.install(monkeypatch)
-    device.later(lambda: done.append("torch's"))
+    device.later(lambda: done.append("torch's"), STREAM)
     executable = CudaExecutable(module, weights, CompileOptions(cache=tmp_path))
     assert done == ["torch's"]
     executable.run([torch.tensor(RANDOM.standard_normal((5, 80)).astype(np.float32))])
-    device.later(lambda: done.append("the run"))
+    assert not device.streams.is_done(STREAM)
     del executable
-    assert done == ["torch's", "the run"]
+    assert device.streams.is_done(STREAM)
 
 
 def test_streams_wait_for_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:

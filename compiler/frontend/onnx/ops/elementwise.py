@@ -72,7 +72,7 @@ from dialects.graph.unary import (
 
 _UNARY: dict[str, type[GraphOp]] = {
     "Abs": AbsOp, "Ceil": CeilOp, "Cos": CosOp, "Erf": ErfOp, "Exp": ExpOp, "Floor": FloorOp,
-    "IsNaN": IsnanOp, "Log": LogOp, "Neg": NegOp, "Not": NotOp, "BitwiseNot": NotOp,
+    "Log": LogOp, "Neg": NegOp, "Not": NotOp, "BitwiseNot": NotOp,
     "Reciprocal": ReciprocalOp, "Round": RoundOp, "Sigmoid": SigmoidOp, "Sign": SignOp,
     "Sin": SinOp, "Sqrt": SqrtOp, "Tanh": TanhOp, "Tan": TanOp, "Asin": AsinOp, "Acos": AcosOp,
     "Atan": AtanOp, "Sinh": SinhOp, "Cosh": CoshOp, "Asinh": AsinhOp, "Acosh": AcoshOp,
@@ -142,8 +142,14 @@ def _power_type(base: Attribute, exponent: Attribute) -> Attribute:
     return t.i64 if t.is_unsigned(base) != t.is_unsigned(exponent) else wider
 
 
+@onnx_op("IsNaN")
+def is_nan(n: Node, x: Value) -> Value:
+    return n(IsnanOp, _computable(n, x))
+
+
 @onnx_op("IsInf")
 def is_inf(n: Node, x: Value) -> Value:
+    x = _computable(n, x)
     negative, positive = n.flag("detect_negative", True), n.flag("detect_positive", True)
     if negative and positive:
         return n(IsinfOp, x)
@@ -152,6 +158,11 @@ def is_inf(n: Node, x: Value) -> Value:
     if negative:
         return n(EqualOp, x, n.scalar(-np.inf, x))
     return n(AndOp, *[n(IsinfOp, x), n(IsnanOp, x)])  # never both
+
+
+def _computable(n: Node, x: Value) -> Value:
+    """Floats of 8 bits, of which nothing is computed, as f32, which holds all of them."""
+    return n.cast(x, t.f32) if t.is_narrow_float(x.element) else x
 
 
 @onnx_op("BitShift")

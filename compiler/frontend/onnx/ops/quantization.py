@@ -13,6 +13,7 @@ from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.convolution import conv_attributes
 from compiler.frontend.values import Value
 from dialects import types as t
+from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp
 from dialects.graph.quantization import DequantizeLinearOp, QuantizeLinearOp
@@ -75,10 +76,18 @@ def qlinear_matmul(
     n: Node, a: Value, scale_a: Value, zero_a: Value, b: Value, scale_b: Value, zero_b: Value,
     scale: Value, zero: Value,
 ) -> Value:
-    total = matmul_integer(n, a, b, zero_a, zero_b)
+    product = _narrow_product if t.is_narrow_float(a.element) else matmul_integer
+    total = product(n, a, b, zero_a, zero_b)
     scales = n(MulOp, _vector(n, a, scale_a, a.rank - 2), _vector(n, b, scale_b, b.rank - 1))
     factor = n(DivOp, scales, n.reshape(scale, ()))
     return _rescaled(n, total, factor, zero)
+
+
+def _narrow_product(n: Node, a: Value, b: Value, zero_a: Value, zero_b: Value) -> Value:
+    """A product of floats of 8 bits, in f32."""
+    factors = [n(SubOp, n.cast(x, t.f32), n.cast(_zero(n, x, zero, axis), t.f32))
+               for x, zero, axis in ((a, zero_a, a.rank - 2), (b, zero_b, b.rank - 1))]
+    return n(MatmulOp, *factors)
 
 
 @onnx_op("ConvInteger")

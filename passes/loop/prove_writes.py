@@ -1,0 +1,211 @@
+"""`loop-prove-writes`: every element of a tensor is written before it is read.
+
+    %e = loop.empty : f32[n, 3]                     %z = nest (i: n, j: 3) outs(f32[n, 3][i, j]) {0}
+    %y = nest (i: n) .. outs(f32[n, 3][i, 2*j])     %y = nest (i: n) .. into(%z)
+         into(%e)                              -->
+
+A tensor of undefined elements becomes one of numbers by the nests `into` it, one after another.
+What reads it, a nest, a view, a call or the end of the function, must find all of it written: the
+boxes that the nests store cover it, for all sizes (`coverage.py`). Neither lowering nor any pass
+before is trusted. What is not proven is filled with zeros first, which the dump and a remark show;
+inside of kernels, whose schedules are decided, it is remarked.
+
+Enters: nests, in functions or in kernels. Assumes that stores stay inside their tensors
+(`block-prove-bounds` proves it of what becomes code), and that a kernel stores what its nests say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from dialects.expr import Expr
+from dialects.facts import is_plain
+from dialects.func import FuncOp
+from dialects.inequalities import Prover
+from dialects.loop import Axis, CallOp, EmptyOp, KernelOp, NestOp, YieldOp, scalar_type
+from dialects.sizes import AssumeOp
+from dialects.symbol import Symbol
+from dialects.syntax import location_name, set_location
+from dialects.types import TensorType
+from passes.base import StrataContext, StrataPass
+from passes.block.shapes import facts_of
+from passes.loop.coverage import Box, Cover, box_of, covers_alone
+from passes.loop.numbers import constant
+from passes.rewriting import functions, replace
+
+_Value: TypeAlias = tuple[SSAValue, CallOp | None]
+"""A value of a function, or of a kernel as a call runs it."""
+
+
+@dataclass(frozen=True)
+class LoopProveWrites(StrataPass):
+    """Prove that what is read is written, or fill it."""
+
+    name = "loop-prove-writes"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
+        for func in functions(module):
+            for (value, _), reader in list(unproven(func, kernels)):
+                told = "filled with zeros" if _fill(value) else "not proven"
+                assert isinstance(value.type, TensorType)
+                node = value.owner if isinstance(value.owner, NestOp) else reader
+                context.remark(self, node, f"{told}: that nests write all of {value.type.short}, "
+                                           f"which {location_name(reader) or reader.name} reads")
+
+
+def unproven(
+    func: FuncOp, kernels: Mapping[str, KernelOp]
+) -> Iterator[tuple[_Value, Operation]]:
+    """The values that are read and not proven to be written, each once, with who reads them."""
+    proof = _Proof(kernels, [s for a in func.body.block.args if isinstance(a.type, TensorType)
+                             for s in a.type.shape if not is_plain(s)])
+    for op in list(func.body.block.ops):
+        if isinstance(op, AssumeOp):
+            proof.facts.extend(facts_of(op))
+        for value, reader in _reads(op, kernels):
+            if not proof.is_written(value):
+                yield value, reader
+
+
+def _reads(op: Operation, kernels: Mapping[str, KernelOp]) -> Iterator[tuple[_Value, Operation]]:
+    """What an operation of a function needs to be written, and the operation that reads it."""
+    if isinstance(op, CallOp):
+        for inner in kernels[op.kernel.data].body.block.ops:
+            if not isinstance(inner, YieldOp):
+                yield from (((v, op), inner) for v in _read_by(inner))
+    else:
+        yield from (((v, None), op) for v in _read_by(op))
+
+
+def _read_by(op: Operation) -> Iterator[SSAValue]:
+    """The operands but for one whose rest is kept, which a scatter merges with what is there."""
+    if isinstance(op, NestOp):
+        yield from (*op.inputs, *(op.into if op.is_scatter else ()))
+    else:
+        yield from op.operands
+
+
+@dataclass
+class _Proof:
+    """What is known to be written so far, of one function."""
+
+    kernels: Mapping[str, KernelOp]
+    facts: list[Expr]
+    known: set[_Value] = field(default_factory=set[_Value])
+    """The values that are written, or were told not to be."""
+
+    def is_written(self, value: _Value) -> bool:
+        """Whether all elements of a value certainly are, or it was asked about before."""
+        stores, at = list[_Store](), value
+        while at is not None and at not in self.known:
+            store = self._last_store(at)
+            if not isinstance(store, _Store):
+                if store is at:
+                    break
+                at = store
+            elif store.is_everything:
+                break
+            else:
+                stores.append(store)
+                at = store.before
+        self.known.add(value)
+        return at is not None or self._covered(value, stores)
+
+    def _covered(self, value: _Value, stores: Sequence[_Store]) -> bool:
+        boxes = [box for s in stores if (box := s.box) is not None]
+        assert isinstance(value[0].type, TensorType)
+        shape = [e.substitute(_sizes(value[1], self.kernels)) for e in value[0].type.shape]
+        return Cover(Prover({}, self.facts)).holds(boxes, shape)
+
+    def _last_store(self, value: _Value) -> _Store | _Value | None:
+        """The nest that stores a value, or the same value elsewhere, or itself where it is defined;
+        None for undefined elements."""
+        made, call = value
+        match made.owner:
+            case NestOp() as nest:
+                return _Store(nest, nest.number_of(made), call, self.kernels)
+            case EmptyOp():
+                return None
+            case CallOp() as caller:
+                number = list(caller.results).index(made)  # type: ignore[arg-type]
+                return self.kernels[caller.kernel.data].yielded[number], caller
+            case Block() if call is not None and isinstance(made, BlockArgument):
+                return call.operands[made.index], None
+            case _:
+                return value
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A result of a nest, in a function or as a call runs it."""
+
+    nest: NestOp
+    number: int
+    call: CallOp | None
+    kernels: Mapping[str, KernelOp]
+
+    @property
+    def type(self) -> TensorType:
+        type_ = self.nest.results[self.number].type
+        assert isinstance(type_, TensorType)
+        return type_
+
+    @property
+    def before(self) -> _Value | None:
+        """What is there before; None for nothing."""
+        return (self.nest.into[0], self.call) if self.nest.into else None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether that is plain; what a scatter merges with is asked about where it reads it."""
+        return self.nest.is_scatter or covers_alone(
+            self.nest.axes, self.nest.output_maps[self.number], self.type.shape)
+
+    @property
+    def box(self) -> Box | None:
+        """What it stores, over the sizes of the function."""
+        sizes, map_ = _sizes(self.call, self.kernels), self.nest.output_maps[self.number]
+        axes = [Axis(a.name, a.extent.substitute(sizes), a.reduce) for a in self.nest.axes]
+        return box_of(axes, [e.substitute(sizes) for e in map_])
+
+
+def _sizes(call: CallOp | None, kernels: Mapping[str, KernelOp]) -> dict[Symbol, Expr]:
+    """A kernel's sizes as a call gives them."""
+    if call is None:
+        return {}
+    return dict(zip(kernels[call.kernel.data].size_names, call.sizes.data, strict=True))
+
+
+# ---------------------------------------------------------------------- what is not proven
+def _fill(value: SSAValue) -> bool:
+    """Let zeros be where nests of a function write a value; False where they are in kernels."""
+    while isinstance(value.owner, NestOp) and value.owner.into:
+        value = value.owner.into[0]
+    maker, block = value.owner, value.owner.parent
+    if not isinstance(block, Block) or not isinstance(maker, EmptyOp | NestOp) or (
+            isinstance(block.parent_op(), KernelOp) or len(maker.results) != 1):
+        return False
+    assert isinstance(value.type, TensorType)
+    zeros = _zeros(value.type)
+    set_location(zeros, maker)
+    block.insert_op_before(zeros, maker)
+    if isinstance(maker, EmptyOp):
+        replace(maker, zeros.results)
+    else:
+        maker.operands = [*maker.operands, zeros.results[0]]
+    return True
+
+
+def _zeros(type_: TensorType) -> NestOp:
+    """A nest that stores 0 everywhere."""
+    axes = [Axis(Symbol.axis(f"i{d}"), size) for d, size in enumerate(type_.shape)]
+    nest = NestOp.of(axes, [], [], [type_], [[Expr.symbol(a.name) for a in axes]])
+    zero = constant(0, scalar_type(nest.results[0]))
+    nest.body.block.add_ops([zero, YieldOp.of(zero.result)])
+    return nest
