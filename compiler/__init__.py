@@ -11,24 +11,38 @@ Importing this package loads nothing else; the first use does.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from compiler.api import Executable, compile
-    from compiler.options import Specialize
+    from compiler.diagnostics import StrataError
+    from compiler.faults import CompilerFault
+    from compiler.frontend import MemoryModel
+    from compiler.options import CompileOptions, Specialize
     from compiler.tuning.api import tune
+    from dialects.assumptions import AccessError, IndexRangeError, SizeError
 
 __version__ = "0.1.0"
-__all__ = ["Executable", "Specialize", "__version__", "compile", "tune"]
+__all__ = ["AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
+           "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
+           "tune"]
 
 _HOMES = {"Executable": "compiler.api", "compile": "compiler.api",
-          "Specialize": "compiler.options", "tune": "compiler.tuning.api"}
+          "CompileOptions": "compiler.options", "Specialize": "compiler.options",
+          "MemoryModel": "compiler.frontend", "tune": "compiler.tuning.api",
+          "StrataError": "compiler.diagnostics", "CompilerFault": "compiler.faults",
+          "AccessError": "dialects.assumptions", "IndexRangeError": "dialects.assumptions",
+          "SizeError": "dialects.assumptions"}
 
+if not TYPE_CHECKING:  # to type checkers a name that is not imported above is an error
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        from compiler.own_packages import check_packages
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            from compiler.own_packages import check_packages
 
-        check_packages()
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            check_packages()
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from targets.interface import Executable as Loaded
 
 
-@dataclass
+@dataclass(eq=False)
 class Executable:
     """A compiled model.
 
@@ -39,7 +39,7 @@ class Executable:
 
     Arguments are NumPy arrays, torch tensors or anything with DLPack; the outputs are a list in the
     model's order, of the same kind as the first argument that is not NumPy's. Sequences are lists
-    of NumPy arrays, and what is optional may be None.
+    of NumPy arrays, and what is optional may be None. Executables compare and hash by identity.
     """
 
     model: str | MemoryModel
@@ -182,11 +182,11 @@ def compile(
     """Compile a model for a target.
 
     `model`: a file (`.onnx`, `.pt2`, a `.mlir` text of any level), `file.py:function`, or a model
-    in memory: a MemoryModel, or a program of `torch.export`. `threads`: None for all. `dump_dir`:
-    write every level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size
-    name -> value; `constants`: input name -> contents, which become part of the model. `passes`,
-    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`, `denormals`: as on the
-    command line.
+    in memory: a MemoryModel, an `onnx.ModelProto`, or a program of `torch.export`. `threads`: None
+    for all. `dump_dir`: write every level and pass there. `shapes`: input name -> sizes, integers
+    or names; `dims`: size name -> value; `constants`: input name -> contents, which become part of
+    the model. `passes`, `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`,
+    `denormals`: as on the command line.
     `check`: True ends a run with an error at the first access outside its buffer, and at an index
     that data bring and that is out of range (IndexRangeError); the latter is the CPU's default;
     False checks neither.

@@ -150,7 +150,9 @@ def _is_flag(value: SSAValue) -> bool:
 class IfOp(ControlOp):
     """The results of one of two functions: `%y = strata.if %c then @f else @g (%x) : f32[8]`.
 
-    Both get the same operands. The condition is one truth value.
+    Both get the same operands.
+
+    Constraints: (C1) to (C3) as above; (C4) the condition is one truth value.
     """
 
     name = "strata.if"
@@ -177,7 +179,7 @@ class IfOp(ControlOp):
 
     def verify_(self) -> None:
         if not _is_flag(self.condition):
-            raise VerifyException("C0: the condition of strata.if must be i1[]")
+            raise VerifyException("C4: the condition of strata.if must be i1[]")
         for name in self.callees:
             self.check_call(name, self.inputs, self.result_types)
         self.check_defines()
@@ -230,7 +232,8 @@ class LoopOp(ControlOp):
 
     On buffers, the body gets the carried buffers lent; the loop owns what it returned.
 
-    Constraints: (C1) to (C3) as above; (C4) `trip` or `while` is there.
+    Constraints: (C1) to (C3) as above; (C4) `trip` or `while` is there; (C5) the condition is one
+    truth value.
     """
 
     name = "strata.loop"
@@ -300,7 +303,7 @@ class LoopOp(ControlOp):
         if self.trip is None and self.condition is None:
             raise VerifyException("C4: strata.loop has neither a trip count nor a condition")
         if self.condition is not None and not _is_flag(self.condition):
-            raise VerifyException("C0: the condition of strata.loop must be i1[]")
+            raise VerifyException("C5: the condition of strata.loop must be i1[]")
         stacked = [t.tensor(type_.element, type_.shape[1:])
                    for type_ in self.result_types[self._count:]]
         results = [*([t.tensor(i1, [])] if self._first else []),

@@ -32,9 +32,10 @@ from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInte
 from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
+from dialects.region_syntax import ValuesOp, parse_argument, print_argument
 from dialects.sizes import defined_sizes
 from dialects.symbol import Symbol
-from dialects.syntax import parse_names, parse_values, print_names, print_values, strings
+from dialects.syntax import parse_names, print_names, strings
 from dialects.types import SymbolsAttr, TensorType, parse_tensor_type
 
 MAIN = "main"
@@ -110,7 +111,7 @@ class FuncOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
+            printer.print_list(self.body.block.args, lambda a: print_argument(printer, a))
         printer.print_string(" -> (")
         printer.print_string(", ".join(_short(r) for r in self.result_types_.data))
         printer.print_string(")")
@@ -125,7 +126,8 @@ class FuncOp(IRDLOperation):
     def parse(cls, parser: Parser) -> FuncOp:
         name = parser.parse_symbol_name()
         delimiter = parser.Delimiter.PAREN
-        arguments = parser.parse_comma_separated_list(delimiter, lambda: _parse_argument(parser))
+        arguments = parser.parse_comma_separated_list(
+            delimiter, lambda: parse_argument(parser, parse_tensor_type))
         parser.parse_punctuation("->")
         results = parser.parse_comma_separated_list(delimiter, lambda: parse_tensor_type(parser))
         properties: dict[str, Attribute] = {"sym_name": name, "result_types": ArrayAttr(results)}
@@ -159,33 +161,13 @@ def _short(type_: Attribute) -> str:
     return type_.short if isinstance(type_, (TensorType, t.BufferType)) else str(type_)
 
 
-def _print_argument(printer: Printer, argument: SSAValue) -> None:
-    printer.print_ssa_value(argument)
-    printer.print_string(f": {_short(argument.type)}")
-
-
-def _parse_argument(parser: Parser) -> Parser.Argument:
-    argument = parser.parse_argument(expect_type=False)
-    parser.parse_punctuation(":")
-    return argument.resolve(parse_tensor_type(parser))
-
-
 @irdl_op_definition
-class ReturnOp(IRDLOperation):
+class ReturnOp(ValuesOp):
     """Return tensors from `strata.func`."""
 
     name = "strata.return"
     values = var_operand_def(TensorType)
     traits = traits_def(IsTerminator(), HasParent(FuncOp))
-
-    def print(self, printer: Printer) -> None:
-        if self.values:
-            printer.print_string(" ")
-            print_values(printer, self.values)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ReturnOp:
-        return ReturnOp.create(operands=parse_values(parser))
 
 
 def main_function(module: Operation) -> FuncOp:

@@ -96,8 +96,11 @@ class RequireOp(IRDLOperation):
         element = self.values.type.element
         if t.is_float(element) or element == t.i1:
             raise VerifyException(f"C1: strata.require is about integers, not {element}")
-        if self.farthest is not None and (element, self.values.type.count.constant) != (t.i64, 1):
+        is_number = (element, self.values.type.count.constant) == (t.i64, 1)
+        if not is_number and self.farthest is not None:
             raise VerifyException("C2: what is farthest is one i64")
+        if not is_number and isinstance(self.values.type, t.BufferType):
+            raise VerifyException("C2: at the host level, strata.require is about one i64")
 
     def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
         """Raises IndexRangeError for a value that is outside. `sizes`: the symbols' values."""

@@ -19,7 +19,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Attribute, Data, Dialect, ParametrizedAttribute, TypeAttribute
+from xdsl.ir import (
+    Attribute,
+    Data,
+    Dialect,
+    ParametrizedAttribute,
+    SSAValue,
+    TypeAttribute,
+)
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -123,6 +130,12 @@ def _tensor(element: Attribute, shape: tuple[Expr, ...]) -> TensorType:
 
 def buffer_of(type_: TensorType) -> BufferType:
     return BufferType(type_.element, type_.sizes)
+
+
+def buffer_type(value: SSAValue) -> BufferType:
+    """The type of a value that is a buffer."""
+    assert isinstance(value.type, BufferType)
+    return value.type
 
 
 def tensor_of(type_: BufferType) -> TensorType:

@@ -176,8 +176,8 @@ def model_of(model: object) -> str | MemoryModel:
         found = frontend.in_memory(model) if hasattr(frontend, "in_memory") else None
         if found is not None:
             return found
-    raise TypeError(f"{type(model).__name__} is no model: give a path, a MemoryModel, or an "
-                    "ExportedProgram of torch.export")
+    raise TypeError(f"{type(model).__name__} is no model: give a path, a MemoryModel, an "
+                    "onnx.ModelProto, or an ExportedProgram of torch.export")
 
 
 def describe(model: str | MemoryModel) -> dict[str, Any]:

@@ -28,14 +28,16 @@ from dialects.block.syntax import (
     print_index,
 )
 from dialects.expr import Expr, Size
+from dialects.region_syntax import ValuesOp, parse_argument, print_argument
 from dialects.schedule import ScheduleAttr
 from dialects.symbol import Symbol
-from dialects.syntax import parse_value, parse_values, print_values
+from dialects.symbols_in import unnamed_sizes
+from dialects.syntax import parse_value
 from dialects.types import BufferType, ExprAttr, SizesAttr, SymbolsAttr
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(ValuesOp):
     """End a region: the next iteration's values in `block.for`, the result in `block.map`."""
 
     name = "block.yield"
@@ -45,15 +47,6 @@ class YieldOp(IRDLOperation):
     @staticmethod
     def of(*values: SSAValue) -> YieldOp:
         return YieldOp.create(operands=values)
-
-    def print(self, printer: Printer) -> None:
-        if self.values:
-            printer.print_string(" ")
-            print_values(printer, self.values)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> YieldOp:
-        return YieldOp.create(operands=parse_values(parser))
 
 
 @irdl_op_definition
@@ -107,12 +100,16 @@ class KernelOp(IRDLOperation):
     def verify_(self) -> None:
         if len(self.program_ids) != len(self.grid.data):
             raise VerifyException("C1: block.kernel needs one program id per grid extent")
+        unnamed = unnamed_sizes(self.body, self.size_names, self.grid.data)
+        if unnamed:
+            raise VerifyException(
+                f"C2: block.kernel does not name the sizes {t.format_symbols(unnamed)}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.buffers, lambda a: _print_buffer_argument(printer, a))
+            printer.print_list(self.buffers, lambda a: print_argument(printer, a))
         printer.print_string(" grid(")
         for k, (argument, extent) in enumerate(
             zip(self.program_ids, self.grid.data, strict=True)
@@ -130,7 +127,7 @@ class KernelOp(IRDLOperation):
         name = parser.parse_symbol_name()
         paren = parser.Delimiter.PAREN
         arguments = parser.parse_comma_separated_list(
-            paren, lambda: _parse_buffer_argument(parser))
+            paren, lambda: parse_argument(parser, t.parse_buffer_type))
         parser.parse_keyword("grid")
         grid = parser.parse_comma_separated_list(paren, lambda: _parse_program_id(parser))
         parser.parse_keyword("sizes")
@@ -143,18 +140,6 @@ class KernelOp(IRDLOperation):
             properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))
         body = parser.parse_region([*arguments, *(a for a, _ in grid)])
         return KernelOp.create(properties=properties, regions=[body])
-
-
-def _print_buffer_argument(printer: Printer, argument: BlockArgument) -> None:
-    assert isinstance(argument.type, BufferType)
-    printer.print_ssa_value(argument)
-    printer.print_string(f": {argument.type.short}")
-
-
-def _parse_buffer_argument(parser: Parser) -> Parser.Argument:
-    argument = parser.parse_argument(expect_type=False)
-    parser.parse_punctuation(":")
-    return argument.resolve(t.parse_buffer_type(parser))
 
 
 def _parse_program_id(parser: Parser) -> tuple[Parser.Argument, Expr]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -28,9 +28,10 @@ from dialects.block.syntax import (
     print_mapped_values,
 )
 from dialects.expr import Expr, Size
-from dialects.symbol import Kind
+from dialects.ranges import lower_bound, upper_bound
+from dialects.symbol import Kind, Symbol
 from dialects.syntax import parse_value
-from dialects.types import BufferType, LiteralAttr, SizesAttr, TileType
+from dialects.types import BufferType, ExprAttr, LiteralAttr, SizesAttr, TileType
 
 
 class _AccessOp(IRDLOperation):
@@ -79,7 +80,8 @@ class LoadOp(_AccessOp):
     `index_dims[k][d]`. Checked dims outside the buffer read `pad`. `assumed` dims are inside for
     sizes that keep to the caller's `strata.assume`s; all others for any sizes (see
     `block-prove-bounds`).
-    Constraints: (C1) one expression per buffer dim; (C2) unchecked indices are in range.
+    Constraints: (C1) one expression per buffer dim, of index operands that are there; (C2)
+    unchecked indices are in range, as far as the tile's own dims tell.
     The tile's element type is the buffer's, without its sign.
     Source: vector.transfer_read, tl.load.
     """
@@ -113,6 +115,7 @@ class LoadOp(_AccessOp):
 
     def verify_(self) -> None:
         _verify_access(self, self.buffer, self.index_dims)
+        _verify_inside(self, self.buffer, self.result)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -135,8 +138,9 @@ class LoadOp(_AccessOp):
 class StoreOp(_AccessOp):
     """Write a tile to a buffer: buffer[where] = value[t0, t1 ...]; outside nothing is written.
 
-    Symbols and constraints as in `block.load`. Positions written by one store are distinct;
-    those of several are written one store after another.
+    Symbols as in `block.load`. Positions written by one store are distinct; those of several are
+    written one store after another.
+    Constraints: (C1) and (C2) of `block.load`.
     Source: vector.transfer_write, tl.store.
     """
 
@@ -162,6 +166,7 @@ class StoreOp(_AccessOp):
 
     def verify_(self) -> None:
         _verify_access(self, self.buffer, self.index_dims)
+        _verify_inside(self, self.buffer, self.value)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -185,7 +190,36 @@ def _verify_access(op: _AccessOp, buffer: SSAValue, dims: ArrayAttr[SizesAttr]) 
     count = len(dims.data)
     for name in {s for e in op.exprs for s in e.symbols if s.kind is Kind.OPERAND}:
         if name.number >= count:
-            raise VerifyException(f"{op.name} uses index operand {name}, but has {count}")
+            raise VerifyException(f"C1: {op.name} uses index operand {name}, but has {count}")
+
+
+def _verify_inside(op: _AccessOp, buffer: SSAValue, tile: SSAValue) -> None:
+    """C2 of indices that only depend on places in the tile, where the operation certainly runs."""
+    assert isinstance(buffer.type, BufferType) and isinstance(tile.type, TileType)
+    places = {Symbol.place(d): Expr.of(n) for d, n in enumerate(tile.type.shape)}
+    trusted = {*op.checked_dims, *op.assumed_dims}
+    for dim, (expr, size) in enumerate(zip(op.exprs, buffer.type.shape, strict=True)):
+        if dim in trusted or not expr.symbols <= places.keys() or size.constant is None:
+            continue
+        low, high = lower_bound(expr, places), upper_bound(expr, places)
+        if low is None or high is None or not _certainly_runs(op):
+            continue
+        if (low.constant or 0) < 0 or (high.constant or 0) >= size.constant:
+            raise VerifyException(f"C2: {op.name} at {expr} is outside dim {dim} of "
+                                  f"{buffer.type.short}, and not checked")
+
+
+def _certainly_runs(op: Operation) -> bool:
+    """Whether all loops and the grid around an operation have constant bounds and a trip."""
+    parent = op.parent_op()
+    while parent is not None and parent.name == "block.for":
+        lower, upper = (parent.properties[name] for name in ("lower", "upper"))
+        assert isinstance(lower, ExprAttr) and isinstance(upper, ExprAttr)
+        if ((upper.data - lower.data).constant or 0) <= 0:
+            return False
+        parent = parent.parent_op()
+    grid = None if parent is None else parent.properties.get("grid")
+    return isinstance(grid, SizesAttr) and all((n.constant or 0) > 0 for n in grid.data)
 
 
 def _print_access(

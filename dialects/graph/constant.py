@@ -7,7 +7,14 @@ import math
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, result_def
+from xdsl.irdl import (
+    MessageConstraint,
+    base,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    result_def,
+)
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.expr import Expr
@@ -54,7 +61,9 @@ class ConstantOp(GraphOp):
     """
 
     name = "graph.constant"
-    value = prop_def(LiteralAttr | WeightAttr)
+    value = prop_def(MessageConstraint(
+        base(LiteralAttr) | base(WeightAttr),
+        "C1: the value of graph.constant is a literal or a weight"))
     result = result_def(TensorType)
 
     @staticmethod

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute
@@ -44,6 +45,15 @@ BITS = Kind("truth values or integers", lambda e: is_computed(e) and not is_floa
 INTEGERS = Kind("integers", lambda e: is_computed(e) and not is_float(e) and e != i1)
 ORDERED = Kind("of any type that is computed with", is_computed)
 ANY = Kind("any", lambda element: True)
+
+
+@contextmanager
+def cited(constraint: str) -> Generator[None]:
+    """Cite a constraint of one's own for a violation that another operation's `infer` finds."""
+    try:
+        yield
+    except ShapeError as error:
+        raise ShapeError(f"{constraint}: {str(error).partition(': ')[2] or error}") from error
 
 
 def check_kind(kind: Kind, element: Attribute, constraint: str = "C2") -> None:

@@ -25,7 +25,7 @@ from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.convolution import ConvOp, convolve
 from dialects.graph.elementwise import MulOp, SubOp
-from dialects.graph.inference import INTEGERS, check_kind, check_rank, same_size
+from dialects.graph.inference import INTEGERS, check_kind, check_rank, cited, same_size
 from dialects.graph.logic import WhereOp
 from dialects.graph.shape import BroadcastOp, PadOp, check_broadcasts_to
 from dialects.products import matmul
@@ -78,7 +78,8 @@ class MatmulIntegerOp(CompositeOp):
             check_broadcasts_to(zero, x.shape, ("C3", "C3"))
             if zero.rank >= place and zero.shape[-place].constant != 1:
                 raise ShapeError(f"C3: {zero.short} differs along the summed dim of {x.short}")
-        return MatmulOp.infer([a, b], {"to": i32})
+        with cited("C2"):
+            return MatmulOp.infer([a, b], {"to": i32})
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         a, b, zero_a, zero_b = (x.astype(np.int32) for x in operands)
@@ -132,7 +133,8 @@ class ConvIntegerOp(CompositeOp):
         if zero_w.rank:
             check_rank(zero_w, 1, "the zero point of w", "C3")
             same_size(zero_w.shape[0], w.shape[0], "C3: zero points and channels differ")
-        return ConvOp.infer([x, w], {**attributes, "to": i32})
+        with cited("C2"):
+            return ConvOp.infer([x, w], {**attributes, "to": i32})
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         x, w, zero_x, zero_w = (x.astype(np.int32) for x in operands)

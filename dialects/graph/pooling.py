@@ -83,7 +83,7 @@ class MaxPoolIndicesOp(GraphOp):
     Elements are counted over all dims of x, the last dim fastest; with `column_major` the spatial
     dims the other way round, the first of them fastest. Of equal elements the one with the smallest
     index counts; where there is NaN in the window, y is NaN, and the first NaN counts.
-    Constraints: those of max_pool, and (C6) y is as max_pool's result for x.
+    Constraints: (C1) to (C5) those of max_pool; (C6) y is as max_pool's result for x.
     Source: ONNX MaxPool (its second result).
     Example: %i = graph.max_pool_indices %x, %y {kernel = [2], strides = [2], dilations = [1],
         pads = [0, 0], ceil_mode = false, column_major = false} : i64[n, 8, 3]

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from xdsl.ir import SSAValue
-
 from dialects.control import LoopOp
 from dialects.expr import Expr
 from dialects.host.func import FuncOp
 from dialects.symbol import Symbol
-from dialects.types import BufferType
+from dialects.types import BufferType, buffer_type
 
 
 def bound_sizes(callee: FuncOp, types: Sequence[BufferType]) -> dict[Symbol, Expr]:
     """The sizes of a function that its arguments' dims name, as sizes of the operands."""
     found: dict[Symbol, Expr] = {}
     for argument, type_ in zip(callee.input_arguments, types, strict=True):
-        for theirs, ours in zip(_buffer(argument).shape, type_.shape, strict=True):
+        for theirs, ours in zip(buffer_type(argument).shape, type_.shape, strict=True):
             if theirs.as_symbol is not None:
                 found.setdefault(theirs.as_symbol, ours)
     return found
@@ -40,13 +38,8 @@ def varying_sizes(
     """
     found: dict[Symbol, tuple[int, int]] = {}
     for k, argument in enumerate(body.input_arguments[:len(op.carried)]):
-        for d, size in enumerate(_buffer(argument).shape):
+        for d, size in enumerate(buffer_type(argument).shape):
             name = size.as_symbol
             if name is not None and name not in outer and name is not op.step_symbol:
                 found.setdefault(name, (k, d))
     return found
-
-
-def _buffer(value: SSAValue) -> BufferType:
-    assert isinstance(value.type, BufferType)
-    return value.type

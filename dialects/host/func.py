@@ -45,8 +45,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
 from dialects.expr import Expr
+from dialects.region_syntax import ValuesOp, parse_argument, print_argument
 from dialects.symbol import Symbol
-from dialects.syntax import parse_names, parse_values, print_names, print_values, strings
+from dialects.syntax import parse_names, print_names, strings
 from dialects.types import BufferType, ExprAttr, SymbolsAttr
 
 
@@ -139,7 +140,7 @@ class FuncOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
+            printer.print_list(self.body.block.args, lambda a: print_argument(printer, a))
         print_names(printer, "inputs", self.inputs)
         printer.print_string(" outputs [")
         printer.print_list(zip(self.output_names, self.returned_types, strict=True),
@@ -154,7 +155,8 @@ class FuncOp(IRDLOperation):
     def parse(cls, parser: Parser) -> FuncOp:
         name = parser.parse_symbol_name()
         paren = parser.Delimiter.PAREN
-        arguments = parser.parse_comma_separated_list(paren, lambda: _parse_argument(parser))
+        arguments = parser.parse_comma_separated_list(
+            paren, lambda: parse_argument(parser, t.parse_buffer_type))
         properties: dict[str, Attribute] = {"sym_name": name}
         properties["inputs"] = parse_names(parser, "inputs")
         parser.parse_keyword("outputs")
@@ -182,20 +184,8 @@ def _parse_output(parser: Parser) -> tuple[str, BufferType | None]:
     return name, t.parse_buffer_type(parser) if is_typed else None
 
 
-def _print_argument(printer: Printer, argument: SSAValue) -> None:
-    assert isinstance(argument.type, BufferType)
-    printer.print_ssa_value(argument)
-    printer.print_string(f": {argument.type.short}")
-
-
-def _parse_argument(parser: Parser) -> Parser.Argument:
-    argument = parser.parse_argument(expect_type=False)
-    parser.parse_punctuation(":")
-    return argument.resolve(t.parse_buffer_type(parser))
-
-
 @irdl_op_definition
-class ReturnOp(IRDLOperation):
+class ReturnOp(ValuesOp):
     """End of the driver. What it returns belongs to the caller."""
 
     name = "host.return"
@@ -205,15 +195,6 @@ class ReturnOp(IRDLOperation):
     @staticmethod
     def of(values: Sequence[SSAValue] = ()) -> ReturnOp:
         return ReturnOp.create(operands=values)
-
-    def print(self, printer: Printer) -> None:
-        if self.values:
-            printer.print_string(" ")
-            print_values(printer, self.values)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ReturnOp:
-        return ReturnOp.of(parse_values(parser))
 
 
 def host_functions(module: Operation) -> list[FuncOp]:

@@ -28,11 +28,11 @@ from xdsl.irdl import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
-from xdsl.utils.exceptions import VerifyException
 
 from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.host.func import FuncOp, ReturnOp
+from dialects.same_elements import check_same_elements
 from dialects.syntax import (
     attribute_of,
     format_attribute,
@@ -121,7 +121,7 @@ class AllocOp(_BufferOp):
 class ViewOp(_BufferOp):
     """The same memory under another shape: `%v = host.view %x : f32[batch, 768]`.
 
-    Constraint (C1): element type and number of elements stay.
+    Constraint: (C1) element type and number of elements stay, as far as sizes tell.
     """
 
     name = "host.view"
@@ -134,9 +134,7 @@ class ViewOp(_BufferOp):
         return ViewOp.create(operands=[source], result_types=[type_])
 
     def verify_(self) -> None:
-        assert isinstance(self.source.type, BufferType)
-        if self.source.type.element != self.type.element:
-            raise VerifyException("C1: host.view changes the element type")
+        check_same_elements(self, self.source, self.result)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -209,7 +207,10 @@ class LaunchOp(IRDLOperation):
 
 @irdl_op_definition
 class CopyOp(IRDLOperation):
-    """Copy a whole buffer: `host.copy %from, %to`. Equal element counts and element types."""
+    """Copy a whole buffer: `host.copy %from, %to`.
+
+    Constraint: (C1) both have the same element type and number of elements, as far as sizes tell.
+    """
 
     name = "host.copy"
     source = operand_def(BufferType)
@@ -218,6 +219,9 @@ class CopyOp(IRDLOperation):
     @staticmethod
     def of(source: SSAValue, target: SSAValue) -> CopyOp:
         return CopyOp.create(operands=[source, target])
+
+    def verify_(self) -> None:
+        check_same_elements(self, self.source, self.target)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

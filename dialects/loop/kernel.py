@@ -27,8 +27,11 @@ from dialects import types as t
 from dialects.expr import Expr, Size
 from dialects.graph.base import EvaluationContext
 from dialects.loop.nest import NestOp, YieldOp, short_type
+from dialects.region_syntax import parse_argument, print_argument
+from dialects.same_elements import check_same_elements
 from dialects.schedule import ScheduleAttr
 from dialects.symbol import Symbol
+from dialects.symbols_in import unnamed_sizes
 from dialects.syntax import parse_value, parse_values, print_values
 from dialects.types import Array, SizesAttr, SymbolsAttr, TensorType
 
@@ -65,6 +68,7 @@ class ViewOp(IRDLOperation):
     """The same elements in row-major order under another shape: `loop.view %x : f32[b, 768]`.
 
     Fusion composes views into index expressions; one that stays costs nothing at run time.
+    Constraint: (C1) element type and number of elements stay, as far as sizes tell.
     """
 
     name = "loop.view"
@@ -77,6 +81,9 @@ class ViewOp(IRDLOperation):
         assert isinstance(source.type, TensorType)
         return ViewOp.create(operands=[source],
                              result_types=[t.tensor(source.type.element, shape)])
+
+    def verify_(self) -> None:
+        check_same_elements(self, self.source, self.result)
 
     def evaluate(self, context: EvaluationContext, x: Array) -> Array:
         assert isinstance(self.result.type, TensorType)
@@ -102,8 +109,8 @@ class KernelOp(IRDLOperation):
             schedule<grid i0 tile 1, loop i1 tile 64 lanes> { ... loop.yield %y }
 
     Two nests that use an axis of the same name iterate it together. Constraints: (C1) an axis has
-    the same extent in all nests; (C2) the body holds nests, views and empties, and yields the
-    results; (C3) `sizes` names every size symbol in it.
+    the same extent in all nests; (C2) the body holds nests, views and empties, and ends in
+    `loop.yield`; (C3) `sizes` names every size symbol in it.
     """
 
     name = "loop.kernel"
@@ -155,12 +162,20 @@ class KernelOp(IRDLOperation):
                         f"C1: axis {axis.name} has extents {found[axis.name]} and {axis.extent}")
         if not isinstance(self.body.block.last_op, YieldOp):
             raise VerifyException("C2: loop.kernel must end in loop.yield")
+        for op in self.body.block.ops:
+            if not isinstance(op, (NestOp, ViewOp, EmptyOp, YieldOp)):
+                raise VerifyException(f"C2: loop.kernel holds {op.name}, which is no nest, "
+                                      "view or empty")
+        extents = [axis.extent for nest in self.nests for axis in nest.axes]
+        if unnamed := unnamed_sizes(self.body, self.size_names, extents):
+            raise VerifyException(
+                f"C3: loop.kernel does not name the sizes {t.format_symbols(unnamed)}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.body.block.args, lambda a: _print_argument(printer, a))
+            printer.print_list(self.body.block.args, lambda a: print_argument(printer, a))
         results = ", ".join(short_type(v) for v in self.yielded)
         printer.print_string(f" -> ({results}) sizes({t.format_symbols(self.size_names)}) ")
         if self.schedule is not None:
@@ -171,7 +186,8 @@ class KernelOp(IRDLOperation):
     def parse(cls, parser: Parser) -> KernelOp:
         name = parser.parse_symbol_name()
         paren = parser.Delimiter.PAREN
-        arguments = parser.parse_comma_separated_list(paren, lambda: _parse_argument(parser))
+        arguments = parser.parse_comma_separated_list(
+            paren, lambda: parse_argument(parser, t.parse_tensor_type))
         parser.parse_punctuation("->")
         parser.parse_comma_separated_list(paren, lambda: t.parse_tensor_type(parser))
         parser.parse_keyword("sizes")
@@ -181,17 +197,6 @@ class KernelOp(IRDLOperation):
         if parser.parse_optional_keyword("schedule"):
             properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))
         return KernelOp.create(properties=properties, regions=[parser.parse_region(arguments)])
-
-
-def _print_argument(printer: Printer, argument: SSAValue) -> None:
-    printer.print_ssa_value(argument)
-    printer.print_string(f": {short_type(argument)}")
-
-
-def _parse_argument(parser: Parser) -> Parser.Argument:
-    argument = parser.parse_argument(expect_type=False)
-    parser.parse_punctuation(":")
-    return argument.resolve(t.parse_tensor_type(parser))
 
 
 @irdl_op_definition

@@ -27,6 +27,7 @@ from dialects.expr import Expr, Size
 from dialects.graph.base import EvaluationContext
 from dialects.loop.axes import AxesAttr, Axis, extents_of
 from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.region_syntax import ValuesOp
 from dialects.symbol import Kind, Symbol
 from dialects.syntax import parse_value, parse_values, print_values
 from dialects.types import Array, ExprAttr, LiteralAttr, SizesAttr, TensorType, signless
@@ -36,7 +37,7 @@ COMBINERS = ("none", "add", "mul", "max", "min", "and", "or")
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(ValuesOp):
     """End a region: a point's values in a nest, the results in a kernel."""
 
     name = "loop.yield"
@@ -46,15 +47,6 @@ class YieldOp(IRDLOperation):
     @staticmethod
     def of(*values: SSAValue) -> YieldOp:
         return YieldOp.create(operands=values)
-
-    def print(self, printer: Printer) -> None:
-        if self.values:
-            printer.print_string(" ")
-            print_values(printer, self.values)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> YieldOp:
-        return YieldOp.create(operands=parse_values(parser))
 
 
 @irdl_op_definition
@@ -246,6 +238,7 @@ class NestOp(IRDLOperation):
     # ------------------------------------------------------------------ checks
     def verify_(self) -> None:
         self._verify_maps()
+        self._verify_symbols()
         self._verify_kinds()
         self._verify_body()
 
@@ -265,25 +258,57 @@ class NestOp(IRDLOperation):
             if any(e.symbols & reduce for e in map_) and not alone:
                 raise VerifyException("C2: a result of loop.nest is indexed by a reduce axis, "
                                       "neither the only one nor of the only result")
+        self._verify_distinct()
         self._verify_ranges(parallel | reduce)
 
-    def _verify_ranges(self, names: set[Symbol]) -> None:
-        """C4, as far as it can be decided: a read that is certainly outside is an error.
+    def _verify_distinct(self) -> None:
+        """C2, as far as it can be decided: an axis that no index depends on writes again."""
+        if self.is_scatter:
+            return
+        for map_ in self.output_maps:
+            used = {symbol for expr in map_ for symbol in expr.symbols}
+            for axis in self.parallel_axes:
+                if axis.name not in used and (axis.extent.constant or 0) > 1:
+                    raise VerifyException("C2: all points along the parallel axis "
+                                          f"{axis.name} of loop.nest write the same elements")
 
-        An axis whose extent is a size may be empty at run time, and then nothing is read.
+    def _verify_symbols(self) -> None:
+        axes = {axis.name for axis in self.axes}
+        own = [expr for map_ in (*self.input_maps, *self.output_maps) for expr in map_]
+        inner = [op.expr.data for op in self.body.block.ops if isinstance(op, IndexOp)]
+        for symbol in sorted({s for expr in (*own, *inner) for s in expr.symbols}):
+            if symbol.kind is Kind.GATHERED:
+                self._verify_gathered(symbol)
+            elif symbol.kind not in (Kind.SIZE, Kind.COMPUTED) and symbol not in axes:
+                raise VerifyException(f"C6: loop.nest has no axis {symbol}")
+
+    def _verify_gathered(self, symbol: Symbol) -> None:
+        if symbol.number >= len(self.inputs) or not isinstance(
+                scalar_type(self.inputs[symbol.number]), IntegerType):
+            raise VerifyException(f"C6: {symbol} of loop.nest is no input of integers")
+
+    def _verify_ranges(self, names: set[Symbol]) -> None:
+        """C4, as far as it can be decided: an access that is certainly outside is an error.
+
+        An axis whose extent is a size may be empty at run time, and then nothing is accessed.
         """
-        extents = extents_of(self.axes)
-        empty = not all(a.extent.constant for a in self.axes)
-        for value, map_, pad in zip(self.inputs, self.input_maps, self.pad_values, strict=True):
+        if not all(a.extent.constant for a in self.axes):
+            return
+        rows = [(v, m, "reads") for v, m, pad in zip(
+            self.inputs, self.input_maps, self.pad_values, strict=True) if pad is None]
+        rows += [(v, m, "writes") for v, m in zip(self.results, self.output_maps, strict=True)]
+        for value, map_, does in rows:
             assert isinstance(value.type, TensorType)
             for expr, size in zip(map_, value.type.shape, strict=True):
-                if pad is not None or empty or not expr.symbols <= names:
-                    continue
-                low, high = lower_bound(expr, extents), upper_bound(expr, extents)
-                outside = (low is not None and is_nonnegative(-low - 1)) or (
-                    high is not None and is_at_most(size, high))
-                if outside:
-                    raise VerifyException(f"C4: loop.nest reads {expr} of {value.type.short}")
+                if expr.symbols <= names and self._is_outside(expr, size):
+                    raise VerifyException(f"C4: loop.nest {does} {expr} of {value.type.short}")
+
+    def _is_outside(self, expr: Expr, size: Expr) -> bool:
+        """Whether an index over the axes certainly leaves 0 <= index < size."""
+        extents = extents_of(self.axes)
+        low, high = lower_bound(expr, extents), upper_bound(expr, extents)
+        return (low is not None and is_nonnegative(-low - 1)) or (
+            high is not None and is_at_most(size, high))
 
     def _verify_kinds(self) -> None:
         for kind in self.combiner_names:
@@ -291,20 +316,13 @@ class NestOp(IRDLOperation):
                 raise VerifyException(f"loop.nest has no combiner {kind!r}")
             if (kind == "none") == bool(self.reduce_axes) and not self.is_scatter:
                 raise VerifyException("C3: loop.nest combines exactly when it has reduce axes")
+        if self.is_scatter and len(self.results) != 1:
+            raise VerifyException("C7: a loop.nest that scatters has one result")
         if self.into and (len(self.into) != 1 or len(self.results) != 1
                           or self.into[0].type != self.results[0].type):
             raise VerifyException("loop.nest keeps the rest of one tensor of its result's type")
-        if self.is_scatter:
-            self._verify_scatter()
-
-    def _verify_scatter(self) -> None:
-        if not self.into:
+        if self.is_scatter and not self.into:
             raise VerifyException("C7: a loop.nest that scatters writes into a tensor")
-        for name in {s for e in self.output_maps[0] for s in e.symbols
-                     if s.kind is Kind.GATHERED}:
-            if name.number >= len(self.inputs) or not isinstance(
-                    scalar_type(self.inputs[name.number]), IntegerType):
-                raise VerifyException(f"C6: loop.nest writes at {name}, no input of integers")
 
     def _verify_body(self) -> None:
         expected = [scalar_type(v) for v in self.inputs]

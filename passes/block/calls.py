@@ -30,7 +30,7 @@ from dialects.host.calls import bound_sizes, varying_sizes
 from dialects.sizes import AssumeOp, defined_sizes
 from dialects.symbol import Symbol
 from dialects.syntax import set_location
-from dialects.types import BufferType, SizesAttr, SymbolsAttr
+from dialects.types import BufferType, SizesAttr, SymbolsAttr, buffer_type
 from passes.base import PassError
 
 
@@ -133,7 +133,7 @@ class Calls:
         """Give dims of results, of which it is not proven that they are so, sizes of their own."""
         places = _binding_places(op)
         for k, result in enumerate(op.results):
-            shape, new = list(_type(result).shape), dict[Symbol, Expr]()
+            shape, new = list(buffer_type(result).shape), dict[Symbol, Expr]()
             for d, size in enumerate(shape):
                 if places.get(size.as_symbol) != (k, d) and not all(
                         _is_said(call, k, d, places, holds) for call in self.by_op[op]):
@@ -145,7 +145,7 @@ class Calls:
 
 def _open(op: ControlOp, result: SSAValue, shape: list[Expr], new: Mapping[Symbol, Expr]) -> None:
     """All but what frees the result see it as before, behind the assumptions that it is so."""
-    before = _type(result)
+    before = buffer_type(result)
     op.properties["defines"] = SymbolsAttr((*defined_sizes(op), *new))
     given = Rewriter.replace_value_with_new_type(
         result, BufferType(before.element, SizesAttr.of(shape)))
@@ -194,7 +194,7 @@ def _is_said(
     holds: Callable[[Claim], bool],
 ) -> bool:
     """Whether a dim of a result certainly is what the caller's type says."""
-    size = _type(call.op.results[k]).shape[d]
+    size = buffer_type(call.op.results[k]).shape[d]
     if isinstance(call.op, LoopOp):
         return _is_said_of_loop(call, call.op, k, d, size, holds)
     found = call.returned[k].shape[d]
@@ -222,10 +222,5 @@ def _is_said_of_loop(
     return found.symbols <= same.keys() and holds(Claim(found.substitute(same), "==", size, op))
 
 
-def _type(value: SSAValue) -> BufferType:
-    assert isinstance(value.type, BufferType)
-    return value.type
-
-
 def _types(values: Sequence[SSAValue]) -> list[BufferType]:
-    return [_type(v) for v in values]
+    return [buffer_type(v) for v in values]

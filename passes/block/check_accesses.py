@@ -41,7 +41,7 @@ from dialects.host import (
 from dialects.requirements import TrapOp
 from dialects.sizes import AssumeOp
 from dialects.syntax import location_name, set_location
-from dialects.types import BufferType, LiteralAttr, SizesAttr, TileType
+from dialects.types import BufferType, LiteralAttr, SizesAttr, TileType, buffer_type
 from passes.base import StrataContext, StrataPass
 from passes.block.calls import Calls
 from passes.graph_to_loop.scalars import Body, Scalar
@@ -224,16 +224,11 @@ def _check_sizes(func: FuncOp, calls: Calls) -> None:
 def _needs(op: Operation, func: FuncOp) -> list[tuple[Expr, str, Expr]]:
     match op:
         case CopyOp():
-            return [(_buffer(op.source).byte_size, "==", _buffer(op.target).byte_size)]
+            return [(buffer_type(op.source).byte_size, "==", buffer_type(op.target).byte_size)]
         case ViewOp():
-            return [(_buffer(op.source).byte_size, "==", _buffer(op.result).byte_size)]
+            return [(buffer_type(op.source).byte_size, "==", buffer_type(op.result).byte_size)]
         case AllocOp() if op.offset is not None and func.arena_bytes is not None:
             end = op.offset.data + op.type.byte_size
             return [(end, "<=", func.arena_bytes), (Expr.of(0), "<=", op.offset.data)]
         case _:
             return []
-
-
-def _buffer(value: SSAValue) -> BufferType:
-    assert isinstance(value.type, BufferType)
-    return value.type

@@ -22,7 +22,7 @@ from dialects.expr import Expr
 from dialects.host.calls import bound_sizes, varying_sizes
 from dialects.sizes import defined_sizes
 from dialects.symbol import Symbol
-from dialects.types import BufferType, Shaped
+from dialects.types import BufferType, Shaped, buffer_type
 from targets.cpu.checks import memory_check, signal_check, stack_check
 from targets.cpu.driver_function import FunctionText
 
@@ -105,7 +105,7 @@ class ControlText(FunctionText):
     ) -> list[str]:
         """The values of a function's sizes: `own`, else from the inputs' types, else this one's."""
         callee = self.program.functions[name]
-        bound = bound_sizes(callee, [_buffer(v) for v in inputs])
+        bound = bound_sizes(callee, [buffer_type(v) for v in inputs])
         return [(own or {}).get(s) or self.scalar(bound.get(s, Expr.symbol(s)))
                 for s in callee.size_names]
 
@@ -117,11 +117,6 @@ class ControlText(FunctionText):
                 if size.as_symbol in names:
                     value = self.load("i64", words.base, words.at(k) + d)
                     self.sizes[size.as_symbol] = self.indices.symbol(value, 0)
-
-
-def _buffer(value: SSAValue) -> BufferType:
-    assert isinstance(value.type, BufferType)
-    return value.type
 
 
 def _buffers(types: Sequence[Shaped]) -> list[BufferType]:
@@ -177,7 +172,7 @@ class _LoopText:
         w.emit(f"store i1 {going}, ptr {self.going}")
         for k, value in enumerate(self.op.carried):
             self._store_value(self.carried, k, text.pointers[value],
-                              [text.scalar(s) for s in _buffer(value).shape])
+                              [text.scalar(s) for s in buffer_type(value).shape])
         for k, type_ in enumerate(self.stacks.types):
             known = {*text.sizes}
             shape = [text.scalar(s) if s.symbols <= known else "0" for s in type_.shape]
@@ -290,7 +285,7 @@ class _LoopText:
         w, text = self.writer, self.text
         if not self.count:
             return
-        sizes = [text.indices.scalar(text.byte_size(_buffer(v))) for v in self.op.carried]
+        sizes = [text.indices.scalar(text.byte_size(buffer_type(v))) for v in self.op.carried]
         copy, go = w.fresh("copy"), w.fresh("go")
         w.emit(f"br i1 {w.assign(f'icmp eq i64 {counter}, 0')}, label %{copy}, label %{go}")
         w.start_block(copy)

@@ -34,7 +34,7 @@ from dialects.requirements import RequireOp, TrapOp
 from dialects.sizes import SizeOp, defined_sizes
 from dialects.symbol import Symbol
 from dialects.syntax import location_name
-from dialects.types import BufferType
+from dialects.types import BufferType, buffer_type
 from targets.cuda.constants import ConstantPlan, whole
 from targets.cuda.errors import CudaError
 
@@ -72,7 +72,7 @@ class KernelCall:
     @cached_property
     def strides(self) -> tuple[Symbol, ...]:
         """Size parameters in strides: whether 16 divides them decides how memory is read."""
-        used = {s for b in self.kernel.buffers for e in _buffer(b).shape[1:] for s in e.symbols}
+        used = {s for b in self.kernel.buffers for e in buffer_type(b).shape[1:] for s in e.symbols}
         return tuple(name for name in self.kernel.size_names if name in used)
 
     @cached_property
@@ -84,7 +84,7 @@ class KernelCall:
     @cached_property
     def counts(self) -> tuple[Expr, ...]:
         """The elements of the buffers whose sizes are not plain, over the kernel's sizes."""
-        counts = [_buffer(b).count for b in self.kernel.buffers]
+        counts = [buffer_type(b).count for b in self.kernel.buffers]
         return tuple(dict.fromkeys(c for c in counts if c.constant is None))
 
     def size_values(self, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
@@ -106,7 +106,7 @@ class KernelCall:
 
     def buffer(self, place: int) -> BufferType:
         """The type of a buffer of the kernel's."""
-        return _buffer(self.kernel.buffers[place])
+        return buffer_type(self.kernel.buffers[place])
 
     def programs(self, values: Mapping[Symbol, int]) -> int:
         """How many programs run, for values of the kernel's sizes; none when an extent is 0.
@@ -203,10 +203,10 @@ def plan_host(module: ModuleOp, constants: ConstantPlan | None = None) -> HostPl
     plan = HostPlan(constants or ConstantPlan(), arena=whole(function.arena_bytes or Expr.of(0)))
     kernels = kernels_of(module)
     places: dict[SSAValue, Place] = {}
-    plan.inputs = [_buffer(a) for a in function.input_arguments]
-    plan.outputs = [_buffer(a) for a in function.output_arguments]
+    plan.inputs = [buffer_type(a) for a in function.input_arguments]
+    plan.outputs = [buffer_type(a) for a in function.output_arguments]
     for k, argument in enumerate((*function.input_arguments, *function.output_arguments)):
-        places[argument] = Place(k, Expr.of(0), _buffer(argument).byte_size)
+        places[argument] = Place(k, Expr.of(0), buffer_type(argument).byte_size)
     for op in function.body.block.ops:
         _plan_operation(op, plan, places, kernels)
     return plan
@@ -224,7 +224,7 @@ def _plan_operation(
             places[op.result] = _place_in_arena(plan, op.result)
         case AllocOp():
             assert op.offset is not None
-            places[op.result] = Place(ARENA, op.offset.data, _buffer(op.result).byte_size)
+            places[op.result] = Place(ARENA, op.offset.data, buffer_type(op.result).byte_size)
         case ViewOp():
             places[op.result] = places[op.source]
         case CopyOp():
@@ -256,12 +256,7 @@ def _plan_launch(
 
 
 def _place_in_arena(plan: HostPlan, buffer: SSAValue) -> Place:
-    size = _buffer(buffer).byte_size
+    size = buffer_type(buffer).byte_size
     place = Place(ARENA, plan.arena, size)
     plan.arena = plan.arena + whole(size)
     return place
-
-
-def _buffer(value: SSAValue) -> BufferType:
-    assert isinstance(value.type, BufferType)
-    return value.type

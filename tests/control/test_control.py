@@ -186,7 +186,7 @@ def test_memory_does_not_grow_from_call_to_call() -> None:
 INVALID = [
     ("strata.size m = %f", "C1"),
     ("strata.size m, q = %n", "C2"),
-    ("%y = strata.if %n then @f else @f (%x) : f32[4]", "C0"),
+    ("%y = strata.if %n then @f else @f (%x) : f32[4]", "C4"),
     ("%y = strata.if %c then @f else @f (%n) : f32[4]", "C1"),
     ("%y = strata.if %c then @f else @f (%x) : f32[4, 4]", "C2"),
     ("%y = strata.if %c then @f else @f (%x) defines(z) : f32[4]", "C3: the size z"),

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from compiler.frontend import ImportedModel, ImportOptions
+from compiler.diagnostics import Problem, StrataError
+from compiler.frontend import ImportedModel, ImportOptions, MemoryModel
 
 DESCRIPTION = ("an .onnx file, of any opset that the installed onnx knows (`list ops` tells the "
                "opsets of each operator)")
@@ -46,6 +47,25 @@ def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
     from compiler.frontend.onnx.importer import import_bytes
 
     return import_bytes(name, data, options)
+
+
+def in_memory(model: object) -> MemoryModel | None:
+    """A ModelProto as a model in memory; None for any other object. Imports nothing.
+
+    Files of weights that it names are looked for in the working directory. Raises StrataError for
+    more than Protocol Buffers write into one message, 2 GiB.
+    """
+    kinds = {(c.__module__.partition(".")[0], c.__name__) for c in type(model).__mro__}
+    if ("onnx", "ModelProto") not in kinds:
+        return None
+    proto: Any = model
+    try:
+        data = proto.SerializeToString()
+    except Exception as error:  # protobuf's implementations raise errors of different types
+        hint = "save it with its weights in another file (onnx.save_model, save_as_external_data)"
+        raise StrataError("the onnx.ModelProto cannot be serialized",
+                          [Problem(str(error), hint=f"{hint}, and compile that file")]) from error
+    return MemoryModel(f"{proto.graph.name or 'model'}.onnx", data)
 
 
 def describe(name: str, data: bytes | None) -> dict[str, Any]:

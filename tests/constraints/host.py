@@ -1,0 +1,27 @@
+"""Texts that violate the constraints of the host level."""
+
+_DRIVER = """
+host.func @main(%x: f32[4], %i: i64[4], %y: f32[n]) inputs ["x", "i"] outputs ["y"] sizes(n) {
+  LINE
+  host.return
+}
+"""
+
+CASES = [
+    ("host.func", "C1: host.func needs one name per argument",
+     'host.func @main(%x: f32[4]) inputs [] outputs [] sizes() { host.return }'),
+    ("host.func", "C2: host.func must end in host.return",
+     'host.func @main(%x: f32[4]) inputs ["x"] outputs [] sizes() { host.free %x }'),
+    ("host.func", "C2: host.return must return the outputs that have types",
+     'host.func @main(%x: f32[4]) inputs ["x"] outputs ["y": f32[5]] sizes() { host.return %x }'),
+    *((op, message, _DRIVER.replace("LINE", line)) for op, message, line in (
+        ("host.view", "C1: host.view changes the element type of f32[4] to i64",
+         "%v = host.view %x : i64[4]"),
+        ("host.view", "C1: host.view of f32[4], which has 4 elements",
+         "%v = host.view %x : f32[5]"),
+        ("host.view", "C1: host.view of f32[n], which has n elements",
+         "%v = host.view %y : f32[n + 1]"),
+        ("host.copy", "C1: host.copy changes the element type", "host.copy %i, %x"),
+        ("host.copy", "C1: host.copy of f32[4], which has 4 elements",
+         "%a = host.alloc : f32[3] host.copy %x, %a"))),
+]

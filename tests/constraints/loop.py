@@ -1,0 +1,82 @@
+"""Texts that violate the constraints of the loop level."""
+
+_FUNCTION = """
+strata.func @main(%x: f32[4, 6], %i: i64[4], %d: f32[4]) -> ()
+    inputs ["x", "i", "d"] outputs [] {
+  LINE
+  strata.return
+}
+"""
+_BODY = "{ ^bb0(%p: f32): loop.yield %p }"
+
+
+def _nest(axes: str, read: str, write: str, body: str = _BODY) -> str:
+    return f"%y = loop.nest ({axes}) ins({read}) outs({write}) {body}"
+
+
+_LINES = [
+    ("loop.view", "C1: loop.view of f32[4, 6], which has 24 elements",
+     "%v = loop.view %x : f32[23]"),
+    ("loop.nest", "C1: loop.nest indexes f32[4, 6] with 1 expressions",
+     _nest("i0: 4", "%x[i0]", "f32[4][i0]")),
+    ("loop.nest", "C2: a result of loop.nest is indexed by a reduce axis",
+     _nest("reduce i0: 4, reduce i1: 6", "%x[i0, i1]", "add f32[4][i0]")),
+    ("loop.nest", "C2: all points along the parallel axis i1 of loop.nest write the same",
+     _nest("i0: 4, i1: 6", "%x[i0, i1]", "f32[4][i0]")),
+    ("loop.nest", "C3: loop.nest combines exactly when it has reduce axes",
+     _nest("i0: 4, reduce i1: 6", "%x[i0, i1]", "f32[4][i0]")),
+    ("loop.nest", "C3: loop.nest combines exactly when it has reduce axes",
+     _nest("i0: 4", "%d[i0]", "add f32[4][i0]")),
+    ("loop.nest", "C4: loop.nest reads i0 + 1 of f32[4]",
+     _nest("i0: 4", "%d[i0 + 1]", "f32[4][i0]")),
+    ("loop.nest", "C4: loop.nest reads i0 - 1 of f32[4]",
+     _nest("i0: 4", "%d[i0 - 1]", "f32[4][i0]")),
+    ("loop.nest", "C4: loop.nest writes i0 + 1 of f32[4]",
+     _nest("i0: 4", "%d[i0]", "f32[4][i0 + 1]")),
+    ("loop.nest", "C5: the body of loop.nest takes other element types",
+     _nest("i0: 4", "%i[i0]", "f32[4][i0]")),
+    ("loop.nest", "C5: the body of loop.nest yields other element types",
+     _nest("i0: 4", "%d[i0]", "f16[4][i0]")),
+    ("loop.nest", "C6: loop.nest has no axis i7", _nest("i0: 4", "%d[i7]", "f32[4][i0]")),
+    ("loop.nest", "C6: loop.nest has no axis i7", _nest(
+        "i0: 4", "%d[i0]", "f32[4][i0]", "{ ^bb0(%p: f32): %k = loop.index i7 : index "
+        "loop.yield %p }")),
+    ("loop.nest", "C6: in0 of loop.nest is no input of integers",
+     _nest("i0: 4", "%d[i0], %d[in0]", "f32[4][i0]",
+           "{ ^bb0(%p: f32, %q: f32): loop.yield %q }")),
+    ("loop.nest", "C6: in1 of loop.nest is no input of integers",
+     _nest("i0: 4", "%d[i0]", "f32[4][in1]", "into(%d) " + _BODY)),
+    ("loop.nest", "C7: a loop.nest that scatters writes into a tensor",
+     _nest("i0: 4", "%i[i0], %d[i0]", "f32[4][in0]",
+           "{ ^bb0(%q: i64, %p: f32): loop.yield %p }")),
+    ("loop.nest", "C7: a loop.nest that scatters has one result",
+     "%y, %z = loop.nest (i0: 4) ins(%i[i0], %d[i0]) outs(f32[4][in0], f32[4][in0]) "
+     "into(%d) { ^bb0(%q: i64, %p: f32): loop.yield %p, %p }"),
+]
+
+CASES = [
+    *((op, message, _FUNCTION.replace("LINE", line)) for op, message, line in _LINES),
+    ("loop.kernel", "C1: axis i0 has extents 4 and 3", f"""
+loop.kernel @k(%x: f32[4]) -> (f32[4], f32[3]) sizes() {{
+  %y = loop.nest (i0: 4) ins(%x[i0]) outs(f32[4][i0]) {_BODY}
+  %z = loop.nest (i0: 3) ins(%x[i0]) outs(f32[3][i0]) {_BODY}
+  loop.yield %y, %z
+}}"""),
+    ("loop.kernel", "C2: loop.kernel must end in loop.yield", """
+loop.kernel @k(%x: f32[4]) -> (f32[4]) sizes() { %y = loop.view %x : f32[4] }"""),
+    ("loop.kernel", "C2: loop.kernel holds graph.exp, which is no nest", """
+loop.kernel @k(%x: f32[4]) -> (f32[4]) sizes() {
+  %y = graph.exp %x : f32[4]
+  loop.yield %y
+}"""),
+    ("loop.kernel", "C3: loop.kernel does not name the sizes n", """
+loop.kernel @k(%x: f32[m, n]) -> (f32[m*n]) sizes(m) {
+  %y = loop.view %x : f32[m*n]
+  loop.yield %y
+}"""),
+    ("loop.kernel", "C3: loop.kernel does not name the sizes q", f"""
+loop.kernel @k(%x: f32[m]) -> (f32[m]) sizes(m) {{
+  %y = loop.nest (i0: m) ins(%x[i0 + q] pad 0.0) outs(f32[m][i0]) {_BODY}
+  loop.yield %y
+}}"""),
+]
