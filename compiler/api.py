@@ -200,6 +200,7 @@ def compile(
     Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
     ours, with a reproducer.
     """
+    schedules = "off" if tuned is None else str(tuned)
     options = CompileOptions(
         target=target, threads=threads, dump_dir=path_of("dump_dir", dump_dir),
         shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),
@@ -208,12 +209,12 @@ def compile(
         weights=path_of("weights", weights),
         features=features, cache="off" if cache is None else str(cache), precision=precision,
         exact=exact, denormals=denormals, check=check, interpret=interpret, specialize=specialize,
-        tuned="off" if tuned is None else str(tuned), library=library)
+        tuned=schedules if mode == "default" else "off", library=library)
     source = model_of_argument(model)
     if mode != "default":
-        from compiler.modes import prepare_for
+        from compiler.modes import prepared
 
-        prepare_for(mode, source, options)
+        options = prepared(mode, source, options, schedules)
     return compile_with(source, options)
 
 

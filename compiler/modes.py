@@ -7,6 +7,7 @@ tuned again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,16 +27,26 @@ def check_mode(mode: str) -> None:
         raise StrataError(f"no mode '{mode}'; there are: {', '.join(MODES)}")
 
 
-def prepare_for(mode: str, model: str | MemoryModel, options: CompileOptions) -> None:
-    """Do what a mode wants before the model is compiled. Raises StrataError."""
+def prepared(
+    mode: str, model: str | MemoryModel, options: CompileOptions, tuned: str
+) -> CompileOptions:
+    """Do what a mode wants before a model is compiled, and give the options to compile it with.
+
+    `options` are to use no tuned schedules yet: `tuned` may be the file that is written here.
+    Raises StrataError.
+    """
     check_mode(mode)
-    if mode != AUTOTUNE:
-        return
+    if mode == AUTOTUNE:
+        _tune(model, options, tuned)
+    return replace(options, tuned=tuned)
+
+
+def _tune(model: str | MemoryModel, options: CompileOptions, tuned: str) -> None:
     from compiler.tuning.files import AUTO, OFF, named_file
     from compiler.tuning.options import TuneOptions
     from compiler.tuning.tuner import Tuner
 
-    named = named_file(options)
+    named = named_file(tuned)
     if named == OFF:
         raise StrataError(f"mode '{AUTOTUNE}' tunes a model whose tuned schedules are not used",
                           [Problem("tuned schedules are off", hint="compile without tuned='off'")])

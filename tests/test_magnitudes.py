@@ -70,6 +70,20 @@ COMPUTED = """
   }
 """
 """Sizes of data whose product wraps around to the 0 elements that are there."""
+SUMS = """
+  host.func @main(%x: f32[a, b, c, 0], %y: f32[1]) inputs ["x"] outputs ["y"] sizes(a, b, c)
+      arena(0) {
+    host.launch @k(%x, %y) sizes(a, b, c) loc("some/node")
+    host.return
+  }
+  block.kernel @k(%x: f32[a, b, c, 0], %y: f32[1])
+      grid(%p: a + b + c, %q: a + 2*b + c, %r: a + b + 3*c) sizes(a, b, c) {
+    %v = block.full 1.0 : tile<f32> loc("some/node")
+    block.store %v, %y[0] loc("some/node")
+    block.yield
+  }
+"""
+"""Multiplied out, the number of programs has 27 terms."""
 
 
 def load(text: str, folder: Path, **options: object) -> compiler.Executable:
@@ -95,6 +109,18 @@ def test_computed_sizes_that_wrap_around(tmp_path: Path) -> None:
     assert model.run([x, np.array([2, 3])])[0].tolist() == [5]
     with pytest.raises(SizeError, match="too large at node 'some/node'"):
         model.run([x[:0], np.array([HUGE, HUGE])])
+
+
+def test_products_of_sums_are_not_multiplied_out(tmp_path: Path) -> None:
+    module, _ = checked(SUMS)
+    [limit] = assumptions_of(host_function(module))
+    assert limit.is_limit and str(limit.left).count("*") < 20
+    sizes = {symbol: 5 for symbol in limit.left.symbols}
+    assert 15 * 20 * 25 <= limit.left.evaluate(sizes) < 3 * 15 * 20 * 25
+    model = load(SUMS, tmp_path)
+    assert model.run([np.empty((2, 3, 1, 0), np.float32)])[0].tolist() == [1]
+    with pytest.raises(ValueError, match=r"too large .* a = "):
+        model.run([np.empty((2**22, 1, 1, 0), np.float32)])
 
 
 @pytest.mark.parametrize(("text", "wanted"), [

@@ -235,7 +235,7 @@ def with_library(machine: str, library: str) -> str:
 def _found(options: CompileOptions, machine: str) -> dict[str, Choice]:
     found: dict[str, Choice] = {}
     for path in tuned_files(options):
-        found |= _read(path, machine, named=named_file(options) != AUTO)
+        found |= _read(path, machine, named=named_file(options.tuned) != AUTO)
     return found
 
 

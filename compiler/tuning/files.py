@@ -31,17 +31,17 @@ def shipped_file(target: str) -> str:
     return os.path.join(ours, "targets", target, NAME)
 
 
-def named_file(options: CompileOptions) -> str:
-    """The file that the options or the environment name, `off` or `auto` too."""
-    if options.tuned != AUTO:
-        return options.tuned
+def named_file(tuned: str) -> str:
+    """The file that an option or the environment names, `off` or `auto` too."""
+    if tuned != AUTO:
+        return tuned
     return os.environ.get(TUNED_VARIABLE) or AUTO
 
 
 def tuned_files(options: CompileOptions) -> list[str]:
     """The files that there are; a later one is right where both know a kernel. A file that was
     named counts as there."""
-    chosen = named_file(options)
+    chosen = named_file(options.tuned)
     if chosen == OFF:
         return []
     if chosen != AUTO:

@@ -7,8 +7,9 @@
 Sizes whose product wraps around would be those of a smaller buffer, and an array without elements
 may have dims of any size. So of all numbers that a function computes of sizes (bytes of buffers,
 numbers of programs, bounds of loops, indices, assumptions) one sum is made that none exceeds, in
-which each size counts as 1 at least; a dim of 0 then hides nothing. It becomes an assumption as
-soon as its sizes are known. Code computes it in floats, which do not wrap around. There is none
+which each size counts as 1 at least; a dim of 0 then hides nothing. Products of many sums are not
+multiplied out: `max(1, n)*(max(1, a) + max(1, b))`. The sum becomes an assumption as soon as its
+sizes are known. Code computes it in floats, which do not wrap around. There is none
 where sizes up to `MAX_SIZE`, which no size exceeds, cannot make it too large.
 """
 
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 
 from xdsl.ir import Operation
 
 from dialects.assumptions import LARGEST_NUMBER, MAX_SIZE
 from dialects.atoms import Atom, Call, Monomial, atom_text, times, without
 from dialects.block.accesses import Ranges
-from dialects.expr import Expr, maximum
+from dialects.expr import Expr, maximum, product
 from dialects.facts import is_plain
 from dialects.host import AllocOp, FuncOp, LaunchOp
 from dialects.requirements import RequireOp
@@ -37,6 +39,9 @@ Bound = dict[Monomial, int]
 
 _FEW = 2**16
 """Up to this number a minimum counts as the number, else as what it is the minimum of."""
+
+_FEW_TERMS = 16
+"""Up to this number of terms a product of sums is multiplied out."""
 
 _SIZES = (Kind.SIZE, Kind.COMPUTED)
 
@@ -57,22 +62,21 @@ def limit_magnitudes(function: FuncOp, kernels: Mapping[str, Kernel]) -> None:
         order[op] = place
         known |= dict.fromkeys(defined_sizes(op), op)
     limits: dict[Operation | None, list[tuple[Bound, Operation]]] = defaultdict(list)
-    kernel_bounds: dict[str, list[Bound]] = {}
-    for bound, op in _bounds(function, kernels, kernel_bounds):
-        places = [known[s] for m in bound for s in m if isinstance(s, Symbol) and s in known]
+    sums = _Sums()
+    for bound, op in _bounds(function, kernels, sums):
+        places = [known[s] for s in sums.symbols(bound) if s in known]
         limits[max(places, key=order.__getitem__, default=None)].append((bound, op))
     for place, bounds in limits.items():
-        _write(function, place, bounds)
+        _write(function, place, bounds, sums)
 
 
 def _write(
-    function: FuncOp, place: Operation | None, bounds: list[tuple[Bound, Operation]]
+    function: FuncOp, place: Operation | None, bounds: list[tuple[Bound, Operation]], sums: _Sums
 ) -> None:
     total = _largest([bound for bound, _ in bounds])
-    if sum(c * MAX_SIZE ** len(m) for m, c in total.items()) <= LARGEST_NUMBER:
+    if sums.most(total) <= LARGEST_NUMBER:
         return
-    left = sum((_at_least_one(m) * c for m, c in total.items()), Expr.of(0))
-    assume = AssumeOp.of(left, "<=", LARGEST_NUMBER)
+    assume = AssumeOp.of(sums.expr(total), "<=", LARGEST_NUMBER)
     blame = max(bounds, key=lambda b: (
         bool(location_name(b[1])), max(map(len, b[0]), default=0), sum(b[0].values())))[1]
     set_location(assume, blame)
@@ -84,12 +88,65 @@ def _write(
         block.insert_op_after(assume, place)
 
 
-def _at_least_one(monomial: Monomial) -> Expr:
-    result = Expr.of(1)
-    for atom in monomial:
+class _Sums:
+    """Products of bounds. Where there would be many terms, symbols stand for sums in them."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Symbol, Bound] = {}
+        self._symbols: dict[frozenset[tuple[Monomial, int]], Symbol] = {}
+
+    def product(self, bounds: Iterable[Bound]) -> Bound:
+        factors = [bound or {(): 1} for bound in bounds]
+        if prod(map(len, factors)) > _FEW_TERMS:
+            factors = [{(self._symbol(f),): 1} if len(f) > 1 else f for f in factors]
+        total: Bound = {(): 1}
+        for bound in factors:
+            product: Bound = {}
+            for left, factor in total.items():
+                _add(product, {times(left, m): c for m, c in bound.items()}, factor)
+            total = product
+        return total
+
+    def _symbol(self, bound: Bound) -> Symbol:
+        """The symbol of a sum; equal sums have the same."""
+        symbol = self._symbols.setdefault(
+            frozenset(bound.items()), Symbol(Kind.COUNTER, f"sum{len(self._sums)}"))
+        self._sums[symbol] = bound
+        return symbol
+
+    def replaced(self, bound: Bound, values: Mapping[Symbol, Bound]) -> Bound:
+        """A bound with bounds in the place of its symbols."""
+        total: Bound = {}
+        for monomial, factor in bound.items():
+            factors = [self.replaced(self._sums[a], values) if a in self._sums else values[a]
+                       for a in monomial if isinstance(a, Symbol)]
+            _add(total, self.product(factors), factor)
+        return total
+
+    def symbols(self, bound: Bound) -> Iterator[Symbol]:
+        """The sizes that a bound needs."""
+        for atom in {atom for monomial in bound for atom in monomial}:
+            if atom in self._sums:
+                yield from self.symbols(self._sums[atom])
+            elif isinstance(atom, Symbol):
+                yield atom
+
+    def most(self, bound: Bound) -> int:
+        """What a bound does not exceed, whatever the sizes are."""
+        return sum(factor * prod(self.most(self._sums[a]) if a in self._sums else MAX_SIZE
+                                 for a in monomial) for monomial, factor in bound.items())
+
+    def expr(self, bound: Bound) -> Expr:
+        """A bound as code computes it, in which each size counts as 1 at least."""
+        total = Expr.of(0)
+        for monomial, factor in bound.items():
+            total += product(self._factor(atom) for atom in monomial) * factor
+        return total
+
+    def _factor(self, atom: Atom) -> Expr:
         assert isinstance(atom, Symbol)
-        result = result * maximum(Expr.symbol(atom), 1)
-    return result
+        known = self._sums.get(atom)
+        return maximum(Expr.symbol(atom) if known is None else self.expr(known), 1)
 
 
 def _largest(bounds: Iterable[Bound]) -> Bound:
@@ -120,10 +177,11 @@ def _key(monomial: Monomial) -> tuple[int, list[str]]:
 
 # ---------------------------------------------------------------------- what a function computes
 def _bounds(
-    function: FuncOp, kernels: Mapping[str, Kernel], found: dict[str, list[Bound]]
+    function: FuncOp, kernels: Mapping[str, Kernel], sums: _Sums
 ) -> Iterator[tuple[Bound, Operation]]:
     """Of each number that is computed, with the operation that needs it."""
-    measure = _Measure({})
+    measure = _Measure({}, sums)
+    found: dict[str, list[Bound]] = {}
     seen: set[Expr] = set()
     types: set[BufferType] = set()
     for op in (function, *function.body.block.ops):
@@ -134,14 +192,14 @@ def _bounds(
         for type_ in _types(op, function):
             if type_ not in types and any(s.constant is None for s in type_.shape):
                 types.add(type_)
-                yield _product([{(): type_.dtype.itemsize}, *map(measure.of, type_.shape)]), op
+                yield sums.product([{(): type_.dtype.itemsize}, *map(measure.of, type_.shape)]), op
         if isinstance(op, LaunchOp) and op.kernel.data in kernels:
             kernel = kernels[op.kernel.data]
             if op.kernel.data not in found:
-                found[op.kernel.data] = list(_of_kernel(kernel))
+                found[op.kernel.data] = list(_of_kernel(kernel, sums))
             own = {s: measure.of(e) for s, e in kernel.sizes(op).items()}
             for bound in found[op.kernel.data]:
-                yield _replaced(bound, own), op
+                yield sums.replaced(bound, own), op
     for bound in measure.inner:
         yield bound, function
 
@@ -169,13 +227,13 @@ def _types(op: Operation, function: FuncOp) -> Iterator[BufferType]:
             yield value.type
 
 
-def _of_kernel(kernel: Kernel) -> Iterator[Bound]:
+def _of_kernel(kernel: Kernel, sums: _Sums) -> Iterator[Bound]:
     """What a kernel computes of its sizes; equal bounds once."""
     if not kernel.op.size_names:
         return
     ranges = kernel.scope.symbols.spans
-    measure = _Measure(ranges)
-    yield _product([measure.of(e) for e in kernel.op.grid.data])
+    measure = _Measure(ranges, sums)
+    yield sums.product([measure.of(e) for e in kernel.op.grid.data])
     seen: set[Expr] = set()
     for access in kernel.accesses:
         expr = access.index
@@ -188,8 +246,9 @@ def _of_kernel(kernel: Kernel) -> Iterator[Bound]:
 class _Measure:
     """Bounds of expressions whose symbols are sizes, or have a range."""
 
-    def __init__(self, ranges: Ranges):
+    def __init__(self, ranges: Ranges, sums: _Sums):
         self._ranges = ranges
+        self._sums = sums
         self._found: dict[Expr | Atom, Bound] = {}
         self.inner: list[Bound] = []
         """Of what is computed on the way to something smaller."""
@@ -199,7 +258,7 @@ class _Measure:
         if expr not in self._found:
             total: Bound = {}
             for monomial, factor in expr.terms:
-                _add(total, _product([self._atom(a) for a in monomial]), abs(factor))
+                _add(total, self._sums.product(map(self._atom, monomial)), abs(factor))
             self._found[expr] = total
         return self._found[expr]
 
@@ -239,22 +298,3 @@ class _Measure:
 def _add(total: Bound, bound: Bound, factor: int) -> None:
     for monomial, own in bound.items():
         total[monomial] = total.get(monomial, 0) + own * factor
-
-
-def _product(bounds: Iterable[Bound]) -> Bound:
-    total: Bound = {(): 1}
-    for bound in bounds:
-        product: Bound = {}
-        for left, factor in total.items():
-            _add(product, {times(left, m): c for m, c in (bound or {(): 1}).items()}, factor)
-        total = product
-    return total
-
-
-def _replaced(bound: Bound, values: Mapping[Symbol, Bound]) -> Bound:
-    """A bound with bounds in the place of its symbols."""
-    total: Bound = {}
-    for monomial, factor in bound.items():
-        factors = [values[a] for a in monomial if isinstance(a, Symbol)]
-        _add(total, _product(factors), factor)
-    return total

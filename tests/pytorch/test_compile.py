@@ -268,7 +268,8 @@ def test_half_precision_and_integers() -> None:
 def test_a_mode_is_the_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STRATA_CACHE", str(tmp_path))
     modes: list[str] = []
-    monkeypatch.setattr("compiler.modes.prepare_for", lambda mode, *_: modes.append(mode))
+    monkeypatch.setattr("compiler.modes.prepared",
+                        lambda mode, _, options, __: modes.append(mode) or options)
     model, x = Net().eval(), torch.randn(2, 3, 8, 8)
     fast = torch.compile(model, backend=strata, mode="max-autotune")
     with torch.no_grad():
