@@ -13,32 +13,34 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from compiler.version import __version__
+
 if TYPE_CHECKING:
-    from compiler.api import Executable, compile
+    from compiler.api import compile
     from compiler.diagnostics import StrataError
+    from compiler.executable import Executable
     from compiler.faults import CompilerFault
     from compiler.frontend import MemoryModel
     from compiler.options import CompileOptions, Specialize
     from compiler.tuning.api import tune
-    from dialects.assumptions import AccessError, IndexRangeError, SizeError
+    from dialects.strata.assumptions import AccessError, IndexRangeError, SizeError
 
-__version__ = "0.1.0"
 __all__ = ["AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
            "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
            "tune"]
 
-_HOMES = {"Executable": "compiler.api", "compile": "compiler.api",
+_HOMES = {"Executable": "compiler.executable", "compile": "compiler.api",
           "CompileOptions": "compiler.options", "Specialize": "compiler.options",
           "MemoryModel": "compiler.frontend", "tune": "compiler.tuning.api",
           "StrataError": "compiler.diagnostics", "CompilerFault": "compiler.faults",
-          "AccessError": "dialects.assumptions", "IndexRangeError": "dialects.assumptions",
-          "SizeError": "dialects.assumptions"}
+          "AccessError": "dialects.strata.assumptions", "SizeError": "dialects.strata.assumptions",
+          "IndexRangeError": "dialects.strata.assumptions"}
 
 if not TYPE_CHECKING:  # to type checkers a name that is not imported above is an error
 
     def __getattr__(name: str) -> object:
         if name in _HOMES:
-            from compiler.own_packages import check_packages
+            from compiler.plugins.own_packages import check_packages
 
             check_packages()
             return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,8 +1,8 @@
 """The command line: `python -m compiler COMMAND ...`, also installed as `strata`.
 
-A command is a file of its name in `compiler/cli/`. Exit status: 0 done, also when the reader of the
-output has had enough; 1 the model or the options are at fault; 2 usage; 3 a fault of the compiler,
-with a reproducer folder; 130 interrupted.
+A command is a file of its name in `compiler/cli/commands/`. Exit status: 0 done, also when the
+reader of the output has had enough; 1 the model or the options are at fault; 2 usage; 3 a fault of
+the compiler, with a reproducer folder; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from compiler import __version__
-from compiler.cli import commands
-from compiler.interrupt import STATUS, Interrupt
+from compiler.cli.commands import commands
+from compiler.cli.interrupt import STATUS, Interrupt
+from compiler.cli.parser import make_parser
 from compiler.options import DEBUG_VARIABLE
-from compiler.own_packages import check_packages, hidden_package
-from compiler.parser import make_parser
+from compiler.plugins.own_packages import check_packages, hidden_package
+from compiler.version import __version__
 
 if TYPE_CHECKING:
     import argparse
@@ -64,7 +64,7 @@ def _run(words: Sequence[str], interrupt: Interrupt) -> int:
 def _status(options: argparse.Namespace, words: Sequence[str]) -> int:
     try:
         check_packages()
-        from compiler.collection import rare_collections
+        from compiler.programs.collection import rare_collections
 
         with rare_collections():
             return int(options.run(options))
@@ -91,10 +91,10 @@ def _drop_output(*streams: TextIO) -> None:
 
 def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> int:
     """Tell an error; the exit status."""
-    from compiler.arguments import shell_command
+    from compiler.cli.arguments import shell_command
     from compiler.diagnostics import StrataError, disk_error
     from compiler.faults import CompilerFault, Reproducer, debug_print
-    from compiler.plugin_faults import origin_of, unloadable
+    from compiler.plugins.plugin_faults import origin_of, unloadable
 
     error = unloadable(error) or hidden_package(error) or disk_error(error) or error
     if isinstance(error, StrataError):

@@ -3,168 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
-from compiler.arrays import contiguous, is_on_gpu, kind_of, to_numpy
-from compiler.collection import rare_collections
-from compiler.defaults import default_problems
-from compiler.option_checks import arrays_of, numbers_of, path_of, paths_of, sizes_of
+from compiler.executable import Executable, compile_with
+from compiler.option_values import arrays_of, numbers_of, path_of, paths_of, sizes_of
 from compiler.options import CompileOptions, Specialize
-from compiler.programs import slot_of
-from compiler.signature import Signature, signature_of
-from compiler.structures import gather, own_names, spread, structures_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from compiler.driver import Compiler
     from compiler.frontend import MemoryModel
-    from compiler.instrument import Instrument
-    from compiler.programs import Slot
-    from compiler.specialization import Specialization
-    from dialects.types import Array
-    from targets.interface import Executable as Loaded
-
-
-@dataclass(eq=False)
-class Executable:
-    """A compiled model.
-
-        outputs = exe(x, y)                     in the model's order
-        outputs = exe(input_ids=x, mask=y)      by the model's own names
-
-    Arguments are NumPy arrays, torch tensors or anything with DLPack; the outputs are a list in the
-    model's order, of the same kind as the first argument that is not NumPy's. Sequences are lists
-    of NumPy arrays, and what is optional may be None. Executables compare and hash by identity.
-    """
-
-    model: str | MemoryModel
-    signature: Signature
-    loaded: Loaded
-    options: CompileOptions = field(repr=False)
-    structures: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The inputs and outputs that are lists or optional; see `compiler/structures.py`."""
-
-    @property
-    def input_names(self) -> list[str]:
-        return list(self.signature.input_names)
-
-    @property
-    def output_names(self) -> list[str]:
-        return list(self.signature.output_names)
-
-    @property
-    def input_types(self) -> list[str]:
-        """`f32[batch, 3, 224, 224]`, one per input."""
-        return [type_.short for type_ in self.signature.input_types]
-
-    @property
-    def output_types(self) -> list[str]:
-        return [type_.short for type_ in self.signature.output_types]
-
-    @property
-    def specializations(self) -> list[Specialization]:
-        """The sizes that the model was compiled for on its own, the last used last."""
-        from compiler.specialization import Specializing
-
-        loaded = self.loaded
-        return loaded.specializations if isinstance(loaded, Specializing) else []
-
-    def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
-        """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
-        if self.structures:
-            strings: list[str] = []
-            arrays = self.spread(inputs, named, strings)
-            return list(self.gathered(self.run(arrays), strings).values())
-        check = named or self.signature.defaults
-        values = self._in_order(inputs, named) if check else inputs
-        stay = self.loaded.takes_gpu_tensors
-        if stay and all([getattr(v, "is_cuda", False) for v in values]):
-            return self.loaded.run(values)
-        if all([type(v) is np.ndarray and v.flags.c_contiguous for v in values]):
-            return self.loaded.run(values)
-        arrays = [v if stay and is_on_gpu(v) else to_numpy(v) for v in values]
-        outputs = self.loaded.run(arrays)
-        back = next((kind for kind in map(kind_of, values) if kind is not None), None)
-        return outputs if back is None else [back(array) for array in outputs]
-
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run the model on C-contiguous NumPy arrays in the model's order: the shortest way."""
-        return self.loaded.run(inputs)
-
-    def spread(
-        self, inputs: Sequence[Any], named: Mapping[str, Any], strings: list[str] | None = None
-    ) -> list[Array]:
-        """The tensors that arguments are, where some are lists, None or strings.
-
-        `strings` becomes those that the model does not know; `gathered` needs them.
-        """
-        own = own_names(self.input_names, self.structures)
-        types = dict(zip(self.signature.input_names, self.signature.input_types, strict=True))
-        found = spread({**dict(zip(own, inputs, strict=False)), **named}, self.structures, types,
-                       strings)
-        return self.signature.arrange({n: contiguous(a) for n, a in found.items()})
-
-    def gathered(self, outputs: Sequence[Array], strings: Sequence[str] = ()) -> dict[str, Any]:
-        """The outputs by the model's own names, sequences as lists."""
-        arrays = dict(zip(self.output_names, outputs, strict=True))
-        names = own_names(self.output_names, self.structures)
-        return gather(names, arrays, self.structures, strings)
-
-    def precision_error(self, inputs: Sequence[Array]) -> float:
-        """How far the outputs are from those of the same model in f32, on these inputs.
-
-        The largest deviation of any output, over the largest magnitude that it has in f32. The
-        model is compiled once more for that, or comes from the cache.
-        """
-        from compiler.comparison import worst
-
-        exact = compile_with(self.model, replace(self.options, precision="f32"))
-        return worst(self.run(inputs), exact.run(inputs))[0]
-
-    def model_constants(self) -> list[Array]:
-        """The constants of the model as it is imported; it is read again for that."""
-        from compiler.driver import Compiler
-        from compiler.oddities import constants_of
-
-        state = Compiler(self.model, self.options).read()
-        return list(constants_of(state.module, state.context.weights))
-
-    def text(self, level: str) -> str:
-        """The model at a level, or as target code; it is lowered again for that.
-
-        Raises StrataError for a level that there is not.
-        """
-        from compiler.driver import Compiler
-
-        return lower_to_text(Compiler(self.model, self.options), level)
-
-    def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        names = self.signature.input_names
-        if not named and len(inputs) == len(names):
-            return list(inputs)
-        if not inputs and len(named) == len(names) and all([n in named for n in names]):
-            return [named[n] for n in names]
-        given = dict(zip(names, inputs, strict=False))
-        twice, strange = given.keys() & named.keys(), named.keys() - set(names)
-        missing = [n for n in names if n not in given and n not in named]
-        if twice or strange or missing or len(inputs) > len(names):
-            raise ValueError(f"the model takes {self.signature.expected()}; given were "
-                             f"{len(inputs)} inputs by position and {sorted(named)} by name"
-                             + self._of_defaults(strange, len(inputs) - len(names)))
-        return [given[n] if n in given else named[n] for n in names]
-
-
-    def _of_defaults(self, strange: Collection[str], more: int) -> str:
-        """What to do about inputs that are constants: `strange` names, or so many `more`."""
-        defaults = dict(self.signature.defaults)
-        wanted = [*(name for name in defaults if name in strange), *list(defaults)[:max(0, more)]]
-        problems = default_problems(wanted, defaults)
-        return "".join(f"\n- {p.what}\n  {p.hint}" for p in problems)
+    from dialects.strata.types import Array
 
 
 def compile(
@@ -216,65 +65,6 @@ def compile(
 
         options = prepared(mode, source, options, schedules)
     return compile_with(source, options)
-
-
-@rare_collections()
-def compile_with(
-    model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument] = (),
-    command: str = "",
-) -> Executable:
-    """`compile`, for those who have the options already."""
-    slot = slot_of(model, options, instruments)
-    found = None if slot is None else slot.find()
-    if found is not None:
-        facts, loaded = found
-        return Executable(model, Signature.read(facts["signature"]), loaded, options,
-                          facts["structures"])
-    return _compile(model, options, instruments, command, slot)
-
-
-def _compile(
-    model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument],
-    command: str, slot: Slot | None,
-) -> Executable:
-    """Compile a model, and keep what comes out in its slot, if it has one."""
-    from compiler.driver import Compiler
-    from compiler.specialization import Specializer, Specializing
-
-    watching = [*dumps_of(options), *instruments]
-    compilation = Compiler(model, options, watching, command)
-    compilation.target.begin(compilation.target_options)
-    snapshot = compilation.keep() if options.specialize is not None else None
-    state = compilation.prepare()
-    signature = signature_of(state.module)
-    if options.dump_dir and compilation.target.lowers:
-        compilation.emit(state, compilation.target.levels[0])
-    loaded = compilation.load(state)
-    plain = replace(options, dump_dir=None)
-    if options.specialize is not None and snapshot is not None and signature.symbols():
-        shared = replace(snapshot, known=state.context.weights.arrays)
-        loaded = Specializing(loaded, Specializer(shared, signature, plain), options.specialize)
-    structures = structures_of(state.module)
-    if slot is not None:
-        facts = {"signature": signature.facts(), "structures": structures}
-        slot.keep(compilation.files, facts, loaded)
-    return Executable(model, signature, loaded, plain, structures)
-
-
-def dumps_of(options: CompileOptions) -> list[Instrument]:
-    """The dump that the options ask for."""
-    from compiler.instrument.dump import Dump
-
-    return [Dump(options.dump_dir, options.dump_weights)] if options.dump_dir else []
-
-
-def lower_to_text(compilation: Compiler, level: str, locations: bool = True) -> str:
-    """The text of a level, or of the target's code. Raises StrataError."""
-    from compiler.text import format_module
-
-    if compilation.is_code(level):
-        return compilation.emit(compilation.lower(), level)
-    return format_module(compilation.lower(level).module, locations)
 
 
 def model_of_argument(model: object) -> str | MemoryModel:

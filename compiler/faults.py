@@ -20,13 +20,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import compiler
-from compiler.output import npz_bytes
+from compiler.io.output import npz_bytes
+from compiler.version import __version__
 
 if TYPE_CHECKING:
-    from compiler.plugin_faults import Origin
-    from dialects.types import Array
-    from dialects.weights import WeightStore
+    from compiler.plugins.plugin_faults import Origin
+    from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
 
 PACKAGES = ("xdsl", "numpy", "onnx", "llvmlite", "triton", "torch", "onnxruntime",
             "openvino")
@@ -61,7 +61,7 @@ class CompilerFault(Exception):
             return f"fault of the compiler {what}{where}"
         hint = f"\n  hint:  {self.folder} has the traceback and the text before" if (
             self.folder) else ""
-        from compiler.plugin_faults import frames_of
+        from compiler.plugins.plugin_faults import frames_of
 
         shown = frames_of(self.cause, self.origin.file)
         frames = "".join(f"\n    {line}" for line in shown.splitlines())
@@ -112,7 +112,7 @@ class Reproducer:
 
 def versions() -> list[str]:
     """`name version` of ourselves, Python, the machine, and the packages that are installed."""
-    lines = [f"strata {compiler.__version__}", f"python {platform.python_version()}",
+    lines = [f"strata {__version__}", f"python {platform.python_version()}",
              f"machine {platform.system()} {platform.machine()}"]
     for name in PACKAGES:
         version = package_version(name)

@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 
 from compiler.diagnostics import Problem, StrataError
-from dialects.syntax import location_name
-from dialects.types import BufferType, TensorType, byte_width
+from dialects.strata.types import BufferType, TensorType, byte_width
+from dialects.text.syntax import location_name
 
 MAX_BYTES = 2**46
 """Of one tensor: what a processor can address in a process, less room for others."""

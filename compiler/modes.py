@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.options import AUTO, OFF
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -42,7 +43,7 @@ def prepared(
 
 
 def _tune(model: str | MemoryModel, options: CompileOptions, tuned: str) -> None:
-    from compiler.tuning.files import AUTO, OFF, named_file
+    from compiler.tuning.files import named_file
     from compiler.tuning.options import TuneOptions
     from compiler.tuning.tuner import Tuner
 

@@ -18,11 +18,11 @@ import onnx
 from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 
-import compiler
-from compiler.api import Executable
-from compiler.arrays import contiguous
+from compiler.api import compile as compile_model
+from compiler.executable import Executable
 from compiler.frontend import MemoryModel, UnknownContents
-from dialects.types import Array
+from compiler.io.arrays import contiguous
+from dialects.strata.types import Array
 
 
 class StrataRep(BackendRep):
@@ -69,7 +69,7 @@ class StrataRep(BackendRep):
         key = tuple(part for name, array in constants.items()
                     for part in (name.encode(), str(array.shape).encode(), array.tobytes()))
         if key not in self.compiled:
-            self.compiled[key] = compiler.compile(self.model, constants=constants, **self.options)
+            self.compiled[key] = compile_model(self.model, constants=constants, **self.options)
         return self.compiled[key]
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from compiler.option_checks import check_options
+from compiler.diagnostics import Problem, StrataError
+from compiler.option_values import Sizes, integer_of, is_name
+from compiler.suggestions import hint_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dialects.types import Array
+    from dialects.strata.types import Array
     from targets.base import TargetOptions
 
-Sizes = tuple["int | str", ...]
-"""The sizes of an input; a size may be a name."""
+AUTO, OFF = "auto", "off"
+"""Of `tuned`, which may be a file, too."""
 LIBRARIES = ("auto", "never")
 DENORMALS = ("flush", "keep")
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8", "fast")
@@ -85,14 +87,16 @@ class CompileOptions:
     check: bool | None = None
     specialize: Specialize | None = None
     cache: str = "default"
-    tuned: str = "auto"
+    tuned: str = AUTO
     library: str = "never"
     interpret: bool = False
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
 
     def __post_init__(self) -> None:
-        """Raises StrataError for a value that an option cannot have, wherever it comes from."""
-        check_options(self)
+        """Raises StrataError naming every option that has a value which it cannot have."""
+        problems = list(_problems(self))
+        if problems:
+            raise StrataError("the options cannot be used", problems)
 
     def target_options(self) -> TargetOptions:
         from targets.base import TargetOptions
@@ -104,6 +108,51 @@ class CompileOptions:
                              library=self.library == "auto")
 
 
+# ---------------------------------------------------------------------- checks
+def _problems(options: CompileOptions) -> Iterator[Problem]:
+    yield from _one_of("precision", options.precision, PRECISIONS)
+    yield from _one_of("denormals", options.denormals, DENORMALS)
+    yield from _one_of("library", options.library, LIBRARIES)
+    yield from _flags(options)
+    yield from _texts(options)
+    threads = options.threads
+    if threads is not None and ((integer_of(threads) or 0) < 1):
+        yield Problem(f"threads is {threads!r}; it must be a number from 1 on, or None for all")
+    tuned = None if options.tuned in (AUTO, OFF) else options.tuned
+    for name, path in (("schedule", options.schedule), ("tuned", tuned)):
+        if path is not None and (os.path.isdir(path) or not os.path.exists(path)):
+            yield Problem(f"{name} is {os.fspath(path)!r}, and there is no such file")
+    chosen = cast(object, options.specialize)
+    if chosen is not None and not isinstance(chosen, Specialize):
+        yield Problem(f"specialize is {chosen!r}; it must be a compiler.Specialize, or None")
+
+
+def _one_of(option: str, value: object, known: Sequence[str]) -> Iterator[Problem]:
+    if value not in known:
+        yield Problem(f"{option} is {value!r}, which there is not",
+                      hint=hint_for(str(value), known))
+
+
+def _flags(options: CompileOptions) -> Iterator[Problem]:
+    for name in ("exact", "interpret", "dump_weights"):
+        value = getattr(options, name)
+        if not isinstance(value, bool):
+            yield Problem(f"{name} is {value!r}; it must be True or False")
+
+
+def _texts(options: CompileOptions) -> Iterator[Problem]:
+    for name in ("target", "passes", "cache", "tuned"):
+        value = getattr(options, name)
+        if not isinstance(value, str) or not value:
+            yield Problem(f"{name} is {value!r}; it must be a text")
+        elif not is_name(value):
+            yield Problem(f"{name} is {value!r}, which has characters that no name has")
+    features = options.features
+    if features is not None and not isinstance(cast(object, features), str):
+        yield Problem(f"features is {features!r}; it must be a text, or None")
+
+
+# ---------------------------------------------------------------------- the cache
 def cache_folder(choice: str) -> Path | None:
     """The folder of compiled code; see `cache_root`."""
     from pathlib import Path

@@ -21,20 +21,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import StrataError
-from compiler.driver import Compiler
 from compiler.instrument import Instrument
 from compiler.options import CompileOptions, Specialize
-from compiler.source import Snapshot
-from dialects.binding import EvaluationError, bind_sizes
-from dialects.symbol import Symbol
+from compiler.pipeline.driver import Compiler
+from compiler.pipeline.source import Snapshot
+from dialects.strata.binding import EvaluationError, bind_sizes
+from dialects.symbolic.symbol import Symbol
 from targets.base import Executable as Program
 from targets.locks import SafeLock
 
 if TYPE_CHECKING:
-    from compiler.driver import State
-    from compiler.pipeline import Step
-    from compiler.signature import Signature
-    from dialects.types import Array
+    from compiler.io.signature import Signature
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
+    from dialects.strata.types import Array
 
 log = logging.getLogger("strata")
 

@@ -1,6 +1,6 @@
-"""Finds the dialects: every folder here is one, and is imported when it is first needed.
+"""Finds the dialects: every folder with a file `dialect.py`, which is imported when first needed.
 
-A dialect's package has one attribute that is an xDSL `Dialect` of the folder's name.
+That file has one attribute that is an xDSL `Dialect` of the folder's name.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 
 from xdsl.context import Context
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
 
 SCALAR_DIALECTS = ("builtin", "arith", "math")
 """xDSL's dialects that our levels are written in."""
@@ -19,10 +21,18 @@ SCALAR_DIALECTS = ("builtin", "arith", "math")
 
 def dialect_loaders() -> dict[str, Callable[[], Dialect]]:
     """Our dialects by name, each with the function that imports it."""
-    import dialects
+    folders = sorted(path.parent.name for path in Path(__file__).parent.glob("*/dialect.py"))
+    return {name: partial(_load, name) for name in folders}
 
-    folders = sorted(m.name for m in pkgutil.iter_modules(dialects.__path__) if m.ispkg)
-    return {"strata": _load_strata} | {name: partial(_load_folder, name) for name in folders}
+
+def operations_of(package: ModuleType) -> list[type[Operation]]:
+    """The operations that the modules of a dialect's package define."""
+    prefix = package.__name__.rpartition(".")[2] + "."
+    modules = [importlib.import_module(f"{package.__name__}.{entry.name}")
+               for entry in pkgutil.iter_modules(package.__path__) if entry.name != "dialect"]
+    return [v for module in modules for v in vars(module).values()
+            if isinstance(v, type) and issubclass(v, Operation) and v.__module__ == module.__name__
+            and getattr(v, "name", "").startswith(prefix)]
 
 
 def register_dialects(context: Context) -> None:
@@ -38,27 +48,15 @@ def register_dialects(context: Context) -> None:
             context.register_dialect(name, loader)
 
 
-def _load_folder(name: str) -> Dialect:
-    package = importlib.import_module(f"dialects.{name}")
-    found = [v for v in vars(package).values() if isinstance(v, Dialect) and v.name == name]
+def _load(name: str) -> Dialect:
+    module = importlib.import_module(f"dialects.{name}.dialect")
+    found = [v for v in vars(module).values() if isinstance(v, Dialect) and v.name == name]
     if not found:
-        raise ImportError(f"dialects/{name}/__init__.py has no Dialect named {name!r}")
+        raise ImportError(f"dialects/{name}/dialect.py has no Dialect named {name!r}")
     return found[0]
 
 
 def _load_arith() -> Dialect:
-    from dialects.remainder import arith_with_remainder
+    from dialects.semantics.remainder import arith_with_remainder
 
     return arith_with_remainder()
-
-
-def _load_strata() -> Dialect:
-    """The shared types and attributes, the function over tensors, sizes, and control."""
-    from dialects.control import CONTROL_OPS
-    from dialects.func import FuncOp, ReturnOp
-    from dialects.requirements import REQUIREMENT_OPS
-    from dialects.sizes import SIZE_OPS
-    from dialects.types import Strata
-
-    ops = [FuncOp, ReturnOp, *SIZE_OPS, *REQUIREMENT_OPS, *CONTROL_OPS]
-    return Dialect("strata", ops, list(Strata.attributes))

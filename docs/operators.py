@@ -7,8 +7,8 @@ from pathlib import Path
 
 from compiler.frontend.onnx.coverage import Coverage, covered, opset_text
 from compiler.frontend.onnx.schema import newest_opset
-from compiler.inventory import Row, rows
-from compiler.plugin_files import load_plugins
+from compiler.plugins.inventory import Row, rows
+from compiler.plugins.plugin_files import load_plugins
 
 PAGE = Path(__file__).with_name("operators.md")
 

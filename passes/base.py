@@ -26,19 +26,17 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
-from dialects.symbol import Symbol
-from dialects.syntax import location_name
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from dialects.loop import KernelOp, NestOp
-    from dialects.schedule import Schedule
-    from passes.block.prefetch_operands import Caches
-    from passes.loop.choices import Choice
-    from passes.loop.pack_operands import Packing
-    from passes.loop.windows import Window
+    from dialects.strata.schedule import Schedule
+    from passes.analyses.loop.windows import Window
+    from passes.contract import Caches, Choice, Packing
 
 
 class TargetLike(Protocol):

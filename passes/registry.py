@@ -1,9 +1,10 @@
-"""Finds passes: by the files in this folder, and by entry points of installed packages.
+"""Finds passes: by the files in the folders of levels, and by entry points of installed packages.
 
-The file `passes/graph/fold_sizes.py` has the pass `graph-fold-sizes`, and a folder's own file
-`passes/graph_to_loop/__init__.py` the pass `graph-to-loop`; a file is a pass if it derives a class
-from `StrataPass`. An entry point of the group `strata.passes` is a pass's name and its class.
-Nothing is imported before it is asked for.
+Every file in a level's folder, or in a folder below it, is one pass, and both together name it:
+`passes/graph/fold_sizes.py` has the pass `graph-fold-sizes`, and
+`passes/loop/scheduling/schedule.py` the pass `loop-schedule`. From one level to the next, the
+folder `passes/graph_to_loop` is the pass `graph-to-loop`. An entry point of the group
+`strata.passes` is a pass's name and its class. Nothing is imported before it is asked for.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from passes.base import StrataPass
 
+LEVELS = ("graph", "loop", "host", "block")
+"""Folders in which every file is a pass."""
+CONVERSIONS = ("graph_to_loop", "loop_to_block")
+"""Folders that are one pass each."""
 PassLoader = Callable[[], type[ModulePass]]
 
 
@@ -66,14 +71,14 @@ def _installed() -> tuple[EntryPoint, ...]:
 
 @cache
 def _own_modules() -> dict[str, str]:
-    """Pass name -> module, of the files that derive a class from StrataPass."""
+    """Pass name -> module."""
     root = Path(__file__).parent
-    found: dict[str, str] = {}
-    for path in sorted(root.glob("*/**/*.py")):
-        if "(StrataPass):" not in path.read_text(encoding="utf-8"):
-            continue
-        parts = [p for p in path.relative_to(root).with_suffix("").parts if p != "__init__"]
-        found["-".join(parts).replace("_", "-")] = ".".join(("passes", *parts))
+    found = {name.replace("_", "-"): f"passes.{name}" for name in CONVERSIONS}
+    for level in LEVELS:
+        for path in sorted((root / level).glob("**/*.py")):
+            if path.stem != "__init__":
+                name = f"{level}-{path.stem}".replace("_", "-")
+                found[name] = ".".join(("passes", *path.relative_to(root).with_suffix("").parts))
     return found
 
 

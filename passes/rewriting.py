@@ -23,15 +23,15 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from dialects.control import ControlOp, function_of
-from dialects.func import FuncOp
 from dialects.graph.base import Build, GraphOp
 from dialects.graph.shape import ReshapeOp
 from dialects.loop import AxesAttr
-from dialects.sizes import defined_sizes
-from dialects.symbol import Kind, Symbol
-from dialects.syntax import set_location
-from dialects.types import BufferType, ExprAttr, SizesAttr, TensorType
+from dialects.strata.control import ControlOp, function_of
+from dialects.strata.func import FuncOp
+from dialects.strata.sizes import defined_sizes
+from dialects.strata.types import BufferType, ExprAttr, SizesAttr, TensorType
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import set_location
 from passes.base import StrataContext
 
 Replacement: TypeAlias = "SSAValue | Sequence[SSAValue] | None"

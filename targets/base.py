@@ -18,13 +18,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from dialects.loop import KernelOp, NestOp
-from dialects.schedule import Schedule
-from dialects.symbol import Symbol
-from dialects.types import Array
-from dialects.weights import WeightStore
-from passes.block.prefetch_operands import Caches
-from passes.loop.pack_operands import Packing
-from passes.loop.windows import Window
+from dialects.strata.schedule import Schedule
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.windows import Window
+from passes.contract import Caches, Packing
 from targets.interface import Executable, TargetError, Timer, cpu_seconds
 
 __all__ = ["Executable", "Target", "TargetError", "TargetOptions", "find_target", "target_names"]

@@ -1,6 +1,6 @@
 """What goes wrong while a host function runs, in the same words on every target.
 
-Sizes have their words in `dialects/assumptions.py`. Nodes are named, so no IR is needed.
+Sizes have their words in `dialects/strata/assumptions.py`. Nodes are named, so no IR is needed.
 """
 
 from __future__ import annotations

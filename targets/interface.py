@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 
 class TargetError(Exception):

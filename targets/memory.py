@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 ALIGNMENT = 64
 """Bytes of a cache line, on whose boundary constants and results begin."""

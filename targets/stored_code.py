@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
     from targets.interface import Executable
 
 

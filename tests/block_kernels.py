@@ -11,9 +11,11 @@ from xdsl.dialects.builtin import Builtin
 from xdsl.dialects.math import Math
 from xdsl.parser import Parser
 
-from dialects.block import Block, KernelOp
+from dialects.block import KernelOp
+from dialects.block.dialect import Block
 from dialects.block.interpret import interpret_kernel
-from dialects.types import Array, Strata
+from dialects.strata.dialect import Strata
+from dialects.strata.types import Array
 from tests.symbols import by_symbol
 
 RANDOM = np.random.default_rng(0)

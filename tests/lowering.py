@@ -10,9 +10,9 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from compiler.comparison import error_of, tolerance_of
-from compiler.pipeline import PIPELINE
-from dialects.types import Array
+from compiler.measuring.comparison import error_of, tolerance_of
+from compiler.pipeline.steps import PIPELINE
+from dialects.strata.types import Array
 from passes.base import StrataContext
 from passes.registry import parse_passes
 from targets.reference.interpret import interpret

@@ -24,14 +24,16 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 import dialects.graph as g
-from compiler.comparison import error_of, tolerance_of
-from dialects.assumptions import SizeError
-from dialects.expr import Expr
-from dialects.func import FuncOp, main_function
-from dialects.graph.base import EvaluationContext, ShapeError
+from compiler.measuring.comparison import error_of, tolerance_of
+from dialects.graph.base import ShapeError
 from dialects.graph.interpret import EvaluationError, evaluate_func
-from dialects.symbol import Symbol
-from dialects.types import Array, TensorType, element_of, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.assumptions import SizeError
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import Array, TensorType, element_of, tensor
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.symbol import Symbol
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions, find_target
 from tests.lowering import lower
@@ -79,7 +81,7 @@ def open_module(sample: Sample) -> tuple[ModuleOp, EvaluationContext] | None:
 
 
 def _named(sample: Sample) -> list[tuple[Expr, ...]]:
-    return [tuple(map(Expr.parse, part.split())) for part in sample.dims.split(";")]
+    return [tuple(map(expr_of, part.split())) for part in sample.dims.split(";")]
 
 
 def _flat(values: Any) -> Iterator[Any]:

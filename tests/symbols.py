@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from dialects.symbol import Symbol
+from dialects.symbolic.expr_syntax import symbol_of
+from dialects.symbolic.symbol import Symbol
 
 T = TypeVar("T")
 
 
 def by_symbol(values: Mapping[str, T]) -> dict[Symbol, T]:
     """The same values by the symbols whose texts the keys are."""
-    return {Symbol.parse(text): value for text, value in values.items()}
+    return {symbol_of(text): value for text, value in values.items()}
 
 
 def values_of(**values: int) -> dict[Symbol, int]:

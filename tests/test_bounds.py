@@ -16,9 +16,9 @@ from dialects.block import KernelOp
 from dialects.block.accesses import accesses_of
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
-from dialects.sizes import SizeError, assumptions_of
-from dialects.symbol import Symbol
-from dialects.types import Array
+from dialects.strata.sizes import SizeError, assumptions_of
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
 from passes.base import PassError, StrataContext
 from passes.block.prove_bounds import BlockProveBounds
 

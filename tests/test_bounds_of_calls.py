@@ -13,8 +13,8 @@ import pytest
 
 import compiler
 from dialects.host import host_functions
-from dialects.sizes import SizeError, assumptions_of
-from dialects.types import Array
+from dialects.strata.sizes import SizeError, assumptions_of
+from dialects.strata.types import Array
 from passes.base import PassError
 from tests.test_bounds import checked, floats, run
 

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.block import KernelOp
 from dialects.block.accesses import accesses_of
 from dialects.host import host_functions
-from dialects.sizes import assumptions_of
+from dialects.strata.sizes import assumptions_of
 from passes.base import StrataContext
 from passes.block.prove_bounds import BlockProveBounds
 from targets.base import TargetOptions, find_target

@@ -9,8 +9,8 @@ import pytest
 
 import compiler
 from compiler.__main__ import main
-from dialects.assumptions import AccessError
-from dialects.types import Array
+from dialects.strata.assumptions import AccessError
+from dialects.strata.types import Array
 from targets.base import TargetOptions
 from tests.lowering import assert_close
 from tests.test_samples_everywhere import (

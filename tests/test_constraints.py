@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects.context import make_context
 from dialects.registry import dialect_loaders
-from dialects.types import ELEMENTS
+from dialects.strata.types import ELEMENTS
 
 DIALECTS = ("strata", "graph", "loop", "host", "block")
 KINDS = ("f32", "i64", "i1", "i32", "f16", "f8E4M3FN")

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 import dialects.graph as g
-from dialects.func import main_function
-from dialects.graph.base import EvaluationContext, GraphOp, ShapeError
+from dialects.graph.base import GraphOp, ShapeError
 from dialects.graph.interpret import EvaluationError, evaluate_func
-from dialects.types import Array
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import main_function
+from dialects.strata.types import Array
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions, find_target
 from tests.lowering import lower

@@ -9,13 +9,15 @@ import pytest
 from xdsl.ir import Operation
 
 import dialects.graph as g
-from dialects.expr import Expr
-from dialects.func import FuncOp, main_function
-from dialects.graph.base import EvaluationContext, GraphOp
+from dialects.graph.base import GraphOp
 from dialects.graph.fold_sizes import fold_sizes
 from dialects.graph.interpret import evaluate_func
-from dialects.symbol import Symbol
-from dialects.types import Array, f32, i1, i8, i32, i64, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import Array, f32, i1, i8, i32, i64, tensor
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.symbol import Symbol
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.sample import Random
 from tests.symbols import by_symbol
@@ -82,7 +84,7 @@ def test_division_truncates_at_every_size(over: Expr, under: Any):
     [text] = fold(g.DivOp, exprs(over), exprs(under))
     for n in range(1, 25):
         x, y = (Expr.of(e).evaluate({Symbol.size("n"): n}) for e in (over, under))
-        assert Expr.parse(text).evaluate({Symbol.size("n"): n}) == int(x / y), (n, text)
+        assert expr_of(text).evaluate({Symbol.size("n"): n}) == int(x / y), (n, text)
 
 
 def test_structure():

@@ -12,13 +12,24 @@ from xdsl.utils.exceptions import VerifyException
 
 import dialects.graph as g
 from dialects.context import make_context
-from dialects.expr import Expr
-from dialects.func import FuncOp
-from dialects.graph.base import Build, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.base import Build, GraphOp, ShapeError
 from dialects.graph.interpret import EvaluationError, bind_sizes, evaluate_func
-from dialects.symbol import Symbol
-from dialects.syntax import location
-from dialects.types import LiteralAttr, TensorType, f16, f32, i1, i64, parse_tensor_type, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import FuncOp
+from dialects.strata.types import (
+    LiteralAttr,
+    TensorType,
+    f16,
+    f32,
+    i1,
+    i64,
+    parse_tensor_type,
+    tensor,
+)
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location
 from tests.symbols import by_symbol
 
 RESIZE = {"scales": LiteralAttr(()), "mode": "linear", "coordinates": "half_pixel"}
@@ -91,7 +102,7 @@ BAD: list[tuple[type[GraphOp], list[str], dict[str, Any], str]] = [
     (g.LstmOp, ["f32[5, 1, 3]", "f32[1, 8, 3]"], LSTM, "C4"),
     (g.LstmOp, ["f32[5, 1, 3]"], {**LSTM, "direction": "up"}, "C2"),
     (g.ReshapeOp, ["f32[3, 4]"], {"shape": [5]}, "C1: f32[3, 4] has 12 elements, [5] has 5"),
-    (g.ReshapeOp, ["f32[n, 4]"], {"shape": [Expr.parse("4*n + 1")]}, "C1"),
+    (g.ReshapeOp, ["f32[n, 4]"], {"shape": [expr_of("4*n + 1")]}, "C1"),
     (g.ReshapeOp, ["f32[1]"], {"shape": [-1, -1]}, "C2"),
     (g.TransposeOp, ["f32[3, 4]"], {"perm": [0, 0]}, "C1"),
     (g.BroadcastOp, ["f32[3, 4]"], {"shape": [4]}, "C1"),

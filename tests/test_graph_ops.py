@@ -12,12 +12,13 @@ from xdsl.ir import Operation
 from xdsl.parser import Parser
 
 from dialects.context import make_context
-from dialects.func import main_function
-from dialects.graph import Graph
-from dialects.graph.base import Build, CompositeOp, EvaluationContext
+from dialects.graph.base import Build, CompositeOp
+from dialects.graph.dialect import Graph
 from dialects.graph.interpret import bind_sizes, evaluate_func
-from dialects.graph.numerics import erf
-from dialects.types import TensorType
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import erf
+from dialects.strata.func import main_function
+from dialects.strata.types import TensorType
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 
 OPS = list(Graph.operations)

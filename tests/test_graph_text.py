@@ -11,7 +11,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from dialects.context import make_context
-from dialects.types import LiteralAttr
+from dialects.strata.types import LiteralAttr
 
 FILE = Path(__file__).parent / "dialects" / "graph.mlir"
 

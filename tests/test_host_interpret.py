@@ -14,14 +14,15 @@ from xdsl.dialects.math import Math
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 
-from dialects.block import Block
+from dialects.block.dialect import Block
 from dialects.graph.interpret import EvaluationError
-from dialects.host import Host
+from dialects.host.dialect import Host
 from dialects.host.interpret import interpret_host
-from dialects.loop import Loop
-from dialects.symbol import Symbol
-from dialects.types import Array, Strata
-from dialects.weights import WeightStore
+from dialects.loop.dialect import Loop
+from dialects.strata.dialect import Strata
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
 
 ADD = """{
     ^bb0(%left: f32, %right: f32):

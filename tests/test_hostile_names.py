@@ -20,10 +20,11 @@ from onnx import TensorProto, helper
 
 import compiler
 from compiler.__main__ import main
-from dialects.expr import Expr
-from dialects.symbol import RESERVED_WORDS, Kind, Symbol, quoted, unquoted
-from dialects.syntax import distinct_identifiers
-from dialects.types import ELEMENTS
+from dialects.strata.types import ELEMENTS
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import expr_of, symbol_of
+from dialects.symbolic.symbol import RESERVED_WORDS, Kind, Symbol, quoted, unquoted
+from dialects.text.syntax import distinct_identifiers
 
 LONG = "x" * 10_000
 HOSTILE = (
@@ -40,9 +41,9 @@ TARGETS = ("reference", "cpu", "cuda")
 @given(name=st.one_of(st.sampled_from((*HOSTILE, "")), st.text()))
 def test_text_reads_back(kind: Kind, name: str) -> None:
     symbol = Symbol(kind, name)
-    assert Symbol.parse(symbol.text) is symbol
+    assert symbol_of(symbol.text) is symbol
     other = Expr.symbol(symbol) * Expr.size("n") // 3 + Expr.axis("i0") + 2
-    assert Expr.parse(str(other)) == other
+    assert expr_of(str(other)) == other
 
 
 @given(st.text())

@@ -8,11 +8,12 @@ from random import Random
 
 import pytest
 
-from dialects.expr import Expr, apply_call
-from dialects.inequalities import Prover, Span
-from dialects.symbol import Symbol
+from dialects.symbolic.expr import Expr, apply_call
+from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.inequalities import Prover, Span
+from dialects.symbolic.symbol import Symbol
 
-E = Expr.parse
+E = expr_of
 
 
 def span(first: str, last: str) -> Span:

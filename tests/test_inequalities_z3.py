@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from dialects.atoms import Call
-from dialects.expr import Expr
-from dialects.inequalities import Prover
-from dialects.symbol import Symbol
+from dialects.symbolic.expr import Call, Expr
+from dialects.symbolic.inequalities import Prover
+from dialects.symbolic.symbol import Symbol
 from tests.test_inequalities import Case
 
 z3: Any = pytest.importorskip("z3")

@@ -43,7 +43,7 @@ def loaded_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize("statement", [
     "import compiler",
-    "from compiler.parser import make_parser; from compiler.cli import commands; "
+    "from compiler.cli.parser import make_parser; from compiler.cli.commands import commands; "
     "make_parser('', '', commands()).format_help()",
 ])
 def test_help_loads_no_library(statement: str) -> None:
@@ -51,5 +51,5 @@ def test_help_loads_no_library(statement: str) -> None:
 
 
 def test_the_graph_level_needs_no_code_generator() -> None:
-    loaded = loaded_by("import compiler.driver, compiler.api, compiler.frontend")
+    loaded = loaded_by("import compiler.pipeline.driver, compiler.api, compiler.frontend")
     assert not loaded & {"torch", "triton", "llvmlite", "onnxruntime"}

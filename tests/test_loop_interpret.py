@@ -11,13 +11,14 @@ import pytest
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from dialects import types as t
 from dialects.context import make_context
-from dialects.graph.base import EvaluationContext
 from dialects.loop import KernelOp, NestOp, interpret, scalar_type
-from dialects.scalar import evaluate_body
-from dialects.symbol import Symbol
-from dialects.types import Array
+from dialects.loop.interpret import evaluate_kernel
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.scalar import evaluate_body
+from dialects.strata import types as t
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
 from tests.symbols import by_symbol
 
 COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -237,7 +238,7 @@ def test_nest_is_its_definition(case: str, block_bytes: int, monkeypatch: pytest
     kernel = make_kernel(*CASES[case])
     context = EvaluationContext(by_symbol({"n": 4, "m": 3}))
     inputs = make_inputs(kernel, context)
-    actual = kernel.evaluate(context, *inputs)
+    actual = evaluate_kernel(kernel, context, *inputs)
     arrays = dict(zip(kernel.body.block.args, inputs, strict=True))
     [nest] = kernel.nests
     expected = by_points(nest, context, [arrays[o] for o in nest.operands])
@@ -249,7 +250,7 @@ def test_nest_is_its_definition(case: str, block_bytes: int, monkeypatch: pytest
 # ---------------------------------------------------------------------- edges
 def evaluate(arguments: str, head: str, body: str, *inputs: Array, **sizes: int) -> Array:
     context = EvaluationContext(by_symbol({"n": 4, "m": 3, **sizes}))
-    return make_kernel(arguments, head, body).evaluate(context, *inputs)[0]
+    return evaluate_kernel(make_kernel(arguments, head, body), context, *inputs)[0]
 
 
 @pytest.mark.parametrize("kind, expected", [
@@ -335,6 +336,6 @@ def test_a_kernel_runs_nests_views_and_empties():
     kernel = Parser(make_context(), text).parse_module().body.block.first_op
     assert isinstance(kernel, KernelOp)
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
-    b, v = kernel.evaluate(EvaluationContext(by_symbol({"n": 3})), x)
+    b, v = evaluate_kernel(kernel, EvaluationContext(by_symbol({"n": 3})), x)
     np.testing.assert_array_equal(b, [0, -3, 1, -4, 2, -5])
     np.testing.assert_array_equal(v, x.reshape(-1))

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import compiler
-from dialects.assumptions import LARGEST_NUMBER, MAX_SIZE, SizeError
-from dialects.binding import EvaluationError, bind_sizes
 from dialects.host import host_function
-from dialects.sizes import assumptions_of
+from dialects.strata.assumptions import LARGEST_NUMBER, MAX_SIZE, SizeError
+from dialects.strata.binding import EvaluationError, bind_sizes
+from dialects.strata.sizes import assumptions_of
 from tests.test_bounds import checked
 from tests.test_graph_errors import type_of
 

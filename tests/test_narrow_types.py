@@ -17,14 +17,14 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 import dialects.graph as g
-from dialects import types as t
 from dialects.context import make_context
 from dialects.graph.base import ShapeError
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata import types as t
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
-from targets.cuda.interpreter import Interpreter
+from targets.cuda.build.interpreter import Interpreter
 from targets.reference.interpret import interpret
 from tests.lowering import lower
 from tests.op_samples.graph_narrow import codes, onnx_cast

@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from dialects import parallel
-from dialects.parallel import in_threads
+from dialects.strata import parallel
+from dialects.strata.parallel import in_threads
 
 
 @pytest.fixture(autouse=True)

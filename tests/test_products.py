@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dialects import graph as g
-from dialects.products import EXACT, PIECE, matmul, sum_of_products
-from dialects.types import Array, i32
-from dialects.views import distinct, each, stretch, strided
+from dialects.semantics.products import EXACT, PIECE, matmul, sum_of_products
+from dialects.semantics.views import distinct, each, stretch, strided
+from dialects.strata.types import Array, i32
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from targets.reference.interpret import interpret

@@ -16,14 +16,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from compiler import circumstances, programs
-from compiler.api import compile_with
 from compiler.diagnostics import StrataError
-from compiler.driver import Compiler
-from compiler.entry import Damaged, read_entry, write_entry
+from compiler.executable import compile_with
 from compiler.instrument.timing import Timing
 from compiler.options import CACHE_SIZE, CompileOptions, cache_limit
-from dialects.mapped import mapping_of
+from compiler.pipeline.driver import Compiler
+from compiler.programs import circumstances
+from compiler.programs import kept as programs
+from compiler.programs.entry import Damaged, read_entry, write_entry
+from dialects.strata.mapped import mapping_of
 from targets.cpu import stored
 
 ROOT = Path(__file__).parents[1]

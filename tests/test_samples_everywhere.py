@@ -17,14 +17,14 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from targets.cpu.machine import machine_of
-from targets.cuda.compile import CompileOptions, Job, compile_kernels
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.interpreter import Interpreter
 from targets.reference.interpret import interpret
 from tests.lowering import assert_close, check_levels, lower, without_subnormals
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module

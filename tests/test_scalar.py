@@ -16,10 +16,10 @@ from xdsl.dialects.math import Math
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 
-from dialects import types as t
-from dialects.block import Block
-from dialects.scalar import evaluate_body, evaluate_values
-from dialects.types import Array
+from dialects.block.dialect import Block
+from dialects.semantics.scalar import evaluate_body, evaluate_values
+from dialects.strata import types as t
+from dialects.strata.types import Array
 
 I8 = np.array([-128, -7, -1, 0, 1, 7, 127], np.int8)
 FLOATS = np.array([-np.inf, -2.5, -1.5, -0.5, -0.0, 0.0, 0.49999997, 0.5, 1.5, 2.5, np.inf,

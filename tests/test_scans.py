@@ -14,12 +14,12 @@ from xdsl.utils.exceptions import VerifyException
 from dialects.block import KernelOp
 from dialects.context import make_context
 from dialects.host.interpret import interpret_host
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions, find_target
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.interpreter import Interpreter
 from targets.reference.interpret import interpret
 from tests.lowering import STEPS, lower
 

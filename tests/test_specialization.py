@@ -21,10 +21,10 @@ from xdsl.parser import Parser
 
 import compiler
 from compiler.__main__ import main
-from compiler.collection import THRESHOLDS, rare_collections
 from compiler.diagnostics import StrataError
-from compiler.driver import Compiler
 from compiler.options import CompileOptions, Specialize
+from compiler.pipeline.driver import Compiler
+from compiler.programs.collection import THRESHOLDS, rare_collections
 from compiler.specialization import (
     FAILURES,
     THREAD,
@@ -34,7 +34,7 @@ from compiler.specialization import (
     Specializing,
 )
 from dialects.context import make_context
-from dialects.symbol import Symbol
+from dialects.symbolic.symbol import Symbol
 from passes.base import PassError, StrataContext
 from passes.graph.fix_sizes import GraphFixSizes
 from targets.base import Executable as Program
@@ -482,7 +482,7 @@ def test_bench_times_both(
 @pytest.mark.slow
 def test_exported_programs_and_captured_graphs() -> None:
     torch: Any = pytest.importorskip("torch")
-    from compiler.torch_backend import strata
+    from compiler.torch.backend import strata
 
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()).eval()
     batch = torch.export.Dim("batch", min=2, max=64)

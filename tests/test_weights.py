@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dialects.weights import PIECE, WeightStore, aligned_zeros, content_key, release
+from dialects.strata.weights import PIECE, WeightStore, aligned_zeros, content_key, release
 
 
 def test_keys_tell_contents_types_and_shapes_apart() -> None:

@@ -10,12 +10,12 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from dialects.expr import Expr
-from dialects.inequalities import Prover
 from dialects.loop import Axis, NestOp
-from dialects.symbol import Symbol
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.inequalities import Prover
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.coverage import Cover, box_of
 from passes.base import StrataContext
-from passes.loop.coverage import Cover, box_of
 from passes.loop.prove_writes import LoopProveWrites
 from targets.base import TargetOptions, find_target
 from tests.lowering import STEPS, lower

@@ -21,10 +21,10 @@ from xdsl.dialects.builtin import Builtin
 from xdsl.parser import Parser
 
 from dialects.block import Block, KernelOp
-from dialects.types import Array, Strata
-from targets.cpu.cache import ObjectCache
+from dialects.strata.types import Array, Strata
+from targets.cpu.build.cache import ObjectCache
+from targets.cpu.build.jit import Library, compile_texts, link
 from targets.cpu.emit import emit_kernel
-from targets.cpu.jit import Library, compile_texts, link
 from targets.cpu.machine import Machine, machine_of
 
 TILES = {64: ((6, 64), (14, 32), (8, 48), (12, 32)), 32: ((6, 16), (4, 24))}

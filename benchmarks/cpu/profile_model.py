@@ -22,22 +22,22 @@ from typing import Any
 import numpy as np
 
 from compiler.frontend import ImportOptions, load_model
-from compiler.pipeline import PIPELINE
+from compiler.pipeline.steps import PIPELINE
 from dialects.block import KernelOp
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
-from dialects.symbol import Symbol
-from dialects.types import Array
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext
-from passes.loop.kinds import is_contraction
 from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
-from targets.cpu.cache import ObjectCache
-from targets.cpu.driver_frame import FLUSH, X86_DECLARATIONS
+from targets.cpu.build.cache import ObjectCache
+from targets.cpu.build.jit import compile_texts, link
+from targets.cpu.driver.frame import FLUSH, X86_DECLARATIONS
 from targets.cpu.emit import emit_kernel_text
 from targets.cpu.emit.kernel import LINE_BYTES
-from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import machine_of
 
 
@@ -132,7 +132,7 @@ def _aligned(buffer: Array) -> Array:
 
 def count_products(ops: Sequence[LoopKernelOp]) -> dict[str, Any]:
     """Multiply-adds of each contraction kernel, over its sizes."""
-    from dialects.expr import Expr, product
+    from dialects.symbolic.expr import Expr, product
 
     counts = {op.sym_name.data: [product(a.extent for a in nest.axes)
                                  for nest in op.nests if is_contraction(nest)] for op in ops}

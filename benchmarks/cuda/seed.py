@@ -123,7 +123,7 @@ def write(model: Any, folder: Path, features: str | None) -> None:
     """Write a model's kernels as they are before any has a schedule, and its weights."""
     from compiler.api import model_of_argument
     from compiler.options import CompileOptions
-    from compiler.source import weight_labels
+    from compiler.pipeline.source import weight_labels
     from compiler.tuning.subject import Subject
 
     state = Subject(model_of_argument(model), CompileOptions(

@@ -29,11 +29,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the tests are no installed
 
 from dialects.block import KernelOp, StoreOp
 from dialects.block.interpret import interpret_kernel
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from targets.base import TargetOptions
-from targets.cuda import TARGET, driver
-from targets.cuda.launch import CudaExecutable
+from targets.cuda import TARGET
+from targets.cuda.runtime import driver
+from targets.cuda.runtime.executable import CudaExecutable
 from tests.control.programs import COUNTED, PROGRAMS, STEPS, Program
 from tests.targets.cuda import samples
 from tests.targets.cuda.control_programs import REFUSALS, compare, lowered

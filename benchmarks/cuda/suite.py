@@ -188,7 +188,7 @@ def environment() -> dict[str, str]:
 
 def machine_name(smoke: bool) -> str:
     """The device that is measured."""
-    from targets.cuda import driver
+    from targets.cuda.runtime import driver
 
     if smoke:
         return "the CPU, tiny sizes: times say nothing"

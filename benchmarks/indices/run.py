@@ -24,7 +24,7 @@ import onnx.parser
 
 import compiler
 from compiler.frontend import MemoryModel
-from compiler.output import write_text
+from compiler.io.output import write_text
 
 Array = np.ndarray
 HEADER = ("| model | checked, us | unchecked, us | ratio | median of ratios |\n"

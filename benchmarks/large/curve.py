@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compiler.driver import State
-    from compiler.pipeline import Step
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
 
 WIDTHS = {"transformer": 32, "convolutions": 16, "chain": 64, "perceptron": 256}
 """So small that computing with the weights takes no time."""
@@ -70,10 +70,10 @@ def measure(path: str) -> Row:
     """Compile a model; the seconds of every step."""
     import onnx
 
-    from compiler.collection import rare_collections
-    from compiler.driver import Compiler
     from compiler.instrument.timing import count_operations
     from compiler.options import CompileOptions
+    from compiler.pipeline.driver import Compiler
+    from compiler.programs.collection import rare_collections
 
     nodes = len(onnx.load(path, load_external_data=False).graph.node)
     clock = Clock()
@@ -83,7 +83,7 @@ def measure(path: str) -> Row:
         state = compiler.read()
         operations = count_operations(state.module)
         marks.append(cpu_seconds())
-        compiler.run(state, compiler.plan(state, None))
+        compiler.run(state, compiler.pipeline.plan(state, None))
         marks.append(cpu_seconds())
         compiler.emit(state, "llvm")
         marks.append(cpu_seconds())

@@ -54,14 +54,14 @@ def measure(path: str) -> list[Row]:
                      "mapped": mapped})
         started = now
 
-    from compiler.driver import Compiler
     from compiler.options import CompileOptions
+    from compiler.pipeline.driver import Compiler
 
     compiler = Compiler(path, CompileOptions(cache="off", threads=1))
     step("start")
     state = compiler.read()
     step("import")
-    compiler.run(state, compiler.plan(state, None))
+    compiler.run(state, compiler.pipeline.plan(state, None))
     step("lower")
     executable = compiler.load(state)
     del state, compiler

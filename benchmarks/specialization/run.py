@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 
 import compiler
-from compiler.comparison import worst
-from compiler.output import write_text
+from compiler.io.output import write_text
+from compiler.measuring.comparison import worst
 from compiler.specialization import specialize
-from dialects.symbol import Symbol
+from dialects.symbolic.symbol import Symbol
 
 Array = np.ndarray
 Run = Callable[[], Sequence[Array]]

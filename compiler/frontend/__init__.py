@@ -14,7 +14,7 @@ and imports what it needs inside the two that load, so that asking costs nothing
 what a file of that name would hold; a frontend whose models are no files may leave it out.
 `in_memory`, which may be missing too, makes a MemoryModel of another library's model object; its
 `data` then goes to `load_bytes` as it is. `describe`, which may be missing, tells what stands in a
-file (`data` None) or in memory without importing it, as `compiler/inspection.py` says.
+file (`data` None) or in memory without importing it, as `compiler/cli/inspection.py` says.
 
 What frontends share, and a new one may use:
 
@@ -43,9 +43,9 @@ from typing import Any, Protocol, cast
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.plugin_faults import wrong_type
-from dialects.types import Array
-from dialects.weights import WeightStore
+from compiler.plugins.plugin_faults import wrong_type
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 
 ENTRY_POINTS = "strata.frontends"
 _PARTS = ("DESCRIPTION", "accepts", "load_model")

@@ -13,15 +13,15 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
 from compiler.frontend.frames import Frame, Mark
 from compiler.frontend.values import Value, computed, constant
-from dialects import types as t
-from dialects.control import IfOp
-from dialects.expr import Expr
 from dialects.graph.elementwise import SubOp
 from dialects.graph.shape import BroadcastOp, ReshapeOp
 from dialects.graph.unary import CastOp
-from dialects.sizes import SizeOp
-from dialects.symbol import Symbol
-from dialects.types import TensorType
+from dialects.strata import types as t
+from dialects.strata.control import IfOp
+from dialects.strata.sizes import SizeOp
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 
 
 class Mismatch(Fault):

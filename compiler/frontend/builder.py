@@ -23,23 +23,24 @@ from compiler.frontend.elements import Element, elements_of
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.frames import Frame, Mark, Names
 from compiler.frontend.values import Value, computed
-from dialects import types as t
-from dialects.expr import Expr, Size
-from dialects.func import FuncOp
-from dialects.graph.base import EvaluationContext, GraphOp
+from dialects.graph.base import GraphOp
 from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
 from dialects.graph.fold_sizes import MAX_ELEMENTS, fold_sizes
 from dialects.graph.gather import GatherOp
 from dialects.graph.inference import certain_sign
 from dialects.graph.shape import BroadcastOp, ReshapeOp
 from dialects.graph.unary import CastOp
-from dialects.ranges import is_at_most
-from dialects.requirements import RequireOp
-from dialects.sizes import AssumeOp, SizeOp
-from dialects.symbol import Symbol
-from dialects.syntax import identifier, location
-from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
-from dialects.weights import WeightStore
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata import types as t
+from dialects.strata.func import FuncOp
+from dialects.strata.requirements import RequireOp
+from dialects.strata.sizes import AssumeOp, SizeOp
+from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.ranges import is_at_most
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import identifier, location
 from passes.rewriting import erase_unused
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr
 from dialects.graph.constant import ConstantOp, SizesOp
 from dialects.graph.shape import ConcatOp, ReshapeOp
 from dialects.graph.unary import CastOp
-from dialects.types import TensorType
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
 
 
 @dataclass(frozen=True)

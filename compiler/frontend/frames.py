@@ -18,12 +18,12 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from compiler.frontend.elements import Element
 from compiler.frontend.values import Value
-from dialects.control import LoopOp
-from dialects.expr import Expr
-from dialects.func import FuncOp
-from dialects.symbol import Symbol
-from dialects.syntax import identifier
-from dialects.types import SymbolsAttr, TensorType
+from dialects.strata.control import LoopOp
+from dialects.strata.func import FuncOp
+from dialects.strata.types import SymbolsAttr, TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import identifier
 from passes.rewriting import erase_unused, used_sizes
 
 

@@ -22,15 +22,15 @@ from compiler.frontend.faults import Fault, Skip
 from compiler.frontend.frames import Frame, Mark
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.values import Value, computed, constant
-from dialects import types as t
-from dialects.control import LoopOp
-from dialects.expr import Expr, maximum, minimum
 from dialects.graph.base import ShapeError
 from dialects.graph.inference import certain_sign
 from dialects.graph.logic import GreaterOp, LessEqualOp, LessOp
 from dialects.graph.shape import ReshapeOp
-from dialects.symbol import Symbol
-from dialects.types import Array, TensorType
+from dialects.strata import types as t
+from dialects.strata.control import LoopOp
+from dialects.strata.types import Array, TensorType
+from dialects.symbolic.expr import Expr, maximum, minimum
+from dialects.symbolic.symbol import Symbol
 
 MAX_LOOPS = 6
 """Loops within each other, at most: each builds its body several times."""

@@ -15,14 +15,14 @@ from xdsl.ir import Attribute
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
 from compiler.frontend.values import Value, computed, constant
-from dialects import types as t
-from dialects.expr import Expr, Size
 from dialects.graph.base import GraphOp
 from dialects.graph.shape import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
 from dialects.graph.unary import CastOp
 from dialects.graph.window import Window
-from dialects.ranges import least
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.ranges import least
 
 
 def fixed(size: Size, what: str) -> int:

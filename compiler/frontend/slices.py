@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dialects.expr import Expr, maximum, minimum
-from dialects.ranges import is_nonnegative, lower_bound
-from dialects.symbol import Symbol
+from dialects.symbolic.expr import Expr, maximum, minimum
+from dialects.symbolic.ranges import is_nonnegative, lower_bound
+from dialects.symbolic.symbol import Symbol
 
 NO_LIMITS: Mapping[Symbol, Expr] = MappingProxyType({})
 _NONE: frozenset[Symbol] = frozenset()

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.constant import expressions
 from dialects.graph.fold_sizes import MAX_ELEMENTS
-from dialects.types import Array, TensorType
+from dialects.strata import types as t
+from dialects.strata.types import Array, TensorType
+from dialects.symbolic.expr import Expr
 
 
 @dataclass(eq=False)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from compiler.driver import State
-    from compiler.pipeline import Step
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
 
 
 class Instrument:

@@ -12,11 +12,11 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
-from dialects.func import FuncOp
 from dialects.graph import ConstantOp
 from dialects.graph.base import GraphOp
-from dialects.types import Array, TensorType, f32, f64
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, TensorType, f32, f64
+from dialects.strata.weights import WeightStore
 
 
 def in_doubles(module: ModuleOp, weights: WeightStore) -> tuple[ModuleOp, WeightStore] | None:

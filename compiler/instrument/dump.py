@@ -21,11 +21,11 @@ from compiler.instrument import Instrument
 from compiler.instrument.dump_folder import DumpFolder
 from compiler.instrument.provenance import without_node
 from compiler.instrument.timing import count_operations
-from compiler.source import WEIGHTS_FILE
+from compiler.pipeline.source import WEIGHTS_FILE
 
 if TYPE_CHECKING:
-    from compiler.driver import State
-    from compiler.pipeline import Step
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
 
 INDEX = "index.md"
 SUFFIXES = {"llvm": ".ll", "asm": ".s", "triton": ".py"}

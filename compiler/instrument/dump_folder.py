@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from compiler.diagnostics import Problem, StrataError, some_of
-from compiler.output import replacing, write_bytes
+from compiler.io.output import replacing, write_bytes
 
 LIST = ".strata-dump.json"
 _HINT = "move them away, or name another folder"

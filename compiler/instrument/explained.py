@@ -26,9 +26,9 @@ from xdsl.ir import Operation
 from compiler.instrument.doubles import in_doubles, widen_inputs
 from compiler.instrument.rounding import TRIALS, Rounding, altered_run
 from dialects import graph
-from dialects.assumptions import IndexRangeError
-from dialects.binding import EvaluationError
-from dialects.types import Array, TensorType, f32, is_float
+from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.binding import EvaluationError
+from dialects.strata.types import Array, TensorType, f32, is_float
 from targets.reference.interpret import interpret
 
 GRANTED = 8

@@ -18,8 +18,8 @@ from compiler.instrument import Instrument
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from compiler.driver import State
-    from compiler.pipeline import Step
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
 
 PATIENCE = 2.0
 """Seconds of silence."""

@@ -10,7 +10,7 @@ from collections import Counter
 from xdsl.ir import Operation
 from xdsl.traits import IsTerminator, SymbolOpInterface
 
-from dialects.syntax import location_name
+from dialects.text.syntax import location_name
 
 
 def without_node(module: Operation) -> Counter[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from compiler.instrument import Instrument
 
 if TYPE_CHECKING:
-    from compiler.driver import State
+    from compiler.pipeline.state import State
     from passes.base import Remark
 
 

@@ -14,15 +14,15 @@ from math import isfinite
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.comparison import worst
-from dialects.assumptions import IndexRangeError
-from dialects.binding import EvaluationError
-from dialects.func import main_function
-from dialects.graph.base import EvaluationContext
+from compiler.measuring.comparison import worst
 from dialects.graph.interpret import evaluate_func
-from dialects.graph.numerics import widen
-from dialects.types import Array, element_of, is_float, precision
-from dialects.weights import WeightStore
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import widen
+from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.binding import EvaluationError
+from dialects.strata.func import main_function
+from dialects.strata.types import Array, element_of, is_float, precision
+from dialects.strata.weights import WeightStore
 
 TRIALS = 4
 

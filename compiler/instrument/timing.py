@@ -10,8 +10,8 @@ from compiler.instrument import Instrument
 if TYPE_CHECKING:
     from xdsl.ir import Operation
 
-    from compiler.driver import State
-    from compiler.pipeline import Step
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
 
 
 @dataclass(frozen=True)

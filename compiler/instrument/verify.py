@@ -16,23 +16,23 @@ from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from compiler.comparison import error_of, first_beyond
 from compiler.diagnostics import Problem, StrataError
 from compiler.instrument import Instrument
 from compiler.instrument.explained import Explained, explain
 from compiler.instrument.rounding import Rounding
 from compiler.instrument.timing import count_operations
-from compiler.oddities import constants_of, incomparable, oddities
-from compiler.signature import Signature, signature_of
-from dialects.assumptions import AccessError, IndexRangeError
-from dialects.binding import EvaluationError
-from dialects.weights import WeightStore
+from compiler.io.signature import Signature, signature_of
+from compiler.measuring.comparison import error_of, first_beyond
+from compiler.measuring.oddities import constants_of, incomparable, oddities
+from dialects.strata.assumptions import AccessError, IndexRangeError
+from dialects.strata.binding import EvaluationError
+from dialects.strata.weights import WeightStore
 from targets.reference.interpret import interpret, is_tensor_level
 
 if TYPE_CHECKING:
-    from compiler.driver import State
-    from compiler.pipeline import Step
-    from dialects.types import Array
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
+    from dialects.strata.types import Array
 
 _FAILURES = (ValueError, ArithmeticError, LookupError, EvaluationError, AccessError)
 

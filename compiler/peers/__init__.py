@@ -21,7 +21,7 @@ from compiler.suggestions import hint_for
 
 if TYPE_CHECKING:
     from compiler.frontend.torch.capture import Captured
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 Run = Callable[[], Sequence[Any]]
 ONNX_SUFFIX = ".onnx"

@@ -19,7 +19,7 @@ from compiler.frontend.torch.library import quiet
 from compiler.peers import Request, Run, refusal
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 PACKAGE = "onnxruntime"
 

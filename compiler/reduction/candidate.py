@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.output import npz_bytes, write_bytes
+from compiler.io.output import npz_bytes, write_bytes
 
 if TYPE_CHECKING:
     import onnx
 
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 
 def _nothing() -> Mapping[str, Array]:

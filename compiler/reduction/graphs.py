@@ -15,7 +15,7 @@ from onnx import helper
 from compiler.reduction.candidate import Candidate
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 
 def reads_of(node: onnx.NodeProto) -> set[str]:

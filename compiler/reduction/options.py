@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler import arguments as shared
+from compiler.cli import arguments as shared
 
 if TYPE_CHECKING:
     from compiler.options import CompileOptions

@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _answer(asked: dict[str, Any], question: Question) -> dict[str, Any]:
-    from compiler.array_files import read_npz
+    from compiler.io.array_files import read_npz
 
     model = Path(asked["model"])
     inputs = read_npz(Path(asked["inputs"])) if asked["inputs"] else {}

@@ -81,7 +81,7 @@ class Prober:
 
     def record(self, candidate: Candidate) -> dict[str, Any]:
         """What every value of the candidate is, by name; nothing where that cannot be run."""
-        from compiler.array_files import read_npz
+        from compiler.io.array_files import read_npz
 
         model, to = self.folder / "whole.onnx", self.folder / "recorded.npz"
         inputs = candidate.save(model)

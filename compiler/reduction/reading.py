@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import onnx
 
-from compiler.array_files import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
+from compiler.io.array_files import FILE_ERRORS
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from compiler.output import npz_bytes, write_bytes
+from compiler.io.output import npz_bytes, write_bytes
 from compiler.reduction.verdict import Question, arrange, run_onnxruntime
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 
 def record(model: Path, inputs: Mapping[str, Array], question: Question, to: Path) -> int:
@@ -47,7 +47,7 @@ def with_all_outputs(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 def _inputs(model: Path, inputs: Mapping[str, Array], question: Question) -> dict[str, Array]:
     """All inputs of the model by name."""
-    from compiler.signature import signature_of
+    from compiler.io.signature import signature_of
 
     signature = signature_of(question.compiler(model).read().module)
     arrays = arrange(signature, inputs, question)
@@ -58,8 +58,8 @@ def _by_reference(
     opened: Path, named: Mapping[str, Array], question: Question
 ) -> list[Any] | None:
     from compiler.diagnostics import StrataError
-    from compiler.signature import signature_of
-    from dialects.binding import EvaluationError
+    from compiler.io.signature import signature_of
+    from dialects.strata.binding import EvaluationError
     from targets.reference.interpret import interpret
 
     try:

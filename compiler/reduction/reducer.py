@@ -14,7 +14,7 @@ from compiler.reduction.graphs import simpler, with_nodes, with_outputs
 from compiler.reduction.shrink import array_names, simpler_numbers, smaller_dims
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 
 class OutOfTime(Exception):

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from compiler.reduction.candidate import Candidate
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 FEW = 16
 """Arrays of up to so many integers may be shapes, whose entries shrink as well."""

@@ -19,12 +19,13 @@ from compiler.diagnostics import StrataError
 from compiler.instrument import Instrument
 
 if TYPE_CHECKING:
-    from compiler.driver import Compiler, State
     from compiler.instrument.verify import Verify
+    from compiler.io.signature import Signature
     from compiler.options import CompileOptions
-    from compiler.pipeline import Step
-    from compiler.signature import Signature
-    from dialects.types import Array
+    from compiler.pipeline.driver import Compiler
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
+    from dialects.strata.types import Array
     from targets.base import Executable
 
 RIGHT = "right"
@@ -83,7 +84,7 @@ class Question:
     peer: bool = True
 
     def compiler(self, model: Path, *more: Instrument) -> Compiler:
-        from compiler.driver import Compiler
+        from compiler.pipeline.driver import Compiler
 
         watching = [PhaseFile(self.phases)] if self.phases is not None else []
         return Compiler(str(model), self.options, [*watching, *more])
@@ -147,7 +148,7 @@ def arrange(
     signature: Signature, inputs: Mapping[str, Array], question: Question
 ) -> list[Array]:
     """The inputs in order; random ones for what is not given."""
-    from compiler.execution import known_sizes, named_sizes
+    from compiler.cli.execution import known_sizes, named_sizes
 
     types = dict(zip(signature.input_names, signature.input_types, strict=True))
     given = {n: a.astype(types[n].dtype, copy=False) for n, a in inputs.items() if n in types}
@@ -158,7 +159,7 @@ def arrange(
 
 def _against_peer(model: Path, verify: Verify, question: Question) -> Verdict:
     """The reference against onnxruntime."""
-    from compiler.comparison import worst
+    from compiler.measuring.comparison import worst
 
     theirs = None
     if question.peer:
@@ -215,7 +216,7 @@ class _elsewhere:
 
 def blame(model: Path, inputs: Mapping[str, Array], question: Question) -> str:
     """The first pass after which numbers are wrong, or the target; empty where none is."""
-    from compiler.driver import FINAL_LEVEL
+    from compiler.pipeline.driver import FINAL_LEVEL
 
     verify = verify_of(inputs, question)
     with _elsewhere():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.api import model_of_argument
-from compiler.option_checks import (
+from compiler.option_values import (
     arrays_of,
     names_of,
     numbers_of,
@@ -21,7 +21,7 @@ from compiler.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
     from compiler.tuning.report import Report
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 
 def tune(

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compiler.comparison import worst
-from compiler.driver import Compiler
-from compiler.signature import Signature
+from compiler.io.signature import Signature
+from compiler.measuring.comparison import worst
+from compiler.pipeline.driver import Compiler
 from compiler.tuning.jobs import Job, Timed, Unfit
-from dialects.symbol import Symbol
-from dialects.types import element_of, is_float
+from dialects.strata.types import element_of, is_float
+from dialects.symbolic.symbol import Symbol
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
     from targets.interface import Timer
 
 TURN_SECONDS = 5e-4

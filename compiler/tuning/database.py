@@ -25,9 +25,10 @@ from urllib.parse import quote
 from xdsl.utils.exceptions import ParseError
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.tuning.files import AUTO, named_file, tuned_files
-from dialects.schedule import Schedule, parse_schedule
-from passes.loop.choices import Choice, Choices
+from compiler.options import AUTO
+from compiler.tuning.files import named_file, tuned_files
+from dialects.strata.schedule import Schedule, parse_schedule
+from passes.contract import Choice, Choices
 
 if TYPE_CHECKING:
     from compiler.options import CompileOptions

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compiler.options import TUNED_VARIABLE, cache_root
+from compiler.options import AUTO, OFF, TUNED_VARIABLE, cache_root
 
 if TYPE_CHECKING:
     from compiler.options import CompileOptions
 
 NAME = "tuned.sqlite"
-AUTO, OFF = "auto", "off"
 
 
 def default_file(cache: str) -> str | None:

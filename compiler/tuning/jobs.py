@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from compiler.driver import Compiler
+from compiler.io.signature import Signature, signature_of
 from compiler.options import CompileOptions
-from compiler.signature import Signature, signature_of
-from dialects.symbol import Symbol
+from compiler.pipeline.driver import Compiler
+from dialects.symbolic.symbol import Symbol
 
 if TYPE_CHECKING:
     from targets.interface import Executable

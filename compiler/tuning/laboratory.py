@@ -22,7 +22,7 @@ from compiler.tuning.jobs import Compiled, Job, Timed
 from compiler.tuning.processes import TooLate, Worker, WorkerError, Workers
 from compiler.tuning.search import Prepared
 from compiler.tuning.tasks import Task, write_task
-from dialects.schedule import Schedule, parse_schedule
+from dialects.strata.schedule import Schedule, parse_schedule
 
 PATIENCE = 60.0
 """Seconds for what must be done for any candidate: to load it, or to start with a task."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dialects.schedule import Schedule
+from dialects.strata.schedule import Schedule
 
 CLEARLY = 0.97
 """A winner takes at most this part of the time of the rules' own choice."""

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Problem, StrataError, some_of
-from compiler.driver import Compiler, State
+from compiler.io.signature import DEFAULT_SIZE, signature_of
 from compiler.options import CompileOptions
-from compiler.signature import DEFAULT_SIZE, signature_of
-from compiler.source import weight_labels
+from compiler.pipeline.driver import Compiler
+from compiler.pipeline.source import weight_labels
+from compiler.pipeline.state import State
 from compiler.tuning.options import TuneOptions
 from compiler.tuning.tasks import Task, tasks_of
-from dialects.symbol import Symbol
-from passes.loop.apply_tuned import LoopApplyTuned
+from dialects.symbolic.symbol import Symbol
+from passes.loop.scheduling.apply_tuned import LoopApplyTuned
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel

@@ -16,20 +16,20 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from compiler.text import format_header, format_module
-from dialects.expr import Expr
-from dialects.func import MAIN, FuncOp
+from compiler.pipeline.text import format_header, format_module
 from dialects.graph import ConstantOp
 from dialects.loop import CallOp, KernelOp
-from dialects.schedule import Schedule, ScheduleAttr
-from dialects.symbol import Symbol
-from dialects.types import TensorType, i8, tensor
-from dialects.weights import WeightStore
-from passes.loop.apply_tuned import LoopApplyTuned
-from passes.loop.canonical import Canonical
-from passes.loop.choices import key_of, text_key
-from passes.loop.nests import gathered_inputs
-from passes.loop.pack_operands import constant_behind
+from dialects.strata.func import MAIN, FuncOp
+from dialects.strata.schedule import Schedule, ScheduleAttr
+from dialects.strata.types import TensorType, i8, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.canonical import Canonical
+from passes.analyses.loop.choices import key_of, text_key
+from passes.analyses.loop.constants import constant_behind
+from passes.loop.scheduling.apply_tuned import LoopApplyTuned
+from passes.rewrites.loop.nests import gathered_inputs
 from passes.rewriting import functions
 
 

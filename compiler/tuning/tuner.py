@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.collection import rare_collections
 from compiler.diagnostics import Problem, StrataError
-from compiler.options import CompileOptions
+from compiler.options import OFF, CompileOptions
+from compiler.programs.collection import rare_collections
 from compiler.tuning.database import Database, Unreadable, Winner, unreadable, with_library
-from compiler.tuning.files import OFF, default_file, shipped_file
+from compiler.tuning.files import default_file, shipped_file
 from compiler.tuning.jobs import plain
 from compiler.tuning.laboratory import Machinery
 from compiler.tuning.options import TuneOptions
@@ -33,7 +33,7 @@ from compiler.tuning.tasks import Task
 from compiler.tuning.whole import whole_model
 from compiler.tuning.work import Work, in_lanes, works_of, worthwhile
 from dialects.loop import KernelOp
-from passes.loop.choices import Choice
+from passes.contract import Choice
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel

@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from compiler.contest import rounds_within, take_turns
-from compiler.plugin_files import load_plugins
-from compiler.tuning.files import OFF
-from dialects.symbol import Symbol
+from compiler.executable import compile_with
+from compiler.measuring.contest import rounds_within, take_turns
+from compiler.options import OFF
+from compiler.plugins.plugin_files import load_plugins
+from dialects.symbolic.symbol import Symbol
 from targets.interface import TargetError
 
 if TYPE_CHECKING:
-    from compiler.api import Executable
-    from compiler.contest import Run
+    from compiler.executable import Executable
     from compiler.frontend import MemoryModel
+    from compiler.measuring.contest import Run
     from compiler.options import CompileOptions
-    from dialects.types import Array
+    from dialects.strata.types import Array
     from targets.base import Target
 
 CONTEST_SECONDS = 10.0
@@ -35,8 +36,6 @@ def whole_model(
 
     `jobs`: processes that compile what is not in the cache.
     """
-    from compiler.api import compile_with
-
     target = load_plugins(options.plugins).find_target(options.target)
     threads = jobs if target.measures_apart() else 1
     plain = replace(options, threads=threads, specialize=None, dump_dir=None)

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compiler.driver import Compiler
+from compiler.pipeline.driver import Compiler
 from compiler.tuning.bench import Bench
 from compiler.tuning.jobs import Compiled, Job, Timed, Unfit
 from dialects.block import KernelOp
 
 if TYPE_CHECKING:
-    from compiler.driver import State
+    from compiler.pipeline.state import State
     from targets.base import Build, TargetOptions
 
 

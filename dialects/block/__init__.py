@@ -1,6 +1,6 @@
 """The operations of the `block` level: one program of a kernel, on tiles.
 
-Indices are written as expressions (see `dialects.expr`) over
+Indices are written as expressions (see `dialects.symbolic.expr`) over
 - `%name`: an index value (a program id, a loop counter) or a tile of indices,
 - size symbols (`batch`), which the kernel receives as integers,
 - `t0`, `t1` ...: the position inside dim 0, 1 ... of the tile that the operation makes or stores.
@@ -10,8 +10,6 @@ Indices are written as expressions (see `dialects.expr`) over
 reads element (%r, %c + t0) for t0 in 0..63; dim 1 is checked against the buffer's size, and lanes
 outside read 0.0. Checks are on buffer dims, so padding of convolutions needs nothing more.
 """
-
-from xdsl.ir import Dialect, Operation
 
 from dialects.block.dot_op import DotOp
 from dialects.block.kernel_ops import ForOp, KernelOp, YieldOp
@@ -28,14 +26,8 @@ from dialects.block.tile_ops import (
     element_type,
 )
 
-BLOCK_OPS: list[type[Operation]] = [
-    KernelOp, ForOp, YieldOp, LoadOp, StoreOp, FullOp, MapOp, ReduceOp, DotOp, IndexOp, ValidOp,
-    ConvertOp, ScratchOp, PrefetchOp, ScanOp,
-]
-Block = Dialect("block", BLOCK_OPS)
-
 __all__ = [
-    "BLOCK_OPS", "COMBINERS", "Block", "ConvertOp", "DotOp", "ForOp", "FullOp", "IndexOp",
+    "COMBINERS", "ConvertOp", "DotOp", "ForOp", "FullOp", "IndexOp",
     "KernelOp", "LoadOp", "MapOp", "PrefetchOp", "ReduceOp", "ScanOp", "ScratchOp", "StoreOp",
     "ValidOp", "YieldOp", "element_type",
 ]

@@ -22,14 +22,13 @@ from typing import TypeAlias
 
 from xdsl.ir import Block, SSAValue
 
-from dialects.atoms import computed_once
 from dialects.block.kernel_ops import ForOp, KernelOp
 from dialects.block.memory_ops import LoadOp, StoreOp
 from dialects.block.tile_ops import ConvertOp, IndexOp
-from dialects.expr import Expr
-from dialects.inequalities import Span
-from dialects.symbol import Symbol
-from dialects.types import BufferType, TileType
+from dialects.strata.types import BufferType, TileType
+from dialects.symbolic.expr import Expr, computed_once
+from dialects.symbolic.inequalities import Span
+from dialects.symbolic.symbol import Symbol
 
 Ranges: TypeAlias = Mapping[Symbol, Span]
 """By symbol, the outermost first. None is without end."""

@@ -24,11 +24,11 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block as ops
-from dialects.products import sum_of_products
-from dialects.scalar import evaluate_values
-from dialects.sums import reduced
-from dialects.types import Array, TileType, dtype_of, i1
-from dialects.views import each
+from dialects.semantics.products import sum_of_products
+from dialects.semantics.scalar import evaluate_values
+from dialects.semantics.sums import reduced
+from dialects.semantics.views import each
+from dialects.strata.types import Array, TileType, dtype_of, i1
 
 Placed = Callable[[SSAValue, Sequence[int], int], Array]
 """placed(tile, dims, rank): the tile as an array whose dims are dims `dims` of `rank`, after the

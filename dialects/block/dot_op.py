@@ -19,10 +19,10 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dialects import types as t
-from dialects.expr import Expr
-from dialects.syntax import parse_values, print_values
-from dialects.types import SizesAttr, TileType
+from dialects.strata import types as t
+from dialects.strata.types import SizesAttr, TileType
+from dialects.symbolic.expr import Expr
+from dialects.text.syntax import parse_values, print_values
 
 
 @irdl_op_definition

@@ -16,10 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dialects.atoms import Atom
-from dialects.expr import Expr
-from dialects.symbol import Symbol
-from dialects.types import Array
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Atom, Expr
+from dialects.symbolic.symbol import Symbol
 
 DTYPE = np.dtype(np.int64)
 

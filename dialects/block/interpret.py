@@ -28,12 +28,12 @@ from dialects.block.contract import (
 )
 from dialects.block.indices import Index, Linear, add, scale, unit
 from dialects.block.programs import Programs, Run, dim_lists, tile_type
-from dialects.graph.numerics import widen
-from dialects.products import sum_of_products
-from dialects.scalar import evaluate_body
-from dialects.sums import reduced
-from dialects.symbol import Symbol
-from dialects.types import Array, BufferType, dtype_of, signless
+from dialects.semantics.numerics import widen
+from dialects.semantics.products import sum_of_products
+from dialects.semantics.scalar import evaluate_body
+from dialects.semantics.sums import reduced
+from dialects.strata.types import Array, BufferType, dtype_of, signless
+from dialects.symbolic.symbol import Symbol
 
 ROOM = 1 << 22
 """About how many elements a tile of all programs may have."""

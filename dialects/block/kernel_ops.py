@@ -22,18 +22,18 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from dialects import types as t
 from dialects.block.syntax import (
     IndexReader,
     print_index,
 )
-from dialects.expr import Expr, Size
-from dialects.region_syntax import ValuesOp, parse_argument, print_argument
-from dialects.schedule import ScheduleAttr
-from dialects.symbol import Symbol
-from dialects.symbols_in import unnamed_sizes
-from dialects.syntax import parse_value
-from dialects.types import BufferType, ExprAttr, SizesAttr, SymbolsAttr
+from dialects.strata import types as t
+from dialects.strata.schedule import ScheduleAttr
+from dialects.strata.symbols_in import unnamed_sizes
+from dialects.strata.types import BufferType, ExprAttr, SizesAttr, SymbolsAttr
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.symbol import Symbol
+from dialects.text.region_syntax import ValuesOp, parse_argument, print_argument
+from dialects.text.syntax import parse_value
 
 
 @irdl_op_definition

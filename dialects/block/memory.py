@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dialects.block.indices import Box, Index, Linear
-from dialects.types import Array
+from dialects.strata.types import Array
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,18 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from dialects import types as t
 from dialects.block.syntax import (
     IndexReader,
     parse_mapped_values,
     print_indices,
     print_mapped_values,
 )
-from dialects.expr import Expr, Size
-from dialects.ranges import lower_bound, upper_bound
-from dialects.symbol import Kind, Symbol
-from dialects.syntax import parse_value
-from dialects.types import BufferType, ExprAttr, LiteralAttr, SizesAttr, TileType
+from dialects.strata import types as t
+from dialects.strata.types import BufferType, ExprAttr, LiteralAttr, SizesAttr, TileType
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.ranges import lower_bound, upper_bound
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import parse_value
 
 
 class _AccessOp(IRDLOperation):

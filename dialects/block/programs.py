@@ -19,10 +19,10 @@ from dialects import block as ops
 from dialects.block.contract import Contraction, find_contraction
 from dialects.block.indices import Box, Index, Linear, unit
 from dialects.block.memory import Access
-from dialects.expr import Expr
-from dialects.symbol import Kind, Symbol
-from dialects.syntax import location_name
-from dialects.types import Array, BufferType, SizesAttr, TileType, dtype_of, signless
+from dialects.strata.types import Array, BufferType, SizesAttr, TileType, dtype_of, signless
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import location_name
 
 
 @dataclass

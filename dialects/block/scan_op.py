@@ -7,7 +7,7 @@ from xdsl.irdl import irdl_op_definition
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.block.tile_ops import AlongDimOp
-from dialects.types import TileType
+from dialects.strata.types import TileType
 
 
 @irdl_op_definition

@@ -12,10 +12,10 @@ from xdsl.ir import SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from dialects.expr import Expr
-from dialects.symbol import Kind, Symbol
-from dialects.syntax import parse_value
-from dialects.types import SizesAttr, parse_size
+from dialects.strata.types import SizesAttr, parse_size
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import parse_value
 
 
 class IndexReader:

@@ -23,16 +23,16 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dialects import types as t
 from dialects.block.syntax import (
     IndexReader,
     parse_mapped_values,
     print_index,
     print_mapped_values,
 )
-from dialects.expr import Expr, Size
-from dialects.syntax import parse_value
-from dialects.types import ExprAttr, LiteralAttr, SizesAttr, TileType
+from dialects.strata import types as t
+from dialects.strata.types import ExprAttr, LiteralAttr, SizesAttr, TileType
+from dialects.symbolic.expr import Expr, Size
+from dialects.text.syntax import parse_value
 
 COMBINERS = ("add", "mul", "max", "min", "and", "or")
 """How two values merge in a reduction. max and min propagate NaN."""

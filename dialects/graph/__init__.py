@@ -1,7 +1,5 @@
 """The `graph` dialect: a model as tensor operators, sizes possibly symbolic. See README.md."""
 
-from xdsl.ir import Dialect
-
 from dialects.graph.activation import (
     ClipOp,
     EluOp,
@@ -95,27 +93,20 @@ from dialects.graph.unary import (
     TanhOp,
 )
 
-Graph = Dialect("graph", [
-    ConstantOp, SizesOp, RangeOp,
-    AddOp, SubOp, MulOp, DivOp, ModOp, FmodOp, PowOp, MaxOp, MinOp,
-    AndOp, OrOp, XorOp, EqualOp, LessOp, LessEqualOp, GreaterOp, GreaterEqualOp, WhereOp,
-    NegOp, AbsOp, SignOp, ExpOp, LogOp, Expm1Op, Log1pOp, SqrtOp, ReciprocalOp, TanhOp, ErfOp,
-    SinOp, CosOp,
-    SigmoidOp, FloorOp, CeilOp, RoundOp, IsnanOp, IsinfOp, NotOp, CastOp,
-    TanOp, AsinOp, AcosOp, AtanOp, SinhOp, CoshOp, AsinhOp, AcoshOp, AtanhOp,
-    BitcastOp, ShiftLeftOp, ShiftRightOp,
-    ReluOp, LeakyReluOp, EluOp, HardSigmoidOp, HardSwishOp, GeluOp, SiluOp, SoftplusOp, ClipOp,
-    ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp, ReduceMeanOp,
-    CumulativeSumOp, CumulativeProdOp, SearchSortedOp,
-    ArgMaxOp, ArgMinOp, TopKOp,
-    MatmulOp, GroupedMatmulOp,
-    ConvOp, ConvTransposeOp,
-    QuantizeLinearOp, DequantizeLinearOp, MatmulIntegerOp, ConvIntegerOp,
-    MaxPoolOp, MaxPoolIndicesOp, AvgPoolOp,
-    SoftmaxOp, LogSoftmaxOp, LayerNormOp, BatchNormOp,
-    LstmOp,
-    ReshapeOp, TransposeOp, BroadcastOp, SliceOp, FramesOp, PadOp, ConcatOp,
-    GatherOp, GatherElementsOp, GatherNdOp,
-    ScatterElementsOp, ScatterNdOp,
-    ResizeOp,
-])
+__all__ = [
+    "AbsOp", "AcosOp", "AcoshOp", "AddOp", "AndOp", "ArgMaxOp", "ArgMinOp", "AsinOp", "AsinhOp",
+    "AtanOp", "AtanhOp", "AvgPoolOp", "BatchNormOp", "BitcastOp", "BroadcastOp", "CastOp",
+    "CeilOp", "ClipOp", "ConcatOp", "ConstantOp", "ConvIntegerOp", "ConvOp", "ConvTransposeOp",
+    "CosOp", "CoshOp", "CumulativeProdOp", "CumulativeSumOp", "DequantizeLinearOp", "DivOp",
+    "EluOp", "EqualOp", "ErfOp", "ExpOp", "Expm1Op", "FloorOp", "FmodOp", "FramesOp",
+    "GatherElementsOp", "GatherNdOp", "GatherOp", "GeluOp", "GreaterEqualOp", "GreaterOp",
+    "GroupedMatmulOp", "HardSigmoidOp", "HardSwishOp", "IsinfOp", "IsnanOp", "LayerNormOp",
+    "LeakyReluOp", "LessEqualOp", "LessOp", "Log1pOp", "LogOp", "LogSoftmaxOp", "LstmOp",
+    "MatmulIntegerOp", "MatmulOp", "MaxOp", "MaxPoolIndicesOp", "MaxPoolOp", "MinOp", "ModOp",
+    "MulOp", "NegOp", "NotOp", "OrOp", "PadOp", "PowOp", "QuantizeLinearOp", "RangeOp",
+    "ReciprocalOp", "ReduceMaxOp", "ReduceMeanOp", "ReduceMinOp", "ReduceProdOp", "ReduceSumOp",
+    "ReluOp", "ReshapeOp", "ResizeOp", "RoundOp", "ScatterElementsOp", "ScatterNdOp",
+    "SearchSortedOp", "ShiftLeftOp", "ShiftRightOp", "SigmoidOp", "SignOp", "SiluOp", "SinOp",
+    "SinhOp", "SizesOp", "SliceOp", "SoftmaxOp", "SoftplusOp", "SqrtOp", "SubOp", "TanOp",
+    "TanhOp", "TopKOp", "TransposeOp", "WhereOp", "XorOp",
+]

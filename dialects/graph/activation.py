@@ -21,7 +21,6 @@ from dialects.graph.base import (
     Attributes,
     Build,
     CompositeOp,
-    EvaluationContext,
     ShapeError,
     flag_of,
     float_of,
@@ -32,10 +31,11 @@ from dialects.graph.elementwise import AddOp, MaxOp, MinOp, MulOp
 from dialects.graph.exponential import Expm1Op, Log1pOp
 from dialects.graph.inference import FLOATS, NUMBERS, Kind, check_kind, check_same_element
 from dialects.graph.logic import LessOp, WhereOp
-from dialects.graph.numerics import SQRT_2_OVER_PI, SQRT_HALF, erf, rounded, sigmoid, widen
 from dialects.graph.shape import check_broadcasts_to
 from dialects.graph.unary import AbsOp, ErfOp, ExpOp, NegOp, SigmoidOp, TanhOp
-from dialects.types import Array, TensorType
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import SQRT_2_OVER_PI, SQRT_HALF, erf, rounded, sigmoid, widen
+from dialects.strata.types import Array, TensorType
 
 
 class ActivationOp(CompositeOp):

@@ -22,7 +22,6 @@ An operation is a class with four parts, and nothing is registered elsewhere:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
@@ -33,41 +32,29 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.expr import Expr
-from dialects.symbol import Symbol
-from dialects.syntax import (
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import (
+    Array,
+    ExprAttr,
+    LiteralAttr,
+    SizesAttr,
+    TensorType,
+    parse_tensor_type,
+)
+from dialects.symbolic.expr import Expr
+from dialects.text.syntax import (
     attribute_of,
     parse_attributes,
     parse_values,
     print_attributes,
     print_values,
 )
-from dialects.types import Array, ExprAttr, LiteralAttr, SizesAttr, TensorType, parse_tensor_type
-from dialects.weights import WeightStore
 
 Attributes = Mapping[str, Attribute]
 
 
 class ShapeError(Exception):
     """An operation's operand types or attributes contradict its constraints."""
-
-
-@dataclass
-class EvaluationContext:
-    """What evaluation needs besides operands: the values of size symbols, and the weights."""
-
-    sizes: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
-    weights: WeightStore = field(default_factory=WeightStore)
-
-    def int(self, attribute: ExprAttr) -> int:
-        return int(attribute.data.evaluate(self.sizes))
-
-    def ints(self, attribute: SizesAttr) -> tuple[int, ...]:
-        return tuple(int(e.evaluate(self.sizes)) for e in attribute.data)
-
-    def shape(self, type_: TensorType) -> tuple[int, ...]:
-        """The run-time shape of a tensor type."""
-        return self.ints(type_.sizes)
 
 
 class GraphOp(IRDLOperation):

@@ -9,10 +9,11 @@ import numpy as np
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.base import Attributes, GraphOp, ShapeError
 from dialects.graph.elementwise import BinaryOp
 from dialects.graph.inference import INTEGERS, Kind
-from dialects.types import Array, TensorType, bit_width, dtype_of, i1, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, TensorType, bit_width, dtype_of, i1, tensor
 
 
 @irdl_op_definition

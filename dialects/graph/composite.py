@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, SSAValue
 
-from dialects.expr import Size
 from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp
 from dialects.graph.shape import ReshapeOp, SliceOp
 from dialects.graph.unary import CastOp
-from dialects.types import TensorType, bf16, f16, f32
+from dialects.strata.types import TensorType, bf16, f16, f32
+from dialects.symbolic.expr import Size
 
 
 def tensor_type(value: SSAValue) -> TensorType:

@@ -17,18 +17,11 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.expr import Expr
-from dialects.graph.base import (
-    Attributes,
-    EvaluationContext,
-    GraphOp,
-    ShapeError,
-    ints_of,
-    sizes_of,
-)
+from dialects.graph.base import Attributes, GraphOp, ShapeError, ints_of, sizes_of
 from dialects.graph.inference import NUMBERS, check_kind
-from dialects.graph.numerics import widen
-from dialects.types import (
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import widen
+from dialects.strata.types import (
     Array,
     ExprAttr,
     LiteralAttr,
@@ -41,7 +34,8 @@ from dialects.types import (
     is_float,
     tensor,
 )
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
 
 MAX_LITERAL = 16
 """Constants of up to so many elements are written out in the IR."""

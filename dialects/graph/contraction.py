@@ -8,11 +8,12 @@ import numpy as np
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.base import Attributes, GraphOp, ShapeError
 from dialects.graph.inference import broadcast_shapes, product_element, same_size
-from dialects.graph.numerics import rounded, widen
-from dialects.products import matmul
-from dialects.types import Array, TensorType, dtype_of, tensor, wide_element
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, widen
+from dialects.semantics.products import matmul
+from dialects.strata.types import Array, TensorType, dtype_of, tensor, wide_element
 
 
 @irdl_op_definition

@@ -10,15 +10,7 @@ import numpy as np
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, result_def
 
-from dialects.expr import Expr
-from dialects.graph.base import (
-    Attributes,
-    EvaluationContext,
-    GraphOp,
-    ShapeError,
-    int_of,
-    ints_of,
-)
+from dialects.graph.base import Attributes, GraphOp, ShapeError, int_of, ints_of
 from dialects.graph.inference import (
     certain_sign,
     check_count,
@@ -26,10 +18,11 @@ from dialects.graph.inference import (
     product_element,
     same_size,
 )
-from dialects.graph.numerics import rounded, widen
 from dialects.graph.window import Window
-from dialects.products import matmul, sum_of_products
-from dialects.types import (
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, widen
+from dialects.semantics.products import matmul, sum_of_products
+from dialects.strata.types import (
     Array,
     ExprAttr,
     SizesAttr,
@@ -38,6 +31,7 @@ from dialects.types import (
     tensor,
     wide_element,
 )
+from dialects.symbolic.expr import Expr
 
 
 @irdl_op_definition

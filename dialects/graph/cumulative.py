@@ -9,10 +9,11 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp, flag_of, int_of
+from dialects.graph.base import Attributes, GraphOp, flag_of, int_of
 from dialects.graph.inference import NUMBERS, check_axis, check_kind
-from dialects.graph.numerics import rounded, widen
-from dialects.types import Array, ExprAttr, TensorType
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, widen
+from dialects.strata.types import Array, ExprAttr, TensorType
 
 
 class CumulativeOp(GraphOp):

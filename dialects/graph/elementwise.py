@@ -13,9 +13,7 @@ import numpy as np
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from dialects import expr
-from dialects.expr import Expr
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp
+from dialects.graph.base import Attributes, GraphOp
 from dialects.graph.inference import (
     NUMBERS,
     Kind,
@@ -24,9 +22,12 @@ from dialects.graph.inference import (
     check_kind,
     check_same_element,
 )
-from dialects.graph.numerics import integer_power, rounded, truncating_divide, widen
-from dialects.ranges import is_nonnegative
-from dialects.types import Array, TensorType, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import integer_power, rounded, truncating_divide, widen
+from dialects.strata.types import Array, TensorType, tensor
+from dialects.symbolic import expr
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_nonnegative
 
 
 class ElementwiseOp(GraphOp):

@@ -14,9 +14,10 @@ import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
 
-from dialects.expr import Expr
-from dialects.graph.base import EvaluationContext, GraphOp
-from dialects.types import Array
+from dialects.graph.base import GraphOp
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr
 
 MAX_ELEMENTS = 64
 """Larger tensors are data, not shapes."""

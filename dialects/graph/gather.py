@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
-from dialects.expr import Expr
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError, int_of
+from dialects.graph.base import Attributes, GraphOp, ShapeError, int_of
 from dialects.graph.inference import certain_sign, check_axis, check_rank, same_size
-from dialects.types import Array, ExprAttr, TensorType, i1, is_float, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, ExprAttr, TensorType, i1, is_float, tensor
+from dialects.symbolic.expr import Expr
 
 
 def check_indices(indices: TensorType) -> None:

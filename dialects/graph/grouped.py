@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp
+from dialects.graph.base import Attributes, GraphOp
 from dialects.graph.inference import (
     FLOATS,
     INTEGERS,
@@ -16,9 +16,10 @@ from dialects.graph.inference import (
     check_same_element,
     same_size,
 )
-from dialects.graph.numerics import rounded, widen
-from dialects.products import matmul
-from dialects.types import Array, TensorType, dtype_of, tensor, wide_element
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, widen
+from dialects.semantics.products import matmul
+from dialects.strata.types import Array, TensorType, dtype_of, tensor, wide_element
 
 
 @irdl_op_definition

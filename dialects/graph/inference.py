@@ -8,11 +8,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute
 
-from dialects.expr import Expr
 from dialects.graph.base import Attributes, ShapeError
-from dialects.ranges import is_at_most, is_nonnegative
-from dialects.symbol import Symbol
-from dialects.types import (
+from dialects.strata.types import (
     TensorType,
     f32,
     format_sizes,
@@ -22,6 +19,9 @@ from dialects.types import (
     is_narrow_float,
     is_short_integer,
 )
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_at_most, is_nonnegative
+from dialects.symbolic.symbol import Symbol
 
 _NONE: frozenset[Symbol] = frozenset()
 

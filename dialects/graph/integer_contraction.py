@@ -11,15 +11,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 
-from dialects.expr import Size, product
-from dialects.graph.base import (
-    Attributes,
-    Build,
-    CompositeOp,
-    EvaluationContext,
-    ShapeError,
-    ints_of,
-)
+from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, ints_of
 from dialects.graph.composite import cast, reshaped, tensor_type
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
@@ -28,8 +20,9 @@ from dialects.graph.elementwise import MulOp, SubOp
 from dialects.graph.inference import INTEGERS, check_kind, check_rank, cited, same_size
 from dialects.graph.logic import WhereOp
 from dialects.graph.shape import BroadcastOp, PadOp, check_broadcasts_to
-from dialects.products import matmul
-from dialects.types import (
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.products import matmul
+from dialects.strata.types import (
     Array,
     ExprAttr,
     LiteralAttr,
@@ -41,6 +34,7 @@ from dialects.types import (
     i16,
     i32,
 )
+from dialects.symbolic.expr import Size, product
 
 
 def _check_zero(x: TensorType, zero: TensorType) -> None:

@@ -14,12 +14,12 @@ from dataclasses import replace
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from dialects.assumptions import IndexRangeError
-from dialects.binding import EvaluationError, bind_sizes, settings_text
-from dialects.func import FuncOp
-from dialects.graph.base import EvaluationContext
-from dialects.syntax import location_name
-from dialects.types import Array, TensorType
+from dialects.semantics.evaluation import EvaluationContext, evaluation_of
+from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.binding import EvaluationError, bind_sizes, settings_text
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, TensorType
+from dialects.text.syntax import location_name
 
 
 def evaluate_func(
@@ -67,7 +67,7 @@ def _store(
 
 
 def _evaluate(op: Operation, operands: list[Array], context: EvaluationContext) -> Sequence[Array]:
-    function: Callable[..., Array | Sequence[Array]] | None = getattr(op, "evaluate", None)
+    function = evaluation_of(op)
     if function is None:
         raise EvaluationError(f"{_place(op)} has no evaluation at this level")
     try:

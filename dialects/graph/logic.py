@@ -9,8 +9,7 @@ import numpy as np
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from dialects.expr import Expr
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.base import Attributes, GraphOp, ShapeError
 from dialects.graph.elementwise import BinaryOp, on_sizes
 from dialects.graph.inference import (
     ANY,
@@ -20,7 +19,9 @@ from dialects.graph.inference import (
     certain_sign,
     check_same_element,
 )
-from dialects.types import Array, TensorType, i1, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, TensorType, i1, tensor
+from dialects.symbolic.expr import Expr
 
 
 class BitOp(BinaryOp):

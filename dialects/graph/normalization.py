@@ -9,15 +9,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 
-from dialects.graph.base import (
-    Attributes,
-    Build,
-    CompositeOp,
-    EvaluationContext,
-    ShapeError,
-    float_of,
-    int_of,
-)
+from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, float_of, int_of
 from dialects.graph.composite import cast, reshaped, scalar, tensor_type, wide
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.inference import (
@@ -29,12 +21,13 @@ from dialects.graph.inference import (
     check_same_element,
     same_size,
 )
-from dialects.graph.numerics import rounded, widen
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from dialects.graph.shape import check_broadcasts_to
 from dialects.graph.unary import ExpOp, LogOp, ReciprocalOp, SqrtOp
-from dialects.sums import total
-from dialects.types import Array, ExprAttr, TensorType
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, widen
+from dialects.semantics.sums import total
+from dialects.strata.types import Array, ExprAttr, TensorType
 
 
 class SoftmaxFamilyOp(CompositeOp):

@@ -8,18 +8,12 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
-from dialects.graph.base import (
-    Attributes,
-    EvaluationContext,
-    GraphOp,
-    ShapeError,
-    flag_of,
-    ints_of,
-)
+from dialects.graph.base import Attributes, GraphOp, ShapeError, flag_of, ints_of
 from dialects.graph.inference import FLOATS, NUMBERS, Kind, check_kind
-from dialects.graph.numerics import lowest, rounded, widen
 from dialects.graph.window import Window
-from dialects.types import Array, SizesAttr, TensorType, i64, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import lowest, rounded, widen
+from dialects.strata.types import Array, SizesAttr, TensorType, i64, tensor
 
 
 def _pooled(types: Sequence[TensorType], attributes: Attributes, kind: Kind) -> TensorType:

@@ -19,23 +19,16 @@ from xdsl.irdl import (
     result_def,
 )
 
-from dialects.graph.base import (
-    Attributes,
-    Build,
-    CompositeOp,
-    EvaluationContext,
-    ShapeError,
-    flag_of,
-    int_of,
-)
+from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, flag_of, int_of
 from dialects.graph.composite import cast, reshaped, scalar, tensor_type, wide
 from dialects.graph.elementwise import AddOp, DivOp, MinOp, MulOp, SubOp
 from dialects.graph.inference import check_axis, check_count, check_rank, same_size
 from dialects.graph.logic import GreaterOp, WhereOp
-from dialects.graph.numerics import rounded, widen
 from dialects.graph.shape import BroadcastOp, SliceOp
 from dialects.graph.unary import CastOp, RoundOp
-from dialects.types import (
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, widen
+from dialects.strata.types import (
     Array,
     ExprAttr,
     TensorType,

@@ -18,25 +18,17 @@ from xdsl.irdl import (
     var_operand_def,
 )
 
-from dialects.expr import Expr
-from dialects.graph.base import (
-    Attributes,
-    Build,
-    CompositeOp,
-    EvaluationContext,
-    ShapeError,
-    flag_of,
-    int_of,
-    text_of,
-)
+from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, flag_of, int_of, text_of
 from dialects.graph.composite import cast, part, reshaped, scalar, tensor_type, wide
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, MulOp
 from dialects.graph.inference import FLOATS, check_kind, check_rank, check_same_element, same_size
-from dialects.graph.numerics import rounded, sigmoid, widen
 from dialects.graph.shape import BroadcastOp, ConcatOp, TransposeOp
 from dialects.graph.unary import SigmoidOp, TanhOp
-from dialects.types import Array, ExprAttr, TensorType, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, sigmoid, widen
+from dialects.strata.types import Array, ExprAttr, TensorType, tensor
+from dialects.symbolic.expr import Expr
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """Per direction: whether time runs backwards."""

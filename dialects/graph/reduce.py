@@ -10,12 +10,10 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
-from dialects.expr import product
 from dialects.graph.base import (
     Attributes,
     Build,
     CompositeOp,
-    EvaluationContext,
     GraphOp,
     ShapeError,
     flag_of,
@@ -25,10 +23,12 @@ from dialects.graph.composite import cast, tensor_type, wide
 from dialects.graph.constant import SizesOp
 from dialects.graph.elementwise import DivOp, MulOp
 from dialects.graph.inference import NUMBERS, ORDERED, Kind, check_kind
-from dialects.graph.numerics import highest, lowest, rounded, truncating_divide, widen
 from dialects.graph.unary import ReciprocalOp
-from dialects.sums import total
-from dialects.types import Array, SizesAttr, TensorType, i64, is_float, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import highest, lowest, rounded, truncating_divide, widen
+from dialects.semantics.sums import total
+from dialects.strata.types import Array, SizesAttr, TensorType, i64, is_float, tensor
+from dialects.symbolic.expr import product
 
 
 def reduced_type(kind: Kind, types: Sequence[TensorType], attributes: Attributes) -> TensorType:

@@ -8,18 +8,11 @@ import numpy as np
 from xdsl.dialects.builtin import StringAttr
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
-from dialects.graph.base import (
-    Attributes,
-    EvaluationContext,
-    GraphOp,
-    ShapeError,
-    literal_of,
-    sizes_of,
-    text_of,
-)
+from dialects.graph.base import Attributes, GraphOp, ShapeError, literal_of, sizes_of, text_of
 from dialects.graph.inference import ANY, FLOATS, check_kind
-from dialects.graph.numerics import rounded, widen
-from dialects.types import Array, LiteralAttr, SizesAttr, TensorType, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, widen
+from dialects.strata.types import Array, LiteralAttr, SizesAttr, TensorType, tensor
 
 _CHOICES = {
     "mode": ("nearest", "linear", "cubic"),

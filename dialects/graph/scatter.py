@@ -13,14 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import StringAttr
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
-from dialects.graph.base import (
-    Attributes,
-    EvaluationContext,
-    GraphOp,
-    ShapeError,
-    int_of,
-    text_of,
-)
+from dialects.graph.base import Attributes, GraphOp, ShapeError, int_of, text_of
 from dialects.graph.gather import check_indices
 from dialects.graph.inference import (
     certain_sign,
@@ -29,8 +22,9 @@ from dialects.graph.inference import (
     check_same_element,
     same_size,
 )
-from dialects.graph.numerics import rounded, widen
-from dialects.types import Array, ExprAttr, TensorType, i1
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import rounded, widen
+from dialects.strata.types import Array, ExprAttr, TensorType, i1
 
 COMBINERS: dict[str, np.ufunc] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,

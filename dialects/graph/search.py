@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp
+from dialects.graph.base import Attributes, GraphOp
 from dialects.graph.inference import NUMBERS, check_kind, check_rank, check_same_element
-from dialects.types import Array, TensorType, i64, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, TensorType, i64, tensor
 
 
 @irdl_op_definition

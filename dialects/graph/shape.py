@@ -17,10 +17,8 @@ from xdsl.irdl import (
     var_operand_def,
 )
 
-from dialects.expr import Expr
 from dialects.graph.base import (
     Attributes,
-    EvaluationContext,
     GraphOp,
     ShapeError,
     int_of,
@@ -37,7 +35,9 @@ from dialects.graph.inference import (
     check_same_element,
     same_size,
 )
-from dialects.types import Array, ExprAttr, SizesAttr, TensorType, format_sizes, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType, format_sizes, tensor
+from dialects.symbolic.expr import Expr
 
 
 @irdl_op_definition

@@ -6,7 +6,7 @@ import numpy as np
 from xdsl.irdl import irdl_op_definition
 
 from dialects.graph.unary import FloatOp
-from dialects.types import Array
+from dialects.strata.types import Array
 
 
 @irdl_op_definition

@@ -10,18 +10,11 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
-from dialects.expr import Expr
-from dialects.graph.base import (
-    Attributes,
-    EvaluationContext,
-    GraphOp,
-    ShapeError,
-    flag_of,
-    text_of,
-)
+from dialects.graph.base import Attributes, GraphOp, ShapeError, flag_of, text_of
 from dialects.graph.elementwise import ElementwiseOp, on_sizes
 from dialects.graph.inference import BITS, FLOATS, Kind, certain_sign
-from dialects.graph.numerics import (
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import (
     ROUNDING_STEPS,
     erf,
     power_of_two,
@@ -30,7 +23,7 @@ from dialects.graph.numerics import (
     to_integer,
     widen,
 )
-from dialects.types import (
+from dialects.strata.types import (
     Array,
     TensorType,
     dtype_of,
@@ -42,6 +35,7 @@ from dialects.types import (
     largest,
     tensor,
 )
+from dialects.symbolic.expr import Expr
 
 
 class UnaryOp(ElementwiseOp):

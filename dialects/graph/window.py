@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dialects.expr import Expr, maximum, minimum
 from dialects.graph.base import Attributes, ShapeError, ints_of
 from dialects.graph.inference import certain_sign
-from dialects.ranges import least
-from dialects.types import Array
-from dialects.views import strided
+from dialects.semantics.views import strided
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr, maximum, minimum
+from dialects.symbolic.ranges import least
 
 
 @dataclass(frozen=True)

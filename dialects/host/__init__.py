@@ -2,12 +2,10 @@
 
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import (
-    HOST_OPS,
     AllocOp,
     ConstantOp,
     CopyOp,
     FreeOp,
-    Host,
     Launches,
     LaunchOp,
     OtherOp,
@@ -15,7 +13,7 @@ from dialects.host.ops import (
 )
 
 __all__ = [
-    "HOST_OPS", "AllocOp", "ConstantOp", "CopyOp", "FreeOp", "FuncOp", "Host", "LaunchOp",
+    "AllocOp", "ConstantOp", "CopyOp", "FreeOp", "FuncOp", "LaunchOp",
     "Launches", "OtherOp",
     "ReturnOp", "ViewOp", "host_function", "host_functions",
 ]

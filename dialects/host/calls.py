@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dialects.control import LoopOp
-from dialects.expr import Expr
 from dialects.host.func import FuncOp
-from dialects.symbol import Symbol
-from dialects.types import BufferType, buffer_type
+from dialects.strata.control import LoopOp
+from dialects.strata.types import BufferType, buffer_type
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 
 
 def bound_sizes(callee: FuncOp, types: Sequence[BufferType]) -> dict[Symbol, Expr]:

@@ -43,12 +43,12 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from dialects import types as t
-from dialects.expr import Expr
-from dialects.region_syntax import ValuesOp, parse_argument, print_argument
-from dialects.symbol import Symbol
-from dialects.syntax import parse_names, print_names, strings
-from dialects.types import BufferType, ExprAttr, SymbolsAttr
+from dialects.strata import types as t
+from dialects.strata.types import BufferType, ExprAttr, SymbolsAttr
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.region_syntax import ValuesOp, parse_argument, print_argument
+from dialects.text.syntax import parse_names, print_names, strings
 
 
 @irdl_op_definition

@@ -14,19 +14,20 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block, loop
-from dialects.binding import EvaluationError, bind_sizes
 from dialects.block.interpret import interpret_kernel
-from dialects.control import ControlOp, IfOp, LoopOp
-from dialects.expr import Expr
-from dialects.graph.base import EvaluationContext
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, OtherOp, ViewOp
-from dialects.requirements import RequireOp, TrapOp
-from dialects.sizes import AssumeOp, SizeOp
-from dialects.symbol import Symbol
-from dialects.syntax import location_name
-from dialects.types import Array, BufferType, tensor_of
-from dialects.weights import WeightStore
+from dialects.loop.interpret import evaluate_kernel
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.binding import EvaluationError, bind_sizes
+from dialects.strata.control import ControlOp, IfOp, LoopOp
+from dialects.strata.requirements import RequireOp, TrapOp
+from dialects.strata.sizes import AssumeOp, SizeOp
+from dialects.strata.types import Array, BufferType, tensor_of
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_name
 
 RunKernel = Callable[[Operation, Sequence[Array], dict[Symbol, int]], None]
 """run_kernel(kernel, buffers, sizes) fills the output buffers, which are the last."""
@@ -65,7 +66,7 @@ def _run_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol,
         return
     assert isinstance(kernel, loop.KernelOp)
     count = len(kernel.body.block.args)
-    results = kernel.evaluate(EvaluationContext(sizes), *buffers[:count])
+    results = evaluate_kernel(kernel, EvaluationContext(sizes), *buffers[:count])
     for buffer, result in zip(buffers[count:], results, strict=True):
         buffer[...] = result
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -29,11 +29,12 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from dialects import types as t
-from dialects.expr import Expr, Size
-from dialects.host.func import FuncOp, ReturnOp
-from dialects.same_elements import check_same_elements
-from dialects.syntax import (
+from dialects.strata import types as t
+from dialects.strata.same_elements import check_same_elements
+from dialects.strata.types import Array, BufferType, ExprAttr, LiteralAttr, SizesAttr, WeightAttr
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr, Size
+from dialects.text.syntax import (
     attribute_of,
     format_attribute,
     parse_attribute,
@@ -41,8 +42,6 @@ from dialects.syntax import (
     parse_values,
     print_values,
 )
-from dialects.types import Array, BufferType, ExprAttr, LiteralAttr, SizesAttr, WeightAttr
-from dialects.weights import WeightStore
 
 
 class _BufferOp(IRDLOperation):
@@ -251,9 +250,3 @@ class FreeOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> FreeOp:
         return FreeOp.of(parse_value(parser))
-
-
-HOST_OPS: list[type[Operation]] = [
-    FuncOp, ConstantOp, AllocOp, ViewOp, LaunchOp, CopyOp, FreeOp, ReturnOp,
-]
-Host = Dialect("host", HOST_OPS)

@@ -2,23 +2,16 @@
 
 A nest says what is computed for each point of an iteration domain; in which order, in which tiles
 and on how many threads stays open until a schedule decides. Index expressions (see
-`dialects.expr`) range over the nest's axes, size symbols, and `in0`, `in1` ...: the value of an
-earlier integer input at this point (a gather).
+`dialects.symbolic.expr`) range over the nest's axes, size symbols, and `in0`, `in1` ...: the value
+of an earlier integer input at this point (a gather).
 """
-
-from xdsl.ir import Dialect, Operation
 
 from dialects.loop.axes import AxesAttr, Axis, extents_of, fresh_axes
 from dialects.loop.kernel import CallOp, EmptyOp, KernelOp, ViewOp
 from dialects.loop.nest import COMBINERS, IndexOp, NestOp, YieldOp, scalar_type
 
-LOOP_OPS: list[type[Operation]] = [
-    NestOp, IndexOp, YieldOp, EmptyOp, ViewOp, KernelOp, CallOp,
-]
-Loop = Dialect("loop", LOOP_OPS, [AxesAttr])
-
 __all__ = [
-    "COMBINERS", "LOOP_OPS", "AxesAttr", "Axis", "CallOp", "EmptyOp", "IndexOp", "KernelOp",
-    "Loop", "NestOp", "ViewOp", "YieldOp", "extents_of", "fresh_axes",
+    "COMBINERS", "AxesAttr", "Axis", "CallOp", "EmptyOp", "IndexOp", "KernelOp",
+    "NestOp", "ViewOp", "YieldOp", "extents_of", "fresh_axes",
     "scalar_type",
 ]

@@ -15,9 +15,9 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from dialects.expr import Expr
-from dialects.symbol import Kind, Symbol
-from dialects.types import parse_size, parse_symbol
+from dialects.strata.types import parse_size, parse_symbol
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Kind, Symbol
 
 
 @dataclass(frozen=True)

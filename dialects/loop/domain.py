@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dialects.expr import Expr
-from dialects.symbol import Symbol
-from dialects.types import Array
-from dialects.views import strided
+from dialects.semantics.views import strided
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 
 Ranges = Mapping[Symbol, range]
 """A block of the domain: the values of every axis."""

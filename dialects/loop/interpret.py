@@ -12,7 +12,7 @@ Size symbols come from the context. A read outside its tensor that has no pad ra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,19 +21,19 @@ import numpy as np
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
-from dialects.expr import Expr
-from dialects.graph.base import EvaluationContext
-from dialects.graph.numerics import highest, lowest
 from dialects.loop.domain import Domain, Ranges, cut, view_of
-from dialects.loop.kernel import KernelOp
+from dialects.loop.kernel import CallOp, KernelOp
 from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
-from dialects.parallel import in_threads
-from dialects.products import sum_of_products
-from dialects.scalar import evaluate_values, operations_behind
-from dialects.sums import reduced
-from dialects.symbol import Symbol
-from dialects.types import Array, TensorType, dtype_of
-from dialects.weights import aligned_zeros
+from dialects.semantics.evaluation import EvaluationContext, evaluation_of
+from dialects.semantics.numerics import highest, lowest
+from dialects.semantics.products import sum_of_products
+from dialects.semantics.scalar import evaluate_values, operations_behind
+from dialects.semantics.sums import reduced
+from dialects.strata.parallel import in_threads
+from dialects.strata.types import Array, TensorType, dtype_of
+from dialects.strata.weights import aligned_zeros
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 
 BLOCK_BYTES = 4 << 20
 """About what one temporary of a block takes at most; a body holds a few at a time."""
@@ -45,7 +45,7 @@ _REDUCERS: dict[str, np.ufunc] = {
 
 
 def evaluate_nest(
-    nest: NestOp, context: EvaluationContext, operands: Sequence[Array]
+    nest: NestOp, context: EvaluationContext, *operands: Array
 ) -> list[Array]:
     """The results of a nest. `operands`: its inputs, then the tensor it writes `into`, if any."""
     extents = {a.name: int(a.extent.evaluate(context.sizes)) for a in nest.axes}
@@ -71,17 +71,29 @@ def evaluate_nest(
 
 
 def evaluate_kernel(
-    kernel: KernelOp, context: EvaluationContext, inputs: Sequence[Array]
+    kernel: KernelOp, context: EvaluationContext, *inputs: Array
 ) -> list[Array]:
     """The results of a kernel; `context.sizes` holds its sizes."""
     values: dict[SSAValue, Array] = dict(zip(kernel.body.block.args, inputs, strict=True))
     for op in kernel.body.block.ops:
         if isinstance(op, YieldOp):
             break
-        evaluate: Callable[..., Any] = getattr(op, "evaluate")  # noqa: B009
+        evaluate = evaluation_of(op)
+        assert evaluate is not None, f"{op.name} has no meaning"
         results = _listed(evaluate(context, *(values[o] for o in op.operands)))
         values.update(zip(op.results, results, strict=True))
     return [np.asarray(values[v], order="C") for v in kernel.yielded]
+
+
+def evaluate_call(call: CallOp, context: EvaluationContext, *inputs: Array) -> list[Array]:
+    """The results of a kernel of the module, for the sizes that the call gives it."""
+    kernel = call.target()
+    sizes = dict(zip(kernel.size_names, context.ints(call.sizes), strict=True))
+    return evaluate_kernel(kernel, EvaluationContext(sizes, context.weights), *inputs)
+
+
+EVALUATIONS = {NestOp: evaluate_nest, KernelOp: evaluate_kernel, CallOp: evaluate_call}
+"""See `dialects.semantics.evaluation`."""
 
 
 def _listed(results: Array | Sequence[Array]) -> Sequence[Array]:

@@ -23,17 +23,17 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from dialects import types as t
-from dialects.expr import Expr, Size
-from dialects.graph.base import EvaluationContext
 from dialects.loop.nest import NestOp, YieldOp, short_type
-from dialects.region_syntax import parse_argument, print_argument
-from dialects.same_elements import check_same_elements
-from dialects.schedule import ScheduleAttr
-from dialects.symbol import Symbol
-from dialects.symbols_in import unnamed_sizes
-from dialects.syntax import parse_value, parse_values, print_values
-from dialects.types import Array, SizesAttr, SymbolsAttr, TensorType
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata import types as t
+from dialects.strata.same_elements import check_same_elements
+from dialects.strata.schedule import ScheduleAttr
+from dialects.strata.symbols_in import unnamed_sizes
+from dialects.strata.types import Array, SizesAttr, SymbolsAttr, TensorType
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.symbol import Symbol
+from dialects.text.region_syntax import parse_argument, print_argument
+from dialects.text.syntax import parse_value, parse_values, print_values
 
 
 @irdl_op_definition
@@ -147,12 +147,6 @@ class KernelOp(IRDLOperation):
         """All axes of the nests, in order of appearance, with their extents."""
         return {a.name: a.extent for nest in self.nests for a in nest.axes}
 
-    def evaluate(self, context: EvaluationContext, *inputs: Array) -> Sequence[Array]:
-        """Run the body; `context.sizes` must hold the kernel's sizes."""
-        from dialects.loop.interpret import evaluate_kernel
-
-        return evaluate_kernel(self, context, inputs)
-
     def verify_(self) -> None:
         found: dict[Symbol, Expr] = {}
         for nest in self.nests:
@@ -231,12 +225,6 @@ class CallOp(IRDLOperation):
             if isinstance(op, KernelOp) and op.sym_name.data == self.kernel.data:
                 return op
         raise ValueError(f"the module has no loop.kernel @{self.kernel.data}")
-
-    def evaluate(self, context: EvaluationContext, *inputs: Array) -> Sequence[Array]:
-        kernel = self.target()
-        values = context.ints(self.sizes)
-        sizes = dict(zip(kernel.size_names, values, strict=True))
-        return kernel.evaluate(EvaluationContext(sizes, context.weights), *inputs)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -22,15 +22,14 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dialects import types as t
-from dialects.expr import Expr, Size
-from dialects.graph.base import EvaluationContext
 from dialects.loop.axes import AxesAttr, Axis, extents_of
-from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
-from dialects.region_syntax import ValuesOp
-from dialects.symbol import Kind, Symbol
-from dialects.syntax import parse_value, parse_values, print_values
-from dialects.types import Array, ExprAttr, LiteralAttr, SizesAttr, TensorType, signless
+from dialects.strata import types as t
+from dialects.strata.types import ExprAttr, LiteralAttr, SizesAttr, TensorType, signless
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.region_syntax import ValuesOp
+from dialects.text.syntax import parse_value, parse_values, print_values
 
 COMBINERS = ("none", "add", "mul", "max", "min", "and", "or")
 """How a point's value merges into the result; `none` stores it."""
@@ -229,11 +228,6 @@ class NestOp(IRDLOperation):
         last = self.body.block.last_op
         assert last is not None
         return last.operands
-
-    def evaluate(self, context: EvaluationContext, *operands: Array) -> Sequence[Array]:
-        from dialects.loop.interpret import evaluate_nest
-
-        return evaluate_nest(self, context, operands)
 
     # ------------------------------------------------------------------ checks
     def verify_(self) -> None:

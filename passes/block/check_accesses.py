@@ -24,10 +24,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from dialects import types as t
 from dialects.block import IndexOp, KernelOp, LoadOp, MapOp, ReduceOp, StoreOp, YieldOp
-from dialects.control import ControlOp
-from dialects.expr import Expr
 from dialects.host import (
     AllocOp,
     ConstantOp,
@@ -38,13 +35,16 @@ from dialects.host import (
     ViewOp,
     host_functions,
 )
-from dialects.requirements import TrapOp
-from dialects.sizes import AssumeOp
-from dialects.syntax import location_name, set_location
-from dialects.types import BufferType, LiteralAttr, SizesAttr, TileType, buffer_type
+from dialects.strata import types as t
+from dialects.strata.control import ControlOp
+from dialects.strata.requirements import TrapOp
+from dialects.strata.sizes import AssumeOp
+from dialects.strata.types import BufferType, LiteralAttr, SizesAttr, TileType, buffer_type
+from dialects.symbolic.expr import Expr
+from dialects.text.syntax import location_name, set_location
 from passes.base import StrataContext, StrataPass
-from passes.block.calls import Calls
 from passes.graph_to_loop.scalars import Body, Scalar
+from passes.rewrites.block.calls import Calls
 
 FAULT = t.buffer_of(t.tensor(t.i64, [1]))
 

@@ -20,7 +20,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatNanEncoding, FloatNonfiniteBehavior, FloatSemantics, ModuleOp
 from xdsl.ir import Attribute
 
-from dialects import types as t
+from dialects.strata import types as t
 from passes.base import StrataContext, StrataPass
 from passes.graph_to_loop.scalars import Body, Scalar
 

@@ -27,11 +27,12 @@ from xdsl.ir import Block, SSAValue
 
 from dialects.block import DotOp, ForOp, KernelOp, LoadOp, PrefetchOp, StoreOp
 from dialects.block.contract import find_contraction
-from dialects.expr import Expr, product
-from dialects.symbol import Kind, Symbol
-from dialects.syntax import set_location
-from dialects.types import BufferType, TileType, byte_width
+from dialects.strata.types import BufferType, TileType, byte_width
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import set_location
 from passes.base import StrataContext, StrataPass
+from passes.contract import Caches
 
 MANY_TRIPS = 64
 """What is read more often than so many times is there most of the time."""
@@ -39,14 +40,6 @@ OPEN_TRIPS = 16
 """What counts as the number of trips that only a run knows."""
 PARTS = 2
 """What is more than one part in so many of a cache hardly stays there beside all else."""
-
-
-@dataclass(frozen=True)
-class Caches:
-    """Where memory is brought to: bytes of a line, and of the cache that a core has alone."""
-
-    line: int
-    capacity: int
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ store is
 - or checked: what it reads outside is the pad, what it would store outside is not stored.
 
 The ranges of programs, loops and tiles, what loaded indices can be, and assumptions on sizes are
-what a proof may use (`bounds.py`); how buffers fit views, copies and launches is seen to before
-(`shapes.py`). No earlier pass is trusted: where one forgot an assumption, it is added here. That
-no number of these is too large for 64 bits becomes an assumption, too (`magnitudes.py`).
-Where every access is to look for itself (`--check`), no access is proven: `block-check-accesses`
-shall find what is wrong, not a pad in its place.
+what a proof may use (`passes/analyses/block/bounds.py`); how buffers fit views, copies and launches
+is seen to before (`passes/rewrites/block/shapes.py`). No earlier pass is trusted: where one forgot
+an assumption, it is added here. That no number of these is too large for 64 bits becomes an
+assumption, too (`magnitudes.py` there). Where every access is to look for itself (`--check`), no
+access is proven: `block-check-accesses` shall find what is wrong, not a pad in its place.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from xdsl.ir import Operation
 from dialects.block import KernelOp
 from dialects.block.accesses import Access
 from dialects.host import FuncOp, LaunchOp, host_functions
-from dialects.inequalities import Prover
-from dialects.sizes import AssumeOp
-from dialects.syntax import location_name, set_location
-from dialects.types import SizesAttr
+from dialects.strata.sizes import AssumeOp
+from dialects.strata.types import SizesAttr
+from dialects.symbolic.inequalities import Prover
+from dialects.text.syntax import location_name, set_location
+from passes.analyses.block.bounds import Judge, Numbers, shape_facts
+from passes.analyses.block.contents import Contents, Kernel
+from passes.analyses.block.needs import Need, need_of
+from passes.analyses.block.scalar_ranges import ANYTHING
+from passes.analyses.block.value_ranges import Values
 from passes.base import StrataContext, StrataPass
-from passes.block.bounds import Judge, Numbers, shape_facts
-from passes.block.calls import Calls
-from passes.block.contents import Contents, Kernel
-from passes.block.magnitudes import forget_magnitudes, limit_magnitudes
-from passes.block.needs import Need, need_of
-from passes.block.scalar_ranges import ANYTHING
-from passes.block.shapes import check_shapes, facts_before
-from passes.block.value_ranges import Values
+from passes.rewrites.block.calls import Calls
+from passes.rewrites.block.magnitudes import forget_magnitudes, limit_magnitudes
+from passes.rewrites.block.shapes import check_shapes, facts_before
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation
 from xdsl.traits import Pure
 
-from dialects.types import LiteralAttr, WeightAttr, format_literal, format_number
+from dialects.strata.types import LiteralAttr, WeightAttr, format_literal, format_number
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import functions, replace
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
-from dialects.control import ControlOp
-from dialects.sizes import defined_sizes
-from dialects.symbol import Symbol
+from dialects.strata.control import ControlOp
+from dialects.strata.sizes import defined_sizes
+from dialects.symbolic.symbol import Symbol
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, is_unused, used_sizes
 

@@ -19,7 +19,7 @@ from xdsl.ir import SSAValue
 from dialects.graph.base import CompositeOp, ShapeError
 from dialects.graph.composite import tensor_type
 from dialects.graph.shape import ReshapeOp
-from dialects.syntax import location_name
+from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import Rewriter, functions, rewrite
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr
 from dialects.graph import (
     BroadcastOp,
     CastOp,
@@ -34,9 +33,10 @@ from dialects.graph import (
 )
 from dialects.graph.base import ints_of
 from dialects.graph.composite import cast, reshaped
-from dialects.types import bf16, f16, f32, holds, is_float, is_narrow_float
+from dialects.strata.types import bf16, f16, f32, holds, is_float, is_narrow_float
+from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.matching import type_of
+from passes.rewrites.graph.matching import type_of
 from passes.rewriting import Rewriter, functions, rewrite
 
 _SUMMED = (f32, f16, bf16)

@@ -20,11 +20,11 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
-from dialects.control import LoopOp
-from dialects.func import FuncOp, main_function
-from dialects.sizes import AssumeOp, defined_sizes
-from dialects.symbol import Symbol
-from dialects.types import ExprAttr, SizesAttr, SymbolsAttr, TensorType, tensor
+from dialects.strata.control import LoopOp
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.sizes import AssumeOp, defined_sizes
+from dialects.strata.types import ExprAttr, SizesAttr, SymbolsAttr, TensorType, tensor
+from dialects.symbolic.symbol import Symbol
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import erase, functions
 

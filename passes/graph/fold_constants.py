@@ -19,16 +19,17 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
-from dialects.assumptions import IndexRangeError
-from dialects.func import FuncOp
-from dialects.graph.base import Build, EvaluationContext, GraphOp
+from dialects.graph.base import Build, GraphOp
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.shape import TransposeOp
-from dialects.requirements import RequireOp
-from dialects.syntax import location_name
-from dialects.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
-from dialects.weights import release
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.func import FuncOp
+from dialects.strata.requirements import RequireOp
+from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
+from dialects.strata.weights import release
+from dialects.text.syntax import location_name
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, replace
 

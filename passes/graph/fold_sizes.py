@@ -21,18 +21,19 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from dialects.expr import Expr
-from dialects.func import FuncOp
-from dialects.graph.base import Build, EvaluationContext, GraphOp, ShapeError
+from dialects.graph.base import Build, GraphOp, ShapeError
 from dialects.graph.constant import ConstantOp, SizesOp
 from dialects.graph.fold_sizes import fold_sizes
 from dialects.graph.inference import certain_sign
 from dialects.graph.shape import ReshapeOp
-from dialects.ranges import is_at_most
-from dialects.requirements import RequireOp
-from dialects.sizes import AssumeOp
-from dialects.syntax import location_name
-from dialects.types import Array, TensorType, i1, i32, i64
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import FuncOp
+from dialects.strata.requirements import RequireOp
+from dialects.strata.sizes import AssumeOp
+from dialects.strata.types import Array, TensorType, i1, i32, i64
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_at_most
+from dialects.text.syntax import location_name
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, replace
 

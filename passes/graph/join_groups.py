@@ -18,12 +18,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr
 from dialects.graph import ConstantOp, ConvOp
 from dialects.graph.base import int_of
-from dialects.types import Array, ExprAttr
+from dialects.strata.types import Array, ExprAttr
+from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.matching import constant_array, type_of
+from passes.rewrites.graph.matching import constant_array, type_of
 from passes.rewriting import Rewriter, functions, rewrite
 
 

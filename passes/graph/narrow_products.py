@@ -25,10 +25,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.graph import AddOp, ConstantOp, ConvOp, MatmulOp, TransposeOp
 from dialects.graph.composite import cast, reshaped
-from dialects.types import f32
+from dialects.strata.types import f32
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.matching import type_of
-from passes.graph.rules.scaled_products import scaled_matmul
+from passes.rewrites.graph.matching import type_of
+from passes.rewrites.graph.scaled_products import scaled_matmul
 from passes.rewriting import Rewriter, Rule, functions, rewrite
 
 

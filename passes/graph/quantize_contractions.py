@@ -7,7 +7,7 @@
 
 What stands between two products and only moves elements moves integers. Elementwise operators stay
 as they are: between the conversions around them they become one nest in any case. The rules are in
-`passes/graph/rules/quantization.py`, each with its algebra.
+`passes/rewrites/graph/quantization.py`, each with its algebra.
 
 A result differs from the definition in floats by one quantization step at most; with the option
 `exact` nothing is done. Assumes nothing; finds most where constants are not folded yet, since
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.quantization import LEFT_OVER_RULES, QUANTIZATION_RULES
+from passes.rewrites.graph.quantization import LEFT_OVER_RULES, QUANTIZATION_RULES
 from passes.rewriting import functions, rewrite
 
 

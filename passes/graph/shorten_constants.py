@@ -21,15 +21,15 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from dialects.elements import dtype_of
-from dialects.func import FuncOp
 from dialects.graph import CastOp, ConstantOp
 from dialects.graph.base import Build
 from dialects.graph.composite import cast
 from dialects.graph.elementwise import ElementwiseOp
-from dialects.types import Array, bf16, f16, f32
+from dialects.strata.elements import dtype_of
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, bf16, f16, f32
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.matching import MAX_COMPARED, PROBED, constant_array, type_of
+from passes.rewrites.graph.matching import MAX_COMPARED, PROBED, constant_array, type_of
 from passes.rewriting import functions, replace
 
 LEAST = 64

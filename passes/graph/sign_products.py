@@ -6,7 +6,7 @@
 
 The target says which signs its instructions want (here none but signed bytes). Weights stay
 bytes whatever their zero point: the share of the zero points is subtracted from the sums. The rules
-are in `passes/graph/rules/signed_products.py`, with their algebra. Assumes nothing.
+are in `passes/rewrites/graph/signed_products.py`, with their algebra. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.signed_products import SIGNED_PRODUCT_RULES
+from passes.rewrites.graph.signed_products import SIGNED_PRODUCT_RULES
 from passes.rewriting import functions, rewrite
 
 

@@ -19,10 +19,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.arithmetic import ARITHMETIC_RULES
-from passes.graph.rules.attention import ATTENTION_RULES
-from passes.graph.rules.convolution import CONVOLUTION_RULES
-from passes.graph.rules.movement import MOVEMENT_RULES
+from passes.rewrites.graph.arithmetic import ARITHMETIC_RULES
+from passes.rewrites.graph.attention import ATTENTION_RULES
+from passes.rewrites.graph.convolution import CONVOLUTION_RULES
+from passes.rewrites.graph.movement import MOVEMENT_RULES
 from passes.rewriting import Rule, functions, rewrite
 
 

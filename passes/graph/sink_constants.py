@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
-from dialects.control import IfOp, LoopOp
-from dialects.func import FuncOp
 from dialects.graph.constant import ConstantOp
-from dialects.syntax import set_location
+from dialects.strata.control import IfOp, LoopOp
+from dialects.strata.func import FuncOp
+from dialects.text.syntax import set_location
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import functions
 

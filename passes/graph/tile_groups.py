@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr, Size, minimum
 from dialects.graph import (
     AddOp,
     CastOp,
@@ -48,9 +47,10 @@ from dialects.graph import (
     WhereOp,
 )
 from dialects.graph.composite import cast, reshaped
-from dialects.types import i64
+from dialects.strata.types import i64
+from dialects.symbolic.expr import Expr, Size, minimum
 from passes.base import StrataContext, StrataPass
-from passes.graph.rules.matching import type_of
+from passes.rewrites.graph.matching import type_of
 from passes.rewriting import Rewriter, functions, rewrite
 
 

@@ -31,7 +31,7 @@ from xdsl.ir import Operation
 
 from dialects.graph.base import GraphOp
 from dialects.graph.constant import ConstantOp
-from dialects.syntax import location_name
+from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import functions, rewrite
 

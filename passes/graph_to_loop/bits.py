@@ -7,7 +7,6 @@ from typing import Any
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
-from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
 from dialects.graph.trigonometric import (
@@ -21,6 +20,7 @@ from dialects.graph.trigonometric import (
     SinhOp,
     TanOp,
 )
+from dialects.strata import types as t
 from passes.graph_to_loop.elementwise import formula
 from passes.graph_to_loop.nests import pointwise, type_of
 from passes.graph_to_loop.rules import lowers

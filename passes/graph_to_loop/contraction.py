@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr, Size
 from dialects.graph.base import Build
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.inference import same_size
-from dialects.types import TensorType, tensor, wide_element
+from dialects.strata.types import TensorType, tensor, wide_element
+from dialects.symbolic.expr import Expr, Size
 from passes.graph_to_loop.nests import (
     Domain,
     Read,

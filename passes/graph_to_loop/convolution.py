@@ -9,15 +9,14 @@ from itertools import product
 import numpy as np
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr
 from dialects.graph.base import Build, int_of
 from dialects.graph.convolution import ConvOp, ConvTransposeOp, kernel_sizes
-from dialects.graph.numerics import widen
 from dialects.graph.window import Window
 from dialects.loop import EmptyOp
-from dialects.ranges import is_at_most
-from dialects.types import TensorType, i1, is_float, tensor, wide_element
-from passes.graph.rules.matching import constant_array
+from dialects.semantics.numerics import widen
+from dialects.strata.types import TensorType, i1, is_float, tensor, wide_element
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_at_most
 from passes.graph_to_loop.contraction import contract
 from passes.graph_to_loop.nests import (
     Domain,
@@ -30,6 +29,7 @@ from passes.graph_to_loop.nests import (
 )
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Number, Scalar
+from passes.rewrites.graph.matching import constant_array
 from passes.rewriting import Rewriter
 
 

@@ -16,10 +16,10 @@ from functools import partial, reduce
 
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr, Size, product
 from dialects.graph.base import flag_of, int_of
 from dialects.graph.cumulative import CumulativeOp, CumulativeProdOp, CumulativeSumOp
-from dialects.types import TensorType, tensor, wide_element
+from dialects.strata.types import TensorType, tensor, wide_element
+from dialects.symbolic.expr import Expr, Size, product
 from passes.graph_to_loop.nests import Domain, Read, converted, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar

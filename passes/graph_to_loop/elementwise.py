@@ -14,7 +14,6 @@ from typing import Any
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
-from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import (
     AddOp,
@@ -39,7 +38,6 @@ from dialects.graph.logic import (
     WhereOp,
     XorOp,
 )
-from dialects.graph.numerics import LARGEST_POWER, LEAST_POWER, ROUNDING_STEPS
 from dialects.graph.unary import (
     AbsOp,
     CastOp,
@@ -61,7 +59,9 @@ from dialects.graph.unary import (
     SqrtOp,
     TanhOp,
 )
-from dialects.remainder import RemFOp
+from dialects.semantics.numerics import LARGEST_POWER, LEAST_POWER, ROUNDING_STEPS
+from dialects.semantics.remainder import RemFOp
+from dialects.strata import types as t
 from passes.graph_to_loop.nests import pointwise, same, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Scalar

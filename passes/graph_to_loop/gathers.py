@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.base import Build, int_of
 from dialects.graph.constant import ConstantOp
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
-from dialects.types import Array, tensor
+from dialects.strata import types as t
+from dialects.strata.types import Array, tensor
+from dialects.symbolic.expr import Expr
 from passes.graph_to_loop.nests import Domain, Read, copy, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Attribute, SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr, Size
 from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp, array_of_literal
 from dialects.loop import Axis, NestOp, YieldOp
-from dialects.ranges import is_at_most
-from dialects.sizes import AssumeOp
-from dialects.symbol import Symbol
-from dialects.types import LiteralAttr, TensorType, tensor
+from dialects.strata import types as t
+from dialects.strata.sizes import AssumeOp
+from dialects.strata.types import LiteralAttr, TensorType, tensor
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.ranges import is_at_most
+from dialects.symbolic.symbol import Symbol
 from passes.graph_to_loop.scalars import Body, Number, Scalar, number_of
 
 Formula = Callable[[Body, Sequence[Scalar]], Scalar]

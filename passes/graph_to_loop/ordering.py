@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dialects import types as t
 from dialects.graph.base import flag_of, int_of
 from dialects.graph.ordering import TopKOp
-from dialects.types import tensor
+from dialects.strata import types as t
+from dialects.strata.types import tensor
 from passes.graph_to_loop.gathers import pick
 from passes.graph_to_loop.nests import Domain, Read, assume_at_most, make_nest, type_of
 from passes.graph_to_loop.rules import lowers

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr, maximum, minimum, product
 from dialects.graph.base import Build, GraphOp, flag_of, ints_of
-from dialects.graph.numerics import highest, lowest
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp, ReduceOp, ReduceProdOp, ReduceSumOp
 from dialects.graph.window import Window
-from dialects.types import TensorType, tensor
+from dialects.semantics.numerics import highest, lowest
+from dialects.strata import types as t
+from dialects.strata.types import TensorType, tensor
+from dialects.symbolic.expr import Expr, maximum, minimum, product
 from passes.graph_to_loop.nests import (
     Domain,
     Read,

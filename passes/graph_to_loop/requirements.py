@@ -17,12 +17,12 @@ from collections.abc import Hashable, Sequence
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 
-from dialects import types as t
-from dialects.control import ControlOp
-from dialects.func import FuncOp, ReturnOp
-from dialects.requirements import RequireOp
-from dialects.sizes import SizeOp
-from dialects.types import tensor
+from dialects.strata import types as t
+from dialects.strata.control import ControlOp
+from dialects.strata.func import FuncOp, ReturnOp
+from dialects.strata.requirements import RequireOp
+from dialects.strata.sizes import SizeOp
+from dialects.strata.types import tensor
 from passes.base import StrataContext
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.scalars import Body, Scalar

@@ -15,11 +15,11 @@ from operator import add
 
 from xdsl.ir import SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.base import Build, text_of
 from dialects.graph.resize import ResizeOp
-from dialects.types import tensor
+from dialects.strata import types as t
+from dialects.strata.types import tensor
+from dialects.symbolic.expr import Expr
 from passes.graph_to_loop.gathers import pick
 from passes.graph_to_loop.nests import (
     Domain,

@@ -14,14 +14,14 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
-import passes.graph_to_loop
 from dialects.graph.base import GraphOp
-from dialects.syntax import location_name
+from dialects.text.syntax import location_name
 from passes.base import PassError
 from passes.rewriting import Rewriter, Rule
 
@@ -43,7 +43,7 @@ def lowering_rules(
 ) -> Mapping[type[Operation], Sequence[Rule]]:
     """Operation class -> its one lowering. `plugins`: modules with lowerings besides ours."""
     own = [importlib.import_module(f"passes.graph_to_loop.{entry.name}")
-           for entry in pkgutil.iter_modules(passes.graph_to_loop.__path__)]
+           for entry in pkgutil.iter_modules([str(Path(__file__).parent)])]
     found: dict[type[Operation], list[Rule]] = {}
     for module in (*own, *plugins):
         for function in vars(module).values():

@@ -18,10 +18,10 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from dialects import types as t
-from dialects.expr import Size
 from dialects.loop import IndexOp
-from dialects.syntax import set_location
+from dialects.strata import types as t
+from dialects.symbolic.expr import Size
+from dialects.text.syntax import set_location
 
 Number: TypeAlias = "int | float | bool"
 Operand: TypeAlias = "Scalar | int | float"

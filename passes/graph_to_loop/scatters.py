@@ -20,13 +20,13 @@ from math import prod
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr, product
 from dialects.graph.base import int_of, text_of
 from dialects.graph.constant import ConstantOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.loop import ViewOp
-from dialects.types import Array, tensor
+from dialects.strata import types as t
+from dialects.strata.types import Array, tensor
+from dialects.symbolic.expr import Expr, product
 from passes.graph_to_loop.gathers import clamped
 from passes.graph_to_loop.nests import (
     Domain,

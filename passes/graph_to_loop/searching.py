@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.search import SearchSortedOp
-from dialects.types import tensor
+from dialects.strata import types as t
+from dialects.strata.types import tensor
+from dialects.symbolic.expr import Expr
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar

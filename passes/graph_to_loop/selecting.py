@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dialects import types as t
-from dialects.types import TensorType, tensor
+from dialects.strata import types as t
+from dialects.strata.types import TensorType, tensor
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.graph_to_loop.sorting import order_key

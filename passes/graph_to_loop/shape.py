@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr, maximum, minimum
 from dialects.graph.base import int_of, ints_of, number_of
 from dialects.graph.shape import (
     BroadcastOp,
@@ -17,8 +15,10 @@ from dialects.graph.shape import (
     TransposeOp,
 )
 from dialects.loop import EmptyOp, ViewOp
-from dialects.ranges import divisors
-from dialects.sizes import AssumeOp
+from dialects.strata import types as t
+from dialects.strata.sizes import AssumeOp
+from dialects.symbolic.expr import Expr, maximum, minimum
+from dialects.symbolic.ranges import divisors
 from passes.graph_to_loop.nests import (
     Domain,
     Read,

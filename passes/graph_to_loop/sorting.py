@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr, minimum
 from dialects.graph.constant import ConstantOp
 from dialects.loop import EmptyOp, ViewOp
-from dialects.types import tensor
+from dialects.strata import types as t
+from dialects.strata.types import tensor
+from dialects.symbolic.expr import Expr, minimum
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter

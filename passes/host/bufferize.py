@@ -25,18 +25,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects import host
-from dialects.control import ControlOp
-from dialects.expr import Expr
-from dialects.func import FuncOp, ReturnOp
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
-from dialects.requirements import RequireOp
-from dialects.sizes import AssumeOp, SizeOp, defined_sizes
-from dialects.symbol import Symbol
-from dialects.syntax import identifier, location_name
-from dialects.types import BufferType, TensorType, buffer_of
+from dialects.strata.control import ControlOp
+from dialects.strata.func import FuncOp, ReturnOp
+from dialects.strata.requirements import RequireOp
+from dialects.strata.sizes import AssumeOp, SizeOp, defined_sizes
+from dialects.strata.types import BufferType, TensorType, buffer_of
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import identifier, location_name
+from passes.analyses.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
 from passes.base import PassError, StrataContext, StrataPass
-from passes.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
 from passes.rewriting import functions
 
 KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, RequireOp, SizeOp, ControlOp, ReturnOp)

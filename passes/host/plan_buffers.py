@@ -24,16 +24,16 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from dialects.control import ControlOp
-from dialects.expr import Expr
 from dialects.host import AllocOp, FreeOp, FuncOp, LaunchOp, ReturnOp, ViewOp
 from dialects.loop import KernelOp
-from dialects.syntax import set_location
-from dialects.types import BufferType, ExprAttr, format_symbols
+from dialects.strata.control import ControlOp
+from dialects.strata.types import BufferType, ExprAttr, format_symbols
+from dialects.symbolic.expr import Expr
+from dialects.text.syntax import set_location
+from passes.analyses.host.arena import SYMBOL_HINT, Block, hint, plan
+from passes.analyses.host.in_place import can_share
+from passes.analyses.host.storage import kernels_of
 from passes.base import StrataContext, StrataPass
-from passes.host.arena import SYMBOL_HINT, Block, hint, plan
-from passes.host.in_place import can_share
-from passes.host.storage import kernels_of
 
 
 @dataclass(frozen=True)

@@ -28,17 +28,16 @@ from itertools import pairwise
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.atoms import monomial_symbols
-from dialects.expr import Expr
-from dialects.func import ReturnOp
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
-from dialects.symbol import Symbol
-from dialects.syntax import set_location
-from dialects.types import TensorType, tensor
+from dialects.strata.func import ReturnOp
+from dialects.strata.types import TensorType, tensor
+from dialects.symbolic.expr import Expr, monomial_symbols
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import set_location
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import Read, carry, reads_of, result_types, through_view, with_reads
+from passes.rewrites.loop.nests import Read, carry, reads_of, result_types, through_view, with_reads
 from passes.rewriting import erase, functions, replace
 
 

@@ -18,15 +18,15 @@ from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.expr import Expr, minimum, product
 from dialects.loop import NestOp, extents_of
-from dialects.ranges import divisors, is_at_most, is_nonnegative, upper_bound
-from dialects.sizes import AssumeOp
-from dialects.symbol import Symbol
-from dialects.syntax import set_location
-from dialects.types import TensorType
+from dialects.strata.sizes import AssumeOp
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr, minimum, product
+from dialects.symbolic.ranges import divisors, is_at_most, is_nonnegative, upper_bound
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import set_location
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import gathered_inputs, reads_of
+from passes.rewrites.loop.nests import gathered_inputs, reads_of
 from passes.rewriting import functions
 
 Need: TypeAlias = tuple[Expr, str, Expr]

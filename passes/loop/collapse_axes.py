@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr, product
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
-from dialects.symbol import Symbol
-from dialects.syntax import set_location
-from dialects.types import TensorType, tensor
+from dialects.strata.types import TensorType, tensor
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import set_location
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import carry, gathered_inputs
+from passes.rewrites.loop.nests import carry, gathered_inputs
 from passes.rewriting import functions
 
 Shapes = dict[SSAValue, list[list[int]]]

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.func import FuncOp
 from dialects.host import FuncOp as HostFuncOp
 from dialects.host import LaunchOp
 from dialects.loop import CallOp, KernelOp
-from dialects.types import SizesAttr
+from dialects.strata.func import FuncOp
+from dialects.strata.types import SizesAttr
+from passes.analyses.loop.canonical import Canonical
 from passes.base import StrataContext, StrataPass
-from passes.loop.canonical import Canonical
 from passes.rewriting import erase
 
 

@@ -30,15 +30,16 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
-from dialects.ranges import is_at_most
-from dialects.symbol import Symbol
-from dialects.types import TensorType, byte_width
+from dialects.strata import types as t
+from dialects.strata.types import TensorType, byte_width
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_at_most
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import (
+from passes.loop.simplify_nests import SIMPLER
+from passes.rewrites.loop.nests import (
     Read,
     axes_of_input,
     body_size,
@@ -53,7 +54,6 @@ from passes.loop.nests import (
     through_view,
     with_reads,
 )
-from passes.loop.simplify_nests import SIMPLER
 from passes.rewriting import Rewriter, rewrite
 
 MAX_INPUTS = 24

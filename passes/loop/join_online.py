@@ -10,7 +10,8 @@
 Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, but a chain from
 contraction through a maximum and sums to contraction is one kernel, for targets that want that
 (`Target.joins_online`). All its nests walk j together, once: the sums are online on the maximum
-(`passes.loop.online`). For that the results of the last contraction are divided, not its factors.
+(`passes.analyses.loop.online`). For that the results of the last contraction are divided, not its
+factors.
 
 Not under `--exact`: sums are rescaled, and round otherwise than the operators say. For the same
 reason values stay in f32 that operators on halves round in between, but for the factors of the last
@@ -26,10 +27,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from dialects.loop import CallOp, KernelOp, NestOp
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
+from passes.analyses.loop.online import running_maximum, waits_for
+from passes.analyses.loop.private import private_values
 from passes.base import StrataContext, StrataPass
-from passes.loop.arrange_online import arrange_online, is_widening
-from passes.loop.computed import (
+from passes.loop.join_rows import Chain, Program, calls_in
+from passes.rewrites.loop.arrange_online import arrange_online, is_widening
+from passes.rewrites.loop.computed import (
     Count,
     count_nest,
     count_of,
@@ -38,12 +42,9 @@ from passes.loop.computed import (
     is_repetition,
     may_be_inlined,
 )
-from passes.loop.delay_factors import factor_of
-from passes.loop.join_rows import Chain, Program, calls_in
-from passes.loop.online import running_maximum, waits_for
-from passes.loop.private import private_values
-from passes.loop.shared_heads import share_heads
-from passes.loop.triangles import Triangle, triangle_nest, triangle_of
+from passes.rewrites.loop.delay_factors import factor_of
+from passes.rewrites.loop.shared_heads import share_heads
+from passes.rewrites.loop.triangles import Triangle, triangle_nest, triangle_of
 from passes.rewriting import erase
 
 

@@ -8,10 +8,10 @@
                                              (i, j1) (i, reduce j1)  (i, d, reduce j2)
 
 Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, but a chain from
-contraction through reductions to contraction is one kernel if its values are read inside it only.
-A program then computes all of the chain for its rows, and what one nest leaves for the next (whole
-rows of scores, say) stays in memory of its own, where it is hot: `passes.loop.private`. Nothing
-here knows attention: rows are the axes that everything in the chain has in parallel.
+contraction through reductions to contraction is one kernel if its values are read inside it only. A
+program then computes all of the chain for its rows, and what one nest leaves for the next (whole
+rows of scores, say) stays in memory of its own, where it is hot: `passes.analyses.loop.private`.
+Nothing here knows attention: rows are the axes that everything in the chain has in parallel.
 
 Only nests that name an axis alike walk it together. A nest that needs a finished reduction over
 an axis, and a contraction that sums over it, walk it once more, so they get an axis of their own.
@@ -30,18 +30,18 @@ from typing import ClassVar, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from dialects.expr import Expr, product
 from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
-from dialects.symbol import Symbol
-from dialects.syntax import set_location
-from dialects.types import TensorType, byte_width
+from dialects.strata.types import TensorType, byte_width
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import set_location
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.private import block_axis, private_values
+from passes.analyses.loop.runs import common_rows
 from passes.base import StrataContext, StrataPass
-from passes.loop.delay_divisions import delay_divisions
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import Read, reads_of, rename_axes
-from passes.loop.private import block_axis, private_values
-from passes.loop.runs import common_rows
-from passes.loop.separate_walks import separate_walks
+from passes.rewrites.loop.delay_divisions import delay_divisions
+from passes.rewrites.loop.nests import Read, reads_of, rename_axes
+from passes.rewrites.loop.separate_walks import separate_walks
 from passes.rewriting import erase, functions
 
 BLOCK_ROWS = 32

@@ -25,11 +25,11 @@ from xdsl.ir import Operation
 
 from dialects.graph import ConstantOp
 from dialects.loop import CallOp, KernelOp, NestOp
-from dialects.syntax import set_location
-from dialects.types import f32, tensor
+from dialects.strata.types import f32, tensor
+from dialects.text.syntax import set_location
+from passes.analyses.loop.canonical import Canonical
 from passes.base import StrataContext, StrataPass
-from passes.loop.canonical import Canonical
-from passes.loop.nests import carry, reads_of, replace_nest, result_types
+from passes.rewrites.loop.nests import carry, reads_of, replace_nest, result_types
 from passes.rewriting import functions
 
 _TAKES_ANY_NUMBER = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.MaximumfOp, arith.MinimumfOp)

@@ -20,14 +20,14 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from dialects.expr import Size
 from dialects.loop import NestOp, YieldOp
-from dialects.symbol import Symbol
-from dialects.types import TensorType, f32, holds
+from dialects.strata.types import TensorType, f32, holds
+from dialects.symbolic.expr import Size
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
 from passes.loop.fuse import is_outside_likewise
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import Read, carry, has_calls, plain_axes, reads_of, result_types
+from passes.rewrites.loop.nests import Read, carry, has_calls, plain_axes, reads_of, result_types
 from passes.rewriting import Rewriter, functions, rewrite
 
 

@@ -24,16 +24,16 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.expr import Expr
-from dialects.func import FuncOp
 from dialects.loop import CallOp, KernelOp, YieldOp
-from dialects.symbol import Kind, Symbol
-from dialects.syntax import set_location
-from dialects.types import TensorType
+from dialects.strata.func import FuncOp
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import set_location
+from passes.analyses.loop.grouping import Group, Grouping
+from passes.analyses.loop.kinds import kind_of
 from passes.base import StrataContext, StrataPass
-from passes.loop.grouping import Group, Grouping
-from passes.loop.kinds import kind_of
-from passes.loop.nests import index_exprs, rename_axes
+from passes.rewrites.loop.nests import index_exprs, rename_axes
 from passes.rewriting import SizeDefinitions, functions
 
 

@@ -24,42 +24,22 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, SSAValue
 
-from dialects.expr import Expr
 from dialects.graph import ConstantOp
-from dialects.graph.base import EvaluationContext
-from dialects.loop import Axis, CallOp, KernelOp, NestOp, ViewOp, YieldOp, extents_of
-from dialects.ranges import lower_bound, upper_bound
-from dialects.symbol import Symbol
-from dialects.syntax import set_location
-from dialects.types import TensorType, WeightAttr, tensor
-from dialects.weights import release
+from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
+from dialects.loop.interpret import evaluate_nest
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import TensorType, WeightAttr, tensor
+from dialects.strata.weights import release
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import lower_bound, upper_bound
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import set_location
+from passes.analyses.loop.constants import constant_behind
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import Read, reads_of, result_types, with_reads
+from passes.contract import Border, Packing, Panel
+from passes.rewrites.loop.nests import Read, reads_of, result_types, with_reads
 from passes.rewriting import erase_unused, functions
-
-
-@dataclass(frozen=True)
-class Panel:
-    """How to pack an operand: panels of `tile` along `axis`; inside, reduce axes in this order.
-
-    The last of these is cut into groups of `group`, which lie inside the tile.
-    """
-
-    axis: Symbol
-    tile: int
-    inner: tuple[Symbol, ...]
-    group: int = 1
-
-
-@dataclass(frozen=True)
-class Border:
-    """How to copy an operand, with what is read outside of it: its dims, slowest first."""
-
-    order: tuple[int, ...]
-
-
-Packing = Panel | Border | None
 
 
 @dataclass(frozen=True)
@@ -223,7 +203,7 @@ class _Packer:
         source = copy.inputs[0].type
         assert isinstance(source, TensorType)
         values = constant.array(self.context.weights).reshape(context.shape(source))
-        array = np.ascontiguousarray(copy.evaluate(context, values)[0])
+        array = np.ascontiguousarray(evaluate_nest(copy, context, values)[0])
         release(values)
         label = f"{_label(constant)}.packed"
         new = ConstantOp.of_array(array, self.context.weights, label)
@@ -254,14 +234,6 @@ class _Packer:
         copy.erase()
         return self._before_call(CallOp.of(
             name, [source], [Expr.symbol(s) for s in sizes], [type_]))
-
-
-def constant_behind(value: SSAValue) -> ConstantOp | None:
-    """The constant that a value is, or is a view of."""
-    owner = value.owner
-    while isinstance(owner, ViewOp):
-        owner = owner.source.owner
-    return owner if isinstance(owner, ConstantOp) else None
 
 
 def _copy(

@@ -6,9 +6,9 @@
 
 A tensor of undefined elements becomes one of numbers by the nests `into` it, one after another.
 What reads it, a nest, a view, a call or the end of the function, must find all of it written: the
-boxes that the nests store cover it, for all sizes (`coverage.py`). Neither lowering nor any pass
-before is trusted. What is not proven is filled with zeros first, which the dump and a remark show;
-inside of kernels, whose schedules are decided, it is remarked.
+boxes that the nests store cover it, for all sizes (`passes/analyses/loop/coverage.py`). Neither
+lowering nor any pass before is trusted. What is not proven is filled with zeros first, which the
+dump and a remark show; inside of kernels, whose schedules are decided, it is remarked.
 
 Enters: nests, in functions or in kernels. Assumes that stores stay inside their tensors
 (`block-prove-bounds` proves it of what becomes code), and that a kernel stores what its nests say.
@@ -23,19 +23,19 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from dialects.expr import Expr
-from dialects.facts import is_plain
-from dialects.func import FuncOp
-from dialects.inequalities import Prover
 from dialects.loop import Axis, CallOp, EmptyOp, KernelOp, NestOp, YieldOp, scalar_type
-from dialects.sizes import AssumeOp
-from dialects.symbol import Symbol
-from dialects.syntax import location_name, set_location
-from dialects.types import TensorType
+from dialects.strata.func import FuncOp
+from dialects.strata.sizes import AssumeOp
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.facts import is_plain
+from dialects.symbolic.inequalities import Prover
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_name, set_location
+from passes.analyses.loop.coverage import Box, Cover, box_of, covers_alone
+from passes.analyses.loop.numbers import constant
 from passes.base import StrataContext, StrataPass
-from passes.block.shapes import facts_of
-from passes.loop.coverage import Box, Cover, box_of, covers_alone
-from passes.loop.numbers import constant
+from passes.rewrites.block.shapes import facts_of
 from passes.rewriting import functions, replace
 
 _Value: TypeAlias = tuple[SSAValue, CallOp | None]

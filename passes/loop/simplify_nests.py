@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Region, SSAValue
 
-from dialects.expr import Expr
 from dialects.loop import NestOp, YieldOp, extents_of, scalar_type
-from dialects.symbol import Symbol
-from dialects.types import tensor
+from dialects.strata.types import tensor
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from passes.base import StrataContext, StrataPass
-from passes.loop.nests import (
+from passes.rewrites.loop.nests import (
     carry,
     has_calls,
     index_exprs,

@@ -6,9 +6,9 @@
     %y = call @parts_2(%m, %l, %t)                n = max m,  sum l * exp(m - n) ...,  t / l
 
 A sum of exp(x - m) is for the maximum n of all parts that sum, times exp(m - n): see
-`passes.loop.online`. So one row of a few heads, with a long cache of keys, keeps a GPU busy. The
-target says into how many parts (`Target.online_parts`). They are added in one order, always the
-same. A part in which all is -inf counts nothing.
+`passes.analyses.loop.online`. So one row of a few heads, with a long cache of keys, keeps a GPU
+busy. The target says into how many parts (`Target.online_parts`). They are added in one order,
+always the same. A part in which all is -inf counts nothing.
 
 Enters: kernels, as `loop-join-online` leaves them. Leaves: kernels.
 """
@@ -23,16 +23,23 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from dialects.expr import Expr
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, scalar_type
-from dialects.syntax import set_location
-from dialects.types import TensorType, tensor
+from dialects.strata.types import TensorType, tensor
+from dialects.symbolic.expr import Expr
+from dialects.text.syntax import set_location
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.numbers import constant
+from passes.analyses.loop.online import Running, running_maximum, sources_of
 from passes.base import StrataContext, StrataPass
 from passes.loop.join_rows import calls_in
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import Read, carry, reads_of, result_types, substitute_axes, with_reads
-from passes.loop.numbers import constant
-from passes.loop.online import Running, running_maximum, sources_of
+from passes.rewrites.loop.nests import (
+    Read,
+    carry,
+    reads_of,
+    result_types,
+    substitute_axes,
+    with_reads,
+)
 from passes.rewriting import erase
 
 

@@ -21,12 +21,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.loop import NestOp
-from dialects.symbol import Symbol
-from dialects.types import bf16, f16
+from dialects.strata.types import bf16, f16
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import divided, result_types
 from passes.loop.split_reductions import split_nest
+from passes.rewrites.loop.nests import divided, result_types
 from passes.rewriting import Rewriter, functions, rewrite
 
 

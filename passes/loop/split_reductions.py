@@ -9,7 +9,7 @@ target says how many programs keep its machine busy (`Target.programs`): the sum
 slowest through memory, or a part of one, become parallel until there are as many. Axes of open size
 become parallel as long as known ones remain to be summed over inside. Floats are added in another
 order, which is the more exact one. Sums of powers that follow a maximum do so part by part
-(`online_parts.py`).
+(`passes/rewrites/loop/online_parts.py`).
 
 Enters: fused nests, in their final layouts. Leaves: nests. Contractions, whose operands are read
 again and again, and sums of half precision, which would be rounded twice, stay as they are.
@@ -24,23 +24,23 @@ from math import isqrt
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
-from dialects.expr import Expr, product
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
-from dialects.symbol import Symbol
-from dialects.types import TensorType, bf16, byte_width, f16, tensor
+from dialects.strata.types import TensorType, bf16, byte_width, f16, tensor
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.online import is_between_products
+from passes.analyses.loop.runs import memory_order, running_axis
 from passes.base import StrataContext, StrataPass
 from passes.loop.fuse import can_inline
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import (
+from passes.rewrites.loop.nests import (
     carry,
     divided,
     inline_producer,
     reads_of,
     result_types,
 )
-from passes.loop.online import is_between_products
-from passes.loop.online_parts import powers_in_parts, sum_parts
-from passes.loop.runs import memory_order, running_axis
+from passes.rewrites.loop.online_parts import powers_in_parts, sum_parts
 from passes.rewriting import Rewriter, functions, rewrite
 
 MIN_ELEMENTS = 1 << 15

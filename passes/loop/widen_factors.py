@@ -23,13 +23,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from dialects.expr import product
 from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp
-from dialects.syntax import set_location
-from dialects.types import TensorType, f32, tensor
+from dialects.strata.types import TensorType, f32, tensor
+from dialects.symbolic.expr import product
+from dialects.text.syntax import set_location
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import gathered_inputs
+from passes.rewrites.loop.nests import gathered_inputs
 from passes.rewriting import functions
 
 USES = 16

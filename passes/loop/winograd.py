@@ -31,20 +31,20 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
-from dialects.expr import Expr
 from dialects.graph import ConstantOp
 from dialects.graph.base import Build
 from dialects.loop import Axis, NestOp, YieldOp, extents_of, fresh_axes, scalar_type
-from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
-from dialects.symbol import Symbol
-from dialects.syntax import set_location
-from dialects.types import Array, TensorType, f32, is_float, tensor
-from dialects.weights import WeightStore
+from dialects.strata.types import Array, TensorType, f32, is_float, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import set_location
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.windows import Window, input_table, output_table, weight_table, windows_of
 from passes.base import StrataContext, StrataPass, TargetLike
-from passes.loop.kinds import is_contraction
-from passes.loop.nests import Read, reads_of
-from passes.loop.windows import Window, input_table, output_table, weight_table, windows_of
 from passes.loop_to_block.compute import product_operands
+from passes.rewrites.loop.nests import Read, reads_of
 from passes.rewriting import erase_unused, functions, replace
 
 PART = 32

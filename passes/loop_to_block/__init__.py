@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
-from dialects.syntax import location_name
+from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass
 from passes.loop_to_block.apart import set_sums_apart
 from passes.loop_to_block.kernel import lower_kernel

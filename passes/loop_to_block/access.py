@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from dialects.block import LoadOp, StoreOp
-from dialects.expr import Expr, maximum, minimum
-from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
-from dialects.symbol import Kind, Symbol
-from dialects.types import BufferType
-from passes.loop.nests import Read, gathered_inputs
+from dialects.strata.types import BufferType
+from dialects.symbolic.expr import Expr, maximum, minimum
+from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.symbolic.symbol import Kind, Symbol
 from passes.loop_to_block.state import AxisState, Layout, Symbols, Tile
+from passes.rewrites.loop.nests import Read, gathered_inputs
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 from dialects.loop import KernelOp, NestOp, YieldOp
-from dialects.syntax import set_location
-from dialects.types import TensorType
+from dialects.strata.types import TensorType
+from dialects.text.syntax import set_location
 
 
 def set_sums_apart(kernel: KernelOp) -> None:

@@ -8,14 +8,15 @@ import numpy as np
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from dialects import types as t
 from dialects.block import MapOp, YieldOp
 from dialects.block import element_type as tile_element
 from dialects.loop import IndexOp, NestOp
-from dialects.symbol import Symbol
-from dialects.types import TileType
-from passes.loop.nests import data_inputs
+from dialects.strata import types as t
+from dialects.strata.schedule import Schedule
+from dialects.strata.types import TileType
+from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.state import Tile
+from passes.rewrites.loop.nests import data_inputs
 
 Decided = Mapping[Operation, SSAValue]
 """Selections of a body of which it is known what they give."""
@@ -134,6 +135,11 @@ def product_operands(nest: NestOp) -> tuple[int, int] | None:
 def is_dot(nest: NestOp) -> bool:
     """Whether `block.dot` computes a nest: sums of products of two inputs, widened or not."""
     return len(nest.inputs) == 2 and is_gathered_dot(nest)
+
+
+def lies_in_matrices(nest: NestOp, schedule: Schedule) -> bool:
+    """Whether a nest is summed up in matrix registers."""
+    return is_dot(nest) and any(a.name in schedule.matrix for a in nest.reduce_axes)
 
 
 def is_gathered_dot(nest: NestOp) -> bool:

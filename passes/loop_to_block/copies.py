@@ -16,12 +16,13 @@ from dataclasses import replace
 
 from xdsl.ir import Block, Region, SSAValue
 
-from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp, YieldOp
-from dialects.schedule import Level, Schedule, ScheduleAttr
-from dialects.symbol import Symbol
-from dialects.syntax import set_location
-from passes.loop.nests import (
+from dialects.strata.schedule import Level, Schedule, ScheduleAttr
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import set_location
+from passes.loop_to_block.compute import combine
+from passes.rewrites.loop.nests import (
     Read,
     carry,
     clone_body,
@@ -30,7 +31,6 @@ from passes.loop.nests import (
     substitute_axes,
     without_equal_reads,
 )
-from passes.loop_to_block.compute import combine
 
 
 def copied_level(schedule: Schedule) -> Level | None:

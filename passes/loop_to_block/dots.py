@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
 
-from dialects import types as t
 from dialects.block import DotOp, element_type
-from dialects.expr import Expr
 from dialects.loop import NestOp
-from dialects.symbol import Symbol
-from dialects.types import TileType
-from passes.loop.nests import Read, axes_of_input, data_inputs, gathered_inputs, reads_of
+from dialects.strata import types as t
+from dialects.strata.types import TileType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.access import load
 from passes.loop_to_block.compute import (
     map_tiles,
@@ -21,9 +19,8 @@ from passes.loop_to_block.compute import (
     unsigned_factors,
 )
 from passes.loop_to_block.state import Tile, tiled
-
-if TYPE_CHECKING:
-    from passes.loop_to_block.tiles import Tiles
+from passes.loop_to_block.tiles import Tiles
+from passes.rewrites.loop.nests import Read, axes_of_input, data_inputs, gathered_inputs, reads_of
 
 
 def add_dot(tiles: Tiles, nest: NestOp) -> None:

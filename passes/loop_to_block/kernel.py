@@ -21,26 +21,26 @@ from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
-from dialects.atoms import Call
 from dialects.block import ForOp, KernelOp, ScratchOp, YieldOp
-from dialects.expr import Expr, Size, minimum
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
-from dialects.ranges import upper_bound
-from dialects.schedule import Level, Schedule
-from dialects.symbol import Kind, Symbol
-from dialects.syntax import set_location
-from dialects.types import TensorType, buffer_of
-from passes.loop.limits import Limit, limit_of
-from passes.loop.reuse import kept_values
+from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import TensorType, buffer_of
+from dialects.symbolic.expr import Call, Expr, Size, minimum
+from dialects.symbolic.ranges import upper_bound
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import set_location
+from passes.analyses.loop.limits import Limit, limit_of
+from passes.analyses.loop.reuse import kept_values
+from passes.loop_to_block.computation import Computation
+from passes.loop_to_block.compute import lies_in_matrices
 from passes.loop_to_block.copies import in_copies
 from passes.loop_to_block.dots import load_factors
-from passes.loop_to_block.matrices import lies_in_matrices
 from passes.loop_to_block.online import reach
 from passes.loop_to_block.partial import add_parts, begin_parts
+from passes.loop_to_block.place import Scope
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.state import AxisState, Tile
-from passes.loop_to_block.tiles import Scope, Tiles
 from passes.loop_to_block.words import Parts, parts
 
 SMALL_TILE, PAIR = 4, 2
@@ -61,7 +61,7 @@ class _Lowering:
     def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
         self.kernel, self.schedule = kernel, schedule
         self.peel = schedule.option("tails", "peel" if schedule.lanes else "mask") == "peel"
-        self.tiles = Tiles(kernel, schedule)
+        self.tiles = Computation(kernel, schedule)
         self.states = self.tiles.states
         self.private = kept_values(kernel, schedule)
         self.rows: dict[Symbol, AxisState] = {}

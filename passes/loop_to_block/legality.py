@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr
 from dialects.loop import Axis, KernelOp, NestOp
-from dialects.schedule import Level, Schedule
-from dialects.symbol import Symbol
-from dialects.types import TensorType, format_symbols, is_float
-from passes.loop.nests import Read, reads_of
-from passes.loop.online import running_maximum, sources_of, waits_for
-from passes.loop.reuse import kept_values
+from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import TensorType, format_symbols, is_float
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.online import running_maximum, sources_of, waits_for
+from passes.analyses.loop.reuse import kept_values
 from passes.loop_to_block.access import leaves
 from passes.loop_to_block.compute import is_dot
 from passes.loop_to_block.copies import copied_level
 from passes.loop_to_block.state import AxisState
+from passes.rewrites.loop.nests import Read, reads_of
 
 
 def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:

@@ -1,35 +1,33 @@
-"""Sums that are rescaled while the maximum that they subtract grows (see `passes.loop.online`).
+"""Sums that are rescaled while the maximum that they subtract grows.
 
     for each tile of j:   n = max(m, reduce max x)
                           l, y *= exp(m - n)
                           p = exp(x - n);  l += reduce add p;  y += dot p, v;  m = n
 
-The maximum starts at the lowest finite number, so that exp(x - n) is 0 and no NaN while all of a
-row is -inf. A row that stays so ends with sums of 0.
+Which nests these are, `passes.analyses.loop.online` knows. The maximum starts at the lowest finite
+number, so that exp(x - n) is 0 and no NaN while all of a row is -inf. A row that stays so ends with
+sums of 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from dialects.expr import Expr, maximum, minimum
 from dialects.loop import NestOp
-from dialects.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
-from dialects.types import TileType, dtype_of
-from passes.loop.limits import Limit, extremes
-from passes.loop.nests import Read, reads_of
-from passes.loop.online import argument_read, elementwise_maker
+from dialects.strata.types import TileType, dtype_of
+from dialects.symbolic.expr import Expr, maximum, minimum
+from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from passes.analyses.loop.limits import Limit, extremes
+from passes.analyses.loop.online import argument_read, elementwise_maker
 from passes.loop_to_block.compute import identity, map_tiles
 from passes.loop_to_block.state import AxisState, Tile
-
-if TYPE_CHECKING:
-    from passes.loop_to_block.tiles import Tiles
+from passes.loop_to_block.tiles import Tiles
+from passes.rewrites.loop.nests import Read, reads_of
 
 Function = type[math.ExpOp] | type[math.Exp2Op]
 

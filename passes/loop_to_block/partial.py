@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 
 from dialects.block import FullOp
 from dialects.loop import NestOp, scalar_type
-from dialects.types import TileType, is_float
-from passes.loop_to_block.matrices import lies_in_matrices
+from dialects.strata.types import TileType, is_float
+from passes.loop_to_block.compute import lies_in_matrices
 from passes.loop_to_block.state import Tile
 from passes.loop_to_block.tiles import Tiles
 

@@ -1,5 +1,6 @@
-"""Where a program keeps values that are read elsewhere than they are made (`passes.loop.private`),
-or too costly to be computed again (`passes.loop.reuse`).
+"""Where a program keeps values that are read elsewhere than they are made, or cost much to compute.
+
+Which these are, `passes.analyses.loop.private` and `passes.analyses.loop.reuse` know.
 
     %s = nest (i, j) outs([i, j])          grid i tile 32 lanes, loop j tile 14
     ->  %b = block.scratch : f32[1037, 32]     %s at [i, j] lies at %b[j, i - 32*@program]
@@ -17,17 +18,17 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from dialects.block import StoreOp
-from dialects.expr import Expr
 from dialects.loop import KernelOp, NestOp
-from dialects.schedule import Schedule
-from dialects.symbol import Symbol
-from dialects.types import BufferType, SizesAttr, TensorType
-from passes.loop.nests import Read, plain_axes
-from passes.loop.private import is_elsewhere, reads_in
-from passes.loop.reuse import kept_values
-from passes.loop.runs import common_rows
+from dialects.strata.schedule import Schedule
+from dialects.strata.types import BufferType, SizesAttr, TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.private import is_elsewhere, reads_in
+from passes.analyses.loop.reuse import kept_values
+from passes.analyses.loop.runs import common_rows
 from passes.loop_to_block.access import place
 from passes.loop_to_block.state import AxisState, Symbols, Tile
+from passes.rewrites.loop.nests import Read, plain_axes
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dialects.block import ScanOp
 from dialects.loop import NestOp
 from passes.loop_to_block.state import Tile, tiled
-
-if TYPE_CHECKING:
-    from passes.loop_to_block.tiles import Tiles
+from passes.loop_to_block.tiles import Tiles
 
 
 def add_scan(tiles: Tiles, nest: NestOp) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.expr import Expr
 from dialects.loop import NestOp
-from dialects.symbol import Symbol
-from dialects.types import TensorType
-from passes.loop.nests import Read, gathered_inputs
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.access import load, store
 from passes.loop_to_block.compute import append_body, combine, map_tiles
 from passes.loop_to_block.state import Tile, tiled
-
-if TYPE_CHECKING:
-    from passes.loop_to_block.tiles import Tiles
+from passes.loop_to_block.tiles import Tiles
+from passes.rewrites.loop.nests import Read, gathered_inputs
 
 
 def add_scatter(tiles: Tiles, nest: NestOp) -> None:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Attribute, SSAValue
 
-from dialects import types as t
-from dialects.atoms import Call, atom_symbols
-from dialects.expr import Expr
-from dialects.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
-from dialects.symbol import Symbol
-from dialects.types import TileType
-from passes.loop.nests import has_calls
+from dialects.strata import types as t
+from dialects.strata.types import TileType
+from dialects.symbolic.expr import Call, Expr, atom_symbols
+from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
+from dialects.symbolic.symbol import Symbol
+from passes.rewrites.loop.nests import Read, has_calls
 
 
 @dataclass(frozen=True)
@@ -151,3 +150,17 @@ def tiled(
     """Those axes that are dims of a tile here, in the order of dims."""
     wanted = set(axes)
     return [a for a in order if a in wanted and states[a].tile > 1]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Memory that holds a finished tile of sums: along which axes, and where they start there."""
+
+    memory: SSAValue
+    axes: tuple[Symbol, ...]
+    origins: tuple[Expr, ...]
+
+    def read(self, value: SSAValue) -> Read:
+        """Where the sums at any place of the axes are."""
+        return Read(value, tuple(
+            Expr.symbol(a) - o for a, o in zip(self.axes, self.origins, strict=True)))

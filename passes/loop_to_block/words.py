@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dialects.expr import Expr, product
 from dialects.loop import NestOp
-from dialects.symbol import Symbol
-from dialects.types import TensorType
-from passes.loop.nests import Read, gathered_inputs, reads_of
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.state import AxisState
+from passes.rewrites.loop.nests import Read, gathered_inputs, reads_of
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from functools import cache
 import llvmlite.binding as llvm
 from xdsl.ir import Attribute
 
-from dialects import types as t
-from targets.cpu.processors import cache_sizes, permits_matrices, usable_cores
+from dialects.strata import types as t
+from targets.cpu.runtime.processors import cache_sizes, permits_matrices, usable_cores
 
 FEATURE_SETS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 """The feature sets that a user may name, and LLVM's processor of exactly these features."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from targets.cpu.native import Image, load_image
-from targets.cpu.plan import RunPlan
-from targets.cpu.processors import processor_facts, thread_count
-from targets.cpu.runtime import CpuExecutable
+from targets.cpu.build.native import Image, load_image
+from targets.cpu.runtime.executable import CpuExecutable
+from targets.cpu.runtime.plan import RunPlan
+from targets.cpu.runtime.processors import processor_facts, thread_count
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
     from targets.interface import Executable
 
 

@@ -13,28 +13,27 @@ from dialects.block import KernelOp as BlockKernel
 from dialects.host import host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
-from dialects.mapped import MappedFiles
-from dialects.schedule import Schedule
-from dialects.types import Array, bf16, byte_width, f16, i8, ui8
-from dialects.weights import WeightStore
-from passes.block.prefetch_operands import Caches
-from passes.loop.kinds import is_contraction
-from passes.loop.pack_operands import Panel
-from passes.loop.private import private_values
-from passes.loop.windows import Window
+from dialects.strata.mapped import MappedFiles
+from dialects.strata.schedule import Schedule
+from dialects.strata.types import Array, bf16, byte_width, f16, i8, ui8
+from dialects.strata.weights import WeightStore
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.private import private_values
+from passes.analyses.loop.windows import Window
+from passes.contract import Caches, Panel
 from targets.base import Target, TargetError, TargetOptions
-from targets.cpu import worker
-from targets.cpu.cache import ObjectCache
-from targets.cpu.driver import DriverText, KernelInfo, emit_driver
-from targets.cpu.driver_frame import ENTRY
+from targets.cpu.build import worker
+from targets.cpu.build.cache import ObjectCache
+from targets.cpu.build.jit import compile_texts, link
+from targets.cpu.driver.frame import ENTRY
+from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
-from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import Machine, is_supported, machine_of
-from targets.cpu.plan import RunPlan
-from targets.cpu.processors import thread_count
-from targets.cpu.runtime import CpuExecutable, placed
-from targets.cpu.stopwatch import CacheTimer
-from targets.cpu.threads import thread_pool
+from targets.cpu.runtime.executable import CpuExecutable, placed
+from targets.cpu.runtime.plan import RunPlan
+from targets.cpu.runtime.processors import thread_count
+from targets.cpu.runtime.stopwatch import CacheTimer
+from targets.cpu.runtime.threads import thread_pool
 from targets.interface import Executable, Timer
 
 MOST_APART = 64 << 20
@@ -75,7 +74,7 @@ class CpuTarget(Target):
         self, kernel: LoopKernel, nest: NestOp, constants: Collection[int],
         options: TargetOptions,
     ) -> Mapping[int, Panel | None]:
-        from targets.cpu.panels import panels
+        from targets.cpu.scheduling.panels import panels
 
         if private_values(kernel):  # operands are read as they lie
             return {}
@@ -84,7 +83,7 @@ class CpuTarget(Target):
     def shorten(
         self, nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
     ) -> Sequence[Window]:
-        from targets.cpu.windows import shorten
+        from targets.cpu.scheduling.windows import shorten
 
         return shorten(nest, data, windows, options)
 
@@ -107,14 +106,14 @@ class CpuTarget(Target):
         return MOST_APART if factors == {bf16} and machine.doubles_bf16 else 0
 
     def prepare(self, kernel: LoopKernel, options: TargetOptions) -> None:
-        from targets.cpu.row_blocks import copy_rows
+        from targets.cpu.scheduling.row_blocks import copy_rows
 
         copy_rows(kernel)
 
     def schedule(self, kernel: LoopKernel, options: TargetOptions) -> Schedule:
-        from targets.cpu.partial_sums import add_partial_levels
-        from targets.cpu.row_blocks import schedule_rows
-        from targets.cpu.rules import schedule_kernel
+        from targets.cpu.scheduling.partial_sums import add_partial_levels
+        from targets.cpu.scheduling.row_blocks import schedule_rows
+        from targets.cpu.scheduling.rules import schedule_kernel
 
         rule = schedule_rows if private_values(kernel) else schedule_kernel
         return add_partial_levels(kernel, rule(kernel, machine_of(options.features)))
@@ -122,12 +121,12 @@ class CpuTarget(Target):
     def candidates(
         self, kernel: LoopKernel, around: Schedule, options: TargetOptions
     ) -> Sequence[Schedule]:
-        from targets.cpu.search import candidates
+        from targets.cpu.scheduling.search import candidates
 
         return candidates(kernel, around, machine_of(options.features))
 
     def tuning_key(self, options: TargetOptions) -> str:
-        from targets.cpu.search import VERSION
+        from targets.cpu.scheduling.search import VERSION
 
         return f"cpu {VERSION} {machine_of(options.features).key}"
 

@@ -1,35 +1,15 @@
 """The CUDA target: block kernels become Triton-language source, and cubins that we launch.
 
-    rules.py      schedules for kernels            emit/         a kernel as Triton source
-    products.py   ... that contract                streams.py    ... bound by memory
-    strips.py     ... of windows in strips of rows
-    convolutions.py  ... that read by windows      windows.py    ... of each channel by itself
-    fma_products.py  ... in single precision       attention.py  ... that are joined online
-    attention_parts.py  ... of few rows, in parts  product_parts.py  sums in parts
-    product_tiles.py  tiles of all of them         product_time.py   a model of their time
-    specialized_products.py  with a warp that loads  specialized_tiles.py  their tiles and time
-    specialized_attention.py  ... that are joined online
-    machine.py    facts about GPUs                 compile.py    source to PTX and cubin
-    worker.py     the process that runs Triton     driver.py     CUDA's driver, through ctypes
-    memory.py     memory on the device
-    kernels.py    compiled kernels, by sizes       launch.py     a model on a GPU
-    plan.py       straight functions as data       graphs.py     ... as CUDA graphs
-    constants.py  where constants lie              donation.py   outputs in place of inputs
-    ready.py      what a run of certain sizes needs  run_order.py  runs follow each other
-    order.py      which steps wait for which       cuda_graph.py nodes, through the driver
-    steps.py      other functions as steps         control.py    ... that decide, and calls
-    runner.py     a model of such functions        run_state.py  what each call at once has alone
-    interpreter.py  in Triton's interpreter
-    search.py     schedules to try                 ahead.py      ... compiled before they are loaded
-    stopwatch.py  ... and timed                    tensor_maps.py  matrices as parameters
-    library_forms.py  kernels that libraries have  product_forms.py  ... products
-    convolution_forms.py  ... convolutions         library_epilogue.py  ... what is behind them
-    library.py    ... launched by them             library_shapes.py  ... as certain buffers
-    cublas.py     cuBLASLt, through ctypes         cudnn.py, cudnn_descriptors.py  cuDNN
-    packages.py   where libraries lie
+    machine.py    facts about GPUs
+    scheduling/   schedules of kernels: memory-bound ones, convolutions, attention; in `products/`
+                  matrix products, with a model of their time
+    emit/         a kernel as Triton source; in `specialized/` with warp specialization
+    build/        source to PTX and cubins, in worker processes; Triton's interpreter
+    runtime/      the driver's functions, memory, CUDA graphs, control flow, calls
+    libraries/    cuBLASLt and cuDNN, where the user lets them be candidates
 
-Only `workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling needs
-no GPU.
+Only `build/workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling
+needs no GPU.
 """
 
 from __future__ import annotations
@@ -45,26 +25,26 @@ from dialects.block import KernelOp
 from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
-from dialects.schedule import Schedule
-from dialects.symbol import Symbol
-from dialects.types import Array, bf16, f8E4M3FN, f16, i8
-from dialects.weights import WeightStore
-from passes.loop.pack_operands import Packing
+from dialects.strata.schedule import Schedule
+from dialects.strata.types import Array, bf16, f8E4M3FN, f16, i8
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from passes.contract import Packing
 from targets.base import Build, Executable, Target, TargetOptions
-from targets.cuda import driver
-from targets.cuda.ahead import Builder
-from targets.cuda.compile import CompileOptions, Job, compile_kernels, triton_version
+from targets.cuda.build.ahead import Builder
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, triton_version
+from targets.cuda.build.interpreter import InterpretedExecutable
+from targets.cuda.build.worker import foresee
 from targets.cuda.emit import EmitOptions, emit_kernel, module_text
 from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.errors import CudaError
-from targets.cuda.interpreter import InterpretedExecutable
-from targets.cuda.launch import CudaExecutable
-from targets.cuda.library import library_versions
-from targets.cuda.library_forms import library_form, library_notes, library_of
+from targets.cuda.libraries.calls import library_versions
+from targets.cuda.libraries.forms import library_form, library_notes, library_of
 from targets.cuda.machine import is_nvidia, machine_of, nvidia_machine
-from targets.cuda.plan import host_notes
-from targets.cuda.stopwatch import NEAR
-from targets.cuda.worker import foresee
+from targets.cuda.runtime import driver
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.plan import host_notes
+from targets.cuda.runtime.stopwatch import NEAR
 from targets.interface import Timer
 
 SHORT_ROWS = 8192
@@ -124,27 +104,27 @@ class CudaTarget(Target):
     def joined_groups(
         self, inputs: int, outputs: int, count: int, element: Attribute, options: TargetOptions
     ) -> int:
-        from targets.cuda.convolutions import joined_groups
+        from targets.cuda.scheduling.convolutions import joined_groups
 
         return joined_groups(inputs, outputs, count, element, options)
 
     def product_parts(self, nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
-        from targets.cuda.rules import sum_parts
+        from targets.cuda.scheduling.rules import sum_parts
 
         return sum_parts(nest, options)
 
     def joins_online(self, kernel: LoopKernelOp, options: TargetOptions) -> bool:
-        from targets.cuda.attention import joins
+        from targets.cuda.scheduling.attention import joins
 
         return joins(kernel, options)
 
     def online_parts(self, kernel: LoopKernelOp, options: TargetOptions) -> int:
-        from targets.cuda.attention_parts import online_parts
+        from targets.cuda.scheduling.attention_parts import online_parts
 
         return online_parts(kernel, options)
 
     def group_rows(self, rows: int | None, groups: int | None, options: TargetOptions) -> int:
-        from targets.cuda.product_tiles import group_rows
+        from targets.cuda.scheduling.products.tiles import group_rows
 
         return group_rows(rows, groups)
 
@@ -154,7 +134,7 @@ class CudaTarget(Target):
         return True
 
     def prepare(self, kernel: LoopKernelOp, options: TargetOptions) -> None:
-        from targets.cuda.rules import prepare_kernel
+        from targets.cuda.scheduling.rules import prepare_kernel
 
         prepare_kernel(kernel, options)
 
@@ -162,7 +142,7 @@ class CudaTarget(Target):
         self, kernel: LoopKernelOp, nest: NestOp, constants: Collection[int],
         options: TargetOptions,
     ) -> Mapping[int, Packing] | None:
-        from targets.cuda.rules import operand_panels
+        from targets.cuda.scheduling.rules import operand_panels
 
         return operand_panels(kernel, nest, constants, options)
 
@@ -176,20 +156,20 @@ class CudaTarget(Target):
         return element == f8E4M3FN and self.decodes(element, options)
 
     def schedule(self, kernel: LoopKernelOp, options: TargetOptions) -> Schedule:
-        from targets.cuda.rules import schedule_kernel
+        from targets.cuda.scheduling.rules import schedule_kernel
 
         return schedule_kernel(kernel, options)
 
     def candidates(
         self, kernel: LoopKernelOp, around: Schedule, options: TargetOptions
     ) -> Sequence[Schedule]:
-        from targets.cuda.search import candidates
+        from targets.cuda.scheduling.search import candidates
 
         return candidates(kernel, around, options)
 
     def tuning_key(self, options: TargetOptions) -> str | None:
         """None without Triton, on whose version it depends, and for its interpreter."""
-        from targets.cuda.search import VERSION
+        from targets.cuda.scheduling.search import VERSION
 
         if options.interpret or find_spec("triton") is None:
             return None

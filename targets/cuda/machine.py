@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from targets.cuda import driver
 from targets.cuda.errors import CudaError
+from targets.cuda.runtime import driver
 
 DEFAULT_ARCH = "sm_90"
 WARP = 32

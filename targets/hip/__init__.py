@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
-from dialects.schedule import Schedule
-from dialects.weights import WeightStore
+from dialects.strata.schedule import Schedule
+from dialects.strata.weights import WeightStore
 from targets.base import Executable, TargetError, TargetOptions
 from targets.cuda import CudaTarget
-from targets.cuda.compile import AMD, check_toolchain, triton_version
+from targets.cuda.build.compile import AMD, check_toolchain, triton_version
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import AMD_MACHINES, machine_of
 from targets.hip.schedules import fitted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dialects.schedule import Schedule
+from dialects.strata.schedule import Schedule
 from targets.cuda.machine import Machine
 
 _THREADS = 32

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.binding import EvaluationError
 from dialects.loop import KernelOp
-from dialects.schedule import Level, Schedule
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.binding import EvaluationError
+from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from targets.base import Executable, Target, TargetOptions
 from targets.reference.interpret import interpret, model_function
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.func import FuncOp, main_function
-from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
 from dialects.host import FuncOp as HostFuncOp
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 
 
 def interpret(module: ModuleOp, weights: WeightStore, inputs: Sequence[Array]) -> list[Array]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import z3
 
-from dialects.atoms import Atom, Call
-from dialects.expr import Expr
+from dialects.symbolic.expr import Atom, Call, Expr
 from tests.algebra.trees import Tree
 
 

@@ -10,17 +10,17 @@ from math import prod
 import numpy as np
 import pytest
 
-from dialects.expr import Expr
 from dialects.loop import Axis
-from dialects.ranges import (
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import (
     is_at_most,
     is_nonnegative,
     lower_bound,
     simplify,
     upper_bound,
 )
-from dialects.symbol import Symbol
-from passes.loop.nests import digits_of, through_view
+from dialects.symbolic.symbol import Symbol
+from passes.rewrites.loop.nests import digits_of, through_view
 from tests.algebra.trees import Terms, Tree, domain, expression, has_zero_divisor
 
 SIZES, AXES = ("n", "m"), ("i0", "i1")

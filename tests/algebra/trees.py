@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product as every
 from typing import Any, TypeAlias
 
-from dialects.expr import Expr, maximum, minimum
+from dialects.symbolic.expr import Expr, maximum, minimum
 
 Tree: TypeAlias = "int | str | tuple[str, Any, Any]"
 """A number, a symbol, or an operator with two operands."""

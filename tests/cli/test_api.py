@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import compiler
-from compiler.arrays import kind_of, to_numpy
 from compiler.diagnostics import StrataError
+from compiler.io.arrays import kind_of, to_numpy
 
 X = np.random.default_rng(1).standard_normal((5, 8), np.float32)
 ROWS = np.array([4, 0, 2], np.int64)

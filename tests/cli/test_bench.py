@@ -15,8 +15,8 @@ import pytest
 from conftest import Run
 from onnx import TensorProto, helper
 
-from compiler.contest import Contest, difference, rounds_within, take_turns
 from compiler.diagnostics import StrataError
+from compiler.measuring.contest import Contest, difference, rounds_within, take_turns
 from compiler.peers import Request, parse_peers
 
 CLOSE = 1e-5

@@ -9,8 +9,8 @@ import pytest
 from conftest import Run
 
 from compiler import __version__
-from compiler.cli import commands
-from compiler.pipeline import PIPELINE
+from compiler.cli.commands import commands
+from compiler.pipeline.steps import PIPELINE
 
 
 @pytest.mark.parametrize(("kind", "names"), [

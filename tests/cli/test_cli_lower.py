@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Run
 
-from compiler.pipeline import PIPELINE
+from compiler.pipeline.steps import PIPELINE
 
 REFERENCE = ("--target", "reference")
 LEVELS = list(dict.fromkeys(step.level for step in PIPELINE))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.pipeline import PIPELINE
+from compiler.pipeline.steps import PIPELINE
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ("reference", "cpu", "cuda")

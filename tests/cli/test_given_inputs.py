@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from conftest import Run
 
+from compiler.cli.given_inputs import Filled, Literal, parse_value
 from compiler.diagnostics import StrataError
-from compiler.given_inputs import Filled, Literal, parse_value
-from dialects.array_type import ArrayType
-from dialects.expr import Expr
+from dialects.strata.array_type import ArrayType
+from dialects.symbolic.expr import Expr
 
 
 def type_of(element: str, dtype: Any, *sizes: int) -> ArrayType:
@@ -121,7 +121,7 @@ def test_nothing_is_compiled_for_inputs_that_do_not_fit(
     def fail(*_: object) -> None:
         raise AssertionError("a pass has run")
 
-    monkeypatch.setattr("compiler.driver.Compiler.run_step", fail)
+    monkeypatch.setattr("compiler.pipeline.driver.Compiler.run_step", fail)
     done = strata(command, small_model, "--target", "cpu", "--cache", "off", *words)
     assert done.status == status, done.err
     assert all(part in done.err for part in parts), done.err
@@ -132,7 +132,7 @@ def test_nothing_is_compiled_for_inputs_that_do_not_fit(
 def test_a_place_that_cannot_be_written_is_told_first(
     strata: Run, small_model: Path, monkeypatch: pytest.MonkeyPatch, option: str, name: str
 ) -> None:
-    monkeypatch.setattr("compiler.driver.Compiler.read", lambda _: 1 / 0)
+    monkeypatch.setattr("compiler.pipeline.driver.Compiler.read", lambda _: 1 / 0)
     Path("text.mlir").write_text("")
     model = "text.mlir" if option == "opt" else small_model
     for place, part in (("no/folder/y", "no such folder"), (".", "it is a folder")):

@@ -11,16 +11,16 @@ import pytest
 from conftest import Run
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.api import compile_with
 from compiler.diagnostics import Problem, StrataError
-from compiler.driver import Compiler
+from compiler.executable import compile_with
 from compiler.instrument import Instrument
 from compiler.instrument.progress import Progress
 from compiler.instrument.provenance import without_node
 from compiler.instrument.remarks import counted
-from compiler.levels import LEVELS, detect_level, strangers
 from compiler.options import CompileOptions
-from compiler.pipeline import PIPELINE
+from compiler.pipeline.driver import Compiler
+from compiler.pipeline.levels import LEVELS, detect_level, strangers
+from compiler.pipeline.steps import PIPELINE
 
 LEVEL_NAMES = list(dict.fromkeys(step.level for step in PIPELINE))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import Run
 
-from compiler.cli import commands
-from compiler.parser import TOPICS, make_parser
+from compiler.cli.commands import commands
+from compiler.cli.parser import TOPICS, make_parser
 from compiler.suggestions import described_by, hint_for, nearest
 
 ROOT = Path(__file__).parents[2]

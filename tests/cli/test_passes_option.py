@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compiler.diagnostics import StrataError
-from compiler.passes_option import edit_steps
-from compiler.pipeline import Step
+from compiler.pipeline.passes_option import edit_steps
+from compiler.pipeline.steps import Step
 
 STEPS = [Step("graph", "a"), Step("graph", "b"), Step("graph", "a"), Step("loop", "lower"),
          Step("loop", "c")]

@@ -11,7 +11,7 @@ import pytest
 from conftest import PLUGINS, Run
 from onnx import TensorProto, helper
 
-from compiler.plugin_files import load_plugins
+from compiler.plugins.plugin_files import load_plugins
 from passes.base import StrataContext
 from targets.base import TargetError, TargetOptions
 from targets.reference.interpret import interpret

@@ -9,8 +9,8 @@ import pytest
 from conftest import Run
 from onnx import TensorProto, helper
 
-from compiler.plan import plan
-from compiler.plugin_files import load_plugins
+from compiler.pipeline.plan import plan
+from compiler.plugins.plugin_files import load_plugins
 
 A_PASS = """
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def own(n, x):
     return {result}
 """
 LEVEL = """
-from compiler.levels import Level
+from compiler.pipeline.levels import Level
 LEVEL = Level("mine", "a level", ("host.*",), after="{after}", steps=({step!r},))
 """
 TARGET = """
@@ -53,7 +53,7 @@ LOWERING = """
 from xdsl.ir import Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 from dialects.graph.base import GraphOp
-from dialects.types import TensorType
+from dialects.strata.types import TensorType
 from passes.graph_to_loop.rules import lowers
 
 @irdl_op_definition

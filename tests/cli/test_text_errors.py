@@ -9,9 +9,9 @@ import pytest
 from conftest import Run
 
 from compiler.excerpts import Place
-from dialects import types as t
-from dialects.expr import Expr
-from dialects.tile_type import tile
+from dialects.strata import types as t
+from dialects.strata.tile_type import tile
+from dialects.symbolic.expr_syntax import expr_of
 
 TEXT = """\
 strata.func @main(%x: f32[n]) -> (f32[n]) inputs ["x"] outputs ["y"] {
@@ -98,6 +98,6 @@ def test_excerpts_of_long_lines_show_the_place() -> None:
 
 
 def test_types_are_printed_as_they_are_written() -> None:
-    assert str(t.tensor(t.f32, (Expr.parse("n"), 3))) == "f32[n, 3]"
+    assert str(t.tensor(t.f32, (expr_of("n"), 3))) == "f32[n, 3]"
     assert str(t.buffer_of(t.tensor(t.i8, (2,)))) == "i8[2]"
     assert str(tile(t.f32, (4, 16))).startswith("tile<")

@@ -15,7 +15,7 @@ from compiler.tuning import work
 from compiler.tuning.laboratory import Machinery
 from compiler.tuning.search import Prepared
 from compiler.tuning.tasks import Task
-from dialects.schedule import Level, Schedule
+from dialects.strata.schedule import Level, Schedule
 from targets.base import find_target
 
 

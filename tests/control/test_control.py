@@ -14,9 +14,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects.context import make_context
 from dialects.graph.interpret import EvaluationError
-from dialects.sizes import SizeError
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.sizes import SizeError
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import Executable, TargetOptions, find_target
 from targets.reference.interpret import interpret
@@ -89,7 +89,7 @@ def test_native_code(program: Program, threads: int, features: str | None) -> No
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 def test_triton_interpreter(program: Program) -> None:
-    from targets.cuda.interpreter import InterpretedExecutable
+    from targets.cuda.build.interpreter import InterpretedExecutable
 
     module, strata = parse(program.text), context("cuda")
     list(lower(module, strata))
@@ -173,7 +173,7 @@ strata.func @main(%x: f32[n]) -> (f32[p], f32[3, s]) inputs ["x"] outputs ["h", 
 
 
 def test_memory_does_not_grow_from_call_to_call() -> None:
-    from targets.cpu.runtime import CpuExecutable
+    from targets.cpu.runtime.executable import CpuExecutable
 
     executable = compiled(GROWING)
     for _ in range(3):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compiler.driver import Compiler
+from compiler.pipeline.driver import Compiler
 from targets.files import warn_unkept
 from tests.faults.models import Bench
 

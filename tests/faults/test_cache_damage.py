@@ -13,9 +13,9 @@ import onnx
 import pytest
 
 import compiler
-from compiler.entry import WHOLE, Damaged, read_entry, write_entry
-from dialects.mapped import MappedFiles, mapping_of
-from targets.cpu.cache import ObjectCache
+from compiler.programs.entry import WHOLE, Damaged, read_entry, write_entry
+from dialects.strata.mapped import MappedFiles, mapping_of
+from targets.cpu.build.cache import ObjectCache
 from targets.files import read_private
 from tests.faults.models import Bench, X, python, save_model
 
@@ -79,7 +79,7 @@ def test_a_header_that_somebody_made_up(tmp_path: Path, header: str) -> None:
     """Its checksum is right."""
     import zlib
 
-    from compiler import entry
+    from compiler.programs import entry
 
     text = header.encode()
     (tmp_path / "key").write_bytes(

@@ -18,9 +18,9 @@ import pytest
 
 import compiler
 from compiler.__main__ import main
-from compiler.cache_state import cache_state
 from compiler.diagnostics import StrataError
 from compiler.options import cache_root
+from compiler.programs.cache_state import cache_state
 from tests.faults.models import ROOT, Bench, X, save_model
 
 Log = pytest.LogCaptureFixture

@@ -19,9 +19,9 @@ import compiler
 from compiler.__main__ import main
 from compiler.diagnostics import StrataError
 from compiler.tuning.database import Database, Unreadable, Winner
-from dialects.schedule import parse_schedule
-from dialects.weights import WeightStore
-from passes.loop.choices import Choice
+from dialects.strata.schedule import parse_schedule
+from dialects.strata.weights import WeightStore
+from passes.contract import Choice
 from targets.base import TargetOptions, find_target
 from tests.faults.models import ROOT, python, save_model
 
@@ -275,8 +275,9 @@ def test_nothing_is_unpickled(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert trace.exists()  # the bomb is one
 
 
-TRUSTED = {"targets/cpu/jit.py", "targets/cpu/worker.py", "targets/cuda/interpreter.py",
-           "targets/cuda/workers/interpret_kernels.py", "compiler/tuning/processes.py",
+TRUSTED = {"targets/cpu/build/jit.py", "targets/cpu/build/worker.py",
+           "targets/cuda/build/interpreter.py",
+           "targets/cuda/build/workers/interpret_kernels.py", "compiler/tuning/processes.py",
            "compiler/tuning/worker.py"}
 """What pickles: messages through pipes between a process and one that it started itself."""
 RESTRICTED = {"compiler/frontend/torch/archive.py"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dialects.types import Array
+from dialects.strata.types import Array
 
 Attributes = Mapping[str, Any]
 Definition = Callable[[Sequence[Any], Attributes], "Array | list[Array]"]

@@ -19,10 +19,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from compiler.frontend import ImportedModel, ImportOptions, load_model
-from dialects.func import main_function
-from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
-from dialects.types import Array
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import main_function
+from dialects.strata.types import Array
 
 IR_VERSION = 8
 

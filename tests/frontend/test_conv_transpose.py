@@ -11,7 +11,7 @@ from onnx import helper
 
 import compiler
 from compiler.frontend import MemoryModel
-from dialects.types import Array
+from dialects.strata.types import Array
 from tests.frontend.onnx_models import assert_close, make_model, run_reference, value_info
 
 

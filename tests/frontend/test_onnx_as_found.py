@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportOptions, MemoryModel, load_model
-from dialects.assumptions import SizeError
+from dialects.strata.assumptions import SizeError
 from tests.frontend.onnx_models import (
     assert_close,
     make_model,

@@ -17,7 +17,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import load_model
 from compiler.frontend.onnx.ops import importers
 from compiler.frontend.onnx.schema import contrib_schemas
-from dialects.types import Array
+from dialects.strata.types import Array
 from tests.frontend.onnx_contrib_definitions import DEFINITIONS
 from tests.frontend.onnx_contrib_samples import SAMPLES
 from tests.frontend.onnx_ml_samples import SAMPLES as ML_SAMPLES

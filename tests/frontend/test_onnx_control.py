@@ -15,9 +15,9 @@ import pytest
 
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, load_model
-from compiler.text import format_module
-from dialects.control import IfOp, LoopOp
-from dialects.types import Array
+from compiler.pipeline.text import format_module
+from dialects.strata.control import IfOp, LoopOp
+from dialects.strata.types import Array
 from tests.frontend.onnx_models import assert_close, run_imported, run_reference
 
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'

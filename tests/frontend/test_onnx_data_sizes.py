@@ -14,8 +14,8 @@ from onnx import helper
 
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, UnknownContents, load_model
-from dialects.sizes import SizeOp
-from dialects.types import Array
+from dialects.strata.sizes import SizeOp
+from dialects.strata.types import Array
 from tests.frontend.onnx_models import (
     assert_close,
     make_model,

@@ -11,9 +11,9 @@ from onnx import helper
 
 from compiler.diagnostics import StrataError
 from compiler.frontend import frontends, load_model
-from dialects.func import main_function
 from dialects.graph.base import GraphOp
-from dialects.syntax import location_name
+from dialects.strata.func import main_function
+from dialects.text.syntax import location_name
 from tests.frontend.onnx_models import (
     C,
     assert_close,

@@ -15,18 +15,17 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 import compiler
 from compiler.__main__ import main
-from compiler.api import lower_to_text
-from compiler.driver import Compiler
 from compiler.frontend import MemoryModel, load_model
 from compiler.options import CompileOptions
-from dialects.assumptions import IndexRangeError
-from dialects.func import FuncOp
+from compiler.pipeline.driver import Compiler, lower_to_text
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import BroadcastOp, ConcatOp, ReshapeOp, SliceOp, TransposeOp
 from dialects.graph.unary import CastOp
-from dialects.requirements import RequireOp
-from dialects.types import Array
+from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.func import FuncOp
+from dialects.strata.requirements import RequireOp
+from dialects.strata.types import Array
 from tests.frontend.onnx_contrib_samples import SAMPLES as CONTRIB_SAMPLES
 from tests.frontend.onnx_ml_samples import SAMPLES as ML_SAMPLES
 from tests.frontend.onnx_models import model_of as sample_model

@@ -13,13 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import compiler
-from compiler.arrays import kind_of, to_numpy
 from compiler.diagnostics import StrataError
 from compiler.frontend import load_model
+from compiler.io.arrays import kind_of, to_numpy
+from compiler.io.output import npz_bytes
 from compiler.onnx_backend import StrataBackend
-from compiler.output import npz_bytes
-from dialects import types as t
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
 from tests.frontend.onnx_models import run_imported
 from tests.op_samples.graph_narrow import codes
 

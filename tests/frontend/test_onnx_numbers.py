@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import compiler
-from dialects.types import Array
+from dialects.strata.types import Array
 from tests.frontend.onnx_models import make_model, run_reference, save
 from tests.frontend.onnx_models import value_info as info
 

@@ -11,7 +11,7 @@ from onnx import helper
 
 from compiler.diagnostics import StrataError
 from compiler.onnx_backend import run_node
-from dialects.types import Array
+from dialects.strata.types import Array
 
 
 def run(version: int, op_type: str, inputs: Sequence[Array], **attributes: object) -> Array:

@@ -17,8 +17,8 @@ from onnx import helper
 import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, load_model
-from dialects.binding import EvaluationError
-from dialects.types import Array
+from dialects.strata.binding import EvaluationError
+from dialects.strata.types import Array
 from tests.frontend.onnx_models import (
     assert_close,
     make_model,

@@ -12,11 +12,10 @@ from onnx import TensorProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 from onnx.numpy_helper import from_array, to_array
 
-from compiler.api import lower_to_text
-from compiler.driver import Compiler
 from compiler.frontend import MemoryModel, load_model
 from compiler.options import CompileOptions
-from compiler.text import format_module
+from compiler.pipeline.driver import Compiler, lower_to_text
+from compiler.pipeline.text import format_module
 from tests.frontend.onnx_models import assert_close, run_imported, run_reference
 
 HIDDEN, FEATURES = 5, 3

@@ -13,10 +13,10 @@ import pytest
 import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, load_model
-from compiler.structures import gather, spread, structures_of
-from dialects.control import LoopOp
-from dialects.func import main_function
-from dialects.types import Array, TensorType
+from compiler.io.structures import gather, spread, structures_of
+from dialects.strata.control import LoopOp
+from dialects.strata.func import main_function
+from dialects.strata.types import Array, TensorType
 from tests.frontend.onnx_models import run_imported, run_reference
 
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'

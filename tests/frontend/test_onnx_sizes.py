@@ -12,11 +12,11 @@ from onnx import helper
 
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions, load_model
-from dialects.func import FuncOp, main_function
 from dialects.graph.base import GraphOp
 from dialects.graph.interpret import EvaluationError
-from dialects.syntax import location_name
-from dialects.types import TensorType
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import TensorType
+from dialects.text.syntax import location_name
 from tests.frontend.onnx_models import assert_close, make_model, run_imported, run_reference, save
 from tests.frontend.onnx_models import value_info as info
 

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from compiler.frontend import ImportedModel, load_model
-from dialects.func import main_function
-from dialects.graph.base import EvaluationContext, GraphOp
+from dialects.graph.base import GraphOp
 from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
 from dialects.graph.fold_sizes import fold_sizes
-from dialects.syntax import location_name
-from dialects.types import Array
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import main_function
+from dialects.strata.types import Array
+from dialects.text.syntax import location_name
 
 FOLDER = os.environ.get("STRATA_ZOO")
 pytestmark = pytest.mark.skipif(

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from compiler.comparison import worst
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions, MemoryModel, load_model
 from compiler.instrument.rounding import Rounding
+from compiler.measuring.comparison import worst
 from compiler.options import CompileOptions
-from dialects.assumptions import IndexRangeError
 from dialects.graph.interpret import EvaluationError
-from dialects.types import Array
+from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.types import Array
 from targets.reference.interpret import interpret
 from tests.fuzz.random_models import RandomModel
 
@@ -47,7 +47,7 @@ class Subject:
     check_accesses: bool = False
 
     def __post_init__(self) -> None:
-        from compiler.api import compile_with
+        from compiler.executable import compile_with
 
         self.random = RandomModel(self.number)
         self.proto = self.random.build()

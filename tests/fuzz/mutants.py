@@ -71,11 +71,11 @@ def attempt(number: int) -> Outcome:
 
 
 def _compile(number: int) -> str:
-    from compiler.api import compile_with
-    from compiler.driver import Compiler
+    from compiler.executable import compile_with
     from compiler.frontend import MemoryModel
+    from compiler.io.signature import DEFAULT_SIZE
     from compiler.options import CompileOptions
-    from compiler.signature import DEFAULT_SIZE
+    from compiler.pipeline.driver import Compiler
     from tests.fuzz.mutations import mutant
 
     model = MemoryModel(str(Path.cwd() / "mutant.onnx"), mutant(number))
@@ -100,7 +100,7 @@ def _too_slow(signum: int, frame: object) -> None:
 
 def _work(first: int, stop: int) -> None:
     """Try the mutants, each in its time, and write a line per start and end."""
-    from compiler import driver  # what every case needs counts as memory at the start
+    from compiler.pipeline import driver  # what every case needs counts as memory at the start
     from targets.cpu import target
     from tests.fuzz.seed_models import WEIGHTS_BYTES, WEIGHTS_FILE, seed_models
 

@@ -16,12 +16,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 import dialects.graph as g
-from dialects import types as t
-from dialects.expr import Expr, Size
-from dialects.func import FuncOp
 from dialects.graph.base import ShapeError
-from dialects.types import Array, TensorType, tensor
-from dialects.weights import WeightStore
+from dialects.strata import types as t
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, TensorType, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr, Size
 from tests.symbols import by_symbol
 
 SIZES = {"a": (1, 2, 3, 5), "b": (3, 7, 16, 17), "c": (0, 1, 4, 33), "d": (5, 6, 70)}

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 
 import compiler
 from compiler.diagnostics import StrataError
-from compiler.driver import Compiler
 from compiler.frontend import MemoryModel
 from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler
 from tests.frontend.onnx_models import make_model, value_info
 from tests.fuzz.seed_models import node
 

@@ -12,10 +12,10 @@ from onnx import helper
 
 import compiler
 from compiler.frontend import MemoryModel
-from dialects.expr import Expr, maximum, minimum
 from dialects.graph.inference import certain_sign
-from dialects.symbol import Symbol
-from dialects.types import Array
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr, maximum, minimum
+from dialects.symbolic.symbol import Symbol
 from tests.frontend.onnx_models import make_model, value_info
 from tests.fuzz.seed_models import node
 

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from compiler.frontend import load_model
-from compiler.pipeline import PIPELINE
+from compiler.pipeline.steps import PIPELINE
 from passes.base import StrataContext
 from passes.registry import find_pass
 from targets.base import TargetOptions, find_target

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from dialects.types import Array
+from dialects.strata.types import Array
 from targets.cpu.machine import FEATURE_SETS, machine_of
 
 U8, I8 = np.uint8, np.int8

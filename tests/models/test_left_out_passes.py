@@ -14,9 +14,9 @@ from onnx import helper, numpy_helper
 import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import MemoryModel
-from compiler.passes_option import DEFAULT
-from compiler.pipeline import PIPELINE
-from dialects.types import Array
+from compiler.pipeline.passes_option import DEFAULT
+from compiler.pipeline.steps import PIPELINE
+from dialects.strata.types import Array
 from tests.models import tiny_bert, tiny_cnn, tiny_lstm
 
 Model = tuple[onnx.ModelProto, dict[str, Array]]
@@ -186,8 +186,8 @@ def test_what_is_needed_is_refused_before_the_model_is_read(left_out: str, targe
 
 def test_what_is_needed_later_may_be_left_out_before() -> None:
     """Nests without kernels are of the loop level; a pass of one's own may take another's place."""
-    from compiler.plan import plan
-    from compiler.plugin_files import load_plugins
+    from compiler.pipeline.plan import plan
+    from compiler.plugins.plugin_files import load_plugins
 
     plugins = load_plugins(())
     kinds = {s.name: s.level for s in PIPELINE if s.needed}

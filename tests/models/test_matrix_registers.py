@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import compiler
-from dialects.types import Array
+from dialects.strata.types import Array
 from targets.cpu import target
-from targets.cpu.jit import compile_texts
+from targets.cpu.build.jit import compile_texts
 from targets.cpu.machine import machine_of
 from tests.models.onnx_graph import OnnxGraph
 from tests.targets.cpu.matrix_registers import Registers, has_matrices, with_matrices

@@ -16,7 +16,7 @@ from xdsl.parser import Parser
 import compiler
 from compiler.__main__ import main
 from dialects.graph import CastOp, ConstantOp, MatmulOp, TransposeOp
-from dialects.types import Array, bf16
+from dialects.strata.types import Array, bf16
 from passes.base import StrataContext
 from passes.graph.narrow_products import GraphNarrowProducts
 from targets.base import TargetOptions, find_target

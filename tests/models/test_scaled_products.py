@@ -11,10 +11,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.block import KernelOp
-from dialects.func import FuncOp
 from dialects.graph import ConstantOp, MatmulOp, TransposeOp
 from dialects.host.interpret import interpret_host
-from dialects.types import Array, element_of, tensor
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, element_of, tensor
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET

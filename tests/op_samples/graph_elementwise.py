@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 import dialects.graph as g
-from dialects import types as t
+from dialects.strata import types as t
 from tests.op_samples.sample import (
     BF16,
     F16,

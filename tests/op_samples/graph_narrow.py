@@ -10,8 +10,8 @@ from xdsl.ir import Attribute
 
 import dialects.graph as g
 from compiler.frontend.onnx.element_types import data_type_of
-from dialects import types as t
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
 from tests.op_samples.sample import F16, I1, I32, I64, U8, E, Random, S, Sample
 
 _SHORT = (t.i2, t.i4, t.ui2, t.ui4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import dialects.graph as g
-from dialects import types as t
+from dialects.strata import types as t
 from tests.op_samples.sample import F16, F32, I8, I32, U8, S, Sample, onnx
 
 

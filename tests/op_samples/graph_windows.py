@@ -9,8 +9,8 @@ import numpy as np
 from xdsl.ir import Block
 
 import dialects.graph as g
-from dialects.graph.base import EvaluationContext
-from dialects.types import LiteralAttr, element_of, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import LiteralAttr, element_of, tensor
 from tests.op_samples.sample import (
     BF16,
     F16,

@@ -17,13 +17,15 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from dialects.expr import Expr
-from dialects.func import FuncOp
 from dialects.graph import ConstantOp
-from dialects.graph.base import EvaluationContext, GraphOp
+from dialects.graph.base import GraphOp
 from dialects.graph.interpret import bind_sizes
-from dialects.symbol import Symbol
-from dialects.types import Array, TensorType, element_of, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, TensorType, element_of, tensor
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.symbol import Symbol
 
 Reference = Callable[..., Sequence[Array]]
 
@@ -97,7 +99,7 @@ def S(
 
 def E(text: str) -> Expr:
     """A size expression in an attribute; constant sizes are put in where none are symbolic."""
-    return Expr.parse(text)
+    return expr_of(text)
 
 
 # ---------------------------------------------------------------------- modules
@@ -126,7 +128,7 @@ def _types(sample: Sample, arrays: list[Array]) -> tuple[list[TensorType], dict[
     """The argument types with symbols, and the values of these."""
     if not sample.dims:
         return [tensor(element_of(a.dtype), a.shape) for a in arrays], {}
-    shapes = [[Expr.parse(word) for word in part.split()] for part in sample.dims.split(";")]
+    shapes = [[expr_of(word) for word in part.split()] for part in sample.dims.split(";")]
     types = [tensor(element_of(a.dtype), s) for a, s in zip(arrays, shapes, strict=True)]
     return types, bind_sizes(types, arrays)
 

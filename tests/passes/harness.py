@@ -22,17 +22,17 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from dialects.control import ControlOp
-from dialects.func import FuncOp
-from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
 from dialects.host.interpret import interpret_host
-from dialects.schedule import parse_schedule
-from dialects.symbol import Symbol
-from dialects.syntax import location, location_name
-from dialects.types import Array, TensorType
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.control import ControlOp
+from dialects.strata.func import FuncOp
+from dialects.strata.schedule import parse_schedule
+from dialects.strata.types import Array, TensorType
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location, location_name
 from passes.base import StrataContext
-from passes.loop.choices import Choice
+from passes.contract import Choice
 from passes.registry import parse_passes
 from passes.rewriting import functions
 from targets.base import TargetOptions, find_target

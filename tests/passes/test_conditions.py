@@ -20,14 +20,15 @@ from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import f16, f32, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from dialects.expr import Expr
-from dialects.graph.base import EvaluationContext
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp
-from dialects.symbol import Symbol
-from dialects.types import Array, i1, tensor
-from passes.loop import conditions
-from passes.loop.conditions import ABSORBS, simplify_conditions
-from passes.loop.numbers import constant
+from dialects.loop.interpret import evaluate_nest
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, i1, tensor
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.numbers import constant
+from passes.rewrites.loop import conditions
+from passes.rewrites.loop.conditions import ABSORBS, simplify_conditions
 
 SIDE = 5
 AXES = [Axis(Symbol.axis(f"i{d}"), Expr.of(SIDE)) for d in range(2)]
@@ -130,7 +131,7 @@ def nest_of(seed: int) -> NestOp:
 
 def computed(nest: NestOp, inputs: Sequence[Array]) -> Array:
     with np.errstate(all="ignore"):
-        return nest.evaluate(EvaluationContext(), *inputs)[0]
+        return evaluate_nest(nest, EvaluationContext(), *inputs)[0]
 
 
 @pytest.fixture

@@ -9,12 +9,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 import dialects.graph as g
-from dialects import types as t
-from dialects.func import main_function
-from dialects.graph.base import CompositeOp, EvaluationContext, GraphOp
+from dialects.graph.base import CompositeOp, GraphOp
+from dialects.graph.dialect import Graph
 from dialects.graph.interpret import evaluate_func
 from dialects.loop import NestOp
-from dialects.types import Array, LiteralAttr
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata import types as t
+from dialects.strata.func import main_function
+from dialects.strata.types import Array, LiteralAttr
 from passes.base import PassError, StrataContext
 from passes.graph_to_loop.rules import lowering_rules
 from passes.registry import parse_passes
@@ -134,9 +136,9 @@ def test_nests_compute_what_the_operation_does(sample: Sample, symbolic: bool):
 
 
 def test_every_operation_has_one_lowering():
-    composite = {op for op in g.Graph.operations if issubclass(op, CompositeOp)}
+    composite = {op for op in Graph.operations if issubclass(op, CompositeOp)}
     rules = lowering_rules()
-    assert rules.keys() == set(g.Graph.operations) - composite - {g.ConstantOp}
+    assert rules.keys() == set(Graph.operations) - composite - {g.ConstantOp}
     assert all(len(functions) == 1 for functions in rules.values())
 
 

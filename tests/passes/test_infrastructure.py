@@ -14,7 +14,7 @@ from xdsl.passes import PassPipeline
 
 from dialects.graph import AddOp, ExpOp, MulOp, NegOp
 from dialects.registry import register_dialects
-from dialects.syntax import location_name
+from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass, strata_context
 from passes.registry import find_pass, parse_passes, pass_loaders, pass_names
 from passes.rewriting import Rewriter, erase_unused, functions, rewrite

@@ -7,7 +7,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions, find_target
 from targets.reference.interpret import interpret

@@ -20,12 +20,13 @@ import numpy as np
 import pytest
 
 import passes.graph
-import passes.graph.rules
 import passes.loop
-from dialects.func import main_function
-from dialects.graph.base import CompositeOp, EvaluationContext
+import passes.rewrites.graph
+from dialects.graph.base import CompositeOp
 from dialects.graph.interpret import evaluate_func
-from dialects.types import Array, TensorType
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import main_function
+from dialects.strata.types import Array, TensorType
 from passes import rewriting
 from passes.base import StrataContext
 from passes.graph_to_loop.rules import lowering_rules
@@ -70,7 +71,7 @@ def fired(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 def listed_rules() -> set[str]:
     """The names of all rules in tables of the graph's and loops' modules."""
     names: set[str] = set()
-    for package in (passes.graph, passes.graph.rules, passes.loop):
+    for package in (passes.graph, passes.rewrites.graph, passes.loop):
         for entry in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             module = importlib.import_module(entry.name)
             for name, table in vars(module).items():

@@ -8,11 +8,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 import dialects.graph as g
-from dialects.func import FuncOp, main_function
-from dialects.graph.base import EvaluationContext, GraphOp
+from dialects.graph.base import GraphOp
 from dialects.graph.interpret import evaluate_func
 from dialects.loop import NestOp
-from dialects.types import Array, element_of, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import Array, element_of, tensor
 from passes.base import StrataContext
 from passes.registry import parse_passes
 

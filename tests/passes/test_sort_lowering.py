@@ -11,14 +11,14 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import dialects.graph as g
-from dialects.expr import Expr, Size
-from dialects.func import FuncOp, main_function
-from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
-from dialects.graph.numerics import widen
 from dialects.loop import KernelOp
-from dialects.types import Array, element_of, tensor
-from dialects.weights import WeightStore
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.numerics import widen
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import Array, element_of, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr, Size
 from passes.base import StrataContext
 from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target

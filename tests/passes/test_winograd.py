@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from dialects.graph import ConstantOp
-from dialects.graph.base import EvaluationContext
 from dialects.graph.convolution import convolve
 from dialects.graph.interpret import evaluate_func
 from dialects.loop import NestOp
-from dialects.types import Array, SizesAttr
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, SizesAttr
+from passes.analyses.loop.windows import Window
 from passes.base import StrataContext
-from passes.loop.windows import Window
 from passes.rewriting import functions
 from targets.base import TargetOptions
 from targets.cpu.target import CpuTarget

@@ -17,13 +17,13 @@ from compiler.frontend import load_model
 from compiler.frontend.torch import in_memory
 from dialects.block import KernelOp
 from dialects.host.interpret import RunKernel, interpret_host
-from dialects.symbol import Symbol
-from dialects.types import Array
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.interpreter import Interpreter
 from tests.lowering import lower
 from tests.pytorch.programs import Function, export
 

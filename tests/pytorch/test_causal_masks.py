@@ -12,7 +12,7 @@ from compiler.frontend import load_model
 from compiler.frontend.torch import in_memory
 from dialects.block import ForOp, KernelOp
 from dialects.host.interpret import interpret_host
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET

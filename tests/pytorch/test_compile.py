@@ -13,15 +13,15 @@ import torch
 from torch import nn
 
 import compiler
-from compiler import torch_backend
-from compiler.driver import Compiler
 from compiler.frontend import MemoryModel
 from compiler.options import CompileOptions
-from compiler.torch_backend import Program, Weights, strata
-from compiler.torch_parts import Part
+from compiler.pipeline.driver import Compiler
+from compiler.torch import backend as torch_backend
+from compiler.torch.backend import Program, Weights, strata
+from compiler.torch.parts import Part
 from dialects.block import StoreOp
-from targets.cuda.donation import donated, with_donations
-from targets.cuda.plan import Copy, Launch, plan_host
+from targets.cuda.runtime.donation import donated, with_donations
+from targets.cuda.runtime.plan import Copy, Launch, plan_host
 
 NO_CACHE = {"threads": 1, "cache": "off"}
 

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from compiler.api import lower_to_text, model_of_argument
-from compiler.driver import Compiler
+from compiler.api import model_of_argument
 from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler, lower_to_text
 from dialects.loop import CallOp
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from passes.loop.join_online import OnlineChain
 
 Tensor = torch.Tensor

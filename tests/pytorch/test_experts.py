@@ -12,7 +12,7 @@ from compiler.frontend import load_model
 from compiler.frontend.torch import in_memory
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
-from dialects.types import BufferType, bf16
+from dialects.strata.types import BufferType, bf16
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET

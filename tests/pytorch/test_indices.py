@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import compiler
-from dialects.assumptions import IndexRangeError
+from dialects.strata.assumptions import IndexRangeError
 
 X = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
 

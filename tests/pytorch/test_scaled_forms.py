@@ -12,12 +12,12 @@ from torch import nn
 from torch.nn import functional
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.arrays import to_numpy
 from compiler.frontend import load_model
 from compiler.frontend.torch import in_memory
+from compiler.io.arrays import to_numpy
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET

@@ -9,7 +9,7 @@ from compiler.options import CompileOptions
 from compiler.tuning.options import TuneOptions
 from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
-from dialects.schedule import Schedule
+from dialects.strata.schedule import Schedule
 
 OPEN_PRODUCT = """
   strata.func @main(%x: f32[n, 19], %w: f32[19, m]) -> (f32[n, m]) inputs ["x", "w"] outputs ["y"] {

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import compiler
-from compiler.api import lower_to_text
-from compiler.driver import Compiler
 from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler, lower_to_text
 
 NAMES = [f"{name}{dim}" for dim in range(4) for name in "abcd"]
 PADDED = f"""

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from compiler.circumstances import options_text
 from compiler.diagnostics import StrataError
 from compiler.options import CompileOptions
+from compiler.programs.circumstances import options_text
 from compiler.tuning import files
 from compiler.tuning.database import Database, Unreadable, Winner, choices_for, with_library
 from compiler.tuning.files import NAME, tuned_files
-from dialects.schedule import Level, Schedule
-from dialects.symbol import Symbol
-from passes.loop.choices import Choice
+from dialects.strata.schedule import Level, Schedule
+from dialects.symbolic.symbol import Symbol
+from passes.contract import Choice
 
 SCHEDULE = Schedule((Level("grid", Symbol.axis("a0"), 6),
                      Level("loop", Symbol.axis("a1"), 1, unroll=4)), (("pack", 1),))

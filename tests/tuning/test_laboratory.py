@@ -18,7 +18,7 @@ from compiler.tuning.search import Prepared
 from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
 from compiler.tuning.work import Work, in_lanes
-from dialects.schedule import Schedule
+from dialects.strata.schedule import Schedule
 
 MODEL = """builtin.module {
   strata.func @main(%x: f32[4, 12], %w: f32[12, 5]) -> (f32[4, 5], f32[4, 12])

@@ -9,8 +9,8 @@ import pytest
 
 from compiler.tuning.bench import FEW_TURNS, take_turns
 from compiler.tuning.search import AGAIN, CLEARLY, FINALISTS, MODES, Mode, Prepared, Search
-from dialects.schedule import Level, Schedule
-from dialects.symbol import Symbol
+from dialects.strata.schedule import Level, Schedule
+from dialects.symbolic.symbol import Symbol
 
 MODE = Mode("test", rounds=4, batch=3, turns=5, least=0.0)
 

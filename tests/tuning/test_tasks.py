@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.driver import Compiler, State
+from compiler.io.signature import signature_of
 from compiler.options import CompileOptions
-from compiler.signature import signature_of
-from compiler.source import Snapshot, Source
+from compiler.pipeline.driver import Compiler
+from compiler.pipeline.source import Snapshot, Source
+from compiler.pipeline.state import State
 from compiler.tuning.bench import random_inputs
 from compiler.tuning.options import TuneOptions
 from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
 from dialects.loop import CallOp, KernelOp
-from dialects.schedule import Level, Schedule
-from dialects.symbol import Symbol
-from passes.loop.choices import Choice, text_key
+from dialects.strata.schedule import Level, Schedule
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.choices import text_key
+from passes.contract import Choice
 from passes.rewriting import functions
 from targets.base import TargetOptions, find_target
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import compiler
-from compiler.contest import Contest, Run, rounds_within
 from compiler.frontend import MemoryModel
-from compiler.measure import captured_model, request_of
+from compiler.measuring.contest import Contest, Run, rounds_within
+from compiler.measuring.measure import captured_model, request_of
 from compiler.peers import load_peer, peer_names
 from rows import Figures, Missing, Setting, milliseconds
 

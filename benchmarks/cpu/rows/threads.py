@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import compiler
-from compiler.contest import rounds_within, take_turns
-from compiler.measure import request_of
+from compiler.measuring.contest import rounds_within, take_turns
+from compiler.measuring.measure import request_of
 from compiler.peers import load_peer
 from rows import Figures, Goal, Measure, Setting, milliseconds
 from rows.contests import OURS

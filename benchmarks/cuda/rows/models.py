@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from compiler.torch_backend import strata
+from compiler.torch.backend import strata
 from rows import Figures, Goal, Measure, Reached, Setting, milliseconds, programs
 from rows.networks import Network, bert, gpt2, gpt2_decode, resnet, vit
 from rows.programs import AUTO, EAGER, OURS, Compiled, empty_cache, inductor, ours, with_library

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 import compiler
-from compiler.api import lower_to_text, model_of_argument
-from compiler.driver import Compiler
+from compiler.api import model_of_argument
 from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler, lower_to_text
 from rows import Setting
 
 Tensor = torch.Tensor

@@ -21,7 +21,7 @@ DEEPEST = 100
 
 
 def describe_file(name: str, data: bytes | None) -> dict[str, Any]:
-    """The facts of a file, or of `data`; see `compiler/inspection.py`. Raises StrataError."""
+    """The facts of a file, or of `data`; see `compiler/cli/inspection.py`. Raises StrataError."""
     file = load_file(Path(name)) if data is None else parse(Path(name), data)
     proto = file.proto
     weights = {tensor.name for tensor in proto.graph.initializer}

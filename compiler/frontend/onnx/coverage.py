@@ -13,7 +13,7 @@ from compiler.frontend.onnx.functions import Functions, opsets_of, standard_body
 from compiler.frontend.onnx.ops import OpImporter, find_importer, importers
 from compiler.frontend.onnx.schema import find_definition, newest_opset
 from compiler.frontend.values import Value
-from dialects import types as t
+from dialects.strata import types as t
 
 _PLAIN = t.tensor(t.f32, (2, 2, 4, 4))
 

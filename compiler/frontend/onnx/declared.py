@@ -16,8 +16,8 @@ import onnx
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.values import Value
-from dialects.expr import Expr
 from dialects.graph.inference import certainly_differ
+from dialects.symbolic.expr import Expr
 
 
 def check_declared(

@@ -8,7 +8,7 @@ import onnx
 from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
-from dialects import types as t
+from dialects.strata import types as t
 
 _ELEMENTS: dict[int, Attribute] = {
     onnx.TensorProto.FLOAT: t.f32, onnx.TensorProto.DOUBLE: t.f64,

@@ -16,8 +16,8 @@ from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.packed import packed_array, packed_size
-from dialects.mapped import READ_WHOLE
-from dialects.types import Array
+from dialects.strata.mapped import READ_WHOLE
+from dialects.strata.types import Array
 
 _DIGITS = 100
 """More than any number of bytes has; Python refuses to read thousands."""

@@ -10,7 +10,7 @@ from functools import wraps
 
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.values import Value
-from dialects import types as t
+from dialects.strata import types as t
 
 Importer = Callable[..., Value]
 

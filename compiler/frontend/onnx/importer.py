@@ -8,7 +8,7 @@ Problems are collected and raised together: first those that validation finds, t
 whose shapes or attributes contradict themselves. What depends on a bad node is passed over.
 
 A name that a subgraph does not define is one of the graphs around it. Where the subgraph became a
-function of its own, it sees that value through a view (frames.py).
+function of its own, it sees that value through a view (compiler/frontend/frames.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from onnx import AttributeProto
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation
 
-from compiler import structures
-from compiler.defaults import mark_defaults
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults, Skip, UnknownValue
@@ -57,12 +55,14 @@ from compiler.frontend.onnx.texts import Table, constant_of, is_text, moved
 from compiler.frontend.onnx.validate import Validation, in_order, node_name, weight_names
 from compiler.frontend.onnx.wire import Span
 from compiler.frontend.values import Value, constant
-from compiler.structures import texts_of
-from dialects.func import FuncOp
+from compiler.io import structures
+from compiler.io.defaults import mark_defaults
+from compiler.io.structures import texts_of
 from dialects.graph.base import ShapeError
-from dialects.syntax import identifier
-from dialects.types import Array, TensorType
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, TensorType
+from dialects.strata.weights import WeightStore
+from dialects.text.syntax import identifier
 
 NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
 Tensor = onnx.TensorProto | onnx.SparseTensorProto

@@ -24,9 +24,10 @@ from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.sequences import Form
 from compiler.suggestions import guess
-from dialects.expr import Expr
-from dialects.symbol import Symbol
-from dialects.types import Array, TensorType, element_of, i1, i64, tensor
+from dialects.strata.types import Array, TensorType, element_of, i1, i64, tensor
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.symbol import Symbol
 
 _UNNAMED = re.compile(r"[-+?*.\d]*", re.ASCII)
 """What models write for a dim that has no name: nothing, `?`, `-1`. It may differ each time."""
@@ -214,7 +215,7 @@ class Inputs:
     def _derived(self, text: str) -> Expr | None:
         """A size that the model writes as an expression of sizes that stand alone elsewhere."""
         try:
-            parsed = Expr.parse(text)
+            parsed = expr_of(text)
         except ValueError:
             return None
         plain = {Symbol.size(s) for shape in self.declared.values() for s in shape

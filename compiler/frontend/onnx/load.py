@@ -24,7 +24,7 @@ from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.external import ExternalFiles, map_file
 from compiler.frontend.onnx.packed import packed_array, packed_size
 from compiler.frontend.onnx.wire import Span, split_weights
-from dialects.types import Array, dtype_of
+from dialects.strata.types import Array, dtype_of
 
 SIZE_LIMIT = 2**31
 """Bytes that a protobuf message may have."""

@@ -17,10 +17,10 @@ from compiler.frontend.onnx.load import OnnxFile
 from compiler.frontend.onnx.schema import attribute_kind
 from compiler.frontend.onnx.sequences import AnyValue
 from compiler.frontend.values import Value, computed
-from dialects import types as t
-from dialects.expr import Expr, Size
 from dialects.graph.constant import RangeOp
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr, Size
 
 
 def as_written(number: float) -> float:

@@ -10,8 +10,8 @@ import mmap
 import numpy as np
 from xdsl.ir import Attribute
 
-from dialects import types as t
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
 
 
 def packed_size(element: Attribute, count: int) -> int:

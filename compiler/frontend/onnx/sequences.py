@@ -26,10 +26,10 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
 from compiler.frontend.frames import Frame
 from compiler.frontend.values import Value, constant
-from dialects import types as t
-from dialects.expr import Expr, product
 from dialects.graph.constant import SizesOp
 from dialects.graph.shape import BroadcastOp, ConcatOp, ReshapeOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, product
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,10 @@ torch is imported by the functions here, never with the module.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.frontend import ImportedModel, ImportOptions, MemoryModel
+from compiler.frontend.torch.captured_graph import CapturedGraph
 
 DESCRIPTION = ("a torch.export program: in memory, as .pt2, or made by file.py:function, which is "
                "your own code and is run")
@@ -58,19 +57,6 @@ def load_bytes(name: str, data: Any, options: ImportOptions) -> ImportedModel:
         return import_captured(data, short, name)
     program = load_bytes(name, data) if isinstance(data, bytes) else data
     return import_program(program, short, name, options)
-
-
-@dataclass(frozen=True)
-class CapturedGraph:
-    """A graph of Core ATen without mutations, as `torch.compile` makes them.
-
-    `weights`: placeholder -> the tensor that is constant, and stays as it is as long as anything is
-    used that was made of the graph; `results`: numbers of the outputs that the function returns.
-    """
-
-    module: Any
-    weights: Mapping[str, Any]
-    results: Sequence[int]
 
 
 def in_memory(model: object) -> MemoryModel | None:

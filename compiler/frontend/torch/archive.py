@@ -20,13 +20,13 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from compiler.array_files import FILE_ERRORS
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.checks import check_program
 from compiler.frontend.torch.guards import restore_guards
 from compiler.frontend.torch.library import quiet, torch_module
-from dialects.mapped import READ_WHOLE
-from dialects.types import Array
+from compiler.io.array_files import FILE_ERRORS
+from dialects.strata.mapped import READ_WHOLE
+from dialects.strata.types import Array
 
 _LOCAL_HEADER = 30
 """Bytes of a zip entry's header before its name; two lengths stand at its end."""

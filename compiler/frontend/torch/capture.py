@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler.arrays import kind_of
 from compiler.diagnostics import StrataError
 from compiler.frontend.torch.library import torch_module
+from compiler.io.arrays import kind_of
 
 if TYPE_CHECKING:
-    from dialects.types import Array
+    from dialects.strata.types import Array
 
 
 @dataclass(frozen=True)

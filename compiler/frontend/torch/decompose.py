@@ -11,11 +11,14 @@ from operator import getitem
 from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.frontend.torch.importer import NO_EFFECT
 from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.frontend.torch.ops import importers
 
+NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
+             "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
+             "aten.sym_constrain_range.default")
+"""Operators without a result, which check what a run of the program relies on."""
 MADE_OF_OTHERS = ("aten.grid_sampler_2d.default",)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.sizes import Sizes
-from dialects.expr import Expr
+from dialects.symbolic.expr import Expr
 
 _MAX_TEXT = 4096
 

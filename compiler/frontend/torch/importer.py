@@ -21,8 +21,9 @@ from compiler.diagnostics import count_of
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults
-from compiler.frontend.torch import CapturedGraph
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
+from compiler.frontend.torch.captured_graph import CapturedGraph
+from compiler.frontend.torch.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
@@ -34,27 +35,20 @@ from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
 from compiler.frontend.torch.tensors import constant_of, type_of
 from compiler.frontend.values import Value
-from dialects.func import FuncOp
 from dialects.graph.base import ShapeError
-from dialects.syntax import identifier
-from dialects.types import TensorType
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.types import TensorType
+from dialects.strata.weights import WeightStore
+from dialects.text.syntax import identifier
 
 WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Operators that only run a graph: it is imported in their place."""
-
-NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
-             "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
-             "aten.sym_constrain_range.default")
-"""Operators without a result, which check what a run of the program relies on."""
 
 
 def import_program(
     program: Any, name: str, file: str, options: ImportOptions
 ) -> ImportedModel:
     """Import an ExportedProgram; `file` is what messages call it. Raises StrataError."""
-    from compiler.frontend.torch.decompose import decompose
-
     names, guards = _dim_names(program), guards_of(program.graph)
     plain, faults = decompose(program, importers(options.plugins)), Faults(file)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults))

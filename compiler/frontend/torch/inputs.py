@@ -18,11 +18,11 @@ from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.torch.tensors import constant_of, type_of
 from compiler.frontend.values import Value
 from compiler.suggestions import guess
-from dialects.expr import Expr
-from dialects.sizes import AssumeOp
-from dialects.symbol import Symbol
-from dialects.syntax import location
-from dialects.types import TensorType
+from dialects.strata.sizes import AssumeOp
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location
 
 INPUTS = "inputs"
 """The node that assumptions about the inputs' sizes come from."""

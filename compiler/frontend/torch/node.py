@@ -11,10 +11,10 @@ from xdsl.ir import Attribute
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import NodeBase, fixed
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, Size
 from dialects.graph.constant import RangeOp
-from dialects.types import TensorType
+from dialects.strata import types as t
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr, Size
 
 
 @dataclass(eq=False)

@@ -14,8 +14,8 @@ from xdsl.ir import Attribute
 from compiler.frontend.torch.ops import Operand
 from compiler.frontend.torch.reals import Real
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.types import element_of, is_float
+from dialects.strata import types as t
+from dialects.strata.types import element_of, is_float
 
 
 def common_element(operands: Sequence[Operand]) -> Attribute:

@@ -19,11 +19,11 @@ from typing import Any, cast
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, ModOp, MulOp, PowOp, SubOp
 from dialects.graph.unary import FloorOp, NegOp, SqrtOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 
 @dataclass(eq=False)

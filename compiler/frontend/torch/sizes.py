@@ -15,7 +15,7 @@ from operator import add, mul
 from typing import Any
 
 from compiler.frontend.faults import Fault
-from dialects.expr import Expr, maximum, minimum
+from dialects.symbolic.expr import Expr, maximum, minimum
 
 
 @dataclass

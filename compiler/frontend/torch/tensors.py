@@ -7,13 +7,13 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
-from compiler.arrays import to_numpy
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.values import Value, constant
-from dialects import types as t
-from dialects.types import TensorType
+from compiler.io.arrays import to_numpy
+from dialects.strata import types as t
+from dialects.strata.types import TensorType
 
 
 @cache

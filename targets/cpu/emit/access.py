@@ -14,11 +14,10 @@ from typing import Literal, NamedTuple
 
 from xdsl.ir import Attribute
 
-from dialects import types as t
-from dialects.atoms import Call
-from dialects.expr import Expr
-from dialects.symbol import Symbol
-from dialects.types import TileType
+from dialects.strata import types as t
+from dialects.strata.types import TileType
+from dialects.symbolic.expr import Call, Expr
+from dialects.symbolic.symbol import Symbol
 from targets.cpu.emit.index import Indices, iota, register
 from targets.cpu.emit.values import (
     Chunk,

@@ -10,7 +10,7 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
-from dialects import types as t
+from dialects.strata import types as t
 from targets.cpu.emit.index import splat
 from targets.cpu.emit.memory import suffix
 from targets.cpu.emit.values import Reg, literal, llvm_type

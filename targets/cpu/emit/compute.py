@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dialects import types as t
-from dialects.expr import Expr
-from dialects.symbol import Symbol
-from dialects.types import TileType
+from dialects.strata import types as t
+from dialects.strata.types import TileType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from targets.cpu.emit.access import Access, lanes_below
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.grouping import convert

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from dialects import types as t
 from dialects.block import MapOp, ReduceOp
+from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.values import Reg
 

@@ -5,7 +5,7 @@ Grouped, the four registers' lanes alternate in one of four times the width.
 
 from __future__ import annotations
 
-from dialects import types as t
+from dialects.strata import types as t
 from targets.cpu.emit.transpose import transpose
 from targets.cpu.emit.values import (
     Reg,

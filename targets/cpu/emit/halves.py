@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute
 
-from dialects import types as t
+from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.values import Reg
 

@@ -12,10 +12,9 @@ from math import gcd, prod
 
 from xdsl.ir import SSAValue
 
-from dialects import types as t
-from dialects.atoms import Atom, Call, Monomial
-from dialects.expr import Expr, Size, product, short_product
-from dialects.symbol import Kind, Symbol
+from dialects.strata import types as t
+from dialects.symbolic.expr import Atom, Call, Expr, Monomial, Size, product, short_product
+from dialects.symbolic.symbol import Kind, Symbol
 from targets.cpu.emit.values import Reg, lane_literal, llvm_type
 from targets.cpu.emit.writer import Writer
 

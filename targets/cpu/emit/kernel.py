@@ -16,10 +16,10 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block as bl
-from dialects import types as t
-from dialects.expr import Expr, maximum, product
-from dialects.symbol import Symbol
-from dialects.types import BufferType, TileType
+from dialects.strata import types as t
+from dialects.strata.types import BufferType, TileType
+from dialects.symbolic.expr import Expr, maximum, product
+from dialects.symbolic.symbol import Symbol
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
@@ -31,7 +31,7 @@ from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.values import Reg, Tile, memory_type
 from targets.cpu.emit.writer import Writer, size_arguments
 from targets.cpu.machine import Machine
-from targets.cpu.results import LARGE
+from targets.cpu.runtime.results import LARGE
 
 STACK_BYTES = 1 << 18
 """Private memory of a program that is not larger lies on the stack."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import gcd
 
-from dialects.expr import Expr
+from dialects.symbolic.expr import Expr
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.values import Tile, llvm_type
 from targets.cpu.emit.writer import Writer

@@ -14,8 +14,8 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block as bl
-from dialects.expr import Expr
-from dialects.types import TileType
+from dialects.strata.types import TileType
+from dialects.symbolic.expr import Expr
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import splat

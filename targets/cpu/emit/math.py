@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dialects import types as t
+from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.memory import suffix
 from targets.cpu.emit.values import Reg, lane_literal, literal

@@ -20,11 +20,11 @@ from itertools import product
 from xdsl.ir import SSAValue
 
 from dialects import block as bl
-from dialects import types as t
-from dialects.expr import Expr
-from dialects.ranges import simplify
-from dialects.symbol import Symbol
-from dialects.types import TileType
+from dialects.strata import types as t
+from dialects.strata.types import TileType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import simplify
+from dialects.symbolic.symbol import Symbol
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.memory import Memory

@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dialects import types as t
-from dialects.expr import Expr
-from dialects.types import TileType
+from dialects.strata import types as t
+from dialects.strata.types import TileType
+from dialects.symbolic.expr import Expr
 from targets.cpu.emit.access import Access, Mask, Point
 from targets.cpu.emit.grouping import convert
 from targets.cpu.emit.index import splat

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute
 
-from dialects import types as t
+from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.halves import widen
 from targets.cpu.emit.index import splat

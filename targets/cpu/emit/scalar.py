@@ -14,8 +14,8 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from dialects import types as t
-from dialects.remainder import RemFOp
+from dialects.semantics.remainder import RemFOp
+from dialects.strata import types as t
 from targets.cpu.emit import math as approximations
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.division import divide, is_summed

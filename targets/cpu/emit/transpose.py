@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dialects import types as t
-from dialects.types import TileType
+from dialects.strata import types as t
+from dialects.strata.types import TileType
 from targets.cpu.emit.values import (
     Chunk,
     Reg,

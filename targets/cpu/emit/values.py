@@ -29,8 +29,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from dialects import types as t
-from dialects.types import TileType
+from dialects.strata import types as t
+from dialects.strata.types import TileType
 
 
 class Chunk(NamedTuple):

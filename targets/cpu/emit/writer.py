@@ -12,8 +12,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from dialects.symbol import Symbol
-from dialects.syntax import distinct_identifiers
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import distinct_identifiers
 
 
 @dataclass

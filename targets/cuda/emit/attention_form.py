@@ -8,9 +8,10 @@
     }
     block.load, block.index, block.valid, block.map, block.store
 
-Factors are halves, in tiles that can be copied at once (`copied.py`), which nothing else reads.
-The carried sums begin with zeros, and are scaled by numbers of their rows. What the loop computes
-is the same however far beyond its end it goes: conditions in it say which scores count.
+Factors are halves, in tiles that can be copied at once (`specialized/copied.py`), which nothing
+else reads. The carried sums begin with zeros, and are scaled by numbers of their rows. What the
+loop computes is the same however far beyond its end it goes: conditions in it say which scores
+count.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from dialects import types as t
 from dialects.block import (
     DotOp,
     ForOp,
@@ -34,10 +34,11 @@ from dialects.block import (
     ValidOp,
     YieldOp,
 )
-from dialects.symbol import Symbol
+from dialects.strata import types as t
+from dialects.symbolic.symbol import Symbol
 from targets.cuda.emit.context import buffer_type, tile_type
-from targets.cuda.emit.copied import Rectangle, rectangle
-from targets.cuda.emit.specialized import GROUP_ROWS
+from targets.cuda.emit.specialized.copied import Rectangle, rectangle
+from targets.cuda.emit.specialized.kernel import GROUP_ROWS
 from targets.cuda.errors import EmitError
 
 _INSIDE = (FullOp, IndexOp, ValidOp, MapOp, ReduceOp)

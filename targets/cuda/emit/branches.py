@@ -17,8 +17,8 @@ from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
 from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.block import IndexOp, MapOp, ValidOp
-from dialects.expr import Expr
-from dialects.symbol import Symbol
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from targets.cuda.emit.context import Context, tile_type
 from targets.cuda.emit.values import Value
 

@@ -15,8 +15,8 @@ from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from dialects import types as t
 from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, ScanOp, YieldOp
+from dialects.strata import types as t
 from targets.cuda.emit.branches import branch_off, choice_of
 from targets.cuda.emit.context import Context, tile_type
 from targets.cuda.emit.forms import INVERTED, QUICK_ROWS, Form, joined_forms

@@ -10,12 +10,12 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import SSAValue
 
 from dialects.block import KernelOp, LoadOp
-from dialects.expr import Expr, short_product
-from dialects.symbol import Symbol
-from dialects.types import BufferType, SizesAttr, TileType
-from targets.cuda.emit.early import Early
+from dialects.strata.types import BufferType, SizesAttr, TileType
+from dialects.symbolic.expr import Expr, short_product
+from dialects.symbolic.symbol import Symbol
 from targets.cuda.emit.helpers import HELPER_NAMES, Helper
 from targets.cuda.emit.index import index_value, scaled, size_value
+from targets.cuda.emit.specialized.early_loads import Early
 from targets.cuda.emit.values import Shape, Value, broadcast, place
 from targets.cuda.emit.writer import Writer
 
@@ -31,7 +31,8 @@ class EmitOptions:
     2^31 - 1 elements, so index them in 64 bits. `exact`: every operation rounds as it is defined,
     also where its result is soon rounded to f16 or bf16. `ptx`: single instructions of NVIDIA's may
     stand in the source. `constants`: the positions of buffers that nothing writes while a graph of
-    kernels runs, for kernels that then begin before others end (`early.py`); None: they do not.
+    kernels runs, for kernels that then begin before others end (`specialized/early.py`); None: they
+    do not.
     """
 
     interpreted: bool = False
@@ -66,7 +67,7 @@ class Context:
     native: frozenset[SSAValue] = frozenset()
     """Buffers of narrow floats that are loaded as such, since only products read them."""
     streamed: frozenset[LoadOp] = frozenset()
-    """Loads of what caches need not keep; see `streaming.py`."""
+    """Loads of what caches need not keep; see `specialized/streaming.py`."""
     moving_pointers: bool = False
     """Whether loads in loops are addressed from pointers that move with the loops' counters."""
     branches: bool = False

@@ -19,8 +19,8 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from dialects import types as t
-from dialects.graph.numerics import SQRT_HALF
+from dialects.semantics.numerics import SQRT_HALF
+from dialects.strata import types as t
 from targets.cuda.emit.rounding import is_rounding
 from targets.cuda.emit.scalar import Row
 

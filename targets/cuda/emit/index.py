@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dialects.atoms import Call, Monomial
-from dialects.expr import Expr
-from dialects.ranges import is_nonnegative
-from dialects.symbol import Symbol
+from dialects.symbolic.expr import Call, Expr, Monomial
+from dialects.symbolic.ranges import is_nonnegative
+from dialects.symbolic.symbol import Symbol
 from targets.cuda.emit.values import Value, broadcast, in_parentheses
 
 Names = Mapping[Symbol, Value]

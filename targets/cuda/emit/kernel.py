@@ -27,10 +27,9 @@ from dialects.block import (
     ValidOp,
     YieldOp,
 )
-from dialects.expr import Expr
-from dialects.symbol import Symbol
-from dialects.syntax import location_name
-from targets.cuda.emit import specialized
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_name
 from targets.cuda.emit.attention_form import is_online
 from targets.cuda.emit.compute import (
     emit_convert,
@@ -41,7 +40,6 @@ from targets.cuda.emit.compute import (
     emit_scan,
 )
 from targets.cuda.emit.context import Context, EmitOptions, buffer_type
-from targets.cuda.emit.early import Early, emit_early, emit_trips
 from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
 from targets.cuda.emit.partial_sums import (
@@ -51,9 +49,11 @@ from targets.cuda.emit.partial_sums import (
 )
 from targets.cuda.emit.programs import bind_program_ids
 from targets.cuda.emit.rounding import needed_in_full
-from targets.cuda.emit.specialized_attention import AttentionEmission
-from targets.cuda.emit.specialized_products import ProductEmission
-from targets.cuda.emit.streaming import last_loads
+from targets.cuda.emit.specialized import kernel as specialized
+from targets.cuda.emit.specialized.attention import AttentionEmission
+from targets.cuda.emit.specialized.early import Early, emit_early, emit_trips
+from targets.cuda.emit.specialized.products import ProductEmission
+from targets.cuda.emit.specialized.streaming import last_loads
 from targets.cuda.emit.values import NATIVE_POINTERS, Value, pointer_type
 from targets.cuda.emit.writer import Writer
 from targets.cuda.errors import EmitError
@@ -79,14 +79,14 @@ class KernelSource:
     registers: int = 0
     """The most that a thread may use; 0: no limit."""
     groups: int = 0
-    """Of warps that compute beside one that loads, each a tile of its own (`specialized.py`); 0:
+    """Of warps that compute beside one that loads, each a tile of its own (`specialized/`); 0:
     every program has one tile."""
     row_axis: int = 0
     """Along which axis of the grid groups' tiles lie."""
     stays: bool = False
     """Whether a program takes several such columns of tiles."""
     waits: bool = False
-    """Whether it waits itself for the kernel before it (`early.py`)."""
+    """Whether it waits itself for the kernel before it (`specialized/early.py`)."""
 
     def programs(self, extents: Sequence[int], at_once: int) -> int:
         """How many programs run for a grid; of those that stay, at most so many."""

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dialects import types as t
 from dialects.block import IndexOp, LoadOp, StoreOp, ValidOp
-from dialects.expr import Expr, product
-from dialects.symbol import Kind, Symbol
-from dialects.types import BufferType
+from dialects.strata import types as t
+from dialects.strata.types import BufferType
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.symbol import Kind, Symbol
 from targets.cuda.emit.context import Context, buffer_type, tile_type
 from targets.cuda.emit.index import inside_conditions
 from targets.cuda.emit.values import (

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dialects import types as t
 from dialects.block import DotOp, ForOp
+from dialects.strata import types as t
 from targets.cuda.emit.context import Context, tile_type
 from targets.cuda.emit.values import Value, typed_number
 

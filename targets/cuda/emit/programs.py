@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr
+from dialects.symbolic.expr import Expr
 from targets.cuda.emit.context import Context
 from targets.cuda.emit.values import Value, in_parentheses
 

@@ -17,8 +17,8 @@ from typing import TypeGuard
 from xdsl.dialects import arith
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
-from dialects import types as t
 from dialects.block import DotOp, ForOp, KernelOp, MapOp, StoreOp
+from dialects.strata import types as t
 
 _DECISIONS = (arith.CmpfOp, arith.FPToSIOp, arith.FPToUIOp, arith.BitcastOp, DotOp, StoreOp)
 _NARROW = frozenset((t.f16, t.bf16))

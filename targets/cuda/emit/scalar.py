@@ -19,7 +19,7 @@ from xdsl.dialects.arith import (
 )
 from xdsl.ir import Attribute, Operation
 
-from dialects import types as t
+from dialects.strata import types as t
 from targets.cuda.emit.values import dtype_text, in_parentheses
 from targets.cuda.errors import EmitError
 

@@ -14,8 +14,8 @@ import numpy as np
 from xdsl.dialects.builtin import Float64Type
 from xdsl.ir import Attribute
 
-from dialects import types as t
-from dialects.expr import Expr
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 from targets.cuda.errors import EmitError
 
 Shape = tuple[int, ...]

@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
-from dialects.syntax import identifier
+from dialects.text.syntax import identifier
 
 _INDENT = "    "
 _TAKEN = frozenset((*keyword.kwlist, *keyword.softkwlist, "tl", "triton", "range", "float"))

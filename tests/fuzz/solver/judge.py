@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from compiler.diagnostics import StrataError
-from compiler.driver import Compiler, CompilerFault
 from compiler.frontend import MemoryModel
 from compiler.options import CompileOptions
-from dialects.binding import EvaluationError
-from dialects.types import Array, element_of, largest, precision
+from compiler.pipeline.driver import Compiler, CompilerFault
+from dialects.strata.binding import EvaluationError
+from dialects.strata.types import Array, element_of, largest, precision
 from targets.reference.interpret import interpret
 from tests.fuzz.solver.generate import Generated
 from tests.fuzz.solver.peers import Peer, peer_of

@@ -22,11 +22,12 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import graph
-from dialects.binding import EvaluationError, bind_sizes
-from dialects.control import IfOp, LoopOp, function_of
-from dialects.func import FuncOp, main_function
-from dialects.graph.base import EvaluationContext, ShapeError
-from dialects.types import (
+from dialects.graph.base import ShapeError
+from dialects.semantics.evaluation import EvaluationContext, evaluation_of
+from dialects.strata.binding import EvaluationError, bind_sizes
+from dialects.strata.control import IfOp, LoopOp, function_of
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import (
     Array,
     TensorType,
     element_of,
@@ -36,7 +37,7 @@ from dialects.types import (
     tensor,
     wide_element,
 )
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from passes.rewriting import Rewriter, functions, rewrite
 
@@ -224,7 +225,7 @@ def _evaluated(
     op: Operation, operands: Sequence[Array], context: EvaluationContext
 ) -> list[Array]:
     """The results of the operation with f64 types; with its own types, where it has none."""
-    function = getattr(op, "evaluate", None)
+    function = evaluation_of(op)
     if function is None:
         raise EvaluationError(f"{op.name} has no evaluation")
     if isinstance(op, graph.ConstantOp):

@@ -20,10 +20,10 @@ import torch.nn.functional as F
 import z3
 
 from compiler.diagnostics import StrataError
-from compiler.driver import Compiler, CompilerFault
 from compiler.frontend import model_of
+from compiler.io.signature import signature_of
 from compiler.options import CompileOptions
-from compiler.signature import signature_of
+from compiler.pipeline.driver import Compiler, CompilerFault
 from tests.fuzz.solver.build import contents
 from tests.fuzz.solver.domains import numbers
 from tests.fuzz.solver.draft import BF16, F32, F64, Array, Draft, Placeholder

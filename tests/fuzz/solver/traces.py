@@ -16,7 +16,7 @@ from onnx import inliner, numpy_helper
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportOptions, MemoryModel, load_model
 from compiler.reduction.recording import with_all_outputs
-from dialects.binding import EvaluationError
+from dialects.strata.binding import EvaluationError
 from targets.reference.interpret import interpret, model_function
 from tests.fuzz.solver.draft import Array
 from tests.fuzz.solver.outline import body_reads

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.func import FuncOp, main_function
 from dialects.graph import BroadcastOp, ConstantOp, TransposeOp, WhereOp
-from dialects.graph.base import EvaluationContext
 from dialects.graph.interpret import evaluate_func
-from dialects.syntax import location
-from dialects.types import Array, f32, tensor
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import Array, f32, tensor
+from dialects.text.syntax import location
 from passes.base import Limits, PassError, StrataContext
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.passes.harness import assert_same, check_locations, parse, run_passes

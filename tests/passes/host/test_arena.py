@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dialects.expr import Expr, product
-from passes.host.arena import ALIGNMENT, Block, hint, plan, split
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr_syntax import expr_of
+from passes.analyses.host.arena import ALIGNMENT, Block, hint, plan, split
 from tests.symbols import by_symbol
 
 SIZES = by_symbol({"b": 3, "s": 7})
@@ -23,7 +24,7 @@ def blocks(draw: st.DrawFn, names: list[str]) -> list[Block]:
         factor = draw(st.integers(0, 3000))
         name = draw(st.sampled_from(names))
         first = draw(st.integers(0, 12))
-        size = product([factor, Expr.parse(name)]) if name else Expr.of(factor)
+        size = product([factor, expr_of(name)]) if name else Expr.of(factor)
         result.append(Block(size, first, first + draw(st.integers(0, 6))))
     return result
 
@@ -57,8 +58,8 @@ def test_deterministic() -> None:
 def test_reuse_of_dead_blocks() -> None:
     chain = [Block(Expr.of(1024), k, k + 1) for k in range(10)]
     assert plan(chain).constant == 2048
-    symbolic = [Block(Expr.parse("1024*b"), k, k + 1) for k in range(10)]
-    assert plan(symbolic) == Expr.parse("2048*b")
+    symbolic = [Block(expr_of("1024*b"), k, k + 1) for k in range(10)]
+    assert plan(symbolic) == expr_of("2048*b")
 
 
 def test_small_block_in_the_smallest_gap() -> None:
@@ -69,14 +70,14 @@ def test_small_block_in_the_smallest_gap() -> None:
 
 
 def test_slots_reused_where_a_proof_or_the_hint_allows() -> None:
-    wide = Block(Expr.parse("4*b*s"), 0, 1)
-    narrow = Block(Expr.parse("4*s"), 2, 3)  # certainly smaller
-    similar = Block(Expr.parse("4*s*s"), 4, 5)  # as large with b = s
+    wide = Block(expr_of("4*b*s"), 0, 1)
+    narrow = Block(expr_of("4*s"), 2, 3)  # certainly smaller
+    similar = Block(expr_of("4*s*s"), 4, 5)  # as large with b = s
     arena = plan([wide, narrow, similar])
     assert {b.offset for b in (wide, narrow, similar)} == {Expr.of(0)}
     assert hint(arena) == 4 * 64 * 64
 
 
 def test_split() -> None:
-    assert split(Expr.parse("8*b + 4*b*h")) == (4, Expr.parse("2*b + b*h"))
+    assert split(expr_of("8*b + 4*b*h")) == (4, expr_of("2*b + b*h"))
     assert split(Expr.of(12)) == (12, Expr.of(1))

@@ -6,9 +6,9 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.host import LaunchOp, host_function
+from passes.analyses.host.in_place import can_share
+from passes.analyses.host.storage import kernels_of
 from passes.base import PassError, StrataContext
-from passes.host.in_place import can_share
-from passes.host.storage import kernels_of
 from tests.passes.harness import parse, run_passes
 
 ADD = """^bb0(%p: f32, %q: f32):

@@ -14,12 +14,12 @@ import numpy as np
 from xdsl.dialects import arith
 
 from dialects import block
-from dialects.binding import EvaluationError
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
-from dialects.schedule import Level, Schedule
-from dialects.symbol import Kind, Symbol
-from dialects.types import TileType
+from dialects.strata.binding import EvaluationError
+from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import TileType
+from dialects.symbolic.symbol import Kind, Symbol
 from targets.base import Executable, Target, TargetError
 
 COMMAND = ("cc", "-O2", "-shared", "-fPIC", "-fwrapv", "-ffp-contract=off", "-x", "c", "-", "-lm")

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from xdsl.ir import Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp
-from dialects.types import Array, TensorType
+from dialects.graph.base import Attributes, GraphOp
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, TensorType
 
 
 @irdl_op_definition

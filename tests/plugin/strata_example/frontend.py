@@ -16,12 +16,12 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.values import Value
-from dialects.expr import Expr
-from dialects.func import FuncOp
 from dialects.graph import AbsOp, AddOp, ExpOp, MulOp, SubOp, TanhOp
 from dialects.graph.base import ShapeError
-from dialects.types import f32, tensor
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.types import f32, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
 
 DESCRIPTION = "a .steps file, with an operator on each line"
 OPERATORS = {"abs": AbsOp, "add": AddOp, "exp": ExpOp, "mul": MulOp, "sub": SubOp, "tanh": TanhOp}

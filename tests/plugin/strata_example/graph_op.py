@@ -14,8 +14,9 @@ import numpy as np
 from xdsl.ir import Dialect, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from dialects.graph.base import Attributes, EvaluationContext, GraphOp, ShapeError
-from dialects.types import Array, TensorType, f32, tensor
+from dialects.graph.base import Attributes, GraphOp, ShapeError
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, TensorType, f32, tensor
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.rewriting import Rewriter

@@ -20,12 +20,12 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 
-from compiler.levels import CONTROL, SCALARS, Level
-from dialects.expr import Expr, Size
+from compiler.pipeline.levels import CONTROL, SCALARS, Level
 from dialects.host import Launches, LaunchOp, OtherOp
 from dialects.loop import KernelOp
-from dialects.syntax import print_values
-from dialects.types import BufferType, ExprAttr, SizesAttr, parse_size
+from dialects.strata.types import BufferType, ExprAttr, SizesAttr, parse_size
+from dialects.symbolic.expr import Expr, Size
+from dialects.text.syntax import print_values
 from passes.base import StrataContext, StrataPass
 
 

@@ -20,9 +20,10 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects.graph import AbsOp, AddOp, DivOp, MulOp, SqrtOp
-from dialects.graph.base import Attributes, Build, CompositeOp, EvaluationContext
+from dialects.graph.base import Attributes, Build, CompositeOp
 from dialects.graph.composite import scalar
-from dialects.types import Array, TensorType
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.types import Array, TensorType
 
 
 @onnx_op("ScaledSoftsign", domain="com.example")

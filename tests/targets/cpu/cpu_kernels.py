@@ -15,14 +15,16 @@ from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.dialects.math import Math
 from xdsl.parser import Parser
 
-from dialects.block import Block, KernelOp
+from dialects.block import KernelOp
+from dialects.block.dialect import Block
 from dialects.block.interpret import interpret_kernel
-from dialects.host import Host
-from dialects.symbol import Symbol
-from dialects.types import Array, Strata
-from targets.cpu.cache import ObjectCache
+from dialects.host.dialect import Host
+from dialects.strata.dialect import Strata
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
+from targets.cpu.build.cache import ObjectCache
+from targets.cpu.build.jit import compile_texts, link
 from targets.cpu.emit import emit_kernel
-from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import Machine, machine_of
 from tests.symbols import by_symbol
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from dialects.types import Array
+from dialects.strata.types import Array
 from targets.cpu.machine import Machine, machine_of
 
 FEATURES = frozenset(("amx-tile", "amx-bf16", "amx-int8"))

@@ -19,8 +19,8 @@ import pytest
 import compiler
 from targets.base import Executable
 from targets.call_states import CallStates
-from targets.cpu.calls import CallState
-from targets.cpu.runtime import CpuExecutable
+from targets.cpu.runtime.calls import CallState
+from targets.cpu.runtime.executable import CpuExecutable
 from tests.control.programs import COUNTED, PROGRAMS, Program
 
 ROOT = Path(__file__).parents[3]

@@ -9,10 +9,10 @@ import onnx
 import pytest
 
 import compiler
-from compiler.driver import Compiler
 from compiler.options import CompileOptions
-from dialects.symbol import Symbol
-from passes.loop.windows import (
+from compiler.pipeline.driver import Compiler
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.windows import (
     FEW_POINTS,
     POINTS,
     Window,
@@ -20,7 +20,7 @@ from passes.loop.windows import (
     output_table,
     weight_table,
 )
-from targets.cpu.windows import MAX_LOSS
+from targets.cpu.scheduling.windows import MAX_LOSS
 from tests.models.onnx_graph import Array, OnnxGraph
 
 LIMIT = 4.0

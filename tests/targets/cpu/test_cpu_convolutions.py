@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import compiler
-from dialects.expr import Expr
 from dialects.graph.convolution import convolve
-from dialects.types import Array, ExprAttr, SizesAttr
+from dialects.strata.types import Array, ExprAttr, SizesAttr
+from dialects.symbolic.expr import Expr
 
 TOLERANCE = 4e-6
 """Of the largest magnitude."""

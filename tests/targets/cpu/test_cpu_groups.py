@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 
-from dialects.types import Array
+from dialects.strata.types import Array
 from targets.cpu.emit import emit_kernel
 from targets.cpu.machine import machine_of
 from tests.targets.cpu.cpu_kernels import available_features, body, check, parse, unlike

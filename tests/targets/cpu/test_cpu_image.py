@@ -8,10 +8,10 @@ import struct
 
 import pytest
 
-from targets.cpu import jit, worker
-from targets.cpu.image import LinkError, link_image
+from targets.cpu.build import jit, worker
+from targets.cpu.build.image import LinkError, link_image
+from targets.cpu.build.native import Image, load_image
 from targets.cpu.machine import machine_of
-from targets.cpu.native import Image, load_image
 from targets.interface import TargetError
 
 pytestmark = pytest.mark.skipif(not machine_of().is_x86, reason="images are for x86-64")

@@ -9,11 +9,11 @@ import onnx
 import pytest
 
 import compiler
-from compiler.text import parse_module
+from compiler.pipeline.text import parse_module
 from dialects.context import make_context
 from dialects.loop import KernelOp
-from dialects.schedule import parse_schedule
-from targets.cpu.partial_sums import add_partial_levels
+from dialects.strata.schedule import parse_schedule
+from targets.cpu.scheduling.partial_sums import add_partial_levels
 from tests.models.onnx_graph import Array, OnnxGraph
 
 EPSILON = float(np.finfo(np.float32).eps)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from cpu_kernels import each_machine, parse_module
 
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from targets.base import Executable, TargetOptions
 from targets.cpu import TARGET
 from targets.cpu.emit.math import MAX_ULP

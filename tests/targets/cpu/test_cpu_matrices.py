@@ -11,12 +11,12 @@ from ml_dtypes import bfloat16
 
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
-from dialects.types import Array
-from targets.cpu.cache import ObjectCache
+from dialects.strata.types import Array
+from targets.cpu.build.cache import ObjectCache
+from targets.cpu.build.jit import compile_texts, link
+from targets.cpu.build.worker import assembly_text
 from targets.cpu.emit import emit_kernel
-from targets.cpu.jit import compile_texts, link
 from targets.cpu.machine import machine_of
-from targets.cpu.worker import assembly_text
 from tests.targets.cpu.cpu_kernels import Guarded, assert_same, parse, unlike
 from tests.targets.cpu.matrix_registers import Registers, has_matrices, with_matrices
 

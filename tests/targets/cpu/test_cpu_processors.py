@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from targets.cpu.machine import machine_of
-from targets.cpu.processors import processor_facts, thread_count, usable_cores
+from targets.cpu.runtime.processors import processor_facts, thread_count, usable_cores
 
 
 @pytest.fixture(autouse=True)

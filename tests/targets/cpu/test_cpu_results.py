@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from targets.cpu.results import LARGE, Result
+from targets.cpu.runtime.results import LARGE, Result
 
 SIZE = LARGE // 4
 F32 = np.dtype(np.float32)

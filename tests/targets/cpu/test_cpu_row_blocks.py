@@ -12,9 +12,9 @@ from xdsl.parser import Parser
 
 from dialects import block
 from dialects.loop import KernelOp
-from dialects.types import Array, BufferType
+from dialects.strata.types import Array, BufferType
+from passes.analyses.loop.private import private_values
 from passes.base import StrataContext
-from passes.loop.private import private_values
 from targets.base import TargetOptions, find_target
 from targets.cpu.machine import AVX512, Machine
 from tests.lowering import assert_close, check_levels, lower

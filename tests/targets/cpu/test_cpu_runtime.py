@@ -14,13 +14,14 @@ import pytest
 from cpu_kernels import each_machine, native, parse, parse_module, randoms
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from targets.base import Executable, TargetOptions
-from targets.cpu import TARGET, jit, worker
-from targets.cpu.cache import ObjectCache, object_key
+from targets.cpu import TARGET
+from targets.cpu.build import jit, worker
+from targets.cpu.build.cache import ObjectCache, object_key
 from targets.cpu.machine import machine_of
-from targets.cpu.processors import thread_count
-from targets.cpu.threads import loaded_libgomp, thread_pool
+from targets.cpu.runtime.processors import thread_count
+from targets.cpu.runtime.threads import loaded_libgomp, thread_pool
 
 ADD = """
 block.kernel @add{name}(%X: f32[n, 200], %W: f32[4], %Y: f32[n, 200]) grid(%r: n) sizes(n) {{

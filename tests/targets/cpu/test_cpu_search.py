@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from cpu_kernels import each_machine
 
-from compiler.comparison import worst
-from compiler.driver import Compiler
+from compiler.io.signature import signature_of
+from compiler.measuring.comparison import worst
 from compiler.options import CompileOptions
-from compiler.signature import signature_of
+from compiler.pipeline.driver import Compiler
 from compiler.tuning.bench import random_inputs
 from compiler.tuning.jobs import Job
 from compiler.tuning.tasks import Task
 from dialects.loop import KernelOp
-from dialects.schedule import Schedule, parse_schedule
-from passes.loop.kinds import is_contraction
+from dialects.strata.schedule import Schedule, parse_schedule
+from passes.analyses.loop.kinds import is_contraction
 from targets.base import TargetOptions, find_target
 from targets.cpu.machine import machine_of
-from targets.cpu.search import PROGRAMS, _programs, candidates
+from targets.cpu.scheduling.search import PROGRAMS, _programs, candidates
 from tests.targets.searches import ANY, attention, tasks_of_text, written
 
 PRODUCT = """

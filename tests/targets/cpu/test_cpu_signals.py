@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import compiler
-from dialects.types import Array
-from targets.cpu.runtime import CpuExecutable
+from dialects.strata.types import Array
+from targets.cpu.runtime.executable import CpuExecutable
 
 ROOT = Path(__file__).parents[3]
 ENDLESS = 2**48

@@ -8,13 +8,13 @@ from cpu_kernels import each_machine, parse, parse_module, randoms
 from xdsl.parser import Parser
 
 from dialects.loop import KernelOp
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cpu import TARGET
 from targets.cpu.emit import emit_kernel
 from targets.cpu.machine import AVX512, Machine, machine_of
-from targets.cpu.rules import schedule_kernel
+from targets.cpu.scheduling.rules import schedule_kernel
 
 ROWS = 8000
 

@@ -13,10 +13,10 @@ MODEL = """
 import os, sys, numpy
 sys.path.insert(0, "tests/targets/cpu")
 from cpu_kernels import parse_module
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from targets.base import TargetOptions
 from targets.cpu import TARGET
-from targets.cpu.threads import thread_pool
+from targets.cpu.runtime.threads import thread_pool
 module = parse_module('''
 block.kernel @double(%x: f32[n], %y: f32[n]) grid(%p: n ceildiv 16) sizes(n) {
   %a = block.load %x[16*%p + t0] check [0] : tile<[16]xf32>
@@ -97,7 +97,8 @@ def test_how_long_threads_look_for_work(
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("OMP_DISPLAY_ENV", "verbose")  # libgomp tells when it is loaded
-    code = ("import os; from targets.cpu.threads import thread_pool; before = dict(os.environ); "
+    code = ("import os; from targets.cpu.runtime.threads import thread_pool; "
+            "before = dict(os.environ); "
             "print(thread_pool().addresses[0] != 0, dict(os.environ) == before)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True,
                           capture_output=True)

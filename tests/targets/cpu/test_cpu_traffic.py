@@ -8,11 +8,11 @@ import pytest
 from xdsl.parser import Parser
 
 from dialects.loop import KernelOp
-from dialects.schedule import Schedule
+from dialects.strata.schedule import Schedule
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from targets.cpu.machine import machine_of
-from targets.cpu.rules import schedule_kernel
+from targets.cpu.scheduling.rules import schedule_kernel
 
 SMALL = (32 << 10, 64 << 10, 1 << 20)
 """Caches of which the second holds panels of 32 KiB."""

@@ -12,13 +12,13 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from targets.cpu.cache import ObjectCache
-from targets.cpu.driver_frame import MEMCPY
-from targets.cpu.driver_spread import SPREAD
-from targets.cpu.driver_turns import LINE_BYTES, TURNS
-from targets.cpu.jit import compile_texts, link
+from targets.cpu.build.cache import ObjectCache
+from targets.cpu.build.jit import compile_texts, link
+from targets.cpu.driver.frame import MEMCPY
+from targets.cpu.driver.spread import SPREAD
+from targets.cpu.driver.turns import LINE_BYTES, TURNS
 from targets.cpu.machine import machine_of
-from targets.cpu.threads import FIRST_ARGUMENT, SCHEDULER_ENTRY, scheduler_addresses
+from targets.cpu.runtime.threads import FIRST_ARGUMENT, SCHEDULER_ENTRY, scheduler_addresses
 
 _ENTRIES = """
 define void @begin(ptr %turns, i64 %thread) {

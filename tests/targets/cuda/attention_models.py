@@ -12,8 +12,6 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects.expr import Expr, Size
-from dialects.func import FuncOp
 from dialects.graph import (
     AddOp,
     ConstantOp,
@@ -25,8 +23,10 @@ from dialects.graph import (
     WhereOp,
 )
 from dialects.graph.base import GraphOp
-from dialects.types import Array, TensorType, element_of, tensor
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, TensorType, element_of, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr, Size
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET

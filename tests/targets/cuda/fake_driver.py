@@ -1,9 +1,9 @@
 """A CUDA driver for tests: device memory is host memory, and kernels run by their NumPy meaning.
 
-It stands in for `targets.cuda.driver`, so that all above the driver's calls is what runs on a GPU.
-As there, work is only noted when it is asked for, and done when somebody waits for its stream
-(`fake_streams.py`); memory that a pool takes back may be given out again at once. Whatever touches
-memory that is not there, or is freed by then, fails. Any number of threads may call it.
+It stands in for `targets.cuda.runtime.driver`, so that all above the driver's calls is what runs on
+a GPU. As there, work is only noted when it is asked for, and done when somebody waits for its
+stream (`fake_streams.py`); memory that a pool takes back may be given out again at once. Whatever
+touches memory that is not there, or is freed by then, fails. Any number of threads may call it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
-from dialects.symbol import Symbol
-from dialects.types import Array, BufferType
-from targets.cuda import cublas, cuda_graph, cudnn, driver, kernels, library
-from targets.cuda.compile import Binary, CompileOptions, Job
-from targets.cuda.cuda_graph import CopyNode
+from dialects.strata.types import Array, BufferType
+from dialects.symbolic.symbol import Symbol
+from targets.cuda.build.compile import Binary, CompileOptions, Job
 from targets.cuda.emit import KernelSource
-from targets.cuda.library import LibraryLaunch
-from targets.cuda.tensor_maps import Descriptor
+from targets.cuda.libraries import calls as library
+from targets.cuda.libraries import cublas, cudnn
+from targets.cuda.libraries.calls import LibraryLaunch
+from targets.cuda.runtime import driver, driver_graph, kernels
+from targets.cuda.runtime.driver_graph import CopyNode
+from targets.cuda.runtime.tensor_maps import Descriptor
 from tests.targets.cuda.fake_libraries import FakeCall, FakeConvolution, FakeProduct
 from tests.targets.cuda.fake_streams import FakeEvent, FakeStreams, Work
 
@@ -82,7 +84,7 @@ class FakeDriver:
         patch.setattr(driver, "cache_size", lambda: self.cache)
         patch.setattr(driver, "make_stream", self.streams.make)
         patch.setattr(driver, "Event", partial(FakeEvent, self.streams))
-        patch.setattr(cuda_graph, "Graph", partial(FakeGraph, self))
+        patch.setattr(driver_graph, "Graph", partial(FakeGraph, self))
 
     def install_compiler(self, patch: pytest.MonkeyPatch) -> None:
         """Replace Triton, too: kernels are emitted, but not compiled."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dialects.types import Array
-from targets.cuda import cublas
-from targets.cuda.cublas import Matrix
-from targets.cuda.cudnn import Convolution, Tensor
+from dialects.strata.types import Array
+from targets.cuda.libraries import cublas
+from targets.cuda.libraries.cublas import Matrix
+from targets.cuda.libraries.cudnn import Convolution, Tensor
 
 if TYPE_CHECKING:
     from tests.targets.cuda.fake_driver import FakeDriver

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dialects.types import Array
+from dialects.strata.types import Array
 from tests.targets.cuda.fake_driver import FakeDriver, FakePool
 
 STREAM = 42

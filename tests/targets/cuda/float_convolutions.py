@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.expr import Expr
-from dialects.func import FuncOp
 from dialects.graph import ConstantOp, ConvOp, MaxPoolOp, ReluOp, TransposeOp
 from dialects.graph.convolution import convolve
-from dialects.types import Array, ExprAttr, element_of, tensor
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, ExprAttr, element_of, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
 from passes.base import StrataContext
 from passes.graph.join_groups import with_zeros
 from targets.base import TargetOptions

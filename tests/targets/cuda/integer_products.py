@@ -13,11 +13,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from dialects.func import FuncOp
 from dialects.graph import ConstantOp, ConvIntegerOp, MatmulIntegerOp
 from dialects.graph.convolution import convolve
-from dialects.types import Array, element_of, tensor
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, element_of, tensor
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET

@@ -12,13 +12,13 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from dialects import types as t
 from dialects.block import KernelOp, StoreOp
 from dialects.context import make_context
-from dialects.expr import Expr
 from dialects.host import FuncOp, LaunchOp, ReturnOp
-from dialects.symbol import Symbol
-from dialects.types import Array, BufferType
+from dialects.strata import types as t
+from dialects.strata.types import Array, BufferType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from tests.symbols import by_symbol
 
 

@@ -14,15 +14,15 @@ from xdsl.ir import Operation
 from dialects.block import DotOp, ForOp, KernelOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
-from dialects.schedule import ScheduleAttr, parse_schedule
-from dialects.symbol import Symbol
-from dialects.types import Array
+from dialects.strata.schedule import ScheduleAttr, parse_schedule
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
-from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.interpreter import Interpreter
 from tests.lowering import STEPS, lower
 from tests.targets.cuda.attention_models import Model
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dialects.types import Array
-from dialects.weights import WeightStore
-from targets.cuda import driver, run_state
-from targets.cuda.compile import CompileOptions
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError, DeviceMemoryError
-from targets.cuda.launch import CudaExecutable
-from targets.cuda.run_state import MOST_STATES, RunState
+from targets.cuda.runtime import driver, run_state
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.run_state import MOST_STATES, RunState
 from tests.control.programs import PROGRAMS, Program
 from tests.targets.cpu.test_cpu_calls import at_once
 from tests.targets.cuda.control_programs import compare, lowered

@@ -11,7 +11,7 @@ import pytest
 
 import compiler
 from compiler.frontend import MemoryModel
-from dialects.assumptions import AccessError, IndexRangeError
+from dialects.strata.assumptions import AccessError, IndexRangeError
 from tests.test_checked_accesses import WRONG, inputs, program
 
 pytestmark = pytest.mark.gpu

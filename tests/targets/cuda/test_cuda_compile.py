@@ -10,7 +10,7 @@ import pytest
 
 from targets.base import TargetOptions
 from targets.cuda import TARGET
-from targets.cuda.compile import (
+from targets.cuda.build.compile import (
     Binary,
     CompileOptions,
     Job,
@@ -18,9 +18,9 @@ from targets.cuda.compile import (
     parameter_widths,
     resources,
 )
+from targets.cuda.build.worker import worker
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
-from targets.cuda.worker import worker
 from tests.targets.cuda import samples
 from tests.targets.cuda.samples import SAMPLES, Sample, kernel_of, parse
 from tests.targets.cuda.scalar_kernels import float_kernel, integer_kernel
@@ -127,7 +127,7 @@ def test_a_worker_that_was_foreseen_is_used(monkeypatch: pytest.MonkeyPatch) -> 
     first = worker()
     assert worker() is not first
     first.close()
-    monkeypatch.setattr("targets.cuda.worker._PROGRAM", Path("absent.py"))
+    monkeypatch.setattr("targets.cuda.build.worker._PROGRAM", Path("absent.py"))
     with pytest.raises(CudaError, match=r"ended with status 2\n.*absent\.py"):
         compile_kernels([job(samples.SWAP)], CompileOptions())
 

@@ -7,12 +7,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from dialects.types import Array
-from dialects.weights import WeightStore
-from targets.cuda.compile import CompileOptions
-from targets.cuda.constants import HEAD, ConstantPlan
-from targets.cuda.launch import CudaExecutable
-from targets.cuda.plan import CONSTANTS, plan_host
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from targets.cuda.build.compile import CompileOptions
+from targets.cuda.runtime.constants import HEAD, ConstantPlan
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.plan import CONSTANTS, plan_host
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse

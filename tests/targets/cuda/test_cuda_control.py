@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from dialects.host import LaunchOp
-from dialects.types import Array
+from dialects.strata.types import Array
 from targets.base import TargetOptions
 from targets.cuda import TARGET
-from targets.cuda.compile import CompileOptions
-from targets.cuda.control import LoopStep
+from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError
-from targets.cuda.launch import CudaExecutable
-from targets.cuda.memory import KeptBlocks
-from targets.cuda.plan import host_notes, kernel_call, kernels_of
-from targets.cuda.runner import ControlProgram, ControlRunner
-from targets.cuda.steps import LaunchStep
+from targets.cuda.runtime.call_steps import LaunchStep
+from targets.cuda.runtime.control import LoopStep
+from targets.cuda.runtime.control_runner import ControlProgram, ControlRunner
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.memory import KeptBlocks
+from targets.cuda.runtime.plan import host_notes, kernel_call, kernels_of
 from tests.control.programs import (
     BRANCHES,
     COUNTED,

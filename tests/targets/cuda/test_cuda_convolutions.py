@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 from xdsl.ir import Attribute, Operation
 
-from dialects import types as t
 from dialects.block import DotOp, KernelOp, LoadOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import NestOp
-from dialects.symbol import Symbol
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext
-from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions
 from targets.cuda import TARGET
-from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
-from targets.cuda.convolutions import convolution_parts
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
 from targets.cuda.emit.context import tile_type
-from targets.cuda.interpreter import Interpreter
 from targets.cuda.machine import machine_of
-from targets.cuda.product_tiles import tiles
-from targets.cuda.product_time import Product
+from targets.cuda.scheduling.convolutions import convolution_parts
+from targets.cuda.scheduling.products.tiles import tiles
+from targets.cuda.scheduling.products.time import Product
 from tests.lowering import lower
 from tests.targets.cuda.float_convolutions import CASES, STRIPS, Case
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dialects.block import KernelOp
-from dialects.weights import WeightStore
-from targets.cuda.compile import CompileOptions
-from targets.cuda.donation import can_overwrite
-from targets.cuda.launch import CudaExecutable
+from dialects.strata.weights import WeightStore
+from targets.cuda.build.compile import CompileOptions
+from targets.cuda.runtime.donation import can_overwrite
+from targets.cuda.runtime.executable import CudaExecutable
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dialects.weights import WeightStore
-from targets.cuda import cuda_graph
-from targets.cuda.compile import CompileOptions, Job, compile_kernels
-from targets.cuda.cuda_graph import CopyNode, Graph
-from targets.cuda.emit import EmitOptions, early, emit_kernel
-from targets.cuda.interpreter import InterpretedExecutable
-from targets.cuda.kernels import overlapping
-from targets.cuda.plan import constant_buffers, plan_host
+from dialects.strata.weights import WeightStore
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
+from targets.cuda.build.interpreter import InterpretedExecutable
+from targets.cuda.emit import EmitOptions, emit_kernel
+from targets.cuda.emit.specialized import early, early_loads
+from targets.cuda.runtime import driver_graph
+from targets.cuda.runtime.driver_graph import CopyNode, Graph
+from targets.cuda.runtime.kernels import overlapping
+from targets.cuda.runtime.plan import constant_buffers, plan_host
 from tests.targets.cuda.samples import kernel_of, parse
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
@@ -74,7 +75,7 @@ def test_constants_are_loaded_before_the_wait_and_nothing_else_is() -> None:
 
 
 @pytest.mark.parametrize(("depth", "constants", "step"), [
-    (64 * early.TRIPS * 2, WEIGHTS, 64),  # many trips
+    (64 * early_loads.TRIPS * 2, WEIGHTS, 64),  # many trips
     (2048, WEIGHTS, 1024),  # more than threads hold
     (192, frozenset([X]), 64),  # these are constants, but not the matrix
 ])
@@ -163,11 +164,11 @@ class Driver:
         self.edges: list[tuple[int, int, str]] = []
         self.count = 0
         library = {name: None for name in names}
-        patch.setattr(cuda_graph, "library", lambda: type("Library", (), {
+        patch.setattr(driver_graph, "library", lambda: type("Library", (), {
             **library, "cuGraphLaunch": None})())
-        patch.setattr(cuda_graph, "call", self.call)
-        patch.setattr(cuda_graph, "primary_context", lambda: None)
-        cuda_graph._versioned.cache_clear()
+        patch.setattr(driver_graph, "call", self.call)
+        patch.setattr(driver_graph, "primary_context", lambda: None)
+        driver_graph._versioned.cache_clear()
 
     def call(self, name: str, *arguments: Any) -> None:
         if name in ("cuGraphAddKernelNode", "cuGraphAddMemcpyNode"):

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from dialects.syntax import location
-from dialects.types import f32
+from dialects.strata.types import f32
+from dialects.text.syntax import location
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from targets.cuda.interpreter import Interpreter
+from targets.cuda.build.interpreter import Interpreter
 from tests.targets.cuda.samples import kernel_of
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")

@@ -13,10 +13,11 @@ import pytest
 
 from dialects.block import StoreOp
 from dialects.block.interpret import interpret_kernel
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from targets.base import TargetOptions
-from targets.cuda import TARGET, driver
+from targets.cuda import TARGET
+from targets.cuda.runtime import driver
 from tests.control.programs import COUNTED, PREFIX, PROGRAMS, Program
 from tests.targets.cuda import samples
 from tests.targets.cuda.control_programs import REFUSALS, compare, lowered

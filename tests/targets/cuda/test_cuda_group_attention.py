@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import compiler
-from compiler.comparison import error_of
-from compiler.driver import Compiler
+from compiler.measuring.comparison import error_of
 from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler
 from dialects.block import KernelOp
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
-from dialects.types import Array
+from dialects.strata.types import Array
 
 onnx = pytest.importorskip("onnx")
 helper = pytest.importorskip("onnx.helper")

@@ -12,20 +12,20 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from dialects.block import KernelOp
-from dialects.expr import Expr, Size
-from dialects.func import FuncOp
 from dialects.graph import GatherOp, GroupedMatmulOp
 from dialects.graph.base import GraphOp
 from dialects.host.interpret import RunKernel, interpret_host
-from dialects.symbol import Symbol
-from dialects.types import Array, element_of, i32, i64, tensor
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, element_of, i32, i64, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.symbol import Symbol
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
-from targets.cuda.compile import CompileOptions, Job, compile_kernels
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.interpreter import Interpreter
 from tests.lowering import lower
 
 

@@ -12,12 +12,12 @@ from xdsl.ir import Operation
 
 from dialects.block import DotOp, KernelOp
 from dialects.host.interpret import interpret_host
-from dialects.symbol import Symbol
-from dialects.types import Array, i8
+from dialects.strata.types import Array, i8
+from dialects.symbolic.symbol import Symbol
 from targets.base import TargetOptions
-from targets.cuda.compile import CompileOptions, Job, compile_kernels
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.interpreter import Interpreter
 from tests.targets.cuda.integer_products import CASES, Case
 
 each_case = pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])

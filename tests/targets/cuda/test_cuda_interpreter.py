@@ -11,12 +11,12 @@ import pytest
 
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
-from dialects.symbol import Symbol
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
 from targets.base import TargetOptions
 from targets.cuda import TARGET
-from targets.cuda.interpreter import Interpreter
+from targets.cuda.build.interpreter import Interpreter
 from tests.targets.cuda import samples
 from tests.targets.cuda.samples import SAMPLES, Sample, kernel_of, parse
 from tests.targets.cuda.scalar_kernels import FLOAT_OPS, INTEGER_OPS, float_kernel, integer_kernel

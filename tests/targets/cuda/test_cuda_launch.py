@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 from dialects.block import KernelOp
-from dialects.sizes import SizeError
-from dialects.symbol import Symbol
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.sizes import SizeError
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
 from targets.base import TargetOptions
-from targets.cuda import TARGET, cuda_graph, driver
-from targets.cuda.compile import CompileOptions
-from targets.cuda.cuda_graph import Graph
+from targets.cuda import TARGET
+from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError
-from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import MACHINES, machine_of
-from targets.cuda.plan import ARENA, CONSTANTS, Copy, KernelCall, Launch, plan_host
-from targets.cuda.run_order import RunOrder
+from targets.cuda.runtime import driver, driver_graph
+from targets.cuda.runtime.driver_graph import Graph
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.plan import ARENA, CONSTANTS, Copy, KernelCall, Launch, plan_host
+from targets.cuda.runtime.stream_order import RunOrder
 from tests.symbols import by_symbol
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver
@@ -145,7 +146,7 @@ def test_what_is_gone_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
         def __getattr__(self, name: str) -> Callable[..., int]:
             return lambda *arguments: log.append(name) or 0
 
-    for module in (driver, cuda_graph):
+    for module in (driver, driver_graph):
         monkeypatch.setattr(module, "library", Library)
     monkeypatch.setattr(driver, "use_device", lambda: None)
     closed, graph, order = Graph([], []), Graph([], []), RunOrder()

@@ -13,23 +13,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.comparison import error_of
-from compiler.driver import Compiler, State
+from compiler.io.signature import signature_of
+from compiler.measuring.comparison import error_of
 from compiler.options import CompileOptions
-from compiler.signature import signature_of
+from compiler.pipeline.driver import Compiler
+from compiler.pipeline.state import State
 from compiler.tuning.tasks import Task
 from dialects.loop import KernelOp
-from dialects.schedule import parse_schedule
+from dialects.strata.schedule import parse_schedule
 from targets.base import find_target
-from targets.cuda import cublas, cudnn, library
-from targets.cuda.compile import CompileOptions as CudaOptions
-from targets.cuda.cublas import Matrix, Product
+from targets.cuda.build.compile import CompileOptions as CudaOptions
 from targets.cuda.errors import CudaError
-from targets.cuda.launch import CudaExecutable
-from targets.cuda.library import LibraryLaunch
-from targets.cuda.library_forms import called, form_of, library_form, without_library
-from targets.cuda.library_shapes import product_of
-from targets.cuda.rules import operand_panels
+from targets.cuda.libraries import calls as library
+from targets.cuda.libraries import cublas, cudnn
+from targets.cuda.libraries.calls import LibraryLaunch
+from targets.cuda.libraries.cublas import Matrix, Product
+from targets.cuda.libraries.forms import called, form_of, library_form, without_library
+from targets.cuda.libraries.shapes import product_of
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.scheduling.rules import operand_panels
 from tests.targets.cuda.fake_driver import FakeDriver
 from tests.targets.cuda.fake_torch import FakeTorch
 from tests.targets.cuda.library_convolutions import FORMS as CONVOLUTIONS

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from compiler.comparison import error_of
-from compiler.driver import Compiler
+from compiler.measuring.comparison import error_of
+from compiler.pipeline.driver import Compiler
 from dialects.loop import KernelOp
-from dialects.schedule import parse_schedule
-from passes.loop.kinds import is_contraction
-from targets.cuda import cudnn, cudnn_descriptors
-from targets.cuda.compile import CompileOptions as CudaOptions
-from targets.cuda.cudnn import Convolution, Tensor
+from dialects.strata.schedule import parse_schedule
+from passes.analyses.loop.kinds import is_contraction
+from targets.cuda.build.compile import CompileOptions as CudaOptions
 from targets.cuda.errors import CudaError
-from targets.cuda.launch import CudaExecutable
-from targets.cuda.library_forms import called, form_of, library_form
-from targets.cuda.library_shapes import convolution_of
-from targets.cuda.rules import operand_panels
+from targets.cuda.libraries import cudnn, cudnn_descriptors
+from targets.cuda.libraries.cudnn import Convolution, Tensor
+from targets.cuda.libraries.forms import called, form_of, library_form
+from targets.cuda.libraries.shapes import convolution_of
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.scheduling.rules import operand_panels
 from tests.targets.cuda.library_convolutions import FORMS, HALF, OTHERS, RELU, SAME, SMALL
 from tests.targets.cuda.library_convolutions import convolution as text_of
 from tests.targets.cuda.test_cuda_library import (

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import compiler
-from compiler.driver import Compiler
 from compiler.options import CompileOptions
-from targets.cuda import rules
-from targets.cuda.fma_products import LONG, PART
+from compiler.pipeline.driver import Compiler
+from targets.cuda.scheduling import rules
+from targets.cuda.scheduling.products.fma import LONG, PART
 
 PRODUCT = """
 strata.func @main(%a: f32[{1}, {0}], %b: f32[{0}, {1}]) -> (f32[{1}, {1}])

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from targets.cuda.order import Access, waits_of
+from targets.cuda.runtime.dependencies import Access, waits_of
 
 
 def read(start: int, end: int, memory: int = 0) -> Access:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from targets.cuda import packages
+from targets.cuda.build import packages
 
 
 @pytest.mark.parametrize(("there", "wanted"), [

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from targets.cuda.machine import AMD_MACHINES, MACHINES, machine_of
-from targets.cuda.product_parts import parts_of
-from targets.cuda.product_tiles import tiles
-from targets.cuda.product_time import Product, ProductTile, seconds
+from targets.cuda.scheduling.products.parts import parts_of
+from targets.cuda.scheduling.products.tiles import tiles
+from targets.cuda.scheduling.products.time import Product, ProductTile, seconds
 
 H200 = MACHINES["sm_90"]
 _TILE = re.compile(r"(\d+)x(\d+)x(\d+)/(\d+)/(\d+)=(\S+)")

@@ -16,22 +16,22 @@ from xdsl.parser import Parser
 
 from dialects.block import KernelOp
 from dialects.context import make_context
-from dialects.func import FuncOp
 from dialects.graph import ConstantOp, MatmulOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
-from dialects.schedule import ScheduleAttr, parse_schedule
-from dialects.symbol import Symbol
-from dialects.types import Array, BufferType, f16, tensor
-from dialects.weights import WeightStore
+from dialects.strata.func import FuncOp
+from dialects.strata.schedule import ScheduleAttr, parse_schedule
+from dialects.strata.types import Array, BufferType, f16, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext
-from passes.loop.kinds import is_contraction
 from targets.base import TargetOptions
 from targets.cuda import TARGET
-from targets.cuda.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.interpreter import Interpreter
-from targets.cuda.products import candidates, schedule_product
+from targets.cuda.scheduling.products.rules import candidates, schedule_product
 from tests.lowering import STEPS, lower
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")

@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import EmitOptions, emit_kernel
-from targets.cuda.interpreter import Interpreter
 from tests.targets.cuda.samples import kernel_of
 
 ERF = "%r = math.erf %x : f32"

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from compiler.comparison import worst
-from compiler.driver import Compiler, State
+from compiler.io.signature import signature_of
+from compiler.measuring.comparison import worst
 from compiler.options import CompileOptions
-from compiler.signature import signature_of
+from compiler.pipeline.driver import Compiler
+from compiler.pipeline.state import State
 from compiler.tuning.bench import random_inputs
 from compiler.tuning.tasks import Task
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp
-from dialects.schedule import Schedule, parse_schedule
-from dialects.types import Array
+from dialects.strata.schedule import Schedule, parse_schedule
+from dialects.strata.types import Array
 from targets.base import TargetOptions, find_target
-from targets.cuda import products
 from targets.cuda.machine import machine_of
-from targets.cuda.search import FIRST_TILES, Space, candidates
+from targets.cuda.scheduling.products import rules as products
+from targets.cuda.scheduling.search import FIRST_TILES, Space, candidates
 from tests.targets.searches import ANY, attention, tasks_of_text, written
 
 PRODUCT = """

@@ -17,20 +17,21 @@ from xdsl.parser import Parser
 from dialects.block import KernelOp
 from dialects.context import make_context
 from dialects.loop import KernelOp as LoopKernelOp
-from dialects.schedule import Schedule, ScheduleAttr, parse_schedule
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.schedule import Schedule, ScheduleAttr, parse_schedule
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions
-from targets.cuda import TARGET, driver
-from targets.cuda.compile import CompileOptions, compile_kernels, resources
+from targets.cuda import TARGET
+from targets.cuda.build.compile import CompileOptions, compile_kernels, resources
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
-from targets.cuda.kernels import job_of
-from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of
-from targets.cuda.product_time import Product, ProductTile
-from targets.cuda.products import candidates
-from targets.cuda.specialized_tiles import specialized_seconds
+from targets.cuda.runtime import driver
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.kernels import job_of
+from targets.cuda.scheduling.products.rules import candidates
+from targets.cuda.scheduling.products.time import Product, ProductTile
+from targets.cuda.scheduling.specialized_tiles import specialized_seconds
 from tests.lowering import STEPS, lower
 from tests.targets.cuda.fake_driver import FakeDriver
 

@@ -14,19 +14,20 @@ from xdsl.ir import Operation
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
-from dialects.schedule import Level, Schedule, ScheduleAttr, parse_schedule
-from dialects.symbol import Symbol
-from dialects.types import Array
-from dialects.weights import WeightStore
+from dialects.strata.schedule import Level, Schedule, ScheduleAttr, parse_schedule
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
 from passes.base import StrataContext
 from targets.base import TargetOptions
-from targets.cuda import TARGET, driver
-from targets.cuda.attention import candidates
-from targets.cuda.compile import CompileOptions, compile_kernels, resources
+from targets.cuda import TARGET
+from targets.cuda.build.compile import CompileOptions, compile_kernels, resources
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
-from targets.cuda.interpreter import Interpreter
-from targets.cuda.kernels import job_of
-from targets.cuda.launch import CudaExecutable
+from targets.cuda.runtime import driver
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.kernels import job_of
+from targets.cuda.scheduling.attention import candidates
 from tests.lowering import STEPS, lower
 from tests.targets.cuda.attention_models import Model
 from tests.targets.cuda.fake_driver import FakeDriver

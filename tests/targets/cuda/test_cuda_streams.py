@@ -13,12 +13,12 @@ from xdsl.parser import Parser
 from dialects.block import KernelOp
 from dialects.context import make_context
 from dialects.host.interpret import interpret_host
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.interpreter import Interpreter
 from tests.lowering import STEPS, lower
 
 OPTIONS = TargetOptions(features="sm_90")

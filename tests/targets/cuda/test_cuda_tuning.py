@@ -12,16 +12,17 @@ import pytest
 
 from compiler.tuning.database import Database
 from compiler.tuning.files import shipped_file
-from dialects.weights import WeightStore
+from dialects.strata.weights import WeightStore
 from targets.base import TargetOptions
-from targets.cuda import TARGET, ahead
-from targets.cuda.ahead import Builder
-from targets.cuda.compile import CompileOptions, Resources
+from targets.cuda import TARGET
+from targets.cuda.build import ahead
+from targets.cuda.build.ahead import Builder
+from targets.cuda.build.compile import CompileOptions, Resources
+from targets.cuda.build.worker import Worker
 from targets.cuda.errors import CudaError
-from targets.cuda.launch import CudaExecutable
 from targets.cuda.machine import machine_of
-from targets.cuda.stopwatch import FIRST, MOST_COPIES, NEAR, Stopwatch
-from targets.cuda.worker import Worker
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.stopwatch import FIRST, MOST_COPIES, NEAR, Stopwatch
 from tests.symbols import by_symbol
 from tests.targets.cuda import samples
 from tests.targets.cuda.fake_driver import FakeDriver

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dialects.schedule import parse_schedule
-from dialects.weights import WeightStore
+from dialects.strata.schedule import parse_schedule
+from dialects.strata.weights import WeightStore
 from targets.base import TargetError, TargetOptions, find_target
-from targets.cuda import compile as cuda_compile
-from targets.cuda.compile import AMD, Binary, CompileOptions, Job, compile_kernels
+from targets.cuda.build import compile as cuda_compile
+from targets.cuda.build.compile import AMD, Binary, CompileOptions, Job, compile_kernels
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import AMD_MACHINES, is_nvidia, machine_of

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from compiler.frontend.onnx.sequences import VALUES
-from compiler.plugin_faults import all_of, checked
+from compiler.plugins.plugin_faults import all_of, checked
 
 OpImporter = Callable[..., "Any | Sequence[Any]"]
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.expr import product
 from dialects.graph.activation import (
     ClipOp,
     EluOp,
@@ -25,6 +24,7 @@ from dialects.graph.exponential import Expm1Op
 from dialects.graph.logic import GreaterOp, LessOp, WhereOp
 from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
 from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
+from dialects.symbolic.expr import product
 
 _PLAIN: dict[str, type[GraphOp]] = {
     "Relu": ReluOp, "HardSwish": HardSwishOp, "Softplus": SoftplusOp,

@@ -1,6 +1,7 @@
 """What the importers of onnxruntime's own operators, domain com.microsoft, share.
 
-Their numbers of inputs and their attributes stand in `contrib_signatures.py`.
+Their numbers of inputs and their attributes stand in
+`compiler/frontend/onnx/contrib_signatures.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.expr import Expr, Size
 from dialects.graph.elementwise import AddOp
+from dialects.symbolic.expr import Expr, Size
 
 DOMAIN = "com.microsoft"
 SOME = range(1, 100)

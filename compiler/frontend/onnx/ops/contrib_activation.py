@@ -9,7 +9,6 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip, softsign
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, total
 from compiler.frontend.values import Value
-from dialects.expr import product
 from dialects.graph.activation import (
     EluOp,
     GeluOp,
@@ -22,6 +21,7 @@ from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import MulOp
 from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.unary import SigmoidOp, TanhOp
+from dialects.symbolic.expr import product
 
 
 @contrib_op("Gelu")

@@ -25,8 +25,6 @@ from compiler.frontend.onnx.ops.contrib import (
 from compiler.frontend.onnx.ops.quantization import matmul_integer
 from compiler.frontend.onnx.ops.slicing import entry, take
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, Size
 from dialects.graph.constant import RangeOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import MulOp
@@ -41,6 +39,8 @@ from dialects.graph.logic import (
 )
 from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.shape import ConcatOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, Size
 
 _DECODER_RANKS = (3, (3, 4), (3, 4), (1, 2), 4, 4, 4, None, None, None, 1)
 """Numbers of dims of the inputs of DecoderMaskedMultiHeadAttention."""

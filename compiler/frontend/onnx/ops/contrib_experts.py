@@ -17,8 +17,6 @@ from compiler.frontend.onnx.ops.contrib import contrib_op, positive, refuse, ref
 from compiler.frontend.onnx.ops.contrib_attention import places
 from compiler.frontend.onnx.ops.slicing import take
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.activation import GeluOp, ReluOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp
@@ -29,6 +27,8 @@ from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.ordering import TopKOp
 from dialects.graph.reduce import ReduceSumOp
 from dialects.graph.unary import SigmoidOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 _ACTIVATIONS: dict[str, Callable[[Node, Value], Value]] = {
     "relu": lambda n, x: n(ReluOp, x),

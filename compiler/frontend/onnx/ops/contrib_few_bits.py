@@ -8,12 +8,12 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, refuse, total
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.bits import ShiftRightOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import MulOp, SubOp
 from dialects.graph.gather import GatherOp
 from dialects.graph.logic import AndOp
+from dialects.strata import types as t
 
 _FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32)
 _NF4 = np.array([

@@ -25,8 +25,6 @@ from compiler.frontend.onnx.ops.contrib import (
 from compiler.frontend.onnx.ops.contrib_attention import columns, lowest, places, split_heads
 from compiler.frontend.onnx.ops.contrib_rotary import rotated
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, maximum
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
 from dialects.graph.gather import GatherNdOp
@@ -35,6 +33,8 @@ from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.reduce import ReduceMeanOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import ReciprocalOp, SqrtOp, TanhOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, maximum
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, total
 from compiler.frontend.onnx.ops.contrib_activation import activated, fast_gelu
 from compiler.frontend.onnx.ops.quantization import matmul_integer
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.activation import ClipOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import DivOp, MaxOp, MinOp, MulOp, SubOp
 from dialects.graph.logic import EqualOp, WhereOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp
 from dialects.graph.unary import NegOp, RoundOp
+from dialects.strata import types as t
 
 
 # ---------------------------------------------------------------------- floats

@@ -9,8 +9,6 @@ from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive
 from compiler.frontend.onnx.ops.normalization import layer_statistics
 from compiler.frontend.onnx.ops.quantization import dequantize_linear
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import product
 from dialects.graph.activation import SiluOp
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp, MulOp, SubOp
@@ -19,6 +17,8 @@ from dialects.graph.logic import EqualOp
 from dialects.graph.normalization import LayerNormOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
 from dialects.graph.unary import ReciprocalOp, SigmoidOp, SqrtOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import product
 
 _SKIP_EPSILON = 1e-12
 

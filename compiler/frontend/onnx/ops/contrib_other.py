@@ -26,8 +26,6 @@ from compiler.frontend.onnx.ops.shape import range_, trilu
 from compiler.frontend.onnx.ops.signal import transform
 from compiler.frontend.onnx.ops.slicing import pad
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.gather import GatherNdOp, GatherOp
@@ -36,6 +34,8 @@ from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, FloorOp, IsinfOp, IsnanOp, NotOp, SqrtOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 
 # ---------------------------------------------------------------------- as the standard operators

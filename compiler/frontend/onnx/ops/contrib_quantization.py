@@ -17,8 +17,6 @@ from compiler.frontend.onnx.ops.quantization import (
 )
 from compiler.frontend.onnx.ops.recurrent import lstm
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import product
 from dialects.graph.activation import LeakyReluOp
 from dialects.graph.elementwise import AddOp, MulOp
 from dialects.graph.logic import WhereOp
@@ -26,6 +24,8 @@ from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import SigmoidOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import product
 
 _LSTM_RANKS = (3, 3, 3, 2, 1, 3, 3, 2, (1, 2), (1, 2), (1, 2), (1, 2))
 """Numbers of dims of the inputs of DynamicQuantizeLSTM."""

@@ -10,13 +10,13 @@ from compiler.frontend.onnx.ops.contrib import contrib_op, fixed, positive, refu
 from compiler.frontend.onnx.ops.contrib_attention import merge_heads, places, split_heads
 from compiler.frontend.onnx.ops.slicing import take
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
 from dialects.graph.gather import GatherOp
 from dialects.graph.logic import GreaterOp, LessOp, WhereOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, CosOp, LogOp, SinOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 
 # ---------------------------------------------------------------------- rotations

@@ -12,9 +12,9 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.sequences import AnyValue
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.elementwise import MulOp
 from dialects.graph.unary import CastOp
+from dialects.strata import types as t
 
 
 @onnx_op("Constant")

@@ -20,13 +20,13 @@ from compiler.frontend.onnx.ops.slicing import entry_of_turn, reversed_
 from compiler.frontend.onnx.sequences import AnyValue, Forms
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.elementwise import MaxOp, MinOp
 from dialects.graph.logic import EqualOp
 from dialects.graph.shape import ReshapeOp
 from dialects.graph.unary import CastOp, NotOp
-from dialects.sizes import MAX_SIZE
+from dialects.strata import types as t
+from dialects.strata.sizes import MAX_SIZE
+from dialects.symbolic.expr import Expr
 
 StructuredTurn = tuple[Value | None, list[AnyValue], list[AnyValue]]
 """Whether to go on, None for true, the carried values, and those to be stacked."""

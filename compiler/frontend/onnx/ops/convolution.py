@@ -12,16 +12,16 @@ from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.expr import Expr, maximum
 from dialects.graph.base import GraphOp
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
 from dialects.graph.elementwise import DivOp, MulOp, PowOp
-from dialects.graph.numerics import lowest
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from dialects.graph.shape import PadOp
 from dialects.graph.unary import AbsOp
 from dialects.graph.window import Window
+from dialects.semantics.numerics import lowest
+from dialects.symbolic.expr import Expr, maximum
 
 _Pad = TypeVar("_Pad", int, Expr)
 _OVER_THE_END = ("ceil_mode", "toward_zero")

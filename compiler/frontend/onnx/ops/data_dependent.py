@@ -15,8 +15,6 @@ from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, minimum, product
 from dialects.graph.constant import RangeOp
 from dialects.graph.cumulative import CumulativeSumOp
 from dialects.graph.elementwise import DivOp, MaxOp, ModOp, SubOp
@@ -28,6 +26,8 @@ from dialects.graph.scatter import ScatterElementsOp
 from dialects.graph.search import SearchSortedOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import NotOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, minimum, product
 
 
 # ---------------------------------------------------------------------- where flags are set

@@ -11,12 +11,12 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.expr import Expr, product
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import MulOp
 from dialects.graph.inference import broadcast_size
 from dialects.graph.logic import EqualOp, WhereOp
 from dialects.graph.reduce import ReduceSumOp
+from dialects.symbolic.expr import Expr, product
 
 Term = tuple[Value, str]
 """A tensor and the letter of each of its dims; no letter twice."""

@@ -13,7 +13,6 @@ from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
 from dialects.graph.elementwise import (
@@ -69,6 +68,7 @@ from dialects.graph.unary import (
     SqrtOp,
     TanhOp,
 )
+from dialects.strata import types as t
 
 _UNARY: dict[str, type[GraphOp]] = {
     "Abs": AbsOp, "Ceil": CeilOp, "Cos": CosOp, "Erf": ErfOp, "Exp": ExpOp, "Floor": FloorOp,

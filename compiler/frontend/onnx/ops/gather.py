@@ -8,12 +8,12 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import ModOp, SubOp
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
 from dialects.graph.logic import AndOp, EqualOp, GreaterEqualOp, LessOp, WhereOp
 from dialects.graph.unary import NegOp
+from dialects.strata import types as t
 
 
 @onnx_op("Gather")

@@ -17,9 +17,9 @@ from compiler.frontend.onnx.ops.activation import p_relu
 from compiler.frontend.onnx.ops.elementwise import binary, pow_
 from compiler.frontend.onnx.ops.shape import reshape, tile
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.activation import EluOp
 from dialects.graph.elementwise import MulOp
+from dialects.strata import types as t
 
 
 # ---------------------------------------------------------------------- broadcasting

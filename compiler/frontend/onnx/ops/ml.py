@@ -12,13 +12,13 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.contrib import Ranks, with_ranks
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.gather import GatherOp
 from dialects.graph.logic import GreaterOp, WhereOp
 from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
 from dialects.graph.unary import AbsOp, ExpOp, LogOp, NegOp, SigmoidOp, SignOp, SqrtOp
+from dialects.strata import types as t
 
 DOMAIN = "ai.onnx.ml"
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")

@@ -11,15 +11,15 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME
 from compiler.frontend.onnx.ops.ml import ml_op, refuse_texts, rows
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.gather import GatherOp
 from dialects.graph.logic import AndOp, EqualOp, OrOp, WhereOp
 from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.reduce import ReduceMaxOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import IsnanOp
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr
 
 
 @ml_op("ArrayFeatureExtractor", ranks=(SOME,))

@@ -18,7 +18,6 @@ from compiler.frontend.onnx.ops.ml import (
     two_columns,
 )
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.logic import EqualOp, GreaterOp, WhereOp
@@ -26,6 +25,7 @@ from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, SqrtOp
+from dialects.strata import types as t
 
 
 @ml_op("Scaler")

@@ -19,7 +19,6 @@ from compiler.frontend.onnx.ops.ml import (
     two_columns,
 )
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.activation import ClipOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, PowOp, SubOp
@@ -28,7 +27,8 @@ from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import ExpOp, NegOp, SigmoidOp, TanhOp
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
 
 
 def _kernel(n: Node, x: Value, vectors: Array, kind: str) -> Value:

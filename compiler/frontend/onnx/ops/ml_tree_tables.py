@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
-from dialects.types import Array
+from dialects.strata.types import Array
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 _EQUAL = _MODES.index("BRANCH_EQ")

@@ -30,7 +30,6 @@ from compiler.frontend.onnx.ops.ml import (
 )
 from compiler.frontend.onnx.ops.ml_tree_tables import Trees, read_named, read_numbered
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, DivOp
 from dialects.graph.gather import GatherElementsOp, GatherOp
@@ -48,7 +47,8 @@ from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import IsnanOp, NotOp
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
 
 _COMPARISONS: dict[int, type[GraphOp]] = {
     0: LessEqualOp, 1: LessOp, 2: GreaterEqualOp, 3: GreaterOp, 4: EqualOp,

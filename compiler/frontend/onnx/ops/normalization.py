@@ -7,13 +7,13 @@ from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, product
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MulOp, PowOp, SubOp
 from dialects.graph.normalization import BatchNormOp, LayerNormOp
 from dialects.graph.pooling import AvgPoolOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
 from dialects.graph.unary import AbsOp, ReciprocalOp, SqrtOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, product
 
 
 @onnx_op("BatchNormalization")

@@ -6,13 +6,13 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, product
 from dialects.graph.base import GraphOp
 from dialects.graph.constant import RangeOp
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
 from dialects.graph.logic import EqualOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, product
 
 _ARGS: dict[str, type[GraphOp]] = {"ArgMax": ArgMaxOp, "ArgMin": ArgMinOp}
 _CUMULATIVE: dict[str, type[GraphOp]] = {"CumSum": CumulativeSumOp, "CumProd": CumulativeProdOp}

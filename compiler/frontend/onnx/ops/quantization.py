@@ -12,11 +12,11 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.convolution import conv_attributes
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp
 from dialects.graph.quantization import DequantizeLinearOp, QuantizeLinearOp
+from dialects.strata import types as t
 
 
 # ---------------------------------------------------------------------- from and to floats

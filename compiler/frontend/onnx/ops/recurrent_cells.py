@@ -19,8 +19,6 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip
 from compiler.frontend.onnx.ops.slicing import entry_of_turn, reversed_
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.activation import (
     EluOp,
     HardSigmoidOp,
@@ -34,6 +32,8 @@ from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.logic import GreaterOp, WhereOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 UNROLLED = 16
 """Up to so many steps are written out: code that is small, and sees the whole sequence."""

@@ -6,7 +6,6 @@ from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, MulOp, SubOp
 from dialects.graph.logic import WhereOp
@@ -18,6 +17,7 @@ from dialects.graph.reduce import (
     ReduceSumOp,
 )
 from dialects.graph.unary import AbsOp, ExpOp, IsinfOp, LogOp, SqrtOp
+from dialects.strata import types as t
 
 _PLAIN: dict[str, type[GraphOp]] = {
     "ReduceSum": ReduceSumOp, "ReduceMean": ReduceMeanOp, "ReduceMax": ReduceMaxOp,

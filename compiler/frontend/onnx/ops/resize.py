@@ -16,9 +16,9 @@ from compiler.frontend.onnx.node import Node, as_written
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.resize_weights import Weights, resize_by_weights
 from compiler.frontend.values import Value
-from dialects.expr import Expr, Size
 from dialects.graph.resize import ResizeOp
-from dialects.types import LiteralAttr
+from dialects.strata.types import LiteralAttr
+from dialects.symbolic.expr import Expr, Size
 
 T = TypeVar("T")
 

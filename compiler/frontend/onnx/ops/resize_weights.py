@@ -13,10 +13,10 @@ import numpy as np
 
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.logic import WhereOp
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ from compiler.frontend.elements import Element
 from compiler.frontend.faults import Fault, UnknownValue
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, maximum, product
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
 from dialects.graph.gather import GatherOp
 from dialects.graph.logic import AndOp, EqualOp, GreaterOp, LessOp, WhereOp
 from dialects.graph.reduce import ReduceProdOp
 from dialects.graph.unary import CeilOp, NegOp, NotOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, maximum, product
 
 Elements = Sequence[Expr | Element]
 

@@ -16,8 +16,6 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, product
 from dialects.graph.constant import RangeOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
@@ -26,6 +24,8 @@ from dialects.graph.logic import AndOp, EqualOp, GreaterEqualOp, LessEqualOp, Wh
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, FloorOp, RoundOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, product
 
 Tap = tuple[Value, "Value | None"]
 """An index as a float, and its weight; None for 1."""

@@ -6,13 +6,13 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import product
 from dialects.graph.elementwise import MaxOp, MinOp, ModOp, SubOp
 from dialects.graph.gather import GatherElementsOp
 from dialects.graph.logic import AndOp, GreaterEqualOp, LessEqualOp, WhereOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import PadOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import product
 
 
 @onnx_op("Scatter", "ScatterElements")

@@ -29,12 +29,12 @@ from compiler.frontend.onnx.sequences import (
     shape_row,
 )
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, minimum, product
 from dialects.graph.elementwise import AddOp
 from dialects.graph.logic import LessOp, WhereOp
 from dialects.graph.reduce import ReduceProdOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, minimum, product
 
 Sequence = Items | Run
 

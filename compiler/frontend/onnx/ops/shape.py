@@ -12,14 +12,14 @@ from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.run_sizes import expand_at_run, range_at_run, reshape_at_run
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, product
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp
 from dialects.graph.inference import broadcast_size
 from dialects.graph.logic import GreaterEqualOp, LessEqualOp, WhereOp
 from dialects.graph.shape import ConcatOp
-from dialects.types import format_sizes
+from dialects.strata import types as t
+from dialects.strata.types import format_sizes
+from dialects.symbolic.expr import Expr, product
 
 MAX_NUMBERS = 2**24
 """A range of floats becomes a constant of so many numbers at most."""

@@ -13,11 +13,11 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import MulOp
 from dialects.graph.shape import FramesOp
-from dialects.types import Array
+from dialects.strata import types as t
+from dialects.strata.types import Array
 
 MAX_POINTS = 4096
 """Matrices of longer transforms would take hundreds of megabytes."""

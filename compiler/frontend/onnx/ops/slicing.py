@@ -10,9 +10,9 @@ from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.run_sizes import Elements, bounds_at_run, elements, signed_at_run
 from compiler.frontend.slices import at_least_zero, is_certain, slice_bounds
 from compiler.frontend.values import Value
-from dialects.expr import Expr, Size, maximum
 from dialects.graph.shape import ConcatOp, PadOp, SliceOp
-from dialects.types import Array
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr, Size, maximum
 
 
 # ---------------------------------------------------------------------- slice

@@ -16,8 +16,6 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.data_dependent import chosen_places, coordinates
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
 from dialects.graph.gather import GatherNdOp
@@ -25,6 +23,8 @@ from dialects.graph.logic import AndOp, EqualOp, GreaterOp, LessOp, WhereOp
 from dialects.graph.ordering import TopKOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import NotOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 
 @dataclass(frozen=True)

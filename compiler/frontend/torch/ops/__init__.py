@@ -25,8 +25,8 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from compiler.frontend.values import Value
-from compiler.plugin_faults import all_of, checked
-from dialects.expr import Expr
+from compiler.plugins.plugin_faults import all_of, checked
+from dialects.symbolic.expr import Expr
 
 OpImporter: TypeAlias = "Callable[..., Value | Sequence[Value]]"
 Operand: TypeAlias = "Value | Expr | float | bool"

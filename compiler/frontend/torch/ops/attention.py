@@ -10,12 +10,12 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, MulOp
 from dialects.graph.logic import LessEqualOp, WhereOp
 from dialects.graph.normalization import SoftmaxOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 _LOWEST = -3.0e38
 

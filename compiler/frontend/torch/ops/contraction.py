@@ -7,11 +7,11 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, scaled
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, MulOp
 from dialects.graph.grouped import GroupedMatmulOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 
 @aten_op("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default",

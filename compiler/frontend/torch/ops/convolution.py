@@ -10,13 +10,13 @@ from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.values import Value
-from dialects.expr import Size, product
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
 from dialects.graph.elementwise import ModOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.window import Window
+from dialects.symbolic.expr import Size, product
 
 
 def spread(n: Node, values: Sequence[Size], rank: int, what: str) -> list[int]:

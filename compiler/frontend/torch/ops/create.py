@@ -13,12 +13,12 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, Size
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import AddOp
 from dialects.graph.logic import EqualOp, GreaterEqualOp, LessEqualOp, WhereOp
-from dialects.types import is_float
+from dialects.strata import types as t
+from dialects.strata.types import is_float
+from dialects.symbolic.expr import Expr, Size
 
 
 def filled(n: Node, value: Operand) -> Value:

@@ -13,7 +13,6 @@ from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.promotion import common_element
 from compiler.frontend.torch.reals import Real
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.activation import ClipOp
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import (
@@ -39,7 +38,8 @@ from dialects.graph.logic import (
     XorOp,
 )
 from dialects.graph.unary import CeilOp, FloorOp, NotOp, ReciprocalOp, SqrtOp
-from dialects.types import is_float
+from dialects.strata import types as t
+from dialects.strata.types import is_float
 
 HALVES = (t.f16, t.bf16)
 _ON_TRUTH_VALUES: dict[type[GraphOp], type[GraphOp]] = {

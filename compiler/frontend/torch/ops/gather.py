@@ -8,11 +8,11 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
 from dialects.graph.inference import broadcast_shapes
 from dialects.graph.logic import EqualOp
 from dialects.graph.shape import ConcatOp
+from dialects.strata import types as t
 
 
 @aten_op("aten.embedding.default")

@@ -12,12 +12,12 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Size
 from dialects.graph.elementwise import AddOp, DivOp, MulOp
 from dialects.graph.normalization import BatchNormOp, LayerNormOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
 from dialects.graph.unary import ReciprocalOp, SqrtOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Size
 
 _EPSILON: dict[Attribute, float] = {
     t.f16: 2.0**-10, t.bf16: 2.0**-7, t.f32: 2.0**-23, t.f64: 2.0**-52,

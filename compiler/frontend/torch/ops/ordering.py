@@ -5,10 +5,10 @@ from __future__ import annotations
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, Size
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, Size
 
 
 @aten_op("aten.cumsum.default", "aten.cumprod.default")

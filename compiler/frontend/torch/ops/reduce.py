@@ -11,14 +11,14 @@ from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.torch.ops.ordering import position
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import product
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, DivOp, MinOp, MulOp, PowOp, SubOp
 from dialects.graph.logic import AndOp, EqualOp, LessEqualOp, WhereOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
 from dialects.graph.unary import AbsOp, ExpOp, FloorOp, LogOp, SqrtOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import product
 
 
 def reduced(

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.values import Value
-from dialects.expr import Size
 from dialects.graph.resize import ResizeOp
-from dialects.types import LiteralAttr
+from dialects.strata.types import LiteralAttr
+from dialects.symbolic.expr import Size
 
 
 @aten_op(*(f"aten.upsample_nearest{k}d.vec" for k in (1, 2, 3)))

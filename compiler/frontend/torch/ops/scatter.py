@@ -10,10 +10,10 @@ from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
 from compiler.frontend.torch.ops.gather import index_vectors, require_places
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.logic import WhereOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import SliceOp
+from dialects.strata import types as t
 
 _COMBINERS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max",
               "amin": "min"}

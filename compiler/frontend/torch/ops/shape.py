@@ -13,11 +13,11 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, operand
 from compiler.frontend.values import Value
-from dialects import types as t
-from dialects.expr import Expr, Size
 from dialects.graph.elementwise import SubOp
 from dialects.graph.logic import XorOp
 from dialects.graph.shape import ConcatOp, FramesOp, PadOp, SliceOp
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr, Size
 
 
 @aten_op("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",

@@ -8,7 +8,6 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES, truncated
 from compiler.frontend.values import Value
-from dialects import types as t
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import MulOp
 from dialects.graph.exponential import Expm1Op, Log1pOp
@@ -44,7 +43,8 @@ from dialects.graph.unary import (
     SqrtOp,
     TanhOp,
 )
-from dialects.types import is_float
+from dialects.strata import types as t
+from dialects.strata.types import is_float
 
 _FLOAT: dict[str, type[GraphOp]] = {
     "exp": ExpOp, "log": LogOp, "sqrt": SqrtOp, "reciprocal": ReciprocalOp, "tanh": TanhOp,

@@ -1,0 +1,27 @@
+"""Print a script with which a shell completes commands, options, targets and file names.
+
+    bash   strata completion bash > ~/.local/share/bash-completion/completions/strata
+    zsh    strata completion zsh > "${fpath[1]}/_strata"
+    fish   strata completion fish > ~/.config/fish/completions/strata.fish
+
+It is for the command `strata`. What installed packages add is in it when it is printed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+SUMMARY = "print a script for completion in a shell"
+TOPIC = "About Strata"
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.cli.completion import script
+
+    print(script(arguments.shell))
+    return 0

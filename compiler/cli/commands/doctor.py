@@ -1,0 +1,46 @@
+"""Tell what this machine can run: versions, targets and their devices, frontends.
+
+What is missing is told with the command that installs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from compiler.cli import arguments as shared
+
+SUMMARY = "tell what this machine can run, and what to install"
+TOPIC = "About Strata"
+OPTIONAL = {
+    "llvmlite": ("the cpu target", "pip install strata-compiler"),
+    "triton": ("the cuda target", 'pip install "strata-compiler[cuda]"'),
+    "torch": ("PyTorch models, tensors on a GPU", 'pip install "strata-compiler[torch]"'),
+    "onnxruntime": ("bench --against onnxruntime", 'pip install "strata-compiler[bench]"'),
+}
+"""Package -> what needs it, and how to have it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_plugins(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.faults import package_version, versions
+    from compiler.frontend import frontends
+    from compiler.plugins.plugin_files import load_plugins
+    from compiler.programs.cache_state import cache_state
+
+    plugins = load_plugins(arguments.plugin)
+    print("\n".join(versions()))
+    for name in plugins.target_names():
+        target = plugins.find_target(name)
+        print(f"target {name}: {target.description}")
+        for line in target.report():
+            print(f"  {line}")
+    for name, frontend in frontends().items():
+        print(f"frontend {name}: {frontend.DESCRIPTION}")
+    print(cache_state())
+    for package, (use, command) in OPTIONAL.items():
+        if package_version(package) is None:
+            print(f"missing {package}, for {use}: {command}")
+    return 0

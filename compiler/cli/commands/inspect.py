@@ -1,0 +1,41 @@
+"""Tell what a model is: inputs, outputs, open sizes, opset, parameters, operators.
+
+A model that cannot be compiled is described too, with all that is not supported and why. Nothing is
+compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from compiler.cli import arguments as shared
+
+SUMMARY = "tell what a model is, and what of it is not supported"
+TOPIC = "Look inside"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_model(parser)
+    group = parser.add_argument_group("the result")
+    group.add_argument("--json", action="store_true", help="as JSON")
+    shared.add_plugins(group)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.cli.inspection import inspect_model, report
+    from compiler.cli.standard_streams import is_standard, standard_model
+    from compiler.diagnostics import Problem, StrataError
+    from compiler.plugins.plugin_files import load_plugins
+
+    model = standard_model() if is_standard(arguments.model) else arguments.model
+    options = shared.options_from(arguments)
+    facts = inspect_model(model, options, load_plugins(options.plugins))
+    if arguments.json:
+        import json
+
+        print(json.dumps(facts, indent=2))
+        return 0
+    print("\n".join(report(facts)))
+    found = [Problem(**problem) for problem in facts["unsupported"]]
+    print(StrataError("not supported", found) if found else "all of it is supported")
+    return 0

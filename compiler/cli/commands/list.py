@@ -1,0 +1,34 @@
+"""List what there is: operations, passes, targets, levels or frontends.
+
+Those of installed packages and of plugin files are among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from compiler.cli import arguments as shared
+
+SUMMARY = "list operations, passes, targets, levels or frontends"
+TOPIC = "About Strata"
+KINDS = ("ops", "passes", "targets", "levels", "frontends")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    shared.add_plugins(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.plugins import inventory
+    from compiler.plugins.plugin_files import load_plugins
+
+    rows = inventory.rows(arguments.kind, load_plugins(arguments.plugin))
+    if arguments.json:
+        import json
+
+        print(json.dumps(rows, indent=2))
+        return 0
+    print(inventory.table(rows))
+    return 0

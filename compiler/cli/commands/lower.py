@@ -1,0 +1,55 @@
+"""Lower a model to a level, and print it; without --to, print the target's code.
+
+With --dump-dir every level and every pass that changed something is written as well, numbered, with
+an index. A .mlir text starts where it stands: a dump behind the pass that wrote it, any other text
+at the beginning of its level, which --from LEVEL asks of a dump too.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from compiler.cli import arguments as shared
+
+SUMMARY = "lower a model to a level, or to target code"
+TOPIC = "Look inside"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_model(parser)
+    shared.add_target(parser)
+    group = parser.add_argument_group("the result")
+    group.add_argument("--to", metavar="LEVEL",
+                       help="graph, loop, host, block, or one of the target's: llvm, asm; "
+                            "triton, ptx, amdgcn")
+    group.add_argument("--from", metavar="LEVEL", dest="start", choices=shared.TEXT_LEVELS,
+                       help="run the passes of this level from its first")
+    shared.add_output(group, "-o", text="instead of printing")
+    group.add_argument("--print-locations", action="store_true",
+                       help="print every operation's model node")
+    shared.add_dump(parser)
+    shared.add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.cli.session import session
+    from compiler.diagnostics import StrataError
+    from compiler.instrument.remarks import Remarks
+    from compiler.io.output import check_writable, write_text
+    from compiler.pipeline.driver import lower_to_text
+    from compiler.pipeline.levels import LEVEL_NAMES
+    from compiler.pipeline.source import is_text
+
+    if is_text(arguments.model) and (arguments.shape or arguments.dim):
+        raise StrataError(f"--shape and --dim fix sizes when a model is imported, and "
+                          f"{arguments.model} is imported already", exit_status=2)
+    check_writable(arguments.output)
+    remarks = Remarks()
+    with session(arguments) as started:
+        compilation = started.compiler(arguments.model, remarks)
+        levels = compilation.target.levels
+        level = arguments.to or (levels[0] if levels else LEVEL_NAMES[-1])
+        text = lower_to_text(compilation, level, arguments.print_locations)
+    write_text(text, arguments.output)
+    remarks.report(arguments.verbose)
+    return 0

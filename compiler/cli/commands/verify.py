@@ -1,0 +1,81 @@
+"""Execute a model after every pass, at every level, and as target code, and compare the numbers.
+
+All of it on the same inputs, against what the imported model computes by the definition of its
+operations. The error is the largest deviation over the largest magnitude expected. The first pass
+that changes a number beyond tolerance is named; that is a fault of the compiler (exit status 3).
+Beyond tolerance is what neither the type of an output explains, nor how far rounding alone moves
+the outputs on these inputs. What is NaN everywhere agrees with nothing: where all outputs are, the
+exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from compiler.cli import arguments as shared
+
+if TYPE_CHECKING:
+    from compiler.instrument.verify import Verify
+
+SUMMARY = "execute every level, and name the first pass that errs"
+TOPIC = "Look inside"
+COLUMNS = "{:28} {:7} {:>8} {:>10} {:>9}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_model(parser)
+    shared.add_target(parser)
+    shared.add_inputs(parser)
+    group = parser.add_argument_group("the comparison")
+    group.add_argument("--levels-only", action="store_true",
+                       help="execute at the end of each level, not after each pass")
+    group.add_argument("--tolerance", metavar="X", type=shared.tolerance,
+                       help="the largest error of a floating-point output (default by its type)")
+    shared.add_dump(parser)
+    shared.add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from compiler.cli.execution import WantedInputs, tell_notes, tell_warnings
+    from compiler.cli.session import session
+    from compiler.instrument.remarks import Remarks
+    from compiler.instrument.verify import Check, Verify
+    from compiler.pipeline.driver import FINAL_LEVEL
+
+    def tell_row(row: Check) -> None:
+        if len(verify.rows) == 1:
+            started.progress.print(COLUMNS.format("after", "level", "ops", "error", "time"))
+        line = COLUMNS.format(row.made_by, row.level, row.operations or "", f"{row.error:.1e}",
+                              f"{row.seconds:.2f} s")
+        started.progress.print(f"{line} {row.wrong or row.note}")
+
+    verify = Verify(WantedInputs(arguments).arrays, tell_row, arguments.tolerance,
+                    arguments.levels_only)
+    remarks = Remarks()
+    with session(arguments) as started:
+        compilation = started.compiler(arguments.model, verify, remarks)
+        state = compilation.lower()
+        if compilation.target.lowers and state.level == FINAL_LEVEL:
+            loaded = compilation.load(state)
+            verify.check_outputs(compilation.target.name, loaded.run)
+            tell_notes(loaded.notes)
+    remarks.report(arguments.verbose)
+    tell_warnings(verify.oddities)
+    if verify.first_wrong is None:
+        return _conclusion(verify)
+    raise compilation.wrong_numbers(state, verify.first_wrong, verify.before_text,
+                                    verify.named_inputs)
+
+
+def _conclusion(verify: Verify) -> int:
+    """Tell that all agree, and about what that says nothing; the exit status."""
+    from compiler.cli.execution import tell_warnings
+    from compiler.measuring.oddities import has_numbers
+
+    tell_warnings(verify.incomparable)
+    if not has_numbers(verify.expected):
+        print("nothing was compared: all outputs are NaN; --inputs FILE.npz gives other inputs")
+        return 1
+    print(f"{len(verify.rows)} executions agree")
+    return 0

@@ -1,0 +1,123 @@
+"""What a model is: its inputs and outputs, sizes, operators and parameters, and what is refused.
+
+    model        as it was named
+    format       ONNX, PyTorch, or the level of a text; and of ONNX ir_version, opsets, producer,
+                 functions
+    inputs       [{"name", "type"}], also outputs: as it is imported, else as the file declares
+    sizes        name of a size that is open -> where it stands, `x dim 0`
+    operators    name -> how many; those of subgraphs and functions too
+    parameters   {"tensors", "elements", "bytes"}
+    unsupported  [{"what", "node", "hint"}], empty where the model can be compiled
+
+A model that cannot be imported is described as far as its file can be read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compiler.diagnostics import StrataError
+from compiler.frontend import MemoryModel, describe
+from compiler.io.signature import Signature, signature_of
+from compiler.pipeline.driver import weights_of_model
+from compiler.pipeline.source import Source, is_text, read_model
+
+if TYPE_CHECKING:
+    from compiler.options import CompileOptions
+    from compiler.plugins.loading import Plugins
+
+Facts = dict[str, Any]
+_PLUMBING = ("strata.func", "strata.return", "strata.assume", "strata.size", "graph.constant")
+"""Operations that no model brings: they hold the others together."""
+
+
+def inspect_model(
+    model: str | MemoryModel, options: CompileOptions, plugins: Plugins
+) -> Facts:
+    """The facts of a model. Raises StrataError where not even the file can be read."""
+    facts: Facts = {"model": str(model)}
+    text = is_text(str(model))
+    facts |= {} if text else describe(model)
+    try:
+        source = read_model(model, options, plugins, weights_of_model)
+    except StrataError as error:
+        if "format" not in facts:  # nothing else is known of it
+            raise
+        return facts | {"sizes": {}, "unsupported": _unsupported(error)}
+    signature = signature_of(source.module)
+    if text:
+        facts["format"] = f"a text of {source.level} level"
+    return _of_source(source) | facts | _of_signature(signature) | {"unsupported": []}
+
+
+def _of_source(source: Source) -> Facts:
+    """What every frontend's module tells."""
+    counts = Counter(op.name for op in source.module.body.walk() if op.name not in _PLUMBING)
+    arrays = source.weights.arrays.values()
+    return {"format": "PyTorch", "operators": dict(counts.most_common()),
+            "parameters": {"tensors": len(arrays), "elements": sum(a.size for a in arrays),
+                           "bytes": sum(a.nbytes for a in arrays)}}
+
+
+def _of_signature(signature: Signature) -> Facts:
+    inputs = list(zip(signature.input_names, signature.input_types, strict=True))
+    outputs = zip(signature.output_names, signature.output_types, strict=True)
+    places: dict[str, list[str]] = {}
+    for name, type_ in inputs:
+        for k, size in enumerate(type_.shape):
+            if size.as_symbol is not None:
+                places.setdefault(size.as_symbol.name, []).append(f"{name} dim {k}")
+    return {"inputs": [{"name": n, "type": t.short} for n, t in inputs],
+            "outputs": [{"name": n, "type": t.short} for n, t in outputs], "sizes": places}
+
+
+def _unsupported(error: StrataError) -> list[Facts]:
+    return [{"what": p.what, "node": p.node, "hint": p.hint} for p in error.problems] or [
+        {"what": error.message, "node": "", "hint": ""}]
+
+
+# ---------------------------------------------------------------------- for people
+def report(facts: Facts) -> Iterator[str]:
+    """The facts as lines."""
+    yield f"{facts['model']}: {', '.join(_origin(facts))}"
+    for title in ("inputs", "outputs"):
+        yield title
+        yield from _columns([(p["name"], p["type"]) for p in facts[title]])
+    if facts["sizes"]:
+        yield "sizes that are open (--dim NAME=N fixes one)"
+        yield from _columns([(n, ", ".join(places)) for n, places in facts["sizes"].items()])
+    held = facts["parameters"]
+    yield (f"parameters: {held['elements']:,} in {held['tensors']:,} tensors, "
+           f"{_amount(held['bytes'])}")
+    counts = facts["operators"]
+    yield f"operators: {sum(counts.values()):,} of {len(counts)} kinds"
+    width = max((len(str(n)) for n in counts.values()), default=0)
+    yield from (f"  {count:{width}}  {name}" for name, count in counts.items())
+
+
+def _origin(facts: Facts) -> Iterator[str]:
+    yield facts["format"]
+    if "opsets" in facts:
+        yield "opset " + ", ".join(f"{version}" if domain == "ai.onnx" else f"{domain} {version}"
+                                   for domain, version in facts["opsets"].items())
+        yield f"IR version {facts['ir_version']}"
+    if facts.get("functions"):
+        yield f"{facts['functions']} functions"
+    if facts.get("producer"):
+        yield f"made by {facts['producer']}"
+
+
+def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    width = max((len(name) for name, _ in rows), default=0)
+    yield from (f"  {name:{width}}  {text}" for name, text in rows)
+
+
+def _amount(size: int) -> str:
+    """`102.2 MB`."""
+    number, units = float(size), iter(("bytes", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while number >= 1000 and (larger := next(units, None)):
+        number, unit = number / 1000, larger
+    return f"{size} bytes" if unit == "bytes" else f"{number:.1f} {unit}"

@@ -1,0 +1,100 @@
+"""Arrays of other libraries: in without a copy where their memory allows it, and the same kind out.
+
+NumPy arrays, torch tensors, and whatever else has `__dlpack__`. NumPy has no bfloat16 and no narrow
+types of its own, so such tensors go through their bits; the dtypes are those of `ml_dtypes`, and
+have the names that torch's have.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+
+Back = Callable[[Any], Any]
+"""Makes an array of the caller's kind; what is of it already stays."""
+
+
+def to_numpy(value: Any) -> Array:
+    """A C-contiguous NumPy array on the same memory; a copy only where that has another order.
+
+    Raises TypeError for what is no array.
+    """
+    if isinstance(value, np.ndarray):
+        return contiguous(cast("Array", value))
+    if _is_torch(value):
+        return _from_torch(value)
+    if hasattr(value, "__dlpack__"):
+        return np.ascontiguousarray(np.from_dlpack(value))
+    if isinstance(value, bool | int | float | list | tuple | np.generic):
+        return np.asarray(value)
+    raise TypeError(f"{type(value).__name__} is no array: give NumPy arrays, torch tensors, or "
+                    "anything with DLPack")
+
+
+def contiguous(array: Array) -> Array:
+    """The array itself if it is C-contiguous, else a copy; a scalar stays one."""
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def kind_of(value: Any) -> Back | None:
+    """How to make an array of the kind of `value` from a NumPy array; None for NumPy's own."""
+    if isinstance(value, np.ndarray):
+        return None
+    if _is_torch(value):
+        return _torch_like(value)
+    if hasattr(value, "__dlpack__") and hasattr(value, "__array_namespace__"):
+        return value.__array_namespace__().from_dlpack
+    return None
+
+
+def is_foreign(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a dtype that NumPy does not have by itself, nor keeps in files."""
+    return dtype.isbuiltin == 2
+
+
+def is_on_gpu(value: Any) -> bool:
+    """Whether it is a torch tensor in the memory of a GPU."""
+    return bool(getattr(value, "is_cuda", False))
+
+
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
+
+
+def _from_torch(tensor: Any) -> Array:
+    import ml_dtypes
+    import torch
+
+    plain = tensor.detach().contiguous().cpu()
+    foreign = getattr(ml_dtypes, str(plain.dtype).removeprefix("torch."), None)
+    if foreign is None:
+        return plain.numpy()
+    bits = {1: torch.uint8, 2: torch.int16}[plain.itemsize]
+    return plain.view(bits).numpy().view(foreign)
+
+
+def _torch_like(tensor: Any) -> Back:
+    torch: Any = importlib.import_module("torch")
+    device = tensor.device
+
+    def back(array: Any) -> Any:
+        if _is_torch(array):
+            return array
+        array = np.require(array, requirements=["C", "W"])
+        if not is_foreign(array.dtype):
+            return torch.from_numpy(array).to(device)
+        from dialects.semantics.numerics import widen
+        from dialects.strata.types import element_of, is_float
+
+        if not is_float(element_of(array.dtype)):  # torch computes nothing with integers of 4 bits
+            return torch.from_numpy(widen(array)).to(device)
+        bits = torch.from_numpy(array.view({1: np.uint8, 2: np.int16}[array.itemsize]))
+        return bits.view(getattr(torch, array.dtype.name)).to(device)
+
+    return back

@@ -1,0 +1,140 @@
+"""Sequences and optionals at a model's border: Python lists and None, and the tensors they are.
+
+    items 3     [x, y, z]     y[0], y[1], y[2]
+    run         [x, y, ...]   y.data: all elements behind each other; y.shapes: a row of sizes each
+    optional F  None or F     y.present, then the tensors of F
+    texts [..]  strings       y: the place of each in the table, which follows as JSON
+
+A module tells of its own in the attribute `strata.structures`: name -> one of these words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from dialects.strata.array_type import ArrayType
+    from dialects.strata.types import Array
+
+ATTRIBUTE = "strata.structures"
+
+
+def structures_of(module: ModuleOp) -> dict[str, str]:
+    """The inputs and outputs that are no tensors, with their structure."""
+    from xdsl.dialects.builtin import DictionaryAttr, StringAttr
+
+    found = module.attributes.get(ATTRIBUTE)
+    if not isinstance(found, DictionaryAttr):
+        return {}
+    return {k: v.data for k, v in found.data.items() if isinstance(v, StringAttr)}
+
+
+def own_names(names: Sequence[str], structures: Mapping[str, str]) -> list[str]:
+    """The model's own names behind those of tensors, in order."""
+    return list(dict.fromkeys(_own_name(name, structures) for name in names))
+
+
+def _own_name(name: str, structures: Mapping[str, str]) -> str:
+    if name in structures:
+        return name
+    base = name[:name.rindex("[")] if name.endswith("]") else name.rpartition(".")[0]
+    return base if base in structures else name
+
+
+def texts_of(table: Iterable[str]) -> str:
+    """The structure of tensors of strings that have places in a table."""
+    return f"texts {json.dumps(list(table))}"
+
+
+def gather(
+    names: Sequence[str], arrays: Mapping[str, Array], structures: Mapping[str, str],
+    strings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The values of a model's own names, from the tensors that they are.
+
+    `strings`: those of the inputs that the model's table does not have, as `spread` found them.
+    """
+    return {name: _gathered(name, arrays, structures.get(name, "tensor"), strings)
+            for name in names}
+
+
+def _gathered(
+    name: str, arrays: Mapping[str, Array], structure: str, strings: Sequence[str] = ()
+) -> Any:
+    kind, _, rest = structure.partition(" ")
+    if kind == "texts":
+        table = [*json.loads(rest), *strings]
+        found = np.empty(arrays[name].shape, object)
+        found.reshape(-1)[:] = [table[k] if 0 <= k < len(table) else ""
+                                for k in arrays[name].reshape(-1)]
+        return found
+    if kind == "items":
+        return [arrays[f"{name}[{k}]"] for k in range(int(rest))]
+    if kind == "run":
+        return _cut(arrays[f"{name}.data"], arrays[f"{name}.shapes"])
+    if kind == "optional":
+        there = bool(arrays[f"{name}.present"])
+        return _gathered(name, arrays, rest, strings) if there and rest else None
+    return arrays[name]
+
+
+def _cut(data: Array, shapes: Array) -> list[Array]:
+    ends = np.cumsum(np.prod(shapes, axis=1, dtype=np.int64))
+    parts = np.split(data, ends[:-1]) if len(shapes) else []
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def spread(
+    values: Mapping[str, Any], structures: Mapping[str, str], types: Mapping[str, ArrayType],
+    strings: list[str] | None = None,
+) -> dict[str, Array]:
+    """The tensors that the values of a model's own names are.
+
+    `types` are those of the tensors. Strings that the model's table does not have are added to
+    `strings`, the list of this call, and have the places after those of the table.
+    """
+    found: dict[str, Array] = {}
+    strings = [] if strings is None else strings
+    for name, value in values.items():
+        if structures.get(name, "").startswith("texts "):
+            found[name] = _places(np.asarray(value), structures[name].partition(" ")[2], strings)
+            continue
+        found |= _spread(name, value, structures.get(name, "tensor"), types)
+    return found
+
+
+def _places(texts: Array, table: str, strings: list[str]) -> Array:
+    places = {text: k for k, text in enumerate([*json.loads(table), *strings])}
+    found = np.empty(texts.shape, np.int64)
+    for k, text in enumerate(texts.reshape(-1)):
+        word = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        if word not in places:
+            places[word] = len(places)
+            strings.append(word)
+        found.reshape(-1)[k] = places[word]
+    return found
+
+
+def _spread(
+    name: str, value: Any, structure: str, types: Mapping[str, ArrayType]
+) -> dict[str, Array]:
+    kind, _, rest = structure.partition(" ")
+    if kind == "run":
+        rank = types[f"{name}.shapes"].shape[1].constant or 0
+        parts = [np.asarray(v) for v in value or ()]
+        dtype = types[f"{name}.data"].dtype
+        shapes = np.array([p.shape for p in parts], np.int64).reshape(len(parts), rank)
+        return {f"{name}.data": np.concatenate([np.zeros(0, dtype), *(p.ravel() for p in parts)]),
+                f"{name}.shapes": shapes}
+    if kind == "optional":
+        inner = _spread(name, value, rest, types) if rest else {}
+        return {f"{name}.present": np.array(value is not None), **inner}
+    if value is None:
+        return {name: np.zeros([0] * types[name].rank, types[name].dtype)}
+    return {name: np.asarray(value)}

@@ -1,0 +1,159 @@
+"""Times what several runtimes make of one model, in turns.
+
+What else the machine does then hits all alike, and the median of many calls is what counts. Two
+things would favour one runtime over another, and are kept from it:
+
+- caches: a call that takes less than a turn is made several times in a row, and the first one,
+  which finds what the others have left there, does not count;
+- threads: OpenMP's workers spin for some milliseconds after their work. Where there are several
+  threads, a turn begins when the others' have gone to sleep.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.io.arrays import to_numpy
+from compiler.measuring.comparison import error_of
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+
+Run = Callable[[], Sequence[Any]]
+"""One call: the outputs, as the runtime itself has them."""
+Count = Callable[[int, int], None]
+TURN_SECONDS = 0.005
+MOST_IN_A_TURN = 100
+SETTLE_SECONDS = 0.01
+"""Longer than libgomp's workers spin by default."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of a call: wall time, and CPU time of the process, all its threads together."""
+
+    median_ms: float
+    best_ms: float
+    cpu_ms: float
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A runtime with a model ready to run; `load_s`: the seconds until its first result."""
+
+    run: Run
+    load_s: float
+    outputs: Sequence[Array]
+
+
+@dataclass
+class Contest:
+    """Runtimes on one model and the same inputs; the first that is added is ours.
+
+    `problems`: name -> why a peer does not take part.
+    """
+
+    threads: int
+    entrants: dict[str, Entrant] = field(default_factory=dict[str, Entrant])
+    problems: dict[str, StrataError] = field(default_factory=dict[str, StrataError])
+
+    def add(self, name: str, run: Run, made_ready_s: float) -> None:
+        """Call it once. `made_ready_s`: what it took so far. Raises whatever the call raises."""
+        started = time.perf_counter()
+        outputs = run()
+        seconds = made_ready_s + time.perf_counter() - started
+        self.entrants[name] = Entrant(run, seconds, [_copied(x) for x in outputs])
+
+    def add_peer(self, name: str, load: Callable[[], Run]) -> None:
+        """Load a peer and call it once; what goes wrong is noted as its problem."""
+        started = time.perf_counter()
+        try:
+            run = load()
+            self.add(name, run, time.perf_counter() - started)
+        except StrataError as error:
+            self.problems[name] = error
+        except Exception as error:  # a runtime of others has many kinds, of no common class
+            self.problems[name] = StrataError(f"{name} cannot run the model", [Problem(
+                f"{type(error).__name__}: {error}")])
+
+    def rows(self, rounds: int, tell: Count = lambda done, total: None) -> list[dict[str, Any]]:
+        """A row per entrant: name, times, load_s, and how far its outputs are from ours.
+
+        `tell` is called between rounds with how many are done, and how many there are.
+        """
+        timings = take_turns({n: e.run for n, e in self.entrants.items()}, rounds, self.threads,
+                             tell)
+        ours = next(iter(self.entrants.values())).outputs
+        return [{"name": name, **vars(timings[name]), "load_s": entrant.load_s,
+                 "difference": difference(entrant.outputs, ours)}
+                for name, entrant in self.entrants.items()]
+
+
+def take_turns(
+    runs: dict[str, Run], rounds: int, threads: int, tell: Count = lambda done, total: None
+) -> dict[str, Timing]:
+    """The time of each run's calls, a turn of each per round; `tell`: as of `Contest.rows`."""
+    pause = SETTLE_SECONDS if threads > 1 and len(runs) > 1 else 0.0
+    counts = {name: _calls_in_a_turn(run) for name, run in runs.items()}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for done in range(rounds):
+        tell(done, rounds)
+        for name, run in runs.items():
+            time.sleep(pause)
+            taken[name] += _turn(run, counts[name])
+    return {name: _timing(calls) for name, calls in taken.items()}
+
+
+def rounds_within(runs: dict[str, Run], seconds: float, least: int = 5, most: int = 200) -> int:
+    """How many rounds take about so many seconds in all."""
+    started = time.perf_counter()
+    for run in runs.values():
+        run()
+    per_round = max(time.perf_counter() - started, TURN_SECONDS * len(runs))
+    return int(np.clip(seconds / per_round, least, most))
+
+
+def difference(found: Sequence[Array], ours: Sequence[Array]) -> float:
+    """The largest error of outputs against ours; a float's type may be another than ours."""
+    if len(found) != len(ours):
+        return inf
+    return max((error_of(f.astype(o.dtype) if o.dtype.kind == "f" else f, o)
+                for f, o in zip(found, ours, strict=True)), default=0.0)
+
+
+def _copied(output: Any) -> Array:
+    """The output for good: some runtimes write the next call's into the same memory."""
+    return np.array(to_numpy(output))
+
+
+def _calls_in_a_turn(run: Run) -> int:
+    started = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - started
+    return min(MOST_IN_A_TURN, max(1, math.floor(TURN_SECONDS / seconds)))
+
+
+def _turn(run: Run, count: int) -> list[tuple[float, float]]:
+    """Seconds of wall and of CPU time of some calls in a row."""
+    if count > 1:
+        run()
+    taken: list[tuple[float, float]] = []
+    for _ in range(count):
+        cpu, wall = time.process_time(), time.perf_counter()
+        run()
+        taken.append((time.perf_counter() - wall, time.process_time() - cpu))
+    return taken
+
+
+def _timing(calls: Sequence[tuple[float, float]]) -> Timing:
+    walls, cpus = ([1e3 * seconds for seconds in times] for times in zip(*calls, strict=True))
+    return Timing(statistics.median(walls), min(walls), statistics.median(cpus))

@@ -1,0 +1,112 @@
+"""What `bench` measures: a model of ours, its specialization, and peers, in one contest."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from compiler.cli.execution import (
+    WantedInputs,
+    run_loaded,
+    tell_notes,
+    tell_precision_error,
+)
+from compiler.cli.session import Session, session
+from compiler.diagnostics import Problem, StrataError, count_of, some_of
+from compiler.frontend import MemoryModel
+from compiler.io.signature import Signature
+from compiler.measuring.contest import Contest
+from compiler.peers import Request, load_peer, parse_peers
+from compiler.specialization import specialize
+from compiler.suggestions import guess
+from dialects.symbolic.symbol import Symbol
+
+if TYPE_CHECKING:
+    from compiler.executable import Executable
+    from compiler.frontend.torch.capture import Captured
+    from dialects.strata.types import Array
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per runtime, ours first: name, median_ms, best_ms, cpu_ms, load_s, difference.
+
+    Raises StrataError where somebody cannot run the model.
+    """
+    peers = parse_peers(arguments.against)
+    threads = arguments.threads or len(os.sched_getaffinity(0))
+    contest = Contest(threads)
+    with session(arguments, threads) as current:
+        captured = {m: captured_model(m) for m in (arguments.model, *filter(None, peers.values()))}
+        exe, request = _add_ours(contest, current, arguments, captured[arguments.model])
+        for name, twin in peers.items():
+            current.progress.tell(f"loading {name}")
+            model = twin or arguments.model
+            wanted = replace(request, model=model, captured=captured[model])
+            contest.add_peer(name, lambda name=name, wanted=wanted: load_peer(name, wanted))
+        _check_problems(list(contest.problems.values()))
+        current.progress.tell(f"timing {arguments.model}")
+        rows = contest.rows(arguments.rounds, current.progress.count)
+    tell_precision_error(exe, request.inputs)
+    return rows
+
+
+def captured_model(model: str) -> Captured | None:
+    """A model of PyTorch, made once for all who run it; None for one of another kind."""
+    from compiler.frontend.torch import accepts
+    from compiler.frontend.torch.load import capture
+
+    return capture(model) if accepts(model) else None
+
+
+def request_of(
+    exe: Executable, inputs: Sequence[Array], model: str, captured: Captured | None
+) -> Request:
+    """What peers shall run: the same model on the same inputs."""
+    shapes = [tuple(size.constant for size in type_.shape) for type_ in exe.signature.input_types]
+    return Request(model, captured, exe.input_names, inputs, shapes, exe.options.threads or 1,
+                   exe.options.precision)
+
+
+def _add_ours(
+    contest: Contest, current: Session, arguments: argparse.Namespace, captured: Captured | None
+) -> tuple[Executable, Request]:
+    """Our program, and the specialized one, as entrants."""
+    model = arguments.model
+    started = time.perf_counter()
+    wanted = WantedInputs(arguments)
+    exe = current.compile(model if captured is None else MemoryModel(model, captured.program),
+                          wanted)
+    seconds = time.perf_counter() - started
+    tell_notes(exe.loaded.notes)
+    inputs = wanted.arrays(exe.signature)
+    contest.add("strata", lambda: run_loaded(exe, inputs), seconds)
+    if arguments.specialize:
+        _check_sizes(exe.signature, arguments.dim)
+        started = time.perf_counter()
+        fixed = specialize(exe.loaded, inputs)
+        seconds = time.perf_counter() - started
+        contest.add("strata, sizes fixed", lambda: fixed.run(inputs), seconds)
+    return exe, request_of(exe, inputs, model, captured)
+
+
+def _check_problems(problems: Sequence[StrataError]) -> None:
+    """Raises StrataError with all problems of peers."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise StrataError(f"{count_of(problems, 'peer')} cannot run the model",
+                          [Problem(str(error)) for error in problems])
+
+
+def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None:
+    """Sizes that stay open are not looked up by the import. Raises StrataError for others."""
+    symbols = signature.symbols()
+    strange = [name for name, _ in named if Symbol.size(name) not in symbols]
+    if strange:
+        raise StrataError(f"--dim names '{strange[0]}', which is no size of the model", [Problem(
+            f"{guess(strange[0], [s.name for s in symbols])}its sizes are "
+            f"{some_of([s.name for s in symbols], 20) or 'all constant'}")])

@@ -1,0 +1,382 @@
+"""Runs the pipeline: reads a model, lowers it to where it is wanted, and makes it code or runnable.
+
+Enters: a MODEL's name and the options. Leaves: a module at some level, target code as text, or an
+executable. Instruments watch every step. Modules are verified and checked against their level's
+contract where levels meet, and between all passes with `debug`.
+
+Errors are of two kinds. StrataError: the model or the options are at fault. CompilerFault: we are,
+and a reproducer folder has been written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from compiler.cli.arguments import shell_command
+from compiler.diagnostics import Problem, StrataError, disk_error
+from compiler.faults import CompilerFault, Reproducer
+from compiler.instrument import Instrument
+from compiler.instrument.kept import MAKING_CODE
+from compiler.limits import check_limits
+from compiler.options import CompileOptions
+from compiler.pipeline.levels import LEVEL_NAMES, ContractError, strangers
+from compiler.pipeline.passes_option import SCHEDULE_PASS, with_schedule
+from compiler.pipeline.plan import PlannedStep, plan
+from compiler.pipeline.source import TEXT_SUFFIX, Snapshot, Source, read_model, weight_labels
+from compiler.pipeline.state import IMPORT, State
+from compiler.pipeline.steps import PIPELINE
+from compiler.pipeline.text import format_module
+from compiler.plugins.loading import Plugins
+from compiler.plugins.own_packages import hidden_package
+from compiler.plugins.plugin_faults import definition_of, origin_of, wrong_type
+from compiler.plugins.plugin_files import load_plugins
+from compiler.programs.collection import rare_collections
+from compiler.suggestions import guess
+from compiler.tuning.files import tuned_files
+from passes.base import PassError, StrataContext
+from targets.base import Executable, TargetError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compiler.frontend import MemoryModel
+    from compiler.instrument.verify import Check
+    from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
+    from passes.contract import Choices
+    from targets.base import Target
+
+FINAL_LEVEL = LEVEL_NAMES[-1]
+
+
+class WrongNumbers(Exception):
+    """What was made computes other numbers than the model."""
+
+
+class Compiler:
+    """One compilation. `command`: how a person would repeat it, for reproducers."""
+
+    def __init__(
+        self, model: str | MemoryModel | Snapshot, options: CompileOptions,
+        instruments: Sequence[Instrument] = (), command: str = "",
+    ):
+        self.source, self.model = model, str(model)
+        self.options, self.instruments = options, instruments
+        self.command = command or (
+            f"compiler.compile({self.model!r}, target={options.target!r}, ...)")
+        self.plugins: Plugins = load_plugins(options.plugins)
+        self.target: Target = self.plugins.find_target(options.target)
+        self.target_options = self.target.settled(options.target_options())
+        with self.guard("options"):
+            self.target.check(self.target_options)
+        self.planned: list[PlannedStep] = []
+        self.files: tuple[str, ...] = ()
+        """The files that the model was read from, its own first; empty where that is not known."""
+
+    # ------------------------------------------------------------------ reading and lowering
+    @rare_collections()
+    def read(self) -> State:
+        """The module as it is brought, verified."""
+        source = self.read_source()
+        self.files = source.files
+        check_limits(source.module, self.model, source.level)
+        return State(source.module, self.make_context(source), source.name, source.level,
+                     source.after)
+
+    def read_source(self) -> Source:
+        self.tell(f"reading {self.model}")
+        with self.guard(IMPORT):
+            return read_model(self.source, self.options, self.plugins, weights_of_model)
+
+    def keep(self) -> Snapshot:
+        """Read the model now, to compile it as it is now, any number of times.
+
+        Raises StrataError for a text that is beyond graph level.
+        """
+        source = self.read_source()
+        if source.level != LEVEL_NAMES[0]:
+            raise StrataError(f"{self.model} is at {source.level} level; sizes can be fixed at "
+                              f"{LEVEL_NAMES[0]} level only")
+        self.source = Snapshot(self.model, source)
+        return self.source
+
+    def make_context(self, source: Source) -> StrataContext:
+        context = StrataContext.with_dialects(source.weights, self.target, self.target_options)
+        context.exact = self.options.exact
+        context.choices = self.choices
+        context.plugins = self.plugins.modules
+        self.plugins.register_dialects(context)
+        return context
+
+    @cached_property
+    def choices(self) -> Choices:
+        """The schedules that were found by tuning for this target and machine."""
+        key = self.target.tuning_key(self.target_options)
+        if key is None or not tuned_files(self.options):
+            return {}
+        from compiler.tuning.database import choices_for
+
+        return choices_for(self.options, key, *self.target.library_keys(self.target_options))
+
+    def lower(self, to: str | None = None) -> State:
+        """Read the model and run the pipeline up to level `to`; None: all of it."""
+        self.check_passes(to)
+        state = self.read()
+        self.planned = self.plan(state, to)
+        self.run(state, self.planned)
+        if to is not None and state.level != to:
+            raise StrataError(f"--to {to}: the passes leave the module at {state.level} level",
+                              [Problem("--passes has no way there")])
+        return state
+
+    def prepare(self) -> State:
+        """What `load` takes: the module at the final level, or as read if the target runs that."""
+        if self.target.lowers:
+            return self.lower()
+        state = self.read()
+        self.run(state, ())
+        return state
+
+    def is_code(self, level: str) -> bool:
+        """Whether a level's name is one of target code. Raises StrataError if it is nobody's."""
+        if level in (levels := self.plugins.level_names()):
+            return False
+        if level in self.target.levels:
+            return True
+        there = (*levels, *self.target.levels)
+        guessed = guess(level, there)
+        raise StrataError(f"target {self.target.name} has no level '{level}'", [
+            Problem("no such level", hint=f"{guessed}there are: {', '.join(there)}")])
+
+    def check_passes(self, to: str | None) -> None:
+        """Raise StrataError for passes that cannot be, before the model is read.
+
+        Where a text stands only reading it tells.
+        """
+        if not self.model.endswith(TEXT_SUFFIX):
+            plan(self.options.passes, LEVEL_NAMES[0], (), None, to, self.plugins)
+
+    def plan(self, state: State, to: str | None) -> list[PlannedStep]:
+        """The steps that will run. Raises StrataError for options that fit neither model nor
+        pipeline."""
+        passes = with_schedule(self.options.passes, self.options.schedule)
+        planned = plan(passes, state.level, state.after, self.options.start, to, self.plugins)
+        if self.options.schedule and not any(i.step.name == SCHEDULE_PASS for i in planned):
+            raise StrataError("--schedule has no effect: kernels get their schedules at loop "
+                              "level, and the passes that run do not come by there")
+        return planned
+
+    @rare_collections()
+    def run(self, state: State, planned: Sequence[PlannedStep]) -> None:
+        """Run steps, verify where levels meet, and let the instruments watch."""
+        watch = any(i.wants_changes for i in self.instruments)
+        for instrument in self.instruments:
+            instrument.start(state)
+        for k, item in enumerate(planned):
+            before = state.body_text() if watch else ""
+            self.count(k, len(planned))
+            seconds = self.run_step(state, planned, k)
+            changed = not watch or state.body_text() != before
+            for instrument in self.instruments:
+                instrument.after(item.step, state, seconds, changed)
+        for instrument in self.instruments:
+            instrument.finish(state)
+
+    def run_step(self, state: State, planned: Sequence[PlannedStep], k: int) -> float:
+        """Run one step; the seconds that its pass took."""
+        item = planned[k]
+        for instrument in self.instruments:
+            instrument.before(item.step, state)
+        started = time.perf_counter()
+        with self.guard(item.step.name, planned[: k + 1]):
+            item.pass_.apply(state.context, state.module)
+        seconds = time.perf_counter() - started
+        state.moved(item.step.level, item.label)
+        ends_level = k + 1 == len(planned) or planned[k + 1].step.level != item.step.level
+        if ends_level or self.options.debug:
+            with self.guard(item.step.name, planned[: k + 1]):
+                state.module.verify()
+                self.check_contract(state, item)
+        return seconds
+
+    def check_contract(self, state: State, item: PlannedStep) -> None:
+        """Raises when the module holds operations that its level does not have."""
+        found = strangers(state.module, self.plugins.find_level(state.level))
+        if not found:
+            return
+        names = ", ".join(f"{name} ({n})" for name, n in sorted(found.items()))
+        message = f"after {item.step.name} the module breaks the contract of {state.level} level"
+        if self.options.passes != "default":
+            hint = "the passes that --passes leaves out, or adds, are needed, or too early"
+            raise StrataError(message, [Problem(f"not allowed there: {names}", hint=hint)])
+        raise ContractError(f"{message}: {names}")
+
+    # ------------------------------------------------------------------ the end
+    @rare_collections()
+    def emit(self, state: State, level: str) -> str:
+        """Target code of one of the target's levels. The module must be at the final level."""
+        self.require_final(state)
+        self.tell(f"{state.name}: emitting {level}")
+        started = time.perf_counter()
+        with self.guard(f"emit-{level}", state=state):
+            text = cast(Any, self.target.emit(state.module, level, self.target_options))
+            if not isinstance(text, str):
+                raise wrong_type("what Target.emit returns", text, "text", type(self.target).emit)
+        for instrument in self.instruments:
+            instrument.emitted(level, text, time.perf_counter() - started)
+        return text
+
+    @rare_collections()
+    def load(self, state: State) -> Executable:
+        """Make the module runnable."""
+        if self.target.lowers:
+            self.require_final(state)
+        self.tell(f"{state.name}: {MAKING_CODE}")
+        self.count(0, 0)
+        if not any(i.wants_changes for i in self.instruments):  # no earlier text will be run
+            state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
+        with self.guard("load", state=state):
+            options = replace(self.target_options, tell=self.count)
+            made = cast(Any, self.target.load(state.module, state.context.weights, options))
+            if not isinstance(made, Executable):
+                maker = type(self.target).load
+                raise wrong_type("what Target.load returns", made, "an Executable", maker)
+            return made
+
+    def require_final(self, state: State) -> None:
+        if state.level != FINAL_LEVEL:
+            raise StrataError(f"the passes leave the module at {state.level} level; target code "
+                              f"needs {FINAL_LEVEL} level", [Problem(
+                                  "--passes lists no way there", hint="start it with 'default'")])
+
+    def tell(self, phase: str) -> None:
+        for instrument in self.instruments:
+            instrument.tell(phase)
+
+    def count(self, done: int, total: int, seconds: float | None = None) -> None:
+        """So much of the work at hand is done; instruments may tell it."""
+        for instrument in self.instruments:
+            instrument.count(done, total, seconds)
+
+    # ------------------------------------------------------------------ faults
+    @contextmanager
+    def guard(
+        self, phase: str, ran: Sequence[PlannedStep] = (), state: State | None = None
+    ) -> Generator[None]:
+        """Turn what must not happen into a CompilerFault with a reproducer.
+
+        `ran`: the steps so far, the failing one last. `state`: a module that is still whole.
+        """
+        try:
+            yield
+        except (StrataError, CompilerFault):
+            raise
+        except PassError as error:
+            raise self.unsupported(error, phase) from error
+        except TargetError as error:
+            raise StrataError(f"target {self.target.name} cannot do that",
+                              [Problem(str(error))]) from error
+        except MemoryError:
+            raise StrataError(f"out of memory in {phase} on {self.model}") from None
+        except Exception as error:  # anything else is ours, and is reported as such
+            if phase == IMPORT and isinstance(error, RecursionError):
+                raise StrataError(f"{self.model} is nested too deeply to be read") from error
+            if told := disk_error(error) or hidden_package(error):
+                raise told from error
+            fault = CompilerFault(phase, self.model, error, origin_of(error, self.options.plugins))
+            fault.folder = self.reproducer(fault, ran, state).write()
+            raise fault from error
+
+    def unsupported(self, error: PassError, phase: str) -> StrataError:
+        """What the model has and a pass cannot do."""
+        level = next((s.level for s in PIPELINE if s.name == phase), "")
+        return StrataError(f"{error.pass_name} cannot go on with {self.model}", [
+            Problem(text, node, level if node else "") for node, text in error.faults])
+
+    def wrong_numbers(
+        self, state: State, check: Check, before: str, inputs: Mapping[str, Array]
+    ) -> CompilerFault:
+        """The fault that a pass, or the target's code, computes something else on `inputs`."""
+        cause = WrongNumbers(f"{check.wrong} (error {check.error:.1e}, at {check.level} level)")
+        step = next((i for i in self.planned if i.label == check.made_by), None)
+        origin = None if step is None else definition_of(type(step.pass_), self.options.plugins)
+        fault = CompilerFault(check.made_by, self.model, cause, origin)
+        passes = [i.step.spec for i in self.planned if i.label == check.made_by]
+        command = self.again("verify", "--inputs", "inputs.npz",
+                             *(("--passes", passes[0]) if passes else ()))
+        fault.folder = Reproducer(fault, self.command, command, before,
+                                  state.context.weights, inputs).write()
+        return fault
+
+    def again(self, command: str, *more: str) -> str:
+        """The command that shows a fault again on `before.mlir`."""
+        options = self.options
+        words = [command, "before.mlir", "--target", self.target.name]
+        for plugin in options.plugins:
+            words += ["--plugin", str(plugin.resolve())]
+        if options.features is not None:
+            words += ["--features", options.features]
+        if options.precision != "f32":
+            words += ["--precision", options.precision]
+        if options.exact:
+            words.append("--exact")
+        if options.denormals != "flush":
+            words += ["--denormals", options.denormals]
+        if options.check is not None:
+            words.append("--check" if options.check else "--no-check")
+        return shell_command([*words, *more])
+
+    def reproducer(
+        self, fault: CompilerFault, ran: Sequence[PlannedStep], state: State | None
+    ) -> Reproducer:
+        """What is known about a fault; for a pass's fault, with the module before that pass."""
+        if not ran:
+            text = state.text if state is not None else None
+            weights = state.context.weights if state is not None else None
+            return Reproducer(fault, self.command, self.again("run"), text, weights)
+        text, item, weights = self.replay(ran)
+        fault.phase = item.step.name
+        fault.origin = fault.origin or definition_of(type(item.pass_), self.options.plugins)
+        again = self.again("opt", "--passes", item.step.spec)
+        return Reproducer(fault, self.command, again, text, weights)
+
+    def replay(self, ran: Sequence[PlannedStep]) -> tuple[str, PlannedStep, WeightStore]:
+        """The text before the first of the steps that fails, and that, made again from the model.
+
+        Passes work in place, and nothing is printed while all is well; so the steps are run once
+        more, with a printout before and a verification behind each.
+        """
+        source = read_model(self.source, self.options, self.plugins, weights_of_model)
+        state = State(source.module, self.make_context(source), source.name, source.level,
+                      source.after)
+        text = state.text
+        for item in ran:
+            text = state.text
+            try:
+                item.pass_.apply(state.context, state.module)
+                state.moved(item.step.level, item.label)
+                state.module.verify()
+            except Exception:  # the fault that is looked for
+                return text, item, source.weights
+        return text, ran[-1], source.weights
+
+
+def weights_of_model(model: Path, options: CompileOptions) -> WeightStore:
+    """The weights of a model, and all that the pipeline computes from them.
+
+    Keys are hashes of contents, so a weight that is found is the right one.
+    """
+    plain = replace(options, start=None, dump_dir=None, weights=None)
+    return Compiler(str(model), plain).lower().context.weights
+
+
+def lower_to_text(compilation: Compiler, level: str, locations: bool = True) -> str:
+    """The text of a level, or of the target's code. Raises StrataError."""
+    if compilation.is_code(level):
+        return compilation.emit(compilation.lower(), level)
+    return format_module(compilation.lower(level).module, locations)

@@ -1,0 +1,151 @@
+"""Which passes run: the pipeline, edited by `--passes`, cut to where a module starts and shall end.
+
+Enters: the options and where the module stands. Leaves: steps, each with its pass made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from xdsl.utils.arg_spec import parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.pipeline.passes_option import edit_steps, is_explicit
+from compiler.pipeline.steps import Step
+from compiler.plugins.loading import Plugins
+
+if TYPE_CHECKING:
+    from xdsl.passes import ModulePass
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step, its pass, and the name that tells its appearances apart: `graph-simplify@2`."""
+
+    step: Step
+    pass_: ModulePass
+    label: str
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The default pipeline and the levels in order, those of plugins among them."""
+
+    steps: tuple[Step, ...]
+    levels: tuple[str, ...]
+
+    def changes(self) -> set[str]:
+        """The passes that lead from one level to the next."""
+        return {b.name for a, b in pairwise(self.steps) if a.level != b.level}
+
+
+def plan(
+    passes: str, level: str, after: Sequence[str], start: str | None, to: str | None,
+    plugins: Plugins,
+) -> list[PlannedStep]:
+    """The steps for a module at `level` behind the passes `after`.
+
+    `start`: run the level's passes from the first, whatever ran before. `to`: the last level, None
+    for all. Raises StrataError for levels that contradict, unknown passes and bad options.
+    """
+    flow = Flow(plugins.pipeline(), plugins.level_names())
+    _check_levels(level, start, to, flow.levels)
+    steps = edit_steps(passes, flow.steps, level, plugins.place_of)
+    _check_needed(steps, passes, level, () if start else after, to, flow)
+    labels = label_steps(steps)
+    if is_explicit(passes):
+        first, last = 0, len(steps)
+    else:
+        first = first_step(flow, steps, labels, level, () if start else after)
+        last = len(steps) if to is None else _end(flow, steps, to)
+    return [_planned(step, make_pass(step.spec, plugins), label)
+            for step, label in list(zip(steps, labels, strict=True))[first:last]]
+
+
+def _planned(step: Step, pass_: ModulePass, label: str) -> PlannedStep:
+    return PlannedStep(replace(step, rounds=getattr(pass_, "rounds", False)), pass_, label)
+
+
+def first_step(
+    flow: Flow, steps: Sequence[Step], labels: Sequence[str], level: str, after: Sequence[str]
+) -> int:
+    """Behind the last of the passes `after` that the steps have; else the level's first pass."""
+    for label in reversed(after):
+        if label in labels:
+            return labels.index(label) + 1
+    changes = flow.changes()
+    behind = [k + 1 for k, s in enumerate(steps)
+              if flow.levels.index(s.level) < flow.levels.index(level)
+              or (s.level == level and s.name in changes)]
+    return max(behind, default=0)
+
+
+def label_steps(steps: Sequence[Step]) -> list[str]:
+    """The names of the steps; from its second appearance on a name gets its number."""
+    seen: Counter[str] = Counter()
+    labels: list[str] = []
+    for step in steps:
+        seen[step.name] += 1
+        labels.append(step.name if seen[step.name] == 1 else f"{step.name}@{seen[step.name]}")
+    return labels
+
+
+def make_pass(spec: str, plugins: Plugins) -> ModulePass:
+    """The pass of a spec such as `loop-fuse{limit=3}`. Raises StrataError."""
+    try:
+        parsed = list(parse_pipeline(spec))
+        return plugins.find_pass(parsed[0].name).from_spec(parsed[0])
+    except (ArgSpecParseError, ValueError) as error:
+        hint = f"`list passes` shows the options of {spec.partition('{')[0]}"
+        raise StrataError(f"cannot read the pass '{spec}'",
+                          [Problem(str(error).strip(), hint=hint)]) from None
+
+
+def _end(flow: Flow, steps: Sequence[Step], to: str) -> int:
+    """Behind the last step whose level is not beyond `to`."""
+    return max((k + 1 for k, s in enumerate(steps)
+                if flow.levels.index(s.level) <= flow.levels.index(to)), default=0)
+
+
+def _check_needed(
+    steps: Sequence[Step], passes: str, level: str, after: Sequence[str], to: str | None,
+    flow: Flow,
+) -> None:
+    """Raise StrataError where passes are left out that later levels cannot do without.
+
+    Whoever adds passes, or lists them one by one, may have another way there.
+    """
+    names = {s.name for s in steps}
+    if is_explicit(passes) or names - {s.name for s in flow.steps}:
+        return
+    begin = first_step(flow, flow.steps, label_steps(flow.steps), level, after)
+    end = len(flow.steps) if to is None else _end(flow, flow.steps, to)
+    missing = [s for s in flow.steps[begin:end] if s.needed and s.name not in names
+               and (s.name in flow.changes() or s.level != to)]
+    if missing:
+        raise StrataError("--passes leaves out what is needed", [
+            Problem(f"{s.name}: {s.needed}", level=s.level,
+                    hint=f"end with --to {_last_without(flow, s)}, or put your own pass in its "
+                         "place")
+            for s in missing], exit_status=2)
+
+
+def _last_without(flow: Flow, step: Step) -> str:
+    """The last level that is reached without a step."""
+    place = flow.levels.index(step.level)
+    return flow.levels[place - (step.name in flow.changes())]
+
+
+def _check_levels(
+    level: str, start: str | None, to: str | None, levels: Sequence[str]
+) -> None:
+    if start is not None and start != level:
+        raise StrataError(f"--from {start}: the model is at {level} level")
+    if to is not None and levels.index(to) < levels.index(level):
+        raise StrataError(f"--to {to}: the model is at {level} level already, and there is no way "
+                          "back up")

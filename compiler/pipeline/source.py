@@ -1,0 +1,201 @@
+"""A MODEL as the command line names it, read: an `.onnx` file and the like, or a `.mlir` text.
+
+Enters: the name and the options. Leaves: a module with its weights, the level it is at, and, for
+the text of a dump, the passes that it stands behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from xdsl.utils.exceptions import VerifyException
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.io.array_files import FILE_ERRORS
+from compiler.options import CompileOptions
+from compiler.plugins.loading import Plugins
+from dialects.strata.types import WeightAttr
+from dialects.strata.weights import WeightStore
+from passes.base import PassError, StrataContext
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from compiler.frontend import MemoryModel
+    from dialects.strata.types import Array
+
+WEIGHTS_FILE = "weights.npz"
+TEXT_SUFFIX = ".mlir"
+WeightsOf: TypeAlias = "Callable[[Path, CompileOptions], WeightStore]"
+"""Gives the weights of a model, and what the pipeline computes from them."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was read. `after`: the last passes that ran, of a dump; empty when nothing did.
+
+    `files`: those that it was read from, its own first; empty where that is not known.
+    """
+
+    module: ModuleOp
+    weights: WeightStore
+    name: str
+    level: str
+    after: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A model as it was read, to be compiled any number of times, perhaps with sizes fixed.
+
+    Reading it again gives a module and a store of weights of its own. The arrays are shared, and
+    those of `known` are used wherever a pass computes the same. `model`: as messages call it.
+    """
+
+    model: str
+    source: Source
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    known: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
+
+    def __str__(self) -> str:
+        return self.model
+
+    def read(self) -> Source:
+        """The model with `sizes` fixed. Raises StrataError where it cannot have these."""
+        from passes.graph.fix_sizes import GraphFixSizes
+
+        module = self.source.module.clone()
+        context = StrataContext.with_dialects()
+        try:
+            GraphFixSizes(tuple(self.sizes), tuple(self.sizes.values())).apply(context, module)
+            module.verify()
+        except (PassError, VerifyException) as error:
+            raise StrataError(f"{self.model} cannot have these sizes fixed",
+                              [Problem(str(error).strip().split("\n")[0])]) from error
+        weights = WeightStore({**self.source.weights.arrays, **self.known})
+        return replace(self.source, module=module, weights=weights)
+
+
+def is_text(model: str) -> bool:
+    """Whether a MODEL is a text of ours."""
+    return model.endswith(TEXT_SUFFIX)
+
+
+def read_model(
+    model: str | MemoryModel | Snapshot, options: CompileOptions, plugins: Plugins,
+    weights_of: WeightsOf,
+) -> Source:
+    """Read a MODEL and verify it. Raises StrataError for every fault of the file or the options.
+
+    `weights_of` lowers the model that `options.weights` names, if it is one.
+    """
+    if isinstance(model, Snapshot):
+        return model.read()
+    if is_text(str(model)):
+        text = _contents(Path(model)) if isinstance(model, str) else _decoded(model)
+        return _read_text(text, Path(str(model)), options, plugins, weights_of)
+    from compiler.frontend import ImportOptions, load_model
+
+    if options.weights is not None:
+        raise StrataError(f"--weights names the weights of a {TEXT_SUFFIX} text; {model} brings "
+                          "its own", exit_status=2)
+    found = load_model(model, ImportOptions(
+        options.shapes, options.dims, options.constants, plugins.modules))
+    found.module.verify()
+    return Source(found.module, found.weights, found.name, "graph", files=found.files)
+
+
+def _read_text(
+    text: str, path: Path, options: CompileOptions, plugins: Plugins, weights_of: WeightsOf
+) -> Source:
+    from compiler.pipeline.levels import detect_level
+    from compiler.pipeline.text import parse_module, read_header
+
+    context = StrataContext.with_dialects()
+    plugins.register_dialects(context)
+    module = parse_module(text, context, path)
+    level = detect_level(module, plugins.all_levels())
+    if level is None:
+        raise _no_level(module, path, plugins)
+    weights = _find_weights(path, module, options, weights_of)
+    return Source(module, weights, _model_name(path), level.name, read_header(text))
+
+
+def _contents(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise StrataError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StrataError(f"cannot read {path}", [Problem(str(error))]) from None
+    except ValueError:  # a name with a NUL in it, say
+        raise StrataError(f"there is no file {str(path)!r}") from None
+
+
+def _decoded(model: MemoryModel) -> str:
+    try:
+        return bytes(model.data).decode()
+    except UnicodeDecodeError as error:
+        raise StrataError(f"cannot read {model}", [Problem(str(error))]) from None
+
+
+def _model_name(path: Path) -> str:
+    return path.stem
+
+
+def _no_level(module: ModuleOp, path: Path, plugins: Plugins) -> StrataError:
+    from compiler.pipeline.levels import strangers
+
+    problems: list[Problem] = []
+    for level in plugins.all_levels():
+        names = ", ".join(sorted(strangers(module, level)))
+        problems.append(Problem(f"not {level.name} level: that has no {names}"))
+    return StrataError(f"{path} is at none of the levels", problems)
+
+
+# ---------------------------------------------------------------------- weights
+def _find_weights(
+    path: Path, module: ModuleOp, options: CompileOptions, weights_of: WeightsOf
+) -> WeightStore:
+    """The weights that a text names. Raises StrataError naming those that are nowhere."""
+    needed = dict(weight_labels(module))
+    place = options.weights or path.with_name(WEIGHTS_FILE)
+    if not needed:
+        return WeightStore()
+    if options.weights is not None and not place.exists():
+        raise StrataError(f"there is no file {place}, which --weights names")
+    weights = _load_weights(place, options, weights_of) if place.exists() else WeightStore()
+    missing = [label for key, label in needed.items() if key not in weights.arrays]
+    if missing:
+        raise _missing(path, place, missing)
+    return weights
+
+
+def _load_weights(place: Path, options: CompileOptions, weights_of: WeightsOf) -> WeightStore:
+    if place.suffix != ".npz":
+        return weights_of(place, options)
+    try:
+        return WeightStore.load(place)
+    except (*FILE_ERRORS, AttributeError) as error:
+        raise StrataError(f"cannot read the weights {place}", [Problem(str(error))]) from None
+
+
+def weight_labels(module: ModuleOp) -> Iterator[tuple[str, str]]:
+    """Key and label of every weight that a module names."""
+    for op in module.walk():
+        for attribute in op.properties.values():
+            if isinstance(attribute, WeightAttr):
+                yield attribute.key.data, attribute.label.data  # pyright: ignore
+
+
+def _missing(path: Path, place: Path, labels: list[str]) -> StrataError:
+    from compiler.diagnostics import some_of
+
+    hint = (f"put {WEIGHTS_FILE} of the same dump beside it, or name one, or the model that the "
+            "text comes from, with --weights")
+    return StrataError(f"weights of {path} are missing", [Problem(
+        f"{some_of(labels)} not in {place}", hint=hint)])

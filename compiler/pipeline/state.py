@@ -1,0 +1,48 @@
+"""A module on its way through the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler.pipeline.steps import PIPELINE
+from compiler.pipeline.text import format_header, format_module
+from passes.base import StrataContext
+
+IMPORT = "import"
+"""Stands for the pass before which nothing has run."""
+
+
+@dataclass
+class State:
+    """A module on its way: where it stands, and what has run. Passes change `module` in place."""
+
+    module: ModuleOp
+    context: StrataContext
+    name: str
+    level: str
+    after: tuple[str, ...] = ()
+    _text: str | None = field(default=None, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The module's text with locations and header; printed once per pass at most."""
+        if self._text is None:
+            self._text = format_module(self.module)
+        return format_header(self.level, self.position) + self._text
+
+    @property
+    def position(self) -> tuple[str, ...]:
+        """The last pass of the default pipeline, and what ran behind it."""
+        default = {step.name for step in PIPELINE}
+        known = [k for k, label in enumerate(self.after) if label.partition("@")[0] in default]
+        return self.after[known[-1] if known else 0:] or (IMPORT,)
+
+    def body_text(self) -> str:
+        """The text without the header."""
+        return self.text.partition("\n")[2]
+
+    def moved(self, level: str, label: str) -> None:
+        """A pass has run."""
+        self.level, self.after, self._text = level, (*self.after, label), None

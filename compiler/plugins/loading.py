@@ -1,0 +1,170 @@
+"""What can be named: our own things, those of installed packages, and those of plugin files.
+
+A plugin is a Python module: a file that `--plugin` names, or a module that an entry point of the
+group `strata.plugins` names. What it defines is found by itself (`plugin_files.py`). A package can
+ also name single things, in the groups `strata.passes`, `strata.dialects`, `strata.targets` and
+`strata.frontends`, which are loaded only when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.pipeline.levels import LEVELS, Level
+from compiler.pipeline.steps import PIPELINE, Step
+from compiler.plugins.plugin_faults import wrong_type
+from compiler.suggestions import described_by, hint_for
+
+if TYPE_CHECKING:
+    from xdsl.context import Context
+    from xdsl.ir import Dialect
+    from xdsl.passes import ModulePass
+
+    from targets.base import Target
+
+DIALECTS = "strata.dialects"
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """What plugins define, by name. `modules`: the plugins, for what frontends and passes find."""
+
+    passes: dict[str, type[ModulePass]] = field(default_factory=dict[str, "type[ModulePass]"])
+    dialects: dict[str, Dialect] = field(default_factory=dict[str, "Dialect"])
+    targets: dict[str, Target] = field(default_factory=dict[str, "Target"])
+    levels: tuple[Level, ...] = ()
+    modules: tuple[ModuleType, ...] = ()
+
+    # ------------------------------------------------------------------ levels and their passes
+    def all_levels(self) -> tuple[Level, ...]:
+        """Our levels, and each of the plugins' after the one that it names."""
+        found = list(LEVELS)
+        for level in self.levels:
+            place = [known.name for known in found].index(level.after)
+            found.insert(place + 1, level)
+        return tuple(found)
+
+    def find_level(self, name: str) -> Level:
+        """The level of a name that there is."""
+        return next(level for level in self.all_levels() if level.name == name)
+
+    def level_names(self) -> tuple[str, ...]:
+        return tuple(level.name for level in self.all_levels())
+
+    def pipeline(self) -> tuple[Step, ...]:
+        """The default pipeline, with the passes into, on and out of the plugins' levels."""
+        steps = list(PIPELINE)
+        for level in self.levels:
+            names = [step.level for step in steps]
+            at = len(names) - names[::-1].index(level.after)
+            following = names[at] if at < len(names) else level.name
+            steps[at:at] = [*(Step(level.name, spec) for spec in level.steps),
+                            *(Step(following, spec) for spec in level.exits)]
+        return tuple(steps)
+
+    def place_of(self, name: str) -> str:
+        """Where a plugin's pass wants to stand, as `after(PASS)` or `before(PASS)`; or nothing."""
+        return getattr(self.passes.get(name), "place", "")
+
+    def operator_rows(self) -> list[dict[str, Any]]:
+        """The operators of models that plugins import, as rows for `list ops`."""
+        found: list[dict[str, Any]] = []
+        for function in (f for module in self.modules for f in vars(module).values()):
+            text = (getattr(function, "__doc__", "") or "a plugin's").partition("\n")[0]
+            names = [("onnx", f"{domain}.{op}" if domain else op)
+                     for domain, op, _ in getattr(function, "onnx_operators", ())]
+            names += [("torch", op) for op in getattr(function, "aten_operators", ())]
+            found += [{"name": n, "kind": kind, "summary": text} for kind, n in names]
+        return found
+
+    # ------------------------------------------------------------------ things with names
+
+    def find_pass(self, name: str) -> type[ModulePass]:
+        """The class of a pass. Raises StrataError that names similar passes."""
+        from passes.registry import pass_loaders
+
+        loaders = pass_loaders()
+        if name in self.passes:
+            return self.passes[name]
+        if name in loaders:
+            return _checked_pass(name, loaders[name]())
+        raise _unknown("pass", name, [*self.passes, *loaders])
+
+    def find_target(self, name: str) -> Target:
+        """Raises StrataError that names the targets there are."""
+        from targets.base import find_target, target_names
+
+        if name in self.targets:
+            return self.targets[name]
+        if name in target_names():
+            return _checked_target(name, find_target(name))
+        known = self.target_names()
+        described = {n: self.find_target(n).description for n in known}
+        raise _unknown("target", name, known, described_by(name, described))
+
+    def target_names(self) -> list[str]:
+        from targets.base import target_names
+
+        return sorted({*self.targets, *target_names()})
+
+    def pass_names(self) -> list[str]:
+        from passes.registry import pass_names
+
+        return sorted({*self.passes, *pass_names()})
+
+    def dialect_loaders(self) -> dict[str, Callable[[], Dialect]]:
+        """The dialects of installed packages and of plugin files, by name."""
+        loaders: dict[str, Callable[[], Dialect]] = {
+            entry.name: _checked_dialect(entry.name, entry.load)
+            for entry in entry_points(group=DIALECTS)}
+        loaders |= {name: _constant(dialect) for name, dialect in self.dialects.items()}
+        return dict(sorted(loaders.items()))
+
+    def register_dialects(self, context: Context) -> None:
+        """Make these dialects known to a context."""
+        for name, loader in self.dialect_loaders().items():
+            if name not in context.registered_dialect_names:
+                context.register_dialect(name, loader)
+
+
+def _checked_pass(name: str, found: Any) -> type[ModulePass]:
+    """Raises StrataError for an entry point that names something else."""
+    from xdsl.passes import ModulePass
+
+    if isinstance(found, type) and issubclass(found, ModulePass):
+        return found
+    raise wrong_type(f"the entry point '{name}' of strata.passes", cast(Any, found), "a pass class")
+
+
+def _checked_target(name: str, found: Any) -> Target:
+    from targets.base import Target
+
+    if not isinstance(found, Target):
+        raise wrong_type(f"the entry point '{name}' of strata.targets", found, "a Target")
+    return found
+
+
+def _checked_dialect(name: str, load: Callable[[], Any]) -> Callable[[], Dialect]:
+    def dialect() -> Dialect:
+        from xdsl.ir import Dialect
+
+        found = load()
+        if not isinstance(found, Dialect):
+            raise wrong_type(f"the entry point '{name}' of strata.dialects", found, "a Dialect")
+        return found
+
+    return dialect
+
+
+def _constant(dialect: Dialect) -> Callable[[], Dialect]:
+    return lambda: dialect
+
+
+def _unknown(kind: str, name: str, known: Sequence[str], near: Sequence[str] = ()) -> StrataError:
+    return StrataError(f"there is no {kind} '{name}'", [
+        Problem(f"unknown {kind}", hint=hint_for(name, known, near))])

@@ -1,0 +1,244 @@
+"""Plugins are run, and what they define is found and checked: enters files, leaves `Plugins`.
+
+    a class with StrataPass          a pass; its `place`, "after(PASS)", is where it goes
+    a `Dialect`, a `Target`          themselves
+    a `Level`                        a level after another, with the passes that belong to it
+    a function under `@onnx_op`      the importer of an ONNX operator
+    a function under `@aten_op`      the importer of a PyTorch operator
+    a function under `@lowers`       the nests of a graph operation
+    `accepts`, `load_model` and DESCRIPTION      a frontend, called as the file
+
+A mistake in a plugin is told with its file and line, as a StrataError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.pipeline.levels import LEVEL_NAMES, Level
+from compiler.plugins.loading import Plugins
+from compiler.plugins.plugin_faults import frames_of
+from compiler.suggestions import hint_for
+
+if TYPE_CHECKING:
+    from xdsl.passes import ModulePass
+
+PLUGINS = "strata.plugins"
+_MARKS = {"onnx_operators": "ONNX operator", "aten_operators": "PyTorch operator",
+          "lowered_operations": "lowering"}
+"""What the decorators `onnx_op`, `aten_op` and `lowers` leave on functions."""
+_PLACE = re.compile(r"(?:after|before)\(([\w-]+)\)")
+_XDSL = ("builtin", "arith", "math")
+"""Dialects of xDSL that plugins import."""
+
+
+class Found(NamedTuple):
+    """Something that a plugin defines. `kind`: as messages call it."""
+
+    kind: str
+    name: Any
+    value: Any
+    plugin: ModuleType
+
+    @property
+    def where(self) -> str:
+        """The file, with the line where that can be known."""
+        file = str(self.plugin.__file__)
+        try:
+            return f"{file}, line {inspect.getsourcelines(self.value)[1]}"
+        except (OSError, TypeError):  # an object, not a class or a function
+            return file
+
+
+def load_plugins(files: Sequence[Path]) -> Plugins:
+    """Run plugins: those of installed packages, then the files. Raises StrataError."""
+    modules = [entry.load() for entry in entry_points(group=PLUGINS)]
+    for module in modules:
+        if not isinstance(module, ModuleType):
+            raise StrataError(f"an entry point of {PLUGINS} names no module, but {module!r}")
+    loaded = {Path(str(m.__file__)).resolve() for m in modules}
+    modules += [_run_file(f) for f in dict.fromkeys(files) if f.resolve() not in loaded]
+    found = [item for module in modules for item in _defined(module)]
+    _check(found)
+    return _plugins(found, tuple(modules))
+
+
+def _run_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise StrataError(f"there is no plugin file {file}")
+    digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
+    name = f"strata_plugin_{file.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise StrataError(f"plugin {file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises, it is that file's fault
+        raise _failed(file, error) from error
+    return module
+
+
+def _failed(file: Path, error: Exception) -> StrataError:
+    frame, line = error.__traceback__, getattr(error, "lineno", None)
+    while frame is not None:
+        if Path(frame.tb_frame.f_code.co_filename).resolve() == file.resolve():
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return StrataError(f"plugin {file} cannot be loaded", [Problem(
+        f"{type(error).__name__}: {error}", file=f"{file}, line {line}" if line else str(file),
+        excerpt=frames_of(error, file))])
+
+
+# ---------------------------------------------------------------------- what a module defines
+def _defined(module: ModuleType) -> list[Found]:
+    """All that a plugin defines. Raises StrataError where that is nothing."""
+    found = [item for value in vars(module).values() for item in _kinds(value, module)]
+    if all(hasattr(module, part) for part in ("DESCRIPTION", "accepts", "load_model")):
+        found.append(Found("frontend", frontend_name(module), module, module))
+    if found:
+        return found
+    raise StrataError(f"plugin {module.__file__} defines no pass, dialect or target", [Problem(
+        "there is no level, frontend, importer or lowering in it either",
+        file=str(module.__file__), hint="see the files in tests/plugin for examples")])
+
+
+def frontend_name(module: ModuleType) -> str:
+    """A plugin file that is a frontend is called as the file."""
+    return Path(str(module.__file__)).stem
+
+
+def _kinds(value: Any, module: ModuleType) -> Iterator[Found]:
+    from xdsl.ir import Dialect
+    from xdsl.passes import ModulePass
+
+    from targets.base import Target
+
+    own = getattr(value, "__module__", None) == module.__name__
+    if own and isinstance(value, type) and issubclass(value, ModulePass):
+        yield Found("pass", getattr(value, "name", ""), value, module)
+    elif isinstance(value, Dialect) and value.name not in _XDSL and not _is_ours(value):
+        yield Found("dialect", value.name, value, module)
+    elif isinstance(value, Target) and not _is_our_target(value):
+        yield Found("target", value.name, value, module)
+    elif isinstance(value, Level) and value.name not in LEVEL_NAMES:
+        yield Found("level", value.name, value, module)
+    elif own and isinstance(value, FunctionType):
+        for mark in _MARKS:
+            for name in getattr(value, mark, ()):
+                yield Found(_MARKS[mark], _marked_name(name), value, module)
+
+
+def _marked_name(mark: Any) -> str:
+    """The name of what a decorator marks: `com.example.Own`, `aten.add.Tensor`, `own.op`."""
+    if isinstance(mark, tuple):  # domain, operator and first version of an ONNX operator
+        domain, name, since = cast("tuple[str, str, int]", mark)
+        return ".".join(filter(None, (domain, name))) + (f" since {since}" if since > 1 else "")
+    return str(getattr(mark, "name", mark))
+
+
+def _is_ours(dialect: Any) -> bool:
+    """Whether a plugin only imports one of our dialects."""
+    from dialects.registry import dialect_loaders
+
+    load = dialect_loaders().get(dialect.name)
+    return load is not None and load() is dialect
+
+
+def _is_our_target(target: Any) -> bool:
+    from targets.base import find_target, target_names
+
+    return target.name in target_names() and find_target(target.name) is target
+
+
+# ---------------------------------------------------------------------- checks
+def _check(found: Sequence[Found]) -> None:
+    """Raise StrataError with all that is wrong with what plugins define."""
+    from dialects.registry import dialect_loaders
+    from passes.registry import pass_names
+    from targets.base import target_names
+
+    ours = {"pass": pass_names(), "dialect": dialect_loaders(), "target": target_names(),
+            **_our_operators({item.kind for item in found})}
+    problems: list[Problem] = []
+    seen: dict[tuple[str, str], Found] = {}
+    for item in found:
+        earlier = seen.setdefault((item.kind, item.name), item)
+        if earlier.value is not item.value:
+            problems.append(Problem(f"the {item.kind} '{item.name}' is defined twice",
+                                    file=item.where, hint=f"it is defined in {earlier.where} too"))
+        if item.name in ours.get(item.kind, ()):
+            problems.append(Problem(f"the {item.kind} '{item.name}' is one of Strata's own",
+                                    file=item.where, hint="give it another name"))
+        problems += _malformed(item)
+    problems = problems or _misplaced(found)
+    if problems:
+        raise StrataError("a plugin cannot be used", problems)
+
+
+def _our_operators(kinds: Collection[str]) -> dict[str, Collection[str]]:
+    """The operators of models that we read, of those kinds that plugins add to."""
+    found = dict[str, Collection[str]]()
+    if "ONNX operator" in kinds:
+        from compiler.frontend import onnx
+
+        found["ONNX operator"] = onnx.operators()
+    if "PyTorch operator" in kinds:
+        from compiler.frontend import torch
+
+        found["PyTorch operator"] = torch.operators()
+    return found
+
+
+def _malformed(item: Found) -> Iterator[Problem]:
+    """What a plugin's definition is of the wrong type, or lacks."""
+    if not isinstance(item.name, str) or not item.name:
+        yield Problem(f"the {item.kind} {item.name!r} has no text as its name", file=item.where)
+    missing = getattr(item.value, "__abstractmethods__", ()) if item.kind == "pass" else ()
+    if missing:
+        yield Problem(f"the pass '{item.name}' lacks {', '.join(sorted(missing))}",
+                      file=item.where)
+
+
+def _misplaced(found: Sequence[Found]) -> list[Problem]:
+    """Levels and passes whose place does not exist."""
+    levels = [i for i in found if i.kind == "level"]
+    names = [*LEVEL_NAMES, *(i.name for i in levels)]
+    problems = [Problem(f"the level '{i.name}' stands after '{i.value.after}', which is no level",
+                        file=i.where, hint=hint_for(i.value.after, names))
+                for i in levels if i.value.after not in names]
+    if problems:
+        return problems
+    plugins = _plugins(found, ())
+    steps = [step.name for step in plugins.pipeline()]
+    known = set(plugins.pass_names())
+    problems = [Problem(f"the level '{i.name}' has a pass '{spec}', which does not exist",
+                        file=i.where, hint=hint_for(spec, sorted(known)))
+                for i in levels for spec in (*i.value.steps, *i.value.exits)
+                if spec.partition("{")[0] not in known]
+    for item in found:
+        place = getattr(item.value, "place", "") if item.kind == "pass" else ""
+        match = _PLACE.fullmatch(place)
+        if place and (match is None or match[1] not in steps):
+            problems.append(Problem(
+                f"the pass '{item.name}' stands {place}, and the pipeline has no such step",
+                file=item.where, hint=hint_for(match[1] if match else place, steps)))
+    return problems
+
+
+def _plugins(found: Sequence[Found], modules: tuple[ModuleType, ...]) -> Plugins:
+    passes: dict[str, type[ModulePass]] = {i.name: i.value for i in found if i.kind == "pass"}
+    return Plugins(passes, {i.name: i.value for i in found if i.kind == "dialect"},
+                   {i.name: i.value for i in found if i.kind == "target"},
+                   tuple(i.value for i in found if i.kind == "level"), modules)

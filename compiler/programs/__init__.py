@@ -1,0 +1,1 @@
+"""Compiled models on disk."""

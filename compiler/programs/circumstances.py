@@ -1,0 +1,75 @@
+"""What a compiled model depends on beside the model: options, the machine, and all the software.
+
+It is asked before anything is loaded, at each start, so it is collected from what the system knows
+about files: names, sizes and times. Where two texts are equal, so is what compiling gives.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from compiler.tuning.files import tuned_text
+
+if TYPE_CHECKING:
+    from compiler.options import CompileOptions
+
+_OURS = ("compiler", "dialects", "passes", "targets")
+_IMMATERIAL = frozenset(("threads", "cache", "debug", "dump_weights", "constants"))
+"""Options that what is kept does not depend on, or not by their text."""
+_DISTRIBUTIONS = (".dist-info", ".egg-info")
+
+
+def options_text(options: CompileOptions) -> str | None:
+    """The options that decide what is compiled. None where one asks for more than the program, or
+    lets files in whose contents nobody here knows."""
+    plain = options.passes == "default" and not options.debug and options.specialize is None
+    if not plain or any((options.plugins, options.schedule, options.weights, options.start,
+                         options.dump_dir)):
+        return None
+    given = {f.name: getattr(options, f.name) for f in fields(options)}
+    shown = {name: dict(sorted(value.items())) if name in ("shapes", "dims") else value
+             for name, value in given.items() if name not in _IMMATERIAL}
+    return f"{shown} {_constants_text(options)} {tuned_text(options)}"
+
+
+def _constants_text(options: CompileOptions) -> str:
+    """The contents of inputs that are constants."""
+    if not options.constants:
+        return ""
+    from dialects.strata.weights import content_key
+
+    return str({name: content_key(array) for name, array in sorted(options.constants.items())})
+
+
+def software_text() -> str:
+    """Our own files, Python, and the names (with versions) of all installed packages."""
+    return "\n".join([sys.version, *_own_files(), *_distributions()])
+
+
+def _own_files() -> list[str]:
+    """Path, size and time of every Python file of ours."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    folders, found = [os.path.join(root, package) for package in _OURS], list[str]()
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    about = entry.stat()
+                    found.append(f"{entry.path} {about.st_size} {about.st_mtime_ns}")
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)
+    return sorted(found)
+
+
+def _distributions() -> list[str]:
+    """The packages that are installed where Python looks."""
+    found: list[str] = []
+    for folder in dict.fromkeys(sys.path):
+        try:
+            found += [n for n in os.listdir(folder or ".") if n.endswith(_DISTRIBUTIONS)]
+        except OSError:  # it is not there, or an archive
+            continue
+    return sorted(found)

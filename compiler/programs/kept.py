@@ -1,0 +1,256 @@
+"""Compiled models on disk: a later process loads them and needs neither passes nor LLVM nor xDSL.
+
+    programs/entries/<key>    a compiled model (`compiler/programs/entry.py`), in parts of its
+    target programs/records/<name>   for a path and options: the files that the model was read from,
+    and
+                              the key of what was compiled from them
+    programs/contents/<hash>  for the contents of a model's file: the files that it refers to
+
+The key is a hash of the contents of the model's files and of all circumstances. Hashing hundreds of
+megabytes at every start would cost more than the rest of it. So a record remembers by which inode,
+size and times of last change the contents were hashed, as ccache does; while these stay, so do the
+contents. A file that was changed within the last seconds is hashed again, for a further change may
+show the same times. A model at a path without a record is hashed, and found by its contents.
+
+Whatever is missing, damaged, of other circumstances or of another user counts as absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from compiler.options import cache_limit, cache_root
+from compiler.programs.circumstances import options_text, software_text
+from compiler.programs.entry import WHOLE, Damaged, entry_size, read_entry, write_entry
+from targets.files import (
+    folder_fault,
+    mark_used,
+    read_private,
+    trim,
+    warn_unkept,
+    write_whole,
+)
+from targets.interface import TargetError
+
+if TYPE_CHECKING:
+    from compiler.instrument import Instrument
+    from compiler.options import CompileOptions
+    from dialects.strata.types import Array
+    from targets.interface import Executable
+    from targets.stored_code import StoredCode
+
+_CODE = "stored"
+"""The module of a target that keeps its executables and loads them again, if it can."""
+_RESTLESS = 2.0
+"""Seconds for which a changed file may change again without showing other times."""
+_DAMAGE = (OSError, Damaged, TargetError, ValueError, TypeError, LookupError, AttributeError,
+           ArithmeticError, RecursionError)
+"""What reading files that nobody has written so may end in."""
+_RECORDS_LIMIT = 64 << 20
+_PIECE = 1 << 22
+
+
+class ModelFile(NamedTuple):
+    """A file that a model was read from. `times`: what the system says of it, None while that may
+    not be relied on."""
+
+    path: str
+    times: list[int] | None
+    contents: str
+
+    @staticmethod
+    def of(path: str) -> ModelFile:
+        """A file as it is now, hashed. Raises OSError."""
+        found = os.stat(path)
+        contents = _hash_file(path)
+        again = os.stat(path)
+        young = time.time() - max(found.st_mtime, found.st_ctime) < _RESTLESS
+        return ModelFile(path, None if young or _times(found) != _times(again) else _times(found),
+                         contents)
+
+    def now(self) -> ModelFile:
+        """The file as it is now; hashed again only where it seems to have changed."""
+        if self.times is not None and _times(os.stat(self.path)) == self.times:
+            return self
+        return ModelFile.of(self.path)
+
+
+class Slot:
+    """The place of one model, compiled with some options, in the cache."""
+
+    def __init__(
+        self, folder: str, model: str, options: CompileOptions, chosen: str, code: StoredCode,
+        machine: str,
+    ):
+        """`model`: the whole path. `chosen`: the options as text. `machine`: what code for it
+        depends on."""
+        self.folder, self.model, self.code = folder, model, code
+        self.name = f"{zlib.crc32(os.fsencode(model)):08x}{zlib.crc32(chosen.encode()):08x}"
+        self.circumstances = [chosen, machine, software_text()]
+        self.threads, self.limit = options.threads, cache_limit()
+        self.file: ModelFile | None = None
+        """The model's file, if it was hashed."""
+        self.times: list[int] = []
+        """What the system said of the model's file before it was read."""
+
+    # ------------------------------------------------------------------ finding
+    def find(self) -> tuple[dict[str, Any], Executable] | None:
+        """The facts and the executable that are kept here; None where there are none that fit."""
+        try:
+            self.times = _times(os.stat(self.model))
+            key = self._recorded() or self._by_contents()
+            return None if key is None else self._load(key)
+        except _DAMAGE:
+            return None
+
+    def _recorded(self) -> str | None:
+        """The key that a record tells, if the model's files still have the same contents."""
+        record = self._read("records", self.name)
+        if record is None or (record["model"], record["circumstances"]) != (
+                self.model, self.circumstances):
+            return None
+        known = [ModelFile(*about) for about in record["files"]]
+        files = [file.now() for file in known]
+        self.file = files[0]
+        if [f.contents for f in files] != [f.contents for f in known]:
+            return None
+        if files != known:
+            self._record(files, record["key"])
+        return record["key"]
+
+    def _by_contents(self) -> str | None:
+        """The key, where a model of the same contents was compiled before, at whatever path."""
+        if not os.path.isdir(self._path("contents")):
+            return None
+        self.file = self.file or ModelFile.of(self.model)
+        others = self._read("contents", self.file.contents)
+        if others is None:
+            return None
+        folder = os.path.dirname(self.model)
+        files = [self.file, *(ModelFile.of(os.path.join(folder, name)) for name in others)]
+        key = self._key(files)
+        self._record(files, key)
+        return key
+
+    def _load(self, key: str) -> tuple[dict[str, Any], Executable]:
+        path = self._path("entries", key)
+        entry = read_entry(path, key)
+        executable = self.code.load(entry.facts["target"], entry.blobs, self.threads)
+        mark_used(path)
+        return entry.facts["model"], executable
+
+    # ------------------------------------------------------------------ keeping
+    def keep(
+        self, paths: Sequence[str], model: Mapping[str, Any], executable: Executable
+    ) -> None:
+        """Keep an executable, if it can be kept; a disk that cannot be written is told once.
+
+        `paths`: all files that the model was read from, its own first. `model`: facts about it.
+        """
+        parts = self.code.parts(executable)
+        if parts is None or not paths or entry_size(parts[1]) > self.limit:
+            return
+        with contextlib.suppress(OSError):  # a file of the model is gone
+            first = ModelFile.of(self.model) if self.file is None else self.file.now()
+            if _times(os.stat(self.model)) != self.times:  # it changed meanwhile
+                return
+            files = [first, *map(ModelFile.of, paths[1:])]
+            self._write(files, {"model": model, "target": parts[0]}, parts[1])
+
+    def _write(
+        self, files: Sequence[ModelFile], facts: Mapping[str, Any], blobs: Sequence[Array]
+    ) -> None:
+        key = self._key(files)
+        for kind in ("entries", "records", "contents"):
+            if why := folder_fault(self._path(kind)):
+                return warn_unkept(self._path(kind), why)
+        try:
+            write_entry(self._path("entries", key), key, facts, blobs)
+        except OSError as error:
+            return warn_unkept(self.folder, error.strerror or str(error))
+        self._write_json("contents", files[0].contents, self._beside(files))
+        self._record(files, key)
+        trim(self._path("entries"), self.limit, WHOLE)
+        for kind in ("records", "contents"):
+            trim(self._path(kind), _RECORDS_LIMIT)
+        return None
+
+    def _record(self, files: Sequence[ModelFile], key: str) -> None:
+        self._write_json("records", self.name, {
+            "model": self.model, "circumstances": self.circumstances, "key": key,
+            "files": [[f.path, f.times, f.contents] for f in files]})
+
+    # ------------------------------------------------------------------ names
+    def _key(self, files: Sequence[ModelFile]) -> str:
+        """The name of what is compiled from these files, wherever they lie."""
+        import hashlib
+
+        contents = [f.contents for f in files]
+        parts = [*self.circumstances, *contents, *self._beside(files)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _beside(self, files: Sequence[ModelFile]) -> list[str]:
+        """The files beside the model's own, as it names them."""
+        return [os.path.relpath(f.path, os.path.dirname(self.model)) for f in files[1:]]
+
+    def _path(self, *names: str) -> str:
+        return os.path.join(self.folder, *names)
+
+    def _read(self, kind: str, name: str) -> Any:
+        text = read_private(self._path(kind, name))
+        return None if text is None else json.loads(text)
+
+    def _write_json(self, kind: str, name: str, content: object) -> None:
+        with contextlib.suppress(OSError):
+            write_whole(self._path(kind, name), [json.dumps(content).encode()])
+
+
+def slot_of(
+    model: object, options: CompileOptions, instruments: Sequence[Instrument] = ()
+) -> Slot | None:
+    """The place of a model in the cache; None where it has none."""
+    root, chosen = cache_root(options.cache), options_text(options)
+    if root is None or chosen is None or any(i.wants_passes for i in instruments):
+        return None
+    if not cache_limit():
+        return None
+    if not isinstance(model, str) or not os.path.isfile(model):
+        return None
+    code = _stored_code(options.target)
+    machine = None if code is None else code.identity()
+    folder = os.path.join(root, "programs")
+    if code is None or machine is None:
+        return None
+    if why := folder_fault(folder):
+        return warn_unkept(folder, why)
+    return Slot(folder, os.path.abspath(model), options, chosen, code, machine)
+
+
+def _stored_code(target: str) -> StoredCode | None:
+    """The module of one of our targets that keeps its executables; None for all others."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    own = os.path.join(root, "targets")
+    if not target.isidentifier() or not os.path.isfile(os.path.join(own, target, f"{_CODE}.py")):
+        return None
+    return cast("StoredCode", importlib.import_module(f"targets.{target}.{_CODE}"))
+
+
+def _times(found: os.stat_result) -> list[int]:
+    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _hash_file(path: str) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()

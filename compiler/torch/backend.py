@@ -1,0 +1,213 @@
+"""`torch.compile(model, backend="strata")`: PyTorch captures, Strata compiles.
+
+TorchDynamo hands over graphs; AOTAutograd makes Core ATen of them, whose only mutations give
+arguments their new contents at the end; the PyTorch frontend imports what is before. Operators that
+it cannot import run eagerly, between compiled parts, and are named in a warning. Sizes that Dynamo
+leaves dynamic become named sizes of the compiled code.
+
+For inference: where gradients are recorded, graphs run eagerly, which is said. Parameters and
+buffers become constants of the compiled code, which is made anew when one of them has changed.
+
+`options` of `torch.compile` are those of `compiler.compile`. The target is that of the inputs'
+device unless one is given.
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, is_
+from typing import Any
+
+from compiler.diagnostics import StrataError
+from compiler.faults import CompilerFault
+from compiler.frontend.torch.library import torch_module
+from compiler.programs.collection import rare_collections
+from compiler.torch.parts import Part, Run, in_parts, make_part, name_eager
+
+log = logging.getLogger("strata")
+
+
+def strata(
+    graph_module: Any, example_inputs: Sequence[Any], *, mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Run:
+    """The backend. `mode`: as in `compiler/modes.py`; raises StrataError for another one."""
+    from compiler.frontend.torch.decompose import decompositions
+    from compiler.modes import check_mode
+
+    chosen = dict(options or {})
+    if mode is not None:
+        check_mode(mode)
+        chosen["mode"] = mode
+
+    def infer(graph: Any, inputs: Sequence[Any]) -> Run:
+        del inputs
+        return _boxed(Program(graph, chosen, _take_writes(graph)))
+
+    compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
+        fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
+        decompositions=decompositions(), keep_inference_input_mutations=True)
+    with rare_collections():
+        return compiled(graph_module, example_inputs)
+
+
+def _take_writes(graph: Any) -> list[int]:
+    """Let a graph return what it writes into its arguments, such as caches, behind its results.
+
+    Which arguments these are, by number. They are no weights, wherever Dynamo keeps them.
+    """
+    nodes = list(graph.graph.nodes)
+    numbers = {n: k for k, n in enumerate(n for n in nodes if n.op == "placeholder")}
+    writes = [n for n in nodes if n.op == "call_function" and n.target == _copy()
+              and n.args[0] in numbers]
+    written, output = [numbers[n.args[0]] for n in writes], nodes[-1]
+    for node in writes:
+        node.replace_all_uses_with(node.args[1])
+    output.args = ((*output.args[0], *(n.args[1] for n in writes)),)
+    for node in writes:
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return written
+
+
+def _copy() -> Any:
+    return torch_module().ops.aten.copy_.default
+
+
+def _boxed(function: Run) -> Run:
+    """As AOTAutograd calls it: with a list of arguments, which it may empty."""
+    return torch_module("functorch.compile").make_boxed_func(function)
+
+
+def _eager(graph: Any, inputs: Sequence[Any]) -> Run:
+    del inputs
+    return _boxed(graph.forward)
+
+
+def _train(graph: Any, inputs: Sequence[Any]) -> Run:
+    """A graph with gradients."""
+    log.warning("strata: gradients are recorded, so the graph runs eagerly; call the model under "
+                "torch.no_grad() or torch.inference_mode() to compile it")
+    return _eager(graph, inputs)
+
+
+# ---------------------------------------------------------------------- one graph
+@dataclass
+class Program:
+    """A graph of Core ATen. It is compiled when it is called, for the weights of that call, and
+    again after these have changed. `written`: the arguments that its last results go to.
+
+    `made`: what was compiled last and for which weights, in one piece: while one thread compiles
+    for new weights, others must not take what is there for compiled for them."""
+
+    graph: Any
+    options: Mapping[str, Any]
+    written: Sequence[int] = ()
+    made: tuple[Weights, Run] | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        made = self.made
+        if made is None or not made[0].are_in(inputs):
+            self.made = made = self._compiled(inputs)
+        results = made[1](*inputs)
+        return self._write(inputs, results) if self.written else results
+
+    def _compiled(self, inputs: Sequence[Any]) -> tuple[Weights, Run]:
+        weights = Weights.of(inputs, [k for k, v in enumerate(inputs)
+                                      if k not in self.written and is_weight(v)])
+        names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
+        fixed = {names[k]: inputs[k] for k in weights.numbers}
+        run = compile_graph(self.graph, fixed, self._options(inputs))
+        if isinstance(run, Part):
+            run.write_to(self.written)
+        return weights, run
+
+    def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
+        """Give arguments their new contents, all of a type at once; what is left are results.
+
+        Those that the compiled code has written have them already.
+        """
+        count = len(results) - len(self.written)
+        pairs: defaultdict[Any, list[tuple[Any, Any]]] = defaultdict(list)
+        done: list[Any] = []
+        for number, value in zip(self.written, results[count:], strict=True):
+            given = inputs[number]
+            if value is given:
+                done.append(given)
+            else:
+                pairs[given.dtype].append((given, value))
+        for found in pairs.values():
+            torch_module()._foreach_copy_(*map(list, zip(*found, strict=True)))
+        torch_module("torch.autograd.graph").increment_version(
+            [v for v in done if not v.is_inference()])
+        return results[:count]
+
+    def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        on_gpu = any(getattr(v, "is_cuda", False) for v in inputs)
+        return {"target": "cuda" if on_gpu else "cpu", **self.options}
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Arguments that are constants, by `numbers`. `counted`: those of which PyTorch counts how
+    often they are written, and `versions`, how often that was."""
+
+    numbers: Sequence[int]
+    tensors: Sequence[Any]
+    counted: Sequence[Any]
+    versions: Sequence[int]
+
+    @staticmethod
+    def of(inputs: Sequence[Any], numbers: Sequence[int]) -> Weights:
+        tensors = [inputs[k] for k in numbers]
+        counted = [v for v in tensors if not v.is_inference()]
+        return Weights(numbers, tensors, counted, list(map(_version, counted)))
+
+    def are_in(self, inputs: Sequence[Any]) -> bool:
+        """Whether these arguments are the same tensors, and still hold what they held."""
+        return all(map(is_, self.tensors, [inputs[k] for k in self.numbers])) and (
+            list(map(_version, self.counted)) == self.versions)
+
+
+_version = attrgetter("_version")
+
+
+def is_weight(value: Any) -> bool:
+    """Whether an argument of a graph is a parameter or buffer, as Dynamo marks them."""
+    return hasattr(value, "_dynamo_static_input_type") or type(value).__name__ == "Parameter"
+
+
+def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
+    """The graph compiled, as far as it can be; the rest of it runs eagerly and is named.
+
+    What cannot be imported is looked for only if something is not, as that is an import, too.
+    """
+    try:
+        part = make_part(graph, weights, options)
+        return graph.forward if part is None else part
+    except (StrataError, CompilerFault) as error:
+        return _compile_around(graph, weights, options, error)
+
+
+def _compile_around(
+    graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any],
+    error: StrataError | CompilerFault,
+) -> Run:
+    """What can be compiled of a graph that cannot be as a whole."""
+    from compiler.frontend.torch.importer import find_bad
+
+    try:
+        bad = {} if isinstance(error, CompilerFault) else find_bad(graph, weights)
+    except StrataError as other:
+        name_eager(["the whole graph"], str(other))
+        return graph.forward
+    if not bad:
+        name_eager([n.name for n in graph.graph.nodes if n.op == "call_function"], str(error))
+        return graph.forward
+    name_eager([n.name for n in bad], "; ".join(sorted(set(bad.values()))))
+    return in_parts(graph, set(bad), weights, options)

@@ -1,0 +1,204 @@
+"""Parts of PyTorch's graphs: compiled, called as the graph is, and put together with what is not.
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from compiler.api import compile as compile_model
+from compiler.diagnostics import StrataError, count_of
+from compiler.executable import Executable
+from compiler.faults import CompilerFault
+from compiler.frontend import MemoryModel
+from compiler.frontend.torch.captured_graph import CapturedGraph
+from compiler.frontend.torch.library import torch_module
+
+log = logging.getLogger("strata")
+
+Run = Callable[..., Any]
+
+PART = "strata_part"
+"""The names of compiled parts of a graph begin with it."""
+
+
+def name_eager(names: Sequence[str], why: str) -> None:
+    """Tell what runs eagerly."""
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    log.warning("strata: %s eagerly: %s: %s", "1 node runs" if len(names) == 1 else
+                f"{count_of(names, 'node')} run", shown, why)
+
+
+def in_parts(
+    graph: Any, bad: set[Any], weights: Mapping[str, Any], options: Mapping[str, Any]
+) -> Run:
+    """The graph with everything between bad nodes replaced by compiled parts."""
+    partitioners = torch_module("torch.fx.passes.infra.partitioner")
+    names = {n.name for n in bad}
+    whole = copy.deepcopy(graph)
+    partitioner = partitioners.CapabilityBasedPartitioner(
+        whole, _Supported(names), allows_single_node_partition=True)
+    fused = partitioner.fuse_partitions(partitioner.propose_partitions(), prefix=PART)
+    for node in list(fused.graph.nodes):
+        if node.op != "call_module" or not str(node.target).startswith(PART):
+            continue
+        module = getattr(fused, node.target)
+        inner = [n.name for n in module.graph.nodes if n.op == "placeholder"]
+        fixed = {mine: weights[given.name] for mine, given in zip(inner, node.args, strict=True)
+                 if given.name in weights}
+        part = compile_part(module, fixed, options)
+        if part is not None:
+            module.forward = part
+    return fused.forward
+
+
+@dataclass
+class _Supported:
+    """What a compiled part may hold: tensor operators that can be imported, and what takes their
+    results apart. Arithmetic of sizes stays outside."""
+
+    bad: set[str]
+
+    def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
+        del submodules
+        if node.op != "call_function" or node.name in self.bad:
+            return False
+        meta = node.meta.get("val")
+        if getattr(node.target, "__name__", "") == "getitem":
+            return node.args[0].name not in self.bad and self.is_node_supported({}, node.args[0])
+        return isinstance(meta, (list, tuple)) or hasattr(meta, "dtype")
+
+
+def compile_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run | None:
+    """A graph all of whose nodes can be imported, compiled; None, and a warning, if it is not."""
+    try:
+        return make_part(graph, weights, options)
+    except (StrataError, CompilerFault) as error:
+        name_eager([n.name for n in graph.graph.nodes if n.op == "call_function"], str(error))
+        return None
+
+
+def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run | None:
+    """A graph, compiled; None for one that gives no tensors.
+
+    Raises StrataError for what cannot be imported or compiled, CompilerFault for a fault of ours.
+    """
+    outputs = _outputs(graph)
+    tensors = [k for k, v in enumerate(outputs) if hasattr(_meta(v), "dtype")]
+    if not tensors:
+        return None
+    model = MemoryModel("graph.pt2", CapturedGraph(graph, weights, tensors))
+    return Part.of(graph, weights, compile_model(model, **_own_dump(options)), tensors)
+
+
+def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options with a folder of this graph's own for its dump, if they ask for one."""
+    folder = options.get("dump_dir")
+    if folder is None:
+        return options
+    from compiler.instrument.dump_folder import folder_of_graph
+
+    return {**options, "dump_dir": folder_of_graph(Path(folder))}
+
+
+def _outputs(graph: Any) -> list[Any]:
+    found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+    return list(found) if isinstance(found, (list, tuple)) else [found]  # pyright: ignore
+
+
+def _meta(node: Any) -> Any:
+    return node.meta.get("val") if hasattr(node, "meta") else node
+
+
+@dataclass
+class Part:
+    """A compiled graph, called as the graph is."""
+
+    executable: Executable
+    given: list[int]
+    """The arguments that the compiled code takes; the others are weights and sizes."""
+    outputs: list[Any]
+    tensors: list[int]
+    single: bool
+    symbols: list[tuple[int, Any]]
+    """Arguments that are sizes, and their symbols."""
+    on_gpu: bool
+    """Whether all arguments are there that the compiled code takes."""
+
+    @staticmethod
+    def of(
+        graph: Any, weights: Mapping[str, Any], executable: Executable, tensors: list[int]
+    ) -> Part:
+        nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        given = [k for k, n in enumerate(nodes)
+                 if n.name not in weights and hasattr(_meta(n), "dtype")]
+        symbols = [(k, _meta(n).node.expr) for k, n in enumerate(nodes)
+                   if type(_meta(n)).__name__ == "SymInt"]
+        result = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+        on_gpu = bool(given) and all(_meta(nodes[k]).is_cuda for k in given)
+        return Part(executable, given, [_meta(v) for v in _outputs(graph)], tensors,
+                    not isinstance(result, (list, tuple)), symbols, on_gpu)
+
+    def write_to(self, arguments: Sequence[int]) -> None:
+        """Let the last results be computed right in arguments, as far as the target can."""
+        places = {k: n for n, k in enumerate(self.given)}
+        first = len(self.outputs) - len(arguments)
+        self.executable.loaded.donate({
+            n: places[arguments[k - first]] for n, k in enumerate(self.tensors)
+            if k >= first and arguments[k - first] in places})
+
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """The shortest way to run on arguments where they are.
+
+        Whatever has no named sizes is called with one kind of arguments: Dynamo guards that.
+        """
+        loaded = self.executable.loaded
+        if not (loaded.takes_gpu_tensors and self.on_gpu):
+            return lambda values: self.executable(*values)
+        return loaded.run if self.executable.signature.symbols() else loaded.run_alike
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether results are returned as the compiled code makes them."""
+        return self.on_gpu and len(self.tensors) == len(self.outputs) and all(
+            is_static(v.shape) and v.is_contiguous() for v in self.outputs)
+
+    def __call__(self, *arguments: Any) -> Any:
+        made = self.run([arguments[k] for k in self.given])
+        if self.is_plain:
+            return made[0] if self.single else made
+        results = [self._size(v, arguments) for v in self.outputs]
+        for k, value in zip(self.tensors, made, strict=True):
+            results[k] = _as_tensor(value, self.outputs[k])
+        return results[0] if self.single else tuple(results)
+
+    def _size(self, value: Any, arguments: Sequence[Any]) -> Any:
+        """An output that is no tensor: a size, or a constant."""
+        if type(value).__name__ != "SymInt":
+            return None if hasattr(value, "dtype") else value
+        known = {symbol: arguments[k] for k, symbol in self.symbols}
+        return int(value.node.expr.subs(known))
+
+
+def is_static(sizes: Sequence[Any]) -> bool:
+    """Whether sizes or strides that Dynamo tells are plain numbers."""
+    return all(isinstance(s, int) for s in sizes)
+
+
+def _as_tensor(value: Any, like: Any) -> Any:
+    """A result as a tensor, with the strides that the graph was captured with."""
+    torch = torch_module()
+    tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(value).to(like.device)
+    strides = like.stride()
+    if is_static(strides) and tensor.stride() != tuple(strides):
+        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype,
+                                   device=tensor.device).copy_(tensor)
+    return tensor

@@ -1,0 +1,1 @@
+"""What NumPy says an operation means: shared by every `evaluate`."""

@@ -1,0 +1,153 @@
+"""Numeric rules that the `evaluate` methods of graph operations share.
+
+Half-precision floats (f16, bf16) are computed in f32 and rounded once, at the end of an operation.
+Narrow floats and integers of less than a byte are widened the same way where they are converted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dialects.strata import types as t
+from dialects.strata.types import Array, TensorType
+
+_WIDE = {t.dtype_of(e): t.dtype_of(t.wide_element(e)) for e in t.ELEMENTS}
+
+
+def widen(array: Array) -> Array:
+    """In the dtype that its elements are computed in: f32 for f16 and bf16, mostly its own."""
+    return array.astype(_WIDE.get(array.dtype, array.dtype), copy=False)
+
+
+def rounded(array: Any, type_: TensorType) -> Array:
+    """`array` in the dtype of its tensor type; what is too large becomes inf."""
+    with np.errstate(all="ignore"):
+        return np.asarray(array).astype(type_.dtype, copy=False)
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """The identity of `max`: -inf, false, or the smallest integer."""
+    if dtype == np.bool_:
+        return False
+    return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else -np.inf
+
+
+def highest(dtype: np.dtype[Any]) -> Any:
+    """The identity of `min`: inf, true, or the largest integer."""
+    if dtype == np.bool_:
+        return True
+    return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
+
+
+# ---------------------------------------------------------------------- narrow floats
+ROUNDING_STEPS = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
+"""What carries an f32's 23 bits of mantissa into its exponent, when added to the bits."""
+
+
+LEAST_POWER, LARGEST_POWER = 0x00400000, 0x7F000000
+"""The bits of 2^-127 and 2^127 in f32: what f8E8M0FNU holds."""
+
+
+def power_of_two(x: Array, rounding: str, saturate: bool) -> Array:
+    """The magnitude of f32 numbers as a power of two: `up`, `down`, or `nearest` with ties up.
+
+    What has no power of two beside it in f8E8M0FNU becomes the nearest there is, with `saturate`;
+    else it is inf above and stays below. NaN stays.
+    """
+    bits = np.abs(x).view(np.int32)
+    moved = np.maximum((bits + ROUNDING_STEPS[rounding]) & 0x7F800000, LEAST_POWER)
+    moved = np.where(bits > LEAST_POWER, moved, LEAST_POWER if saturate else bits)
+    moved = np.minimum(moved, LARGEST_POWER) if saturate else moved
+    return np.where(np.isnan(x), x, moved.astype(np.int32).view(np.float32))
+
+
+# ---------------------------------------------------------------------- the error function
+# Rational approximations of the Cephes library (ndtr.c), exact to about 1e-16; for |x| <= 1
+# erf(x) = x * T(x*x) / U(x*x), above it erf(x) = 1 - exp(-x*x) * P(x) / Q(x), above 6 it is 1.
+_T = (9.60497373987051638749e0, 9.00260197203842689217e1, 2.23200534594684319226e3,
+      7.00332514112805075473e3, 5.55923013010394962768e4)
+_U = (1.0, 3.35617141647503099647e1, 5.21357949780152679795e2, 4.59432382970980127987e3,
+      2.26290000613890934246e4, 4.92673942608635921086e4)
+_P = (2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687e0,
+      4.86371970985681366614e1, 1.96520832956077098242e2, 5.26445194995477358631e2,
+      9.34528527171957607540e2, 1.02755188689515710272e3, 5.57535335369399327526e2)
+_Q = (1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
+      9.75708501743205489753e2, 1.82390916687909736289e3, 2.24633760818710981792e3,
+      1.65666309194161350182e3, 5.57535340817727675546e2)
+_CHUNK = 1 << 14  # elements that stay in a core's cache through the polynomials
+
+
+def erf(x: Array) -> Array:
+    """The error function, computed in f64, in the dtype of `x` (f32 or f64)."""
+    flat = np.ascontiguousarray(x).reshape(-1)
+    result = np.empty_like(flat)
+    for start in range(0, flat.size, _CHUNK):
+        result[start:start + _CHUNK] = _erf64(flat[start:start + _CHUNK].astype(np.float64))
+    return result.reshape(x.shape)
+
+
+def _erf64(x: Array) -> Array:
+    magnitude = np.minimum(np.abs(x), 6.0)
+    square = magnitude * magnitude
+    tail = 1.0 - np.exp(-square) * _polynomial(_P, magnitude) / _polynomial(_Q, magnitude)
+    small = magnitude * _polynomial(_T, square) / _polynomial(_U, square)
+    return np.copysign(np.where(magnitude <= 1.0, small, tail), x)
+
+
+def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
+    total = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        total *= x
+        total += coefficient
+    return total
+
+
+# ---------------------------------------------------------------------- integers
+def to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats without their fraction, as integers: the conversion that `graph.cast` specifies.
+
+    A type of less than 32 bits takes the low bits of i32's. What a signed type cannot hold, NaN
+    too, is its smallest number; an unsigned type of 32 or 64 bits takes the bits of the signed one
+    below that one's range's end, and has the numbers from there on itself.
+    """
+    wide = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32)
+    with np.errstate(all="ignore"):
+        if dtype.kind != "u" or dtype.itemsize < 4:
+            return _to_signed(x, wide).astype(dtype)
+        end = x.dtype.type(2.0 ** (8 * wide.itemsize - 1))
+        high = x >= end
+        low = _to_signed(np.where(high, x - end, x), wide)
+        return np.where(high, low ^ np.iinfo(wide).min, low).view(dtype)
+
+
+def _to_signed(x: Array, dtype: np.dtype[Any]) -> Array:
+    least = np.iinfo(dtype).min
+    inside = (x >= float(least)) & (x < -float(least))
+    return np.where(inside, x, x.dtype.type(least)).astype(dtype)
+
+
+def truncating_divide(x: Array, y: Array) -> Array:
+    """Integer division rounded towards zero; 0 for a zero divisor."""
+    quotient = np.floor_divide(x, y)
+    inexact = (quotient * y != x) & (y != 0)
+    return quotient + (inexact & ((x < 0) != (y < 0))).astype(quotient.dtype)
+
+
+def integer_power(x: Array, y: Array) -> Array:
+    """x to the power y; a negative exponent truncates the fraction to 0 unless |x| is 1."""
+    power = np.power(x, np.maximum(y, np.zeros((), y.dtype)))
+    parity = np.where(y % 2 == 0, np.ones((), x.dtype), x)
+    fraction = np.where(np.abs(x) == 1, parity, np.zeros((), x.dtype))
+    return np.where(y < 0, fraction, power)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), 0 and 1 at the ends."""
+    return np.reciprocal(1 + np.exp(-x))
+
+
+SQRT_HALF = math.sqrt(0.5)
+SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)

@@ -1,0 +1,1 @@
+"""What all levels share: types, the function over tensors, sizes, assumptions, control, weights."""

@@ -1,0 +1,83 @@
+"""What an array must be: element, dtype and sizes, as plain data.
+
+Tensor and buffer types say the same within the IR. This is for running a compiled model, which
+needs no IR: nothing here imports xDSL, and the types can be written to a file and read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr_syntax import expr_of
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Shaped
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """A row-major array: the element's name (`f32`, `ui8`), its dtype, and the sizes."""
+
+    element: str
+    dtype: np.dtype[Any]
+    shape: tuple[Expr, ...]
+
+    @staticmethod
+    def of(type_: Shaped) -> ArrayType:
+        """Of a tensor's or a buffer's type."""
+        return ArrayType(str(type_.element), type_.dtype, type_.shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def count(self) -> Expr:
+        """The number of elements."""
+        return product(self.shape)
+
+    @property
+    def short(self) -> str:
+        """`f32[batch, 3]`."""
+        return f"{self.element}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def is_float(self) -> bool:
+        """True for all floats, narrow ones too."""
+        return self.element.startswith(("f", "bf"))
+
+    # ------------------------------------------------------------------ files
+    def facts(self) -> list[Any]:
+        """Everything, as JSON can hold it."""
+        return [self.element, self.dtype.name, [size_facts(s) for s in self.shape]]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> ArrayType:
+        """What `facts` wrote. Raises ValueError, TypeError or AttributeError for anything else."""
+        element, dtype, shape = facts
+        return ArrayType(str(element), _dtype(dtype), tuple(read_size(s) for s in shape))
+
+
+def size_facts(size: Expr) -> int | str:
+    """A size as JSON can hold it: a number, or the text of an expression."""
+    return str(size) if size.constant is None else size.constant
+
+
+def read_size(facts: int | str) -> Expr:
+    """What `size_facts` wrote. Raises ValueError for malformed text."""
+    return Expr.of(facts) if isinstance(facts, int) else expr_of(facts)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """A dtype by its name. Those that NumPy lacks are of `ml_dtypes`."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))

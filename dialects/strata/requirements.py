@@ -1,0 +1,193 @@
+"""`strata.require`: what indices that data bring must be; `strata.trap`: what a kernel found.
+
+    strata.require -1000 <= %ids < 1000 of "ids"
+    %y = graph.gather %table, %ids {axis = 0} : f32[n, 64]
+
+All levels share it. From the loop level on it stands behind the one value that is farthest out:
+
+    strata.require -1000 <= farthest %worst < 1000 of "ids"
+
+Reads and writes by such indices never leave their buffers, whatever the values are: this operation
+only turns values that are wrong into an error. It may therefore stand behind what uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from dialects.strata import types as t
+from dialects.strata.assumptions import (
+    AccessError,
+    IndexRangeError,
+    access_refusal,
+    farthest_value,
+    index_refusal,
+)
+from dialects.strata.types import Array, ExprAttr, Shaped
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_name, parse_value, strings
+
+
+@irdl_op_definition
+class RequireOp(IRDLOperation):
+    """Every element of an integer tensor is in a range: `strata.require -n <= %i < n of "ids"`.
+
+    A tensor without elements is always right. `of` is what the values are called in messages. A run
+    ends with an IndexRangeError that names the operation's node where it does not hold. With
+    `farthest` the operand is one number instead, the maximum over the values of the unsigned
+    difference value - low, as i64 with its sign bit inverted. So one maximum finds what is too
+    small, too, and also tells it.
+
+    Constraints: (C1) the operand has integer elements, not truth values; (C2) at the host level,
+    and with `farthest`, it is one i64.
+    """
+
+    name = "strata.require"
+    values = operand_def(Shaped)
+    low = prop_def(ExprAttr)
+    high = prop_def(ExprAttr)
+    farthest = opt_prop_def(UnitAttr)
+    of_ = opt_prop_def(StringAttr, prop_name="of")
+
+    @staticmethod
+    def of(
+        low: Size, values: SSAValue, high: Size, label: str = "", *, farthest: bool = False
+    ) -> RequireOp:
+        """`low` <= `values` < `high`; `label`: what messages call the values."""
+        properties: dict[str, Attribute] = {
+            "low": ExprAttr(Expr.of(low)), "high": ExprAttr(Expr.of(high))}
+        if farthest:
+            properties["farthest"] = UnitAttr()
+        if label:
+            properties["of"] = StringAttr(label)
+        return RequireOp.create(operands=[values], properties=properties)
+
+    def moved(self, values: SSAValue) -> RequireOp:
+        """The same requirement of another value."""
+        return RequireOp.create(operands=[values], properties={**self.properties})
+
+    @property
+    def label(self) -> str:
+        """What messages call the values; empty where they have no name."""
+        return "" if self.of_ is None else self.of_.data
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """The sizes in its bounds."""
+        return self.low.data.symbols | self.high.data.symbols
+
+    def verify_(self) -> None:
+        assert isinstance(self.values.type, Shaped)
+        element = self.values.type.element
+        if t.is_float(element) or element == t.i1:
+            raise VerifyException(f"C1: strata.require is about integers, not {element}")
+        is_number = (element, self.values.type.count.constant) == (t.i64, 1)
+        if not is_number and self.farthest is not None:
+            raise VerifyException("C2: what is farthest is one i64")
+        if not is_number and isinstance(self.values.type, t.BufferType):
+            raise VerifyException("C2: at the host level, strata.require is about one i64")
+
+    def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
+        """Raises IndexRangeError for a value that is outside. `sizes`: the symbols' values."""
+        low, high = (int(e.data.evaluate(sizes)) for e in (self.low, self.high))
+        for value in self._suspects(values, low):
+            if not low <= value < max(high, low + (self.farthest is not None)):
+                node = location_name(self)
+                raise IndexRangeError(index_refusal(value, low, high, node, self.label))
+
+    def _suspects(self, values: Array, low: int) -> list[int]:
+        if self.farthest is not None:
+            return [farthest_value(int(values.reshape(-1)[0]), low)]
+        return [int(values.min()), int(values.max())] if values.size else []
+
+    def evaluate(self, context: Any, values: Array) -> list[Array]:
+        self.check(values, context.sizes)
+        return []
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.low.data} <= ")
+        if self.farthest is not None:
+            printer.print_string("farthest ")
+        printer.print_ssa_value(self.values)
+        printer.print_string(f" < {self.high.data}")
+        if self.of_ is not None:
+            printer.print_string(" of ")
+            printer.print_string_literal(self.of_.data)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> RequireOp:
+        low = t.parse_size(parser)
+        parser.parse_punctuation("<")
+        parser.parse_punctuation("=")
+        farthest = parser.parse_optional_keyword("farthest") is not None
+        values = parse_value(parser)
+        parser.parse_punctuation("<")
+        high = t.parse_size(parser)
+        label = parser.parse_str_literal() if parser.parse_optional_keyword("of") else ""
+        return RequireOp.of(low, values, high, label, farthest=farthest)
+
+
+@irdl_op_definition
+class TrapOp(IRDLOperation):
+    """End the run where something was found wrong: `strata.trap %fault ["load of %x", ...]`.
+
+    The operand is a buffer of one number: 0, or that of one of the texts, counted from 1. Then the
+    run ends with an AccessError of that text.
+
+    Constraint: (C1) the operand is one i64.
+    """
+
+    name = "strata.trap"
+    fault = operand_def(Shaped)
+    texts = prop_def(ArrayAttr[StringAttr])
+
+    @staticmethod
+    def of(fault: SSAValue, texts: Sequence[str]) -> TrapOp:
+        return TrapOp.create(operands=[fault], properties={"texts": strings(texts)})
+
+    @property
+    def messages(self) -> list[str]:
+        return [text.data for text in self.texts.data]
+
+    def verify_(self) -> None:
+        assert isinstance(self.fault.type, Shaped)
+        if (self.fault.type.element, self.fault.type.count.constant) != (t.i64, 1):
+            raise VerifyException("C1: strata.trap looks at one i64")
+
+    def check(self, fault: Array) -> None:
+        """Raises AccessError where something was found."""
+        number = int(fault.reshape(-1)[0])
+        if number:
+            raise AccessError(access_refusal(number, self.messages))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.fault)
+        printer.print_string(" [")
+        printer.print_list(self.messages, printer.print_string_literal)
+        printer.print_string("]")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> TrapOp:
+        fault = parse_value(parser)
+        texts = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, parser.parse_str_literal)
+        return TrapOp.of(fault, texts)
+
+
+REQUIREMENT_OPS: list[type[Operation]] = [RequireOp, TrapOp]

@@ -1,0 +1,159 @@
+"""`strata.size`, `strata.assume`: sizes that only a run knows, and what the code relies on.
+
+    strata.func @main(%x: f32[n, 4]) -> (f32[m, 4]) inputs ["x"] outputs ["y"] {
+      ...
+      strata.size m = %count                      // the element of %count becomes the size m
+      strata.assume m <= n
+      %y = graph.slice %x {starts = [0, 0], sizes = [m, 4], steps = [1, 1]} : f32[m, 4]
+      strata.return %y
+    }
+
+All levels share these operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from dialects.strata import types as t
+from dialects.strata.assumptions import MAX_SIZE, Assumption, SizeError, size_refusal
+from dialects.strata.types import Array, ExprAttr, Shaped, SymbolsAttr, i64
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_name, parse_value
+
+
+def defined_sizes(op: Operation) -> list[Symbol]:
+    """The size symbols that have a value only once the operation has run: its `defines`."""
+    names = op.properties.get("defines")
+    return list(names.data) if isinstance(names, SymbolsAttr) else []
+
+
+@irdl_op_definition
+class SizeOp(IRDLOperation):
+    """Elements of a tensor become sizes: `strata.size h, w = %shape`, with %shape: i64[2].
+
+    They are read when the operation runs; what uses them stands behind it. Each must be from 0 to
+    2**48, else the run ends with an error that names the operation's node. At the host level the
+    operand is a buffer.
+
+    Constraints: (C1) i64 elements; (C2) as many elements as names.
+    """
+
+    name = "strata.size"
+    defines = prop_def(SymbolsAttr)
+    source = operand_def(Shaped)
+
+    @staticmethod
+    def of(names: Sequence[Symbol], source: SSAValue) -> SizeOp:
+        return SizeOp.create(operands=[source], properties={"defines": SymbolsAttr(tuple(names))})
+
+    def verify_(self) -> None:
+        type_ = self.source.type
+        assert isinstance(type_, Shaped)
+        if type_.element != i64:
+            raise VerifyException(f"C1: strata.size reads i64 elements, not {type_.element}")
+        if type_.count.constant != len(self.defines.data):
+            raise VerifyException(f"C2: strata.size names {len(self.defines.data)} sizes of "
+                                  f"{type_.count} elements")
+
+    def read(self, values: Sequence[int]) -> dict[Symbol, int]:
+        """The symbols' values. Raises SizeError for one that is no size."""
+        for value in values:
+            if not 0 <= value <= MAX_SIZE:
+                raise SizeError(self.refusal(value))
+        return dict(zip(defined_sizes(self), values, strict=True))
+
+    def refusal(self, value: int) -> str:
+        """What is wrong with a value that is no size."""
+        return size_refusal(value, location_name(self))
+
+    def evaluate(self, context: Any, source: Array) -> Sequence[Array]:
+        context.sizes.update(self.read([int(v) for v in source.reshape(-1)]))
+        return []
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {t.format_symbols(defined_sizes(self))} = ")
+        printer.print_ssa_value(self.source)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SizeOp:
+        names = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: t.parse_symbol(parser))
+        parser.parse_punctuation("=")
+        return SizeOp.of(names, parse_value(parser))
+
+
+@irdl_op_definition
+class AssumeOp(IRDLOperation):
+    """What the code relies on about sizes: `strata.assume 2*h - 1 <= w`, or `... == w`.
+
+    Checked once for each set of run-time sizes, before anything runs; where a size is known only
+    later, when the run gets there. Its location is the node of the model that needs it.
+    """
+
+    name = "strata.assume"
+    left = prop_def(ExprAttr)
+    right = prop_def(ExprAttr)
+    relation = prop_def(StringAttr)
+
+    @staticmethod
+    def of(left: Size, relation: str, right: Size) -> AssumeOp:
+        """`relation` is `<=` or `==`."""
+        return AssumeOp.create(properties={
+            "left": ExprAttr(Expr.of(left)), "right": ExprAttr(Expr.of(right)),
+            "relation": StringAttr(relation)})
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """The sizes that it is about."""
+        return self.left.data.symbols | self.right.data.symbols
+
+    @property
+    def assumption(self) -> Assumption:
+        """What it says, as plain data."""
+        return Assumption(self.left.data, self.relation.data, self.right.data, location_name(self))
+
+    def check(self, sizes: Mapping[Symbol, int]) -> None:
+        """Raises SizeError naming the node where the sizes break it."""
+        self.assumption.check(sizes)
+
+    def evaluate(self, context: Any) -> Sequence[Any]:
+        self.check(context.sizes)
+        return []
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.left.data} {self.relation.data} {self.right.data}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> AssumeOp:
+        left = t.parse_size(parser)
+        relation = "<=" if parser.parse_optional_punctuation("<") else "=="
+        if relation == "==":
+            parser.parse_punctuation("=")
+        parser.parse_punctuation("=")
+        return AssumeOp.of(left, relation, t.parse_size(parser))
+
+
+def assumptions_of(function: Operation) -> list[Assumption]:
+    """Every assumption of a function, in order."""
+    ops = function.regions[0].block.ops
+    return [op.assumption for op in ops if isinstance(op, AssumeOp)]
+
+
+def check_assumptions(function: Operation, sizes: Mapping[Symbol, int]) -> None:
+    """Check every assumption of a function on sizes that are known. Raises SizeError."""
+    for assumption in assumptions_of(function):
+        if assumption.symbols <= sizes.keys():
+            assumption.check(sizes)
+
+
+SIZE_OPS: list[type[Operation]] = [SizeOp, AssumeOp]

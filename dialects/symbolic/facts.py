@@ -1,0 +1,223 @@
+"""What is known about sizes, as expressions that are not negative, and what follows from them.
+
+    Facts([n - m, m - 4]).imply(2*n - 8)          2*n - 8 == 2*(n - m) + 2*(m - 4)
+
+Sizes are 0 or more. A goal follows if it is a sum of facts, each times a number and a product of
+sizes, and of products of sizes: for linear inequalities that is all that follows over rational
+numbers (Farkas' lemma), and facts and goals are rounded to what whole numbers leave of them. The
+search takes a term that is in the way, subtracts a multiple of a fact that has such a term, and
+goes on with the shortest sum of the goal's own sizes; few facts are about the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, cached_property, lru_cache
+from heapq import heappop, heappush
+from math import gcd
+
+from dialects.symbolic.expr import Atom, Call, Expr, Monomial, without
+from dialects.symbolic.symbol import Symbol
+
+GOALS = 30
+"""How many sums a search may try. Those of real programs try a few."""
+
+
+class Facts:
+    """Expressions over sizes that are not negative."""
+
+    def __init__(self, given: Iterable[Expr]):
+        self.known: dict[Expr, None] = {}
+        self._found: dict[tuple[Expr, int], bool] = {}
+        decided: list[Expr] = []
+        for fact in given:
+            for part in _parts(tightened(fact)):
+                decided.append(part)
+        for part in decided:
+            self._add(part)
+        for part in dict.fromkeys(decided):  # now that it may be known which one a minimum is
+            self._add_decided(part)
+        self.__dict__.pop("least", None)
+        self._found.clear()
+
+    def _add(self, fact: Expr) -> None:
+        """A fact, unless it says nothing; and of a product that is not 0, each factor."""
+        fact = tightened(fact)
+        if fact in self.known or is_plain(fact):
+            return
+        self.known[fact] = None
+        if fact.offset < 0:
+            for factor in self._factors(fact - fact.offset):
+                self._add(factor - 1)
+
+    @cached_property
+    def least(self) -> dict[Symbol, Expr]:
+        """Sizes that have a least value, as what they are beyond it and that value."""
+        least: dict[Symbol, int] = {}
+        for fact in self.known:
+            name = (fact - fact.offset).as_symbol
+            if name is not None:
+                least[name] = max(least.get(name, 0), -fact.offset)
+        return {name: Expr.symbol(name) + number for name, number in least.items() if number}
+
+    def _factors(self, product: Expr) -> Iterator[Expr]:
+        """What a product is 0 with: sizes, and sums of them that are known not to be negative."""
+        atoms = dict.fromkeys(a for m, _ in product.terms[:1] for a in m)
+        own = [a for a in map(_of_atom, atoms) if is_plain(a)]
+        for factor in (*own, *(f for f in self.known if len(f.terms) > 1)):
+            if not product.divide(factor)[1].terms:
+                yield factor
+
+    def _add_decided(self, fact: Expr) -> None:
+        """A fact about a minimum or maximum of which it is known what it is."""
+        for atom in [a for m, _ in fact.terms for a in m if isinstance(a, Call)]:
+            if atom.op not in ("min", "max") or (split := split_call(fact, atom)) is None:
+                continue
+            left, right = atom.args
+            if atom.op == "max":
+                left, right = right, left
+            for low, high in ((left, right), (right, left)):  # for a minimum
+                if self.imply(high - low):
+                    chosen = low if atom.op == "min" else high
+                    for part in _parts(tightened(split[1] + split[0] * chosen)):
+                        self._add(part)
+                        self._add_decided(part)
+                    break
+
+    # ------------------------------------------------------------------ proofs
+    def imply(self, goal: Expr, goals: int = GOALS) -> bool:
+        """Whether goal >= 0 certainly holds where the facts do, by trying so many sums at most."""
+        start = tightened(goal)
+        if is_plain(start) or (
+                start.symbols & self.least.keys() and is_plain(start.substitute(self.least))):
+            return True
+        key = start, goals
+        if key not in self._found:
+            self._found[key] = self._search(start, goals)
+        return self._found[key]
+
+    def _search(self, start: Expr, goals: int) -> bool:
+        waiting, seen = [(0, 0, 0, start)], {start}
+        while waiting and len(seen) <= goals:
+            for rest in self._less(heappop(waiting)[-1]):
+                if is_plain(rest):
+                    return True
+                if rest not in seen:
+                    seen.add(rest)
+                    others = len(rest.symbols - start.symbols)
+                    heappush(waiting, (others, len(rest.terms), len(seen), rest))
+        return False
+
+    def _less(self, goal: Expr) -> Iterator[Expr]:
+        """Goals that imply a goal, without its first term that may be negative."""
+        obstacle = next((m, c) for m, c in goal.terms if c < 0 or not is_plain_product(m))
+        yield from _cancelled(goal, *obstacle, [*self.known, *_of_calls(goal)])
+
+
+@lru_cache(4096)
+def facts_about(given: tuple[Expr, ...]) -> Facts:
+    """The facts of a place in a kernel; many places know the same."""
+    return Facts(given)
+
+
+def _cancelled(
+    goal: Expr, monomial: Monomial, factor: int, facts: Sequence[Expr]
+) -> Iterator[Expr]:
+    """A multiple of the goal minus one of a fact, so that a term of the goal is gone."""
+    for fact in facts:
+        for own, number in fact.terms:
+            over = without(monomial, own) if (number > 0) == (factor > 0) else None
+            if over is None or not is_plain_product(over):
+                continue
+            common = gcd(number, factor)
+            multiple = fact * Expr(((over, abs(factor) // common),))
+            times = abs(number) // common  # and a whole number is at least 0 if it is above -1
+            yield tightened(goal * times + (times - 1) - multiple)
+
+
+def tightened(expr: Expr) -> Expr:
+    """What is not negative exactly where the expression is not, for whole numbers: 4*n - 6 is not
+    where n - 2 is not."""
+    common = gcd(*(c for m, c in expr.terms if m))
+    if common < 2:
+        return expr
+    return Expr(tuple((m, c // common) for m, c in expr.terms if m)) + expr.offset // common
+
+
+def _parts(fact: Expr) -> Iterator[Expr]:
+    """What a fact says without the calls in it; and the fact itself, for goals with such calls.
+
+        min(a, b) >= r: a >= r, b >= r      a floordiv b >= r: a >= b*r, for a number b
+    """
+    yield fact
+    call = next((a for m, _ in fact.terms for a in m if isinstance(a, Call)), None)
+    split = None if call is None else split_call(fact, call)
+    if call is None or split is None or split[0].constant is None:
+        return
+    factor, rest, (left, right) = split[0].constant, split[1], call.args
+    if call.op in ("min", "max") and (factor > 0) == (call.op == "min"):
+        for case in (left, right):
+            yield from _parts(tightened(rest + case * factor))
+    elif call.op == "floordiv" and (right.constant or 0) > 0:
+        distance = left if factor > 0 else left - right + 1  # b*q <= a, b*q >= a - b + 1
+        yield from _parts(tightened(rest * right + distance * factor))
+
+
+def _of_calls(goal: Expr) -> Iterator[Expr]:
+    """What the meaning of a goal's calls says of them."""
+    for call in dict.fromkeys(a for m, _ in goal.terms for a in m if isinstance(a, Call)):
+        value, (left, right) = _of_atom(call), call.args
+        if call.op in ("min", "max"):
+            sign = 1 if call.op == "min" else -1
+            yield (left - value) * sign
+            yield (right - value) * sign
+        elif (right.constant or 0) > 0 and call.op == "floordiv":
+            yield left - value * right
+            yield value * right + right - 1 - left
+        elif (right.constant or 0) > 0:
+            yield right - 1 - value
+
+
+# ---------------------------------------------------------------------- signs
+def is_plain(expr: Expr) -> bool:
+    """Whether a sum of products of sizes is not negative by the signs of its terms."""
+    return all(c > 0 and is_plain_product(m) for m, c in expr.terms)
+
+
+@cache
+def is_plain_product(monomial: Monomial) -> bool:
+    """Whether no factor of a product is negative, by its form."""
+    return all(map(_is_plain_atom, monomial))
+
+
+def _is_plain_atom(atom: Atom) -> bool:
+    """A symbol, or a call that is not negative where it is defined."""
+    if not isinstance(atom, Call):
+        return True
+    left, right = map(is_plain, atom.args)
+    if atom.op == "mod":
+        return right
+    return left or right if atom.op == "max" else left and right
+
+
+# ---------------------------------------------------------------------- expressions
+def split_call(expr: Expr, call: Call) -> tuple[Expr, Expr] | None:
+    """(factor, rest) with expr == factor*call + rest; None where the call is multiplied by itself.
+
+    Other calls in the factor and the rest may hold it.
+    """
+    factor, rest = Expr.of(0), Expr.of(0)
+    for monomial, number in expr.terms:
+        count = monomial.count(call)
+        if count > 1:
+            return None
+        over = without(monomial, (call,)) if count else None
+        if over is None:
+            rest = rest + Expr(((monomial, number),))
+        else:
+            factor = factor + Expr(((over, number),))
+    return factor, rest
+
+
+def _of_atom(atom: Atom) -> Expr:
+    return Expr((((atom,), 1),))

@@ -1,0 +1,1 @@
+"""Pieces that operations print and parse their text with."""

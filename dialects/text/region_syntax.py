@@ -1,0 +1,41 @@
+"""The text of regions that all levels share: named arguments, and what ends a region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+
+from dialects.strata.types import Shaped
+from dialects.text.syntax import parse_values, print_values
+
+
+def print_argument(printer: Printer, argument: SSAValue) -> None:
+    """`%x: f32[n, 4]`."""
+    type_ = argument.type
+    printer.print_ssa_value(argument)
+    printer.print_string(f": {type_.short if isinstance(type_, Shaped) else type_}")
+
+
+def parse_argument(parser: Parser, parse_type: Callable[[Parser], Shaped]) -> Parser.Argument:
+    """`%x: f32[n, 4]`, whose type `parse_type` reads."""
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation(":")
+    return argument.resolve(parse_type(parser))
+
+
+class ValuesOp(IRDLOperation):
+    """What ends a region with values: `loop.yield %a, %b`, or `host.return` with none."""
+
+    def print(self, printer: Printer) -> None:
+        if self.operands:
+            printer.print_string(" ")
+            print_values(printer, self.operands)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        return cls.create(operands=parse_values(parser))

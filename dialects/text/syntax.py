@@ -1,0 +1,218 @@
+"""The pieces of text syntax that our dialects share: operands, attribute dictionaries, results.
+
+    %y = graph.conv %x, %w {strides = [2, 2], group = 1} : f32[1, 64, 112, 112]
+
+In a dictionary a list is a list of size expressions, a bare word or integer one expression, a
+quoted text a string, `true`/`false` a truth value, a number with a point a float, and an element
+type a type. Every attribute that our operations use has one of these forms or the generic one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+    UnknownLoc,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+
+from dialects.strata import types as t
+from dialects.strata.types import ExprAttr, LiteralAttr, SizesAttr
+from dialects.symbolic.symbol import quoted
+
+_ELEMENT_WORDS = {str(e): e for e in (*t.ELEMENTS, t.index)}
+
+LONGEST_IDENTIFIER = 80
+"""Identifiers are for people: longer names of a model are cut where one is made of them."""
+
+
+def parse_value(parser: Parser) -> SSAValue:
+    """An operand that is already defined, without its type."""
+    operand = parser.parse_unresolved_operand()
+    values = parser.ssa_values.get(operand.operand_name)
+    if values is None or operand.index >= len(values):
+        parser.raise_error(f"%{operand.operand_name} is used before it is defined", operand.span)
+    return values[operand.index]
+
+
+def parse_values(parser: Parser) -> list[SSAValue]:
+    """`%a, %b, ...`, possibly none."""
+    values: list[SSAValue] = []
+    while re.match(r"%", parser._current_token.text):  # pyright: ignore[reportPrivateUsage]
+        values.append(parse_value(parser))
+        if not parser.parse_optional_punctuation(","):
+            break
+    return values
+
+
+def print_values(printer: Printer, values: Sequence[SSAValue]) -> None:
+    printer.print_list(values, printer.print_ssa_value)
+
+
+def strings(names: Sequence[str]) -> ArrayAttr[StringAttr]:
+    """Names as an attribute."""
+    return ArrayAttr([StringAttr(n) for n in names])
+
+
+def parse_names(parser: Parser, keyword: str) -> ArrayAttr[StringAttr]:
+    """`keyword ["a", "b"]`."""
+    parser.parse_keyword(keyword)
+    names = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_str_literal)
+    return strings(names)
+
+
+def print_names(printer: Printer, keyword: str, names: ArrayAttr[StringAttr]) -> None:
+    """What `parse_names` reads, behind a space."""
+    printer.print_string(f" {keyword} [")
+    printer.print_list(names.data, lambda n: printer.print_string_literal(n.data))
+    printer.print_string("]")
+
+
+def format_attribute(attribute: Attribute) -> str:
+    """The dictionary form of one attribute."""
+    match attribute:
+        case SizesAttr():
+            return t.format_sizes(attribute.data)
+        case ExprAttr():
+            text = str(attribute.data)
+            return f"({text})" if text.startswith('"') else text  # no string
+        case StringAttr():
+            return quoted(attribute.data)
+        case FloatAttr():
+            return t.format_number(attribute.value.data)
+        case IntegerAttr() if attribute.type == t.i1:
+            return "true" if attribute.value.data else "false"
+        case LiteralAttr():
+            return f"literal{t.format_literal(attribute.data)}"
+        case _:
+            stream = StringIO()
+            Printer(stream).print_attribute(attribute)
+            return stream.getvalue()
+
+
+def print_attributes(printer: Printer, attributes: Mapping[str, Attribute]) -> None:
+    """` {a = 1, b = [2, 3]}`, or nothing when empty."""
+    if attributes:
+        items = ", ".join(f"{k} = {format_attribute(v)}" for k, v in attributes.items())
+        printer.print_string(f" {{{items}}}")
+
+
+def parse_attributes(parser: Parser) -> dict[str, Attribute]:
+    """What `print_attributes` wrote; an empty dictionary when there is none."""
+    if parser.parse_optional_punctuation("{") is None:
+        return {}
+    found: dict[str, Attribute] = {}
+    while parser.parse_optional_punctuation("}") is None:
+        name = parser.parse_identifier()
+        parser.parse_punctuation("=")
+        found[name] = parse_attribute(parser)
+        parser.parse_optional_punctuation(",")
+    return found
+
+
+def parse_attribute(parser: Parser) -> Attribute:
+    """One attribute in dictionary form."""
+    text = parser._current_token.text  # pyright: ignore[reportPrivateUsage]
+    if text == "[":
+        return SizesAttr(t.parse_sizes(parser))
+    if text in ("true", "false"):
+        return bool_attr(parser.parse_boolean())
+    if text == "literal":
+        parser.parse_keyword("literal")
+        return LiteralAttr(t.parse_literal(parser))
+    if text in _ELEMENT_WORDS:
+        return parser.parse_type()
+    if text in ("nan", "inf") or re.fullmatch(r"\d+\.\d*([eE][-+]?\d+)?", text):
+        return FloatAttr(float(t.parse_number(parser)), t.f64)
+    if text == "-":
+        return _parse_negative(parser)
+    if re.match(r"[\w(]", text):
+        return ExprAttr(t.parse_size(parser))
+    return parser.parse_attribute()
+
+
+def _parse_negative(parser: Parser) -> Attribute:
+    start = parser.pos
+    parser.parse_punctuation("-")
+    text = parser._current_token.text  # pyright: ignore[reportPrivateUsage]
+    if text == "inf" or "." in text:
+        return FloatAttr(-float(t.parse_number(parser)), t.f64)
+    parser._resume_from(start)  # pyright: ignore[reportPrivateUsage]
+    return ExprAttr(t.parse_size(parser))
+
+
+def bool_attr(value: bool) -> IntegerAttr[IntegerType]:
+    return IntegerAttr(int(value), t.i1)
+
+
+def attribute_of(value: object) -> Attribute:
+    """The attribute of a Python value: bool, int, float, str, size, list of sizes, attribute."""
+    match value:
+        case Attribute():
+            return value
+        case bool():
+            return bool_attr(value)
+        case int() | t.Expr():
+            return ExprAttr(t.Expr.of(value))
+        case float():
+            return FloatAttr(value, t.f64)
+        case str():
+            return StringAttr(value)
+        case list() | tuple():
+            return SizesAttr.of(value)  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            raise TypeError(f"no attribute form for {value!r}")
+
+
+# ---------------------------------------------------------------------- locations and names
+def location(name: str) -> NameLoc:
+    """The location of a model's node, carried by every op that comes from it."""
+    return NameLoc(StringAttr(name), NoneAttr())
+
+
+def location_name(op: Operation) -> str:
+    """The model node an op comes from; empty when unknown."""
+    match op.location:
+        case NameLoc(desc=StringAttr(data=name)):
+            return name
+        case _:
+            return ""
+
+
+def set_location(op: Operation, source: Operation) -> None:
+    """Let `op` (and what its regions hold) come from the same node as `source`."""
+    for inner in op.walk():
+        if isinstance(inner.location, UnknownLoc):
+            inner.location = source.location
+
+
+def distinct_identifiers(names: Iterable[str]) -> list[str]:
+    """An identifier for each name, all of them different."""
+    found: dict[str, None] = {}
+    for name in names:
+        clean, count = identifier(name), 2
+        distinct = clean
+        while distinct in found:
+            distinct, count = f"{clean}_{count}", count + 1
+        found[distinct] = None
+    return list(found)
+
+
+def identifier(name: str) -> str:
+    """What is left of a name in an SSA value's or a function's: ASCII letters, digits and `_`.
+
+    Only for people who read the text: different names may become the same.
+    """
+    clean = re.sub(r"\W+", "_", name[:LONGEST_IDENTIFIER], flags=re.ASCII).strip("_") or "v"
+    return f"v{clean}" if clean[0].isdigit() else clean

@@ -1,0 +1,1 @@
+"""Questions that passes ask about modules; nothing here changes one."""

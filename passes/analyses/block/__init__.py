@@ -1,0 +1,1 @@
+"""What is known of values, sizes and accesses on tiles."""

@@ -1,0 +1,113 @@
+"""Which accesses of a kernel certainly stay inside their buffers, and what others need.
+
+Numbers decide where all sizes are numbers. Else `dialects.symbolic.inequalities` proves it, from
+the ranges of programs, loops, tiles and loaded indices, and from what is known of sizes: no buffer
+has a dim that is negative, and what the caller assumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import SSAValue
+
+from dialects.block.accesses import Access, operand, place
+from dialects.strata.types import BufferType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.facts import is_plain
+from dialects.symbolic.inequalities import Prover, Span
+from dialects.symbolic.intervals import Interval, interval_of
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.block.contents import Kernel
+from passes.analyses.block.value_ranges import Values
+
+
+@dataclass
+class Numbers:
+    """Proofs by numbers alone, for what does not depend on open sizes."""
+
+    kernel: Kernel
+    spans: dict[Symbol, Interval] = field(default_factory=dict[Symbol, Interval])
+    values: dict[SSAValue, Interval | None] = field(
+        default_factory=dict[SSAValue, "Interval | None"])
+
+    def __post_init__(self) -> None:
+        for name, span in self.kernel.scope.symbols.spans.items():
+            ends = [interval_of(e, self.spans) for e in span if e is not None]
+            if None not in ends and ends:
+                self.spans[name] = ends[0][0], ends[-1][1]  # type: ignore[index]
+
+    def prove(self, access: Access) -> bool:
+        """Whether an access is certainly inside, as far as numbers tell."""
+        size = access.size.constant
+        if size is None:
+            return False
+        expr = access.expr
+        known = {operand(k): self._of(access, v) for k, v in enumerate(access.indices)
+                 if operand(k) in expr.symbols}
+        if None in known.values():
+            return False
+        places = {place(d): (0, n - 1) for d, n in enumerate(access.shape)}
+        found = interval_of(expr, {**known, **places})  # type: ignore[dict-item]
+        return found is not None and found[0] >= 0 and found[1] < size
+
+    def _of(self, access: Access, value: SSAValue) -> Interval | None:
+        if value not in self.values:
+            found = access.scope.symbols.known.get((value, ()))
+            self.values[value] = None if found is None else interval_of(found, self.spans)
+        return self.values[value]
+
+
+@dataclass
+class Judge:
+    """Proofs about the accesses of a kernel, for all its launches or for one of them.
+
+    `sizes` gives the kernel's sizes in terms of the caller's; `facts` are about those.
+    """
+
+    values: Values
+    sizes: Mapping[Symbol, Expr]
+    facts: Sequence[Expr]
+    provers: dict[object, Prover] = field(default_factory=dict[object, Prover])
+    first: dict[int, Prover] = field(default_factory=dict[int, Prover])
+    """Per place of the kernel, the first one: of sizes all know the same there."""
+
+    def prove(self, access: Access) -> bool:
+        """Whether an access is certainly inside."""
+        low, high = self.goals(access)
+        loaded = not access.data.keys().isdisjoint(access.index.symbols)
+        is_sum = not loaded and is_plain(low)  # no program, trip or place is negative
+        return (is_sum or self.prover(access).is_nonnegative(low)) and (
+            self.prover(access).is_nonnegative(high))
+
+    def goals(self, access: Access) -> tuple[Expr, Expr]:
+        """What must not be negative, over the caller's sizes."""
+        index, size = (e.substitute(self.sizes) for e in (access.index, access.size))
+        return index, size - index - 1
+
+    def prover(self, access: Access) -> Prover:
+        """What knows the ranges of an access; one for all accesses with the same ones."""
+        loaded = sorted(access.index.symbols & access.data.keys())
+        key = id(access.scope), access.shape, *loaded
+        if key not in self.provers:
+            alike = None if loaded else self.first.get(id(access.scope))
+            found = self.provers[key] = Prover(self.ranges(access, loaded), self.facts, alike)
+            if not loaded:
+                self.first.setdefault(id(access.scope), found)
+        return self.provers[key]
+
+    def ranges(self, access: Access, loaded: Sequence[Symbol]) -> dict[Symbol, Span]:
+        """Of all symbols of an access, over the caller's sizes."""
+        spans = {**access.ranges, **{s: self.values.of(access.data[s]) for s in loaded}}
+        return {s: Span(*(e and e.substitute(self.sizes) for e in span))
+                for s, span in spans.items()}
+
+
+def shape_facts(kernel: Kernel, sizes: Mapping[Symbol, Expr]) -> Iterator[Expr]:
+    """No dim of a kernel's buffers is negative, as the caller sees to."""
+    for buffer in kernel.op.buffers:
+        assert isinstance(buffer.type, BufferType)
+        for size in buffer.type.shape:
+            if size.constant is None and size.as_symbol is None:
+                yield size.substitute(sizes)

@@ -1,0 +1,136 @@
+"""Between which sizes the elements of buffers lie: what indices that are kept in memory can be.
+
+    host.launch @clamp(%ids, %places)      stores min(max(i, 0), n - 1)
+    host.launch @gather(%x, %places, %y)   reads %places: 0 to max(n - 1, 0)
+
+An element is what one of the launches and copies wrote there that write its memory; that it is
+written before it is read is what `loop-prove-writes` proves. Memory that is written only where
+data say holds anything, and so do inputs and what called functions return.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from dialects.block import KernelOp, StoreOp
+from dialects.block.accesses import Access, Scope, accesses_of
+from dialects.host import ConstantOp, CopyOp, FuncOp, LaunchOp, ViewOp
+from dialects.strata.types import BufferType
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.inequalities import Span
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.block.scalar_ranges import ANYTHING, joined
+from passes.analyses.block.value_ranges import Values
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel and all of its accesses."""
+
+    op: KernelOp
+    accesses: tuple[Access, ...]
+    scope: Scope
+
+    @staticmethod
+    def of(op: KernelOp) -> Kernel:
+        scope = Scope.of(op)
+        return Kernel(op, tuple(accesses_of(op, scope)), scope)
+
+    def sizes(self, launch: LaunchOp) -> dict[Symbol, Expr]:
+        """The kernel's sizes as a launch gives them."""
+        return dict(zip(self.op.size_names, launch.sizes.data, strict=True))
+
+
+@dataclass
+class Contents:
+    """The ranges of the elements of a function's buffers, over the function's sizes."""
+
+    function: FuncOp
+    kernels: Mapping[str, Kernel]
+    weights: WeightStore
+    found: dict[SSAValue, Span] = field(default_factory=dict[SSAValue, Span])
+    values: dict[LaunchOp, Values] = field(default_factory=dict[LaunchOp, Values])
+
+    def __post_init__(self) -> None:
+        self.writers: dict[SSAValue, list[Operation]] = defaultdict(list)
+        for op in self.function.body.block.ops:
+            if isinstance(op, CopyOp):
+                self.writers[_memory(op.target)].append(op)
+            elif isinstance(op, LaunchOp):
+                for buffer in dict.fromkeys(map(_memory, op.buffers)):
+                    self.writers[buffer].append(op)
+
+    def of(self, buffer: SSAValue) -> Span:
+        """The range of a buffer's elements; of one that depends on itself: anything."""
+        memory = _memory(buffer)
+        if memory not in self.found:
+            self.found[memory] = ANYTHING
+            self.found[memory] = self._of(memory)
+        return self.found[memory]
+
+    def _of(self, memory: SSAValue) -> Span:
+        if isinstance(memory.owner, ConstantOp):
+            return _numbers(memory.owner, self.weights)
+        assert isinstance(memory.type, BufferType)
+        is_input = isinstance(memory, BlockArgument) and memory in self.function.input_arguments
+        if is_input or memory.type.dtype.kind not in "iu":
+            return ANYTHING
+        written = [s for op in self.writers[memory] for s in self._written(op, memory)]
+        return joined([s for s in written if s is not None])
+
+    def _written(self, op: Operation, memory: SSAValue) -> list[Span | None]:
+        """What an operation writes to memory; None stands for what it writes where data say."""
+        if isinstance(op, CopyOp):
+            return [self.of(op.source)]
+        assert isinstance(op, LaunchOp)
+        kernel = self.kernels[op.kernel.data]
+        sizes = kernel.sizes(op)
+        found: list[Span | None] = []
+        for own, buffer in zip(kernel.op.buffers, op.buffers, strict=True):
+            if _memory(buffer) is memory and any(
+                    isinstance(use.operation, StoreOp) for use in own.uses):
+                found.append(_mapped(self.values_of(op).stored(own), sizes))
+        return found
+
+    def values_of(self, launch: LaunchOp) -> Values:
+        """The ranges of the values of a launched kernel, over the kernel's sizes."""
+        if launch not in self.values:
+            kernel = self.kernels[launch.kernel.data]
+            self.values[launch] = Values(kernel.scope, self._contents_in(launch, kernel))
+        return self.values[launch]
+
+    def _contents_in(self, launch: LaunchOp, kernel: Kernel) -> Callable[[BlockArgument], Span]:
+        names = {e.as_symbol: Expr.symbol(s) for s, e in kernel.sizes(launch).items()
+                 if e.as_symbol is not None}
+
+        def contents(argument: BlockArgument) -> Span:
+            held = self.of(launch.buffers[argument.index])
+            used = {s for e in held if e is not None for s in e.symbols}
+            return _mapped(held, names) or ANYTHING if used <= names.keys() else ANYTHING
+
+        return contents
+
+
+def _memory(buffer: SSAValue) -> SSAValue:
+    while isinstance(buffer.owner, ViewOp):
+        buffer = buffer.owner.source
+    return buffer
+
+
+def _mapped(span: Span | None, names: Mapping[Symbol, Expr]) -> Span | None:
+    return span and Span(*(None if e is None else e.substitute(names) for e in span))
+
+
+def _numbers(op: ConstantOp, weights: WeightStore) -> Span:
+    if op.type.dtype.kind not in "iu":
+        return ANYTHING
+    array = np.asarray(op.array(weights))
+    if not array.size or int(array.max()) > np.iinfo(f"i{array.itemsize}").max:
+        return ANYTHING  # kernels read integers without their sign
+    return Span(Expr.of(int(array.min())), Expr.of(int(array.max())))

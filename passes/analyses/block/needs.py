@@ -1,0 +1,125 @@
+"""What sizes must keep to so that an access stays inside, if that is for sizes to say.
+
+    %v = block.load %x[%p] : tile<f32>       %p: 0 to k - 1, %x: f32[n]     ->  k <= n
+
+What a failed proof could not show about sizes alone would complete it; but it may be more than the
+access needs, and would refuse sizes that work. So it is tried on small sizes: an assumption is only
+made if each of them that breaks it leads out of the buffer, and where nothing runs it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from dialects.symbolic.expr import Expr, minimum
+from dialects.symbolic.expr import product as product_of
+from dialects.symbolic.inequalities import Prover, Span
+from dialects.symbolic.symbol import Symbol
+
+MOST = 4
+"""Each size is tried from 0 to this."""
+
+SYMBOLS = 4
+"""Conditions are about as many sizes at most."""
+
+
+class Need(NamedTuple):
+    """left <= right."""
+
+    left: Expr
+    right: Expr
+
+    @property
+    def fact(self) -> Expr:
+        """What is not negative, then."""
+        return self.right - self.left
+
+
+def need_of(
+    goal: Expr, prover: Prover, facts: Sequence[Expr], data: Collection[Symbol] = (),
+) -> Need | None:
+    """What the proof of a goal lacks; None if sizes cannot say it.
+
+    `facts` are those of the prover, which has tried the goal; `data` the symbols of its ranges that
+    stand for values from data.
+    """
+    ranges = prover.ranges
+    lacking = sorted(prover.open, key=lambda e: (len(e.terms), str(e)))
+    for condition in lacking:
+        if Prover(ranges, [*facts, condition]).is_nonnegative(goal):
+            runs = [e for s, span in ranges.items() if s not in data
+                    and (e := _extent(span)) is not None and e.constant is None]
+            need = _stated(condition, goal, Prover(ranges, facts), runs)
+            if need is not None:
+                return need
+    return None
+
+
+def _extent(span: Span) -> Expr | None:
+    return None if span.first is None or span.last is None else span.last - span.first + 1
+
+
+def _stated(
+    condition: Expr, goal: Expr, prover: Prover, extents: Sequence[Expr]
+) -> Need | None:
+    """A condition as an assumption, if it is needed wherever anything runs: where none of the
+    extents is 0."""
+    tried = list(_trials(condition, goal, prover))
+    if not tried or not all(t.leaves for t in tried if t.runs) or not any(t.runs for t in tried):
+        return None
+    left = Expr(tuple((m, -c) for m, c in condition.terms if c < 0))
+    right = Expr(tuple((m, c) for m, c in condition.terms if c > 0))
+    if all(t.runs for t in tried):
+        return Need(left, right)
+    runs = minimum(product_of(extents), 1)
+    guarded = Need(left * runs, right)
+    holds = not runs.symbols & prover.ranges.keys() and all(
+        (guarded.fact.evaluate(t.sizes) < 0) == t.runs for t in tried)
+    return guarded if holds else None
+
+
+class _Trial(NamedTuple):
+    """Sizes that break a condition: whether anything runs then, and whether it leaves a buffer."""
+
+    sizes: Mapping[Symbol, int]
+    runs: bool
+    leaves: bool
+
+
+def _trials(condition: Expr, goal: Expr, prover: Prover) -> Iterator[_Trial]:
+    ranges, facts = prover.ranges, prover.given
+    ends = [e for span in ranges.values() for e in span if e is not None]
+    names = sorted({s for e in (condition, goal, *ends, *facts) for s in e.symbols} - ranges.keys())
+    if len(names) > SYMBOLS:
+        return
+    for values in product(range(MOST + 1), repeat=len(names)):
+        sizes = dict(zip(names, values, strict=True))
+        if _value(condition, sizes) < 0 and all(_value(f, sizes) >= 0 for f in facts):
+            points = list(_points(list(ranges), ranges, sizes))
+            yield _Trial(sizes, bool(points), any(_value(goal, p) < 0 for p in points))
+
+
+def _points(
+    names: Sequence[Symbol], ranges: Mapping[Symbol, Span], values: dict[Symbol, int]
+) -> Iterator[dict[Symbol, int]]:
+    """Points at and beside the ends of ranges; none if a range is empty."""
+    if not names:
+        yield values
+        return
+    span = ranges[names[0]]
+    first, last = (None if e is None else _value(e, values) for e in span)
+    low = first if first is not None else -1 if last is None else last - 1
+    high = last if last is not None else low + 1
+    places = {p for p in (low, low + 1, high - 1, high) if low <= p <= high}
+    for at in sorted(places):
+        yield from _points(names[1:], ranges, {**values, names[0]: at})
+
+
+def _value(expr: Expr, values: Mapping[Symbol, int]) -> int:
+    """The value; what divides by 0 is as bad as what is negative."""
+    try:
+        return int(expr.evaluate(values))
+    except ZeroDivisionError:
+        return -1

@@ -1,0 +1,1 @@
+"""Lifetimes and places of buffers."""

@@ -1,0 +1,356 @@
+"""Which nests share a kernel: the groups of `loop-outline`, whose page says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from dialects.loop import Axis, NestOp
+from dialects.strata.func import FuncOp
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.ranges import is_at_most
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction, is_plain_reduction
+from passes.base import StrataContext, StrataPass
+from passes.rewrites.loop.nests import (
+    body_size,
+    digits_of,
+    gathered_inputs,
+    reads_of,
+    rename_axes,
+    replace_nest,
+    substitute_axes,
+)
+from passes.rewriting import SizeDefinitions
+
+_UNMATCHED = Symbol.counter("@unmatched")
+"""The name of an axis that no axis of a group is."""
+
+Digits = list[tuple[Symbol, int, Expr]]
+"""The axes of an expression such as 4*i + j: name, step, extent (see `digits_of`)."""
+
+MIN_ROWS = 4
+"""Fewer rows than this do not carry a kernel: it would have too little to do in parallel."""
+
+MAX_ALONE = 1 << 14
+"""More elements than this are not computed by the one program of a reduction without rows, nor by
+that of a row whose reductions walk something else."""
+
+MAX_OPERATIONS = 256
+"""More operations than this in one kernel would be slow to compile, and win nothing."""
+
+
+@dataclass(eq=False)
+class Group:
+    """Nests that one kernel computes, with the names their axes share."""
+
+    nests: list[NestOp] = field(default_factory=list[NestOp])
+    renamed: list[NestOp] = field(default_factory=list[NestOp])
+    extents: dict[Symbol, Expr] = field(default_factory=dict[Symbol, Expr])
+    before: set[Group] = field(default_factory=set["Group"])
+    """Groups whose results this one reads."""
+    after: set[Group] = field(default_factory=set["Group"])
+    """Groups that read results of this one."""
+    number: int = 0
+    """Groups are numbered as they come into being."""
+    operations: int = 0
+    """In the bodies of the nests."""
+    rank: int = 0
+    """Larger than the rank of every group before."""
+
+    @property
+    def has_contraction(self) -> bool:
+        return any(is_contraction(n) for n in self.renamed)
+
+    def produced(self, value: SSAValue) -> tuple[Expr, ...] | None:
+        """Where the group stores `value`, in its own axis names; None if another makes it."""
+        for nest, renamed in zip(self.nests, self.renamed, strict=True):
+            for k, result in enumerate(nest.results):
+                if result is value:
+                    return renamed.output_maps[k]
+        return None
+
+    def add(self, nest: NestOp, names: dict[Symbol, Symbol]) -> None:
+        renamed = rename_axes(nest, names)
+        self.nests.append(nest)
+        self.renamed.append(renamed)
+        self.extents |= {a.name: a.extent for a in renamed.axes}
+        self.operations += body_size(nest)
+
+    def wait_for(self, groups: Iterable[Group]) -> None:
+        """Come after others, and let those that come after this one know."""
+        for other in groups:
+            self.before.add(other)
+            other.after.add(self)
+        raised: list[Group] = [self]
+        while raised:
+            group = raised.pop()
+            least = 1 + max((b.rank for b in group.before), default=-1)
+            if group.rank < least:
+                group.rank = least
+                raised += group.after
+
+    def waits_for(self, other: Group) -> bool:
+        """Whether this group needs a result of the other, directly or not."""
+        todo: list[Group] = [self]
+        seen: set[Group] = {self}
+        while todo:
+            current = todo.pop()
+            if current is other:
+                return True
+            new = {b for b in current.before - seen if b.rank >= other.rank}
+            seen |= new
+            todo += new
+        return False
+
+    def rows(self) -> set[Symbol] | None:
+        """The parallel axes of its reductions; None when it has none."""
+        found = [_wide(n.parallel_axes) for n in self.renamed if n.reduce_axes]
+        return found[0] if found else None
+
+
+def _latest(groups: Iterable[Group]) -> list[Group]:
+    return sorted(groups, key=lambda g: g.number, reverse=True)
+
+
+def _wide(axes: Iterable[Axis]) -> set[Symbol]:
+    """The names of axes longer than 1."""
+    return {a.name for a in axes if a.extent.constant != 1}
+
+
+class Grouping:
+    """Assigns every nest of a function to a group, in program order."""
+
+    def __init__(self, func: FuncOp, pass_: StrataPass, context: StrataContext):
+        self.func, self.pass_, self.context = func, pass_, context
+        self.definitions = SizeDefinitions.of(func.body.block)
+        self.group_of: dict[Operation, Group] = {}
+        self.groups: list[Group] = []
+        self.names = 0
+        target = context.target
+        self.short = 0 if target is None else target.short_rows(context.options)
+
+    def run(self) -> list[Group]:
+        for op in list(self.func.body.block.ops):
+            if isinstance(op, NestOp):
+                self.place(op)
+            elif op.operands:
+                self.follow(op)
+        return [g for g in self.groups if g.nests]
+
+    def follow(self, op: Operation) -> None:
+        """A view or call between nests: a group of its own, that only keeps the order."""
+        self.group_of[op] = self.new_group(self.sources(op))
+
+    def new_group(self, sources: set[Group]) -> Group:
+        group = Group(number=len(self.groups))
+        group.wait_for(sources)
+        self.groups.append(group)
+        return group
+
+    def sources(self, op: Operation) -> set[Group]:
+        owners = [*(v.owner for v in op.operands), *self.definitions.used_by(op)]
+        return {self.group_of[o] for o in owners
+                if isinstance(o, Operation) and o in self.group_of}
+
+    def place(self, nest: NestOp) -> None:
+        sources = self.sources(nest)
+        for group in [*_latest(sources), *_latest(self.siblings(nest) - sources)]:
+            aligned, others = in_digits(group, nest), sources - {group}
+            names = self.fit(group, aligned)
+            if names is not None and not any(o.waits_for(group) for o in others):
+                if aligned is not nest:
+                    replace_nest(nest, aligned)
+                group.add(aligned, names)
+                group.wait_for(others)
+                self.group_of[aligned] = group
+                return
+            if aligned is not nest:
+                aligned.erase()
+        group = self.new_group(sources)
+        group.add(nest, {a.name: self.fresh() for a in nest.axes})
+        self.group_of[nest] = group
+
+    def siblings(self, nest: NestOp) -> set[Group]:
+        """The groups that reduce what a reduction reads, all of it along the same axes."""
+        if not is_plain_reduction(nest):
+            return set()
+        readers = {use.operation for v in nest.inputs for use in v.uses} & self.group_of.keys()
+        groups = {self.group_of[r] for r in readers
+                  if isinstance(r, NestOp) and is_plain_reduction(r)}
+        return {g for g in groups if not g.has_contraction
+                and _wide(nest.axes) <= (match_axes(g, nest) or {}).keys()}
+
+    def fresh(self) -> Symbol:
+        self.names += 1
+        return Symbol.axis(f"i{self.names - 1}")
+
+    def fit(self, group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
+        """Names for the nest's axes that let it join; None with a remark if it cannot."""
+        if not group.nests:
+            return None
+        names = match_axes(group, nest)
+        if names is None:
+            self.refuse(nest, "it reads the producer at other points")
+            return None
+        if reason := refusal(group, nest, names, self.short):
+            self.refuse(nest, reason)
+            return None
+        return {a.name: names.get(a.name) or self.fresh() for a in nest.axes}
+
+    def refuse(self, nest: NestOp, reason: str) -> None:
+        self.context.remark(self.pass_, nest, f"not fused: {reason}")
+
+
+def in_digits(group: Group, nest: NestOp) -> NestOp:
+    """An elementwise nest with the axes of a contraction that stores at 4*i + j what the nest reads
+    along one axis: channels in groups. Else the nest itself."""
+    if nest.reduce_axes or nest.is_scatter or not group.has_contraction:
+        return nest
+    extents = {a.name: a.extent for a in nest.axes}
+    split: dict[Symbol, Digits] = {}
+    for read in reads_of(nest):
+        for at, expr in zip(read.map, group.produced(read.value) or (), strict=False):
+            mine, digits = at.as_symbol, _digits(expr, group.extents) or []
+            if mine in extents and len(digits) > 1 and extents[mine] == product(
+                    extent for _, _, extent in digits):
+                split[mine] = [(mine.followed_by(f"_{axis.name}"), step, extent)
+                               for axis, step, extent in digits]
+    axes = [new for a in nest.axes for new in (
+        [Axis(name, extent) for name, _, extent in split[a.name]] if a.name in split else [a])]
+    values = {mine: sum((Expr.symbol(name) * step for name, step, _ in digits), Expr.of(0))
+              for mine, digits in split.items()}
+    return substitute_axes(nest, axes, values) if split else nest
+
+
+def match_axes(group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
+    """Nest axis -> group axis, so that reads of the group's results are at the same point."""
+    names: dict[Symbol, Symbol] = {}
+    extents = {a.name: a.extent for a in nest.axes}
+    for read in reads_of(nest):
+        stored = group.produced(read.value)
+        if stored is None:
+            continue
+        if read.pad is not None or not _match(read.map, stored, extents, group.extents, names):
+            return None
+    _match_shared_reads(group, nest, names)
+    return names
+
+
+def _match(
+    map_: Sequence[Expr], stored: Sequence[Expr], extents: dict[Symbol, Expr],
+    group_extents: dict[Symbol, Expr], names: dict[Symbol, Symbol],
+) -> bool:
+    for at, expr in zip(map_, stored, strict=True):
+        pairs = _pairs(at, expr, extents, group_extents)
+        if pairs is None:
+            return False
+        for mine, theirs in pairs:
+            if mine not in extents or extents[mine] != group_extents.get(theirs):  # or gathered
+                return False
+            if names.setdefault(mine, theirs) != theirs:
+                return False
+    return len(set(names.values())) == len(names)
+
+
+def _pairs(
+    at: Expr, expr: Expr, extents: dict[Symbol, Expr], group_extents: dict[Symbol, Expr]
+) -> list[tuple[Symbol, Symbol]] | None:
+    """Which axes must be the same for a read to be at the point where a result is stored."""
+    mine, theirs = at.as_symbol, expr.as_symbol
+    if mine is not None and theirs is not None:
+        return [(mine, theirs)]
+    if at.constant is not None:
+        return [] if at == expr or _is_unit(expr, group_extents) else None
+    read, stored = _digits(at, extents), _digits(expr, group_extents)
+    if read is None or stored is None or [d[1:] for d in read] != [d[1:] for d in stored]:
+        return None
+    return [(a[0], b[0]) for a, b in zip(read, stored, strict=True)]
+
+
+def _digits(expr: Expr, extents: Mapping[Symbol, Expr]) -> Digits | None:
+    return digits_of(expr, [Axis(name, extent) for name, extent in extents.items()])
+
+
+def _is_unit(expr: Expr, extents: dict[Symbol, Expr]) -> bool:
+    return expr.as_symbol in extents and extents[expr.as_symbol].constant == 1
+
+
+def _match_shared_reads(group: Group, nest: NestOp, names: dict[Symbol, Symbol]) -> None:
+    """Join axes that no read of the group's results ties, through inputs that both read alike."""
+    extents = {a.name: a.extent for a in nest.axes}
+    for other in group.renamed:
+        for theirs in reads_of(other):
+            for mine in reads_of(nest):
+                if mine.value is theirs.value:
+                    trial = dict(names)
+                    if _match(mine.map, theirs.map, extents, group.extents, trial):
+                        names.update(trial)
+    free = [a for a in nest.axes if a.name not in names and a.extent.constant != 1]
+    left = [n for n, e in group.extents.items() if n not in names.values() and e.constant != 1]
+    if len(free) == len(left) == 1 and free[0].extent == group.extents[left[0]]:
+        names[free[0].name] = left[0]
+
+
+def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int = 0) -> str | None:
+    """Why a nest whose axes match must not join, or None. Rows are few, but `short`, if all of them
+    have no more elements than that."""
+    if is_contraction(nest):
+        return "a contraction starts a kernel"
+    if any(n.is_scatter for n in group.renamed) or (
+            nest.is_scatter and not _says_only_where(group, nest)):
+        return "a scatter is a kernel of its own"
+    if nest.reduce_axes and any(n.is_scan for n in [nest, *group.renamed]) and group.rows() is not (
+            None):
+        return "a scan and what else is reduced are kernels of their own"
+    if group.operations + body_size(nest) > MAX_OPERATIONS:
+        return "the kernel would be too large"
+    parallel = {names.get(a.name, _UNMATCHED) for a in nest.parallel_axes if a.extent.constant != 1}
+    if group.has_contraction:
+        main = next(n for n in group.renamed if is_contraction(n))
+        same = not nest.reduce_axes and parallel == _wide(main.parallel_axes)
+        return None if same else "the epilogue of a contraction works on its elements"
+    rows = group.rows()
+    if nest.reduce_axes:
+        rows = parallel if rows is None else rows
+        if parallel != rows:
+            return "it reduces over other axes"
+        few_suffice = _are_at_most(short, group)
+        if not (rows or few_suffice) or any(rows - _wide(n.axes) for n in group.renamed):
+            return "no rows in common"
+        return None if few_suffice or _enough(rows, group) else "too few rows"
+    if rows is not None:
+        count = product(a.extent for a in nest.parallel_axes)
+        if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
+            return "one program would compute it alone"
+        if (_own_elements(nest, names).constant or 0) > MAX_ALONE:
+            return "its rows are long, and nothing else walks them"
+        return None if rows <= parallel else "it does not keep the rows"
+    return None if parallel == _wide(group.renamed[0].axes) else "it works on another domain"
+
+
+def _says_only_where(group: Group, nest: NestOp) -> bool:
+    """Whether a group computes nothing but where a scatter, of whose updates no two meet, writes.
+    """
+    names = gathered_inputs(nest.output_maps[0])
+    places = [nest.inputs[k] for k in names]
+    made = [r for n in group.nests for r in n.results]
+    return not nest.reduce_axes and all(n.is_elementwise for n in group.nests) and all(
+        r in places and r.has_one_use() for r in made)
+
+
+def _own_elements(nest: NestOp, names: dict[Symbol, Symbol]) -> Expr:
+    """How many elements a nest has per point of the axes that it shares."""
+    return product(a.extent for a in nest.parallel_axes if a.name not in names)
+
+
+def _enough(rows: set[Symbol], group: Group) -> bool:
+    count = product(group.extents[r] for r in sorted(rows)).constant
+    return count is None or count >= MIN_ROWS
+
+
+def _are_at_most(most: int, group: Group) -> bool:
+    """Whether a group walks no more points than that."""
+    return is_at_most(product(group.extents.values()), Expr.of(most))

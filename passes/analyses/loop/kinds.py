@@ -1,0 +1,35 @@
+"""What kind of nest one is, by what it does and never by an operator's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dialects.loop import NestOp
+from passes.rewrites.loop.nests import is_copy
+
+
+def is_contraction(nest: NestOp) -> bool:
+    """A sum of products that uses its operands more than once: a matrix product, a convolution."""
+    if not nest.is_reduction or nest.combiner_names != ["add"] or nest.is_scan:
+        return False
+    reduce = {a.name for a in nest.reduce_axes}
+    parallel = {a.name for a in nest.parallel_axes if a.extent.constant != 1}
+    used = [{s for e in m for s in e.symbols} for m in nest.input_maps]
+    factors = [u for u in used if u & reduce]
+    return len(factors) >= 2 and any(parallel - u for u in factors)
+
+
+def is_plain_reduction(nest: NestOp) -> bool:
+    """A reduction but a contraction or a scan."""
+    return nest.is_reduction and not nest.is_scan and not is_contraction(nest)
+
+
+def kind_of(nests: Sequence[NestOp]) -> str:
+    """The word that names a kernel of these nests."""
+    if any(n.is_scatter for n in nests):
+        return "scatter"
+    if any(is_contraction(n) for n in nests):
+        return "contract"
+    if any(n.reduce_axes for n in nests):
+        return "reduce"
+    return "copy" if all(is_copy(n) for n in nests) else "map"

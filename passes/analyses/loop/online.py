@@ -1,0 +1,174 @@
+"""Sums that may go on while the maximum that they subtract is still being found.
+
+    %m = nest (i, reduce j) ins(%x[i, j]) outs(max)
+    %e = nest (i, j) ins(%x[i, j], %m[i]) {exp(x - m)}
+    %l = nest (i, reduce j) ins(%e[i, j]) outs(add)
+    %y = nest (i, d, reduce j) ins(%e[i, j], %v[j, d]) outs(add) {e * v}
+
+exp(x - m) == exp(x - n) * exp(n - m): a sum of such terms, each multiplied by what does not depend
+on m, is for a larger maximum m what it was for n, times exp(n - m). So %l and %y are *online* on
+%m: one walk along j finds the maximum and both sums, which are rescaled whenever the maximum grows.
+A schedule asks for that (`online = 1`); what a kernel means does not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from dialects.loop import NestOp, scalar_type
+from dialects.semantics.scalar import operations_behind
+from dialects.strata.types import f32, f64
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.private import is_elsewhere
+from passes.rewrites.loop.nests import Read, reads_of
+
+
+@dataclass(frozen=True)
+class Running:
+    """What a sum is online on: the maximum, and which function of the difference is summed."""
+
+    maximum: SSAValue
+    function: type[math.ExpOp] | type[math.Exp2Op]
+
+
+def running_maximum(nest: NestOp) -> Running | None:
+    """What a reduction is online on; None if it is not."""
+    if not nest.is_reduction or nest.combiner_names != ["add"] or nest.is_scan:
+        return None
+    found = exponential(nest, nest.yielded[0])
+    if found is None or scalar_type(nest.results[0]) != scalar_type(found.maximum) or (
+            scalar_type(found.maximum) not in (f32, f64)):
+        return None
+    maker = found.maximum.owner
+    assert isinstance(maker, NestOp)
+    return found if _summed(maker) == _summed(nest) else None
+
+
+def waits_for(nest: NestOp, axes: Collection[Symbol], running: Running | None) -> set[SSAValue]:
+    """The reductions over some axes that a nest needs finished, directly or not."""
+    found = {v for v in sources_of(nest) if isinstance(v.owner, NestOp) and not v.owner.is_scan
+             and any(a.name in axes for a in v.owner.reduce_axes)}
+    return found - ({running.maximum} if running else set())
+
+
+def sources_of(nest: NestOp) -> set[SSAValue]:
+    """All that a nest is computed from."""
+    found, todo = set[SSAValue](), list(nest.inputs)
+    while todo:
+        value = todo.pop()
+        if value not in found and isinstance(value.owner, NestOp):
+            todo += value.owner.inputs
+        found.add(value)
+    return found
+
+
+def is_between_products(nest: NestOp) -> bool:
+    """Whether a reduction is of scores that a contraction makes, for weights that one reads."""
+    todo, seen = list(nest.inputs), set[SSAValue]()
+    while todo:
+        value = todo.pop()
+        if value in seen or not isinstance(value.owner, NestOp):
+            continue
+        seen.add(value)
+        if is_contraction(value.owner):
+            return _leads_to_product(nest)
+        if value.owner.is_elementwise or value.owner.combiner_names == ["max"]:
+            todo += value.owner.inputs
+    return False
+
+
+def _leads_to_product(nest: NestOp) -> bool:
+    """Whether elementwise nests make a factor of a contraction from what a nest makes."""
+    todo, seen = [nest], set[NestOp]()
+    while todo:
+        readers = {use.operation for r in todo.pop().results for use in r.uses}
+        for reader in readers:
+            if isinstance(reader, NestOp) and is_contraction(reader):
+                return True
+            if isinstance(reader, NestOp) and reader.is_elementwise and reader not in seen:
+                seen.add(reader)
+                todo.append(reader)
+    return False
+
+
+def _summed(nest: NestOp) -> set[Symbol]:
+    return {a.name for a in nest.reduce_axes}
+
+
+def exponential(nest: NestOp, value: SSAValue) -> Running | None:
+    """exp(x - m), when a value of a nest's body is that, times what does not depend on m."""
+    maker = value.owner
+    if isinstance(maker, Block):
+        return _exponential_read(argument_read(nest, value))
+    match maker:
+        case math.ExpOp() | math.Exp2Op():
+            return _difference(nest, maker)
+        case arith.ExtFOp() | arith.TruncFOp():
+            return exponential(nest, maker.operands[0])
+        case arith.MulfOp():
+            return _product(nest, maker.lhs, maker.rhs) or _product(nest, maker.rhs, maker.lhs)
+        case arith.SelectOp():
+            chosen = maker.lhs if is_zero(maker.rhs) else maker.rhs if is_zero(maker.lhs) else None
+            found = None if chosen is None else exponential(nest, chosen)
+            return None if found is None or _depends(nest, maker.cond, found.maximum) else found
+        case _:
+            return None
+
+
+def argument_read(nest: NestOp, value: SSAValue) -> Read:
+    """The read behind an argument of a nest's body."""
+    assert isinstance(value, BlockArgument)
+    return reads_of(nest)[value.index]
+
+
+def elementwise_maker(read: Read) -> tuple[NestOp, SSAValue] | None:
+    """The elementwise nest that makes what is read, at the same place, and the value in its body.
+    """
+    maker = read.value.owner
+    if not isinstance(maker, NestOp) or not maker.is_elementwise or read.pad is not None:
+        return None
+    number = maker.number_of(read.value)
+    if is_elsewhere(read, maker.output_maps[number]):
+        return None
+    return maker, maker.yielded[number]
+
+
+def is_zero(value: SSAValue) -> bool:
+    return isinstance(value.owner, arith.ConstantOp) and (
+        getattr(value.owner.value, "value").data == 0)  # noqa: B009
+
+
+def _exponential_read(read: Read) -> Running | None:
+    made = elementwise_maker(read)
+    return None if made is None else exponential(*made)
+
+
+def _difference(nest: NestOp, op: math.ExpOp | math.Exp2Op) -> Running | None:
+    difference = op.operand.owner
+    if not isinstance(difference, arith.SubfOp) or not isinstance(difference.rhs.owner, Block):
+        return None
+    maximum = argument_read(nest, difference.rhs).value
+    maker = maximum.owner
+    if not isinstance(maker, NestOp) or not maker.is_reduction or maker.is_scan or (
+            maker.combiner_names != ["max"]):
+        return None
+    return None if _depends(nest, difference.lhs, maximum) else Running(maximum, type(op))
+
+
+def _product(nest: NestOp, value: SSAValue, other: SSAValue) -> Running | None:
+    found = exponential(nest, value)
+    return None if found is None or _depends(nest, other, found.maximum) else found
+
+
+def _depends(nest: NestOp, value: SSAValue, on: SSAValue) -> bool:
+    """Whether a value of a nest's body is computed from a tensor."""
+    behind: list[Operation] = list(operations_behind(nest.body.block, [value]))
+    read = {value, *(o for op in behind for o in op.operands)}
+    tensors = [argument_read(nest, a).value for a in nest.body.block.args if a in read]
+    return on in tensors or any(
+        isinstance(v.owner, NestOp) and on in sources_of(v.owner) for v in tensors)

@@ -1,0 +1,102 @@
+"""Which values a program keeps in memory rather than computes again (`keep` of a schedule).
+
+    %e = nest (i, j) ins(%x[i, j]) {exp}      a tile per use: the loop of %l computes it, and that
+    %l = nest (i, reduce j) ins(%e[i, j])     of %y again, which has to wait for %l
+    %y = nest (i, j) ins(%e[i, j], %l[i])     kept: computed in the first loop, read in the second
+
+What costs little is computed again: a load of the operand is there in either case. The work of a
+value is counted in operations, those behind it included as far as they are not kept themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from xdsl.dialects import arith, math
+from xdsl.ir import Operation, SSAValue
+
+from dialects.loop import KernelOp, NestOp
+from dialects.strata.schedule import Schedule
+from passes.analyses.loop.private import private_values
+from passes.rewrites.loop.nests import plain_axes
+
+_FUNCTION_WORK, _DIVISION_WORK = 16, 8
+"""What a transcendental function and a division or root count, beside one for all else."""
+_SIMPLE = (math.AbsFOp, math.AbsIOp, math.CeilOp, math.FloorOp, math.TruncOp, math.RoundOp,
+           math.RoundEvenOp, math.FmaOp, math.CopySignOp)
+_DIVISIONS = (arith.DivfOp, math.SqrtOp, math.RsqrtOp)
+
+
+def kept_values(kernel: KernelOp, schedule: Schedule) -> list[SSAValue]:
+    """Values with memory of the program's own, in order: private ones, and what `keep` tells."""
+    least = int(schedule.option("keep", 0))
+    chosen = {*private_values(kernel), *(repeated_values(kernel, least) if least else ())}
+    return [r for nest in kernel.nests for r in nest.results if r in chosen]
+
+
+def repeated_values(kernel: KernelOp, least: int) -> list[SSAValue]:
+    """Values of at least so much work that loops one after another would compute."""
+    kept: list[SSAValue] = []
+    for nest in reversed(kernel.nests):
+        value = nest.results[0]
+        if _may_be_kept(nest) and value not in kernel.yielded and _work(nest, kept) >= least and (
+                _is_repeated(kernel, value, kept)):
+            kept.append(value)
+    return kept
+
+
+def _may_be_kept(nest: NestOp) -> bool:
+    return (nest.is_elementwise and not nest.is_scatter and len(nest.results) == 1
+            and plain_axes(nest.output_maps[0]) is not None)
+
+
+def _is_repeated(kernel: KernelOp, value: SSAValue, kept: Collection[SSAValue]) -> bool:
+    """Whether a reduction along the value, and a nest that needs its result, both compute it."""
+    users = [n for n in kernel.nests if value in _computed_in(n, kept)]
+    assert isinstance(value.owner, NestOp)
+    axes = {a.name for a in value.owner.axes}
+    sums = [n for n in users if axes & {a.name for a in n.reduce_axes}]
+    return any(s.results[0] in _sources(n) for s in sums for n in users if n is not s)
+
+
+def _computed_in(nest: NestOp, kept: Collection[SSAValue]) -> set[SSAValue]:
+    """Values of elementwise nests that a nest needs tiles of, and that are not in memory."""
+    found: set[SSAValue] = set()
+    todo = list(nest.inputs)
+    while todo:
+        value = todo.pop()
+        if value in found or value in kept or not isinstance(value.owner, NestOp):
+            continue
+        if value.owner.is_elementwise:
+            found.add(value)
+            todo += value.owner.inputs
+    return found
+
+
+def _sources(nest: NestOp) -> set[SSAValue]:
+    """All values that a nest's results depend on."""
+    found: set[SSAValue] = set()
+    todo = list(nest.inputs)
+    while todo:
+        value = todo.pop()
+        if value not in found and isinstance(value.owner, NestOp):
+            todo += value.owner.inputs
+        found.add(value)
+    return found
+
+
+def _work(nest: NestOp, kept: Collection[SSAValue]) -> int:
+    """Operations per element, of the nest and of what it needs computed."""
+    makers = {v.owner for v in _computed_in(nest, kept)}
+    return sum(_body_work(n.body.block.ops) for n in (nest, *makers) if isinstance(n, NestOp))
+
+
+def _body_work(ops: Iterable[Operation]) -> int:
+    return sum(_operation_work(op) for op in ops)
+
+
+def _operation_work(op: Operation) -> int:
+    if isinstance(op, _DIVISIONS):
+        return _DIVISION_WORK
+    is_function = op.name.startswith("math.") and not isinstance(op, _SIMPLE)
+    return _FUNCTION_WORK if is_function else 1

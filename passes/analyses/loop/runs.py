@@ -1,0 +1,80 @@
+"""Which axes run along memory, and which all nests of a kernel share: what schedule rules ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dialects.loop import Axis, KernelOp, NestOp
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.rewrites.loop.nests import has_calls
+
+
+def common_rows(kernel: KernelOp) -> list[Symbol]:
+    """Axes that every nest has in parallel: programs may divide them."""
+    common = set(kernel.axes)
+    for nest in kernel.nests:
+        common &= {a.name for a in nest.parallel_axes}
+    return [a for a in kernel.axes if a in common]
+
+
+LONG = 8
+"""Elements of an axis from which on it fills vectors well enough."""
+
+
+def result_order(nest: NestOp) -> list[Symbol]:
+    """Parallel axes in the order in which they run along the first result's memory, fastest last.
+
+    Empty when the result is stored at divided indices in a way that has no such order.
+    """
+    order: list[Symbol] = []
+    for expr in nest.output_maps[0]:
+        split = expr.linear([a.name for a in nest.parallel_axes])
+        if split is None:
+            order += [n for n in sorted(expr.symbols) if n not in order and any(
+                a.name == n for a in nest.parallel_axes)]
+            continue
+        steps = sorted(split[0].items(), key=lambda item: -(item[1].constant or 1 << 60))
+        order += [name for name, _ in steps if name not in order]
+    return order
+
+
+def memory_order(nest: NestOp, names: Sequence[Symbol]) -> list[Symbol]:
+    """Axes as they run through the memory of the input that most of them index, slowest first."""
+    wanted = set(names)
+    map_ = max(nest.input_maps, key=lambda m: sum(len(e.symbols & wanted) for e in m), default=())
+    place = {s: d for d, e in reversed(list(enumerate(map_))) for s in e.symbols}
+    return sorted(names, key=lambda a: place.get(a, len(map_)))
+
+
+def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
+    """Axes that run along memory in some reference, the most useful first.
+
+    Those of LONG elements come first, then those of more references. A result counts twice as much
+    as an input, but less in a reduction, which reads more than it stores. What a reduction leaves
+    for other nests is no memory.
+    """
+    score: dict[Symbol, int] = {}
+    passed_on = {v for n in kernel.nests if n.is_reduction for v in n.results} - {*kernel.yielded}
+    for nest in kernel.nests:
+        read, stored = (4, 1) if nest.is_reduction else (1, 2)
+        values = [*nest.inputs, *nest.results]
+        maps = [*((m, read) for m in nest.input_maps), *((m, stored) for m in nest.output_maps)]
+        weighted = [x for v, x in zip(values, maps, strict=True) if v not in passed_on]
+        for map_, weight in weighted:
+            for name in running_axis(map_, nest.axes):
+                score[name] = score.get(name, 0) + weight
+    extents = kernel.axes
+    names = [n for n in score if extents[n].constant != 1]
+    order = list(extents)
+    return sorted(names, key=lambda n: (
+        -min(extents[n].constant or LONG, LONG), -score[n], order.index(n)))
+
+
+def running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[Symbol]:
+    """The axes with step 1 in the last dim of a reference."""
+    names = {a.name for a in axes}
+    if not map_ or has_calls(map_[-1:]):
+        return []
+    split = map_[-1].linear(names)
+    return [n for n, step in split[0].items() if step.constant == 1] if split else []

@@ -1,0 +1,1 @@
+"""Passes that give kernels their schedules; the file `schedule.py` has `loop-schedule`."""

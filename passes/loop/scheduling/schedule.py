@@ -1,0 +1,34 @@
+"""`loop-schedule`: put a schedule on every kernel that has none.
+
+    loop.kernel @k(...) { ... }   ->   loop.kernel @k(...) schedule<grid i0 tile 1, ...> { ... }
+
+The target's rules choose, and what a nest sums over is put inside of its other loops; a schedule
+that is there already (a user's, the tuner's) stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.loop import KernelOp
+from dialects.strata.schedule import ScheduleAttr
+from passes.analyses.loop.level_order import with_sums_inside
+from passes.base import StrataContext, StrataPass
+
+
+@dataclass(frozen=True)
+class LoopSchedule(StrataPass):
+    """Ask the target's rules for schedules."""
+
+    name = "loop-schedule"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        if context.target is None:
+            return
+        for op in module.body.block.ops:
+            if isinstance(op, KernelOp) and op.schedule is None:
+                schedule = with_sums_inside(
+                    op, context.target.schedule(op, context.options))
+                op.properties["schedule"] = ScheduleAttr(schedule)

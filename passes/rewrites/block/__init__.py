@@ -1,0 +1,1 @@
+"""What `block-prove-bounds` adds to functions: assumptions and checks about sizes."""

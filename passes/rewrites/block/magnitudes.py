@@ -1,0 +1,309 @@
+"""That no number which code computes of sizes is too large for 64 bits.
+
+    strata.func @main(%x: f32[n, m])                strata.assume 12*max(1, m)*max(1, n)**2 <= 2**62
+      %h = host.alloc : f32[n, n, m]         -->    %h = host.alloc : f32[n, n, m]
+      host.launch @k(%x, %h) sizes(n, m)            host.launch @k(%x, %h) sizes(n, m)
+
+Sizes whose product wraps around would be those of a smaller buffer, and an array without elements
+may have dims of any size. So of all numbers that a function computes of sizes (bytes of buffers,
+numbers of programs, bounds of loops, indices, assumptions) one sum is made that none exceeds, in
+which each size counts as 1 at least; a dim of 0 then hides nothing. Products of many sums are not
+multiplied out: `max(1, n)*(max(1, a) + max(1, b))`. The sum becomes an assumption as soon as its
+sizes are known. Code computes it in floats, which do not wrap around. There is none
+where sizes up to `MAX_SIZE`, which no size exceeds, cannot make it too large.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+
+from xdsl.ir import Operation
+
+from dialects.block.accesses import Ranges
+from dialects.host import AllocOp, FuncOp, LaunchOp
+from dialects.strata.assumptions import LARGEST_NUMBER, MAX_SIZE
+from dialects.strata.requirements import RequireOp
+from dialects.strata.sizes import AssumeOp, defined_sizes
+from dialects.strata.types import BufferType
+from dialects.symbolic.expr import (
+    Atom,
+    Call,
+    Expr,
+    Monomial,
+    atom_text,
+    maximum,
+    product,
+    times,
+    without,
+)
+from dialects.symbolic.facts import is_plain
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import location_name, set_location
+from passes.analyses.block.contents import Kernel
+
+Bound = dict[Monomial, int]
+"""A sum of products of symbols that are 1 or more."""
+
+_FEW = 2**16
+"""Up to this number a minimum counts as the number, else as what it is the minimum of."""
+
+_FEW_TERMS = 16
+"""Up to this number of terms a product of sums is multiplied out."""
+
+_SIZES = (Kind.SIZE, Kind.COMPUTED)
+
+
+def forget_magnitudes(function: FuncOp) -> None:
+    """Remove the assumptions that `limit_magnitudes` makes."""
+    for op in list(function.body.block.ops):
+        if isinstance(op, AssumeOp) and op.assumption.is_limit:
+            op.detach()
+            op.erase()
+
+
+def limit_magnitudes(function: FuncOp, kernels: Mapping[str, Kernel]) -> None:
+    """Assume of the sizes of a function that nothing computed of them is too large."""
+    known: dict[Symbol, Operation | None] = dict.fromkeys(function.size_names)
+    order: dict[Operation | None, int] = {None: 0}
+    for place, op in enumerate(function.body.block.ops, 1):
+        order[op] = place
+        known |= dict.fromkeys(defined_sizes(op), op)
+    limits: dict[Operation | None, list[tuple[Bound, Operation]]] = defaultdict(list)
+    sums = _Sums()
+    for bound, op in _bounds(function, kernels, sums):
+        places = [known[s] for s in sums.symbols(bound) if s in known]
+        limits[max(places, key=order.__getitem__, default=None)].append((bound, op))
+    for place, bounds in limits.items():
+        _write(function, place, bounds, sums)
+
+
+def _write(
+    function: FuncOp, place: Operation | None, bounds: list[tuple[Bound, Operation]], sums: _Sums
+) -> None:
+    total = _largest([bound for bound, _ in bounds])
+    if sums.most(total) <= LARGEST_NUMBER:
+        return
+    assume = AssumeOp.of(sums.expr(total), "<=", LARGEST_NUMBER)
+    blame = max(bounds, key=lambda b: (
+        bool(location_name(b[1])), max(map(len, b[0]), default=0), sum(b[0].values())))[1]
+    set_location(assume, blame)
+    block = function.body.block
+    if place is None:
+        assert block.first_op is not None
+        block.insert_op_before(assume, block.first_op)
+    else:
+        block.insert_op_after(assume, place)
+
+
+class _Sums:
+    """Products of bounds. Where there would be many terms, symbols stand for sums in them."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Symbol, Bound] = {}
+        self._symbols: dict[frozenset[tuple[Monomial, int]], Symbol] = {}
+
+    def product(self, bounds: Iterable[Bound]) -> Bound:
+        factors = [bound or {(): 1} for bound in bounds]
+        if prod(map(len, factors)) > _FEW_TERMS:
+            factors = [{(self._symbol(f),): 1} if len(f) > 1 else f for f in factors]
+        total: Bound = {(): 1}
+        for bound in factors:
+            product: Bound = {}
+            for left, factor in total.items():
+                _add(product, {times(left, m): c for m, c in bound.items()}, factor)
+            total = product
+        return total
+
+    def _symbol(self, bound: Bound) -> Symbol:
+        """The symbol of a sum; equal sums have the same."""
+        symbol = self._symbols.setdefault(
+            frozenset(bound.items()), Symbol(Kind.COUNTER, f"sum{len(self._sums)}"))
+        self._sums[symbol] = bound
+        return symbol
+
+    def replaced(self, bound: Bound, values: Mapping[Symbol, Bound]) -> Bound:
+        """A bound with bounds in the place of its symbols."""
+        total: Bound = {}
+        for monomial, factor in bound.items():
+            factors = [self.replaced(self._sums[a], values) if a in self._sums else values[a]
+                       for a in monomial if isinstance(a, Symbol)]
+            _add(total, self.product(factors), factor)
+        return total
+
+    def symbols(self, bound: Bound) -> Iterator[Symbol]:
+        """The sizes that a bound needs."""
+        for atom in {atom for monomial in bound for atom in monomial}:
+            if atom in self._sums:
+                yield from self.symbols(self._sums[atom])
+            elif isinstance(atom, Symbol):
+                yield atom
+
+    def most(self, bound: Bound) -> int:
+        """What a bound does not exceed, whatever the sizes are."""
+        return sum(factor * prod(self.most(self._sums[a]) if a in self._sums else MAX_SIZE
+                                 for a in monomial) for monomial, factor in bound.items())
+
+    def expr(self, bound: Bound) -> Expr:
+        """A bound as code computes it, in which each size counts as 1 at least."""
+        total = Expr.of(0)
+        for monomial, factor in bound.items():
+            total += product(self._factor(atom) for atom in monomial) * factor
+        return total
+
+    def _factor(self, atom: Atom) -> Expr:
+        assert isinstance(atom, Symbol)
+        known = self._sums.get(atom)
+        return maximum(Expr.symbol(atom) if known is None else self.expr(known), 1)
+
+
+def _largest(bounds: Iterable[Bound]) -> Bound:
+    """A sum that none of these exceeds: of products that divide each other, the longest."""
+    distinct = {tuple(sorted(b.items(), key=lambda t: _key(t[0]))) for b in bounds}
+    longest: list[Monomial] = []
+    for monomial in sorted({m for b in distinct for m, _ in b}, key=_key, reverse=True):
+        if not any(_holds(other, monomial) for other in longest):
+            longest.append(monomial)
+    total: Bound = {}
+    for bound in distinct:
+        own: Bound = defaultdict(int)
+        for monomial, factor in bound:
+            own[next(o for o in longest if _holds(o, monomial))] += factor
+        for monomial, factor in own.items():
+            total[monomial] = max(total.get(monomial, 0), factor)
+    return total
+
+
+def _holds(longer: Monomial, monomial: Monomial) -> bool:
+    """Whether a product counts as a longer one; a plain number counts as itself."""
+    return longer == monomial or (monomial != () and without(longer, monomial) is not None)
+
+
+def _key(monomial: Monomial) -> tuple[int, list[str]]:
+    return len(monomial), [atom_text(a) for a in monomial]
+
+
+# ---------------------------------------------------------------------- what a function computes
+def _bounds(
+    function: FuncOp, kernels: Mapping[str, Kernel], sums: _Sums
+) -> Iterator[tuple[Bound, Operation]]:
+    """Of each number that is computed, with the operation that needs it."""
+    measure = _Measure({}, sums)
+    found: dict[str, list[Bound]] = {}
+    seen: set[Expr] = set()
+    types: set[BufferType] = set()
+    for op in (function, *function.body.block.ops):
+        for expr in _numbers(op):
+            if expr.constant is None and expr not in seen:
+                seen.add(expr)
+                yield measure.of(expr), op
+        for type_ in _types(op, function):
+            if type_ not in types and any(s.constant is None for s in type_.shape):
+                types.add(type_)
+                yield sums.product([{(): type_.dtype.itemsize}, *map(measure.of, type_.shape)]), op
+        if isinstance(op, LaunchOp) and op.kernel.data in kernels:
+            kernel = kernels[op.kernel.data]
+            if op.kernel.data not in found:
+                found[op.kernel.data] = list(_of_kernel(kernel, sums))
+            own = {s: measure.of(e) for s, e in kernel.sizes(op).items()}
+            for bound in found[op.kernel.data]:
+                yield sums.replaced(bound, own), op
+    for bound in measure.inner:
+        yield bound, function
+
+
+def _numbers(op: Operation) -> Iterator[Expr]:
+    match op:
+        case FuncOp():
+            yield op.arena_bytes or Expr.of(0)
+        case AllocOp() if op.offset is not None:
+            yield op.offset.data
+        case AssumeOp():
+            yield from (op.left.data, op.right.data)
+        case RequireOp():
+            yield from (op.low.data, op.high.data)
+        case LaunchOp():
+            yield from op.sizes.data
+        case _:
+            pass
+
+
+def _types(op: Operation, function: FuncOp) -> Iterator[BufferType]:
+    """Of the buffers that stand first at an operation, or at the function."""
+    for value in function.body.block.args if op is function else op.results:
+        if isinstance(value.type, BufferType):
+            yield value.type
+
+
+def _of_kernel(kernel: Kernel, sums: _Sums) -> Iterator[Bound]:
+    """What a kernel computes of its sizes; equal bounds once."""
+    if not kernel.op.size_names:
+        return
+    ranges = kernel.scope.symbols.spans
+    measure = _Measure(ranges, sums)
+    yield sums.product([measure.of(e) for e in kernel.op.grid.data])
+    seen: set[Expr] = set()
+    for access in kernel.accesses:
+        expr = access.index
+        if expr.constant is None and expr not in seen:
+            seen.add(expr)
+            yield measure.of(expr)
+    yield from measure.inner
+
+
+class _Measure:
+    """Bounds of expressions whose symbols are sizes, or have a range."""
+
+    def __init__(self, ranges: Ranges, sums: _Sums):
+        self._ranges = ranges
+        self._sums = sums
+        self._found: dict[Expr | Atom, Bound] = {}
+        self.inner: list[Bound] = []
+        """Of what is computed on the way to something smaller."""
+
+    def of(self, expr: Expr) -> Bound:
+        """What an expression does not exceed, be it negative or not."""
+        if expr not in self._found:
+            total: Bound = {}
+            for monomial, factor in expr.terms:
+                _add(total, self._sums.product(map(self._atom, monomial)), abs(factor))
+            self._found[expr] = total
+        return self._found[expr]
+
+    def _atom(self, atom: Atom) -> Bound:
+        if atom not in self._found:
+            self._found[atom] = self._new_atom(atom)
+        return self._found[atom]
+
+    def _new_atom(self, atom: Atom) -> Bound:
+        if isinstance(atom, Call):
+            return self._call(atom)
+        if atom in self._ranges:
+            ends = [e for e in self._ranges[atom] if e is not None]
+            return _largest([self.of(e) for e in ends])
+        return {(atom,): 1} if atom.kind in _SIZES else {(): 1}
+
+    def _call(self, call: Call) -> Bound:
+        bounds = [self.of(arg) for arg in call.args]
+        least = [a for a in call.args if a.constant is not None and a.constant >= 0]
+        if call.op == "mod":
+            self.inner.append(bounds[0])
+            return bounds[1]
+        if call.op == "floordiv":
+            self.inner += bounds
+            divisor = call.args[1].constant or 1
+            return {m: -(-c // max(1, divisor)) for m, c in bounds[0].items()}
+        if call.op == "min" and all(map(is_plain, call.args)):
+            self.inner += bounds
+            few = [a for a in least if a.constant is not None and a.constant <= _FEW]
+            return self.of((few or [a for a in call.args if a.constant is None])[0])
+        total: Bound = {}
+        for bound in bounds:
+            _add(total, bound, 1)
+        return total
+
+
+def _add(total: Bound, bound: Bound, factor: int) -> None:
+    for monomial, own in bound.items():
+        total[monomial] = total.get(monomial, 0) + own * factor

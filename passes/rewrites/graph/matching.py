@@ -1,0 +1,66 @@
+"""What rules ask about operands: constants, their common value, sole use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from dialects.graph.constant import ConstantOp
+from dialects.semantics.numerics import widen
+from dialects.strata.types import Array, TensorType
+from passes.base import StrataContext
+
+MAX_COMPARED = 1 << 24
+"""Constants of up to so many elements are searched for a common value: masks of attention, say."""
+PROBED = 1 << 10
+"""So many elements are looked at first."""
+
+
+def type_of(value: SSAValue) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def constant_array(value: SSAValue, context: StrataContext) -> Array | None:
+    """The value of a constant; None for another operation, or where the store lacks the weight."""
+    owner = value.owner
+    if not isinstance(owner, ConstantOp):
+        return None
+    try:
+        return owner.array(context.weights)
+    except KeyError:  # text that came without its weights
+        return None
+
+
+def uniform(value: SSAValue, context: StrataContext) -> Any:
+    """The number that all elements of a constant are, with its sign of zero; else None."""
+    if not isinstance(value.owner, ConstantOp):
+        return None
+    count = type_of(value).count.constant
+    if not count or count > MAX_COMPARED:
+        return None
+    array = constant_array(value, context)
+    if array is None:
+        return None
+    flat = array.reshape(-1)
+    return _common(flat) if _common(flat[:PROBED]) is not None else None
+
+
+def _common(flat: Array) -> Any:
+    wide = widen(flat)
+    first = wide[0]
+    if not np.all(wide == first) or not np.all(np.signbit(wide) == np.signbit(first)):
+        return None
+    return first.item() if wide.dtype.kind in "biu" else float(first)
+
+
+def is_number(value: SSAValue, number: float, context: StrataContext) -> bool:
+    """Whether all elements are this number; 0.0 and -0.0 differ for floats."""
+    found = uniform(value, context)
+    return found is not None and found == number and np.signbit(found) == np.signbit(number)
+
+
+def has_one_use(op: Operation) -> bool:
+    return all(r.has_one_use() for r in op.results)

@@ -1,0 +1,168 @@
+"""Rules that make products of quantized bytes those of the bytes that a target multiplies, in i32.
+
+    a - y                  == (a ^ 128) - (y ^ 128)   one side read as unsigned, the other as signed
+    sum((a - y)*(b - z))   == sum(a*b) - y*sum(b) - z*sum(a - y)
+
+In a convolution y surrounds the data, so that the first two sums have equally many terms at every
+place; a - y is 0 there, so that the last sum needs no border. A sum that a zero point of 0 would
+multiply is left out, and one over constants is folded. All is exact, where i32 wraps around too.
+
+Left alone: elements of 16 bits, vectors, and weights of one column (per group), whose products are
+as many as the terms of the additional sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from dialects.graph import (
+    BitcastOp,
+    BroadcastOp,
+    ConstantOp,
+    ConvIntegerOp,
+    ConvOp,
+    MatmulIntegerOp,
+    MatmulOp,
+    MulOp,
+    ReduceSumOp,
+    ReshapeOp,
+    SubOp,
+    XorOp,
+)
+from dialects.graph.base import int_of, ints_of
+from dialects.graph.composite import cast, reshaped
+from dialects.graph.integer_contraction import surrounded
+from dialects.strata.types import Array, TensorType, bit_width, dtype_of, i8, i32, ui8
+from dialects.symbolic.expr import Size
+from dialects.text.syntax import location_name
+from passes.rewrites.graph.matching import constant_array, type_of
+from passes.rewriting import Rewriter, Rule
+
+
+# ---------------------------------------------------------------------- products
+def signed_matmul(op: MatmulIntegerOp, at: Rewriter) -> SSAValue | None:
+    # sum((a - y)*(b - z)) == sum(a*b) - y*sum(b) - z*sum(a - y)
+    if not _are_bytes(op.a, op.b) or min(type_of(op.a).rank, type_of(op.b).rank) < 2:
+        return None
+    if type_of(op.b).shape[-1].constant == 1:
+        return None
+    left, right = _factors(at)
+    a, y = (_read_as(left, v, at) for v in (op.a, op.zero_a))
+    b, z = (_read_as(right, v, at) for v in (op.b, op.zero_b))
+    total = at(MatmulOp, a, b, to=i32)
+    if not _is_zero(y, at):
+        total = at(SubOp, total, at(MulOp, cast(at, y, i32), _sum(at, b, -2)))
+    if not _is_zero(z, at):
+        total = at(SubOp, total, at(MulOp, cast(at, z, i32), _sum(at, _less(at, a, y), -1)))
+    return _as_declared(total, op, at)
+
+
+def signed_conv(op: ConvIntegerOp, at: Rewriter) -> SSAValue | None:
+    # sum((a - y)*(b - z)) == sum(a*b) - y*sum(b) - z*sum(a - y), with y around a
+    type_ = type_of(op.w)
+    group = int_of(op.properties, "group", 1)
+    if not _are_bytes(op.x, op.w) or (type_.shape[0] // group).constant == 1:
+        return None
+    left, right = _factors(at)
+    x, y = (_read_as(left, v, at) for v in (op.x, op.zero_x))
+    w, z = (_read_as(right, v, at) for v in (op.w, op.zero_w))
+    inside = {k: v for k, v in op.properties.items() if k != "pads"}
+    ends = [1] * (type_.rank - 2)
+    total = at(ConvOp, surrounded(at, x, y, ints_of(op.properties, "pads")), w, **inside, to=i32)
+    if not _is_zero(y, at):
+        sums = _sum(at, w, *range(1, type_.rank))
+        share = at(MulOp, cast(at, y, i32), reshaped(at, sums, [type_.shape[0], *ends]))
+        total = at(SubOp, total, share)
+    if not _is_zero(z, at):
+        zeros = cast(at, z, i32)
+        if type_of(z).rank:
+            zeros = reshaped(at, zeros, [type_.shape[0], *ends])
+        share = at(MulOp, zeros, _window_sums(op, _less(at, x, y), group, at))
+        total = at(SubOp, total, share)
+    return _as_declared(total, op, at)
+
+
+def _window_sums(op: ConvIntegerOp, x: SSAValue, group: int, at: Rewriter) -> SSAValue:
+    """The sum of x under the window at each place, [n, co, p...]; co is 1 if there is one group.
+
+    First over the channels of a group, so that each element is read once for all places.
+    """
+    batch, channels, *places = type_of(x).shape
+    apart = reshaped(at, x, [batch, group, channels // group, *places])
+    sums = reshaped(at, _sum(at, apart, 2), [batch, group, *places])
+    filters, _, *kernel = type_of(op.w).shape
+    ones = _ones(at, [1 if group == 1 else filters, 1, *kernel])
+    return at(ConvOp, sums, ones, **op.properties, to=i32)
+
+
+# ---------------------------------------------------------------------- shared
+def _are_bytes(*values: SSAValue) -> bool:
+    return all(bit_width(type_of(v).element) == 8 for v in values)
+
+
+def _factors(at: Rewriter) -> tuple[Attribute, Attribute]:
+    """The bytes that the target multiplies."""
+    factors = at.context.target.byte_factors() if at.context.target is not None else None
+    return factors or (i8, i8)
+
+
+def _read_as(element: Attribute, x: SSAValue, at: Rewriter) -> SSAValue:
+    """Bytes with the sign that `element` has: 128 less or more, or as they are."""
+    if type_of(x).element == element:
+        return x
+    known = constant_array(x, at.context)
+    if known is not None:
+        flipped = np.bitwise_xor(known.view(np.uint8), 128).view(dtype_of(element))
+        return _constant(at, flipped, x, "flipped")
+    half = at.insert(ConstantOp.scalar(128, ui8)).results[0]
+    bits = x if type_of(x).element == ui8 else at(BitcastOp, x, to=ui8)
+    flipped = at(XorOp, bits, half)
+    return flipped if element == ui8 else at(BitcastOp, flipped, to=element)
+
+
+def _constant(at: Rewriter, array: Array, source: SSAValue, word: str) -> SSAValue:
+    """What is computed now from a constant."""
+    label = source.owner.label if isinstance(source.owner, ConstantOp) else ""
+    label = f"{label or location_name(at.anchor)}.{word}"
+    return at.insert(ConstantOp.of_array(array, at.context.weights, label)).results[0]
+
+
+def _is_zero(zero: SSAValue, at: Rewriter) -> bool:
+    known = constant_array(zero, at.context)
+    return known is not None and not known.any()
+
+
+def _less(at: Rewriter, x: SSAValue, zero: SSAValue) -> SSAValue:
+    """x less its zero point, in i32."""
+    wide = cast(at, x, i32)
+    return wide if _is_zero(zero, at) else at(SubOp, wide, cast(at, zero, i32))
+
+
+def _sum(at: Rewriter, x: SSAValue, *axes: int) -> SSAValue:
+    """The sum in i32, computed now for constants, over axes that stay as dims of 1."""
+    known = constant_array(x, at.context)
+    if known is not None:
+        return _constant(at, known.sum(axes, np.int32, keepdims=True), x, "sums")
+    axes = tuple(a % type_of(x).rank for a in axes)
+    return at(ReduceSumOp, cast(at, x, i32), axes=axes, keepdims=True)
+
+
+def _ones(at: Rewriter, shape: Sequence[Size]) -> SSAValue:
+    one = at.insert(ConstantOp.scalar(1, i8)).results[0]
+    return at(BroadcastOp, one, shape=list(shape))
+
+
+def _as_declared(value: SSAValue, op: Operation, at: Rewriter) -> SSAValue:
+    """The value in the shape of the operation's result, of which a size may be known better."""
+    declared = op.results[0].type
+    assert isinstance(declared, TensorType)
+    return value if value.type == declared else at(ReshapeOp, value, shape=declared.shape)
+
+
+SIGNED_PRODUCT_RULES: dict[type[Operation], list[Rule]] = {
+    MatmulIntegerOp: [signed_matmul],
+    ConvIntegerOp: [signed_conv],
+}

@@ -1,0 +1,144 @@
+"""Powers of e as powers of two, of differences to a maximum.
+
+    %x = nest (i, j) ins(%s[i, j]) {s * c}               {s * (c * log2(e))}
+    %m = nest (i, reduce j) ins(%x[i, j]) outs(max)      ...
+    %e = nest (i, j) ins(%x, %m) {exp(x - m)}            {exp2(x - m)}
+
+Machines have powers of two only. Where x is a product with a constant, as a rule, the factor
+log2(e) costs nothing. What else is added to x may be as large as numbers are, to mask it, so a sum
+is left as it is, but for a constant that is added; a constant keeps to the range of its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import e, log2
+
+import numpy as np
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from dialects.loop import NestOp, scalar_type
+from dialects.strata import types as t
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.online import argument_read, exponential
+from passes.rewrites.loop.nests import drop_unused, elementwise_on
+
+FACTOR = log2(e)
+
+
+def use_base_two(nest: NestOp) -> None:
+    """Rewrite the powers of e in a nest's body, where what they are of can be scaled."""
+    for op in [op for op in nest.body.block.ops if isinstance(op, math.ExpOp)]:
+        running = exponential(nest, op.result)
+        if running is None or not isinstance(op.operand.owner, arith.SubfOp):
+            continue
+        lhs = op.operand.owner.lhs
+        read = argument_read(nest, lhs) if isinstance(lhs.owner, Block) else None
+        if read is not None and _is_only_for(read.value, nest, running.maximum) and (
+                _scale(read.value)):
+            _replace(op, math.Exp2Op(op.operand))
+
+
+def _replace(op: Operation, new: Operation) -> None:
+    block = op.parent_block()
+    assert block is not None
+    new.location = op.location
+    block.insert_op_before(new, op)
+    op.results[0].replace_all_uses_with(new.results[0])
+    op.detach()
+    op.erase()
+
+
+def _is_only_for(value: SSAValue, nest: NestOp, maximum: SSAValue) -> bool:
+    """Whether a value serves to find its maximum, and to be lessened by that in a nest."""
+    finder = maximum.owner
+    assert isinstance(finder, NestOp)
+    return (list(finder.inputs) == [value]
+            and finder.yielded[0] is finder.body.block.args[0]
+            and {use.operation for use in value.uses} == {finder, nest}
+            and {use.operation for use in maximum.uses} == {nest})
+
+
+def _scale(value: SSAValue) -> bool:
+    """Multiply a nest's only result by log2(e); False if it is none that is scaled at no cost."""
+    maker = value.owner
+    if not isinstance(maker, NestOp) or scalar_type(value) not in (t.f32, t.f64):
+        return False
+    if is_contraction(maker):
+        scaled = elementwise_on(value, scalar_type(value), lambda x: _product(x, FACTOR))
+        value.replace_uses_with_if(scaled.results[0], lambda use: use.operation is not scaled)
+        return True
+    if not maker.is_elementwise or len(maker.results) != 1:
+        return False
+    ops = _scaled(maker.yielded[0])
+    if ops is None:
+        return False
+    yield_instead(maker, ops)
+    return True
+
+
+def yield_instead(nest: NestOp, ops: Sequence[Operation]) -> None:
+    """Let a nest of one result yield what the last of these operations gives."""
+    last = nest.body.block.last_op
+    assert last is not None
+    for op in ops:
+        op.location = last.location
+        nest.body.block.insert_op_before(op, last)
+    last.operands[0] = ops[-1].results[0]
+    drop_unused(nest)
+
+
+def _scaled(value: SSAValue) -> list[Operation] | None:
+    """Operations, the last of which gives a value of a body times log2(e); None for a sum."""
+    match value.owner:
+        case arith.ConstantOp():
+            return [_constant(_number(value) * FACTOR, value.type)]
+        case arith.MulfOp() as op if _is_constant(op.rhs):
+            return _product(op.lhs, _number(op.rhs) * FACTOR)
+        case arith.MulfOp() as op if _is_constant(op.lhs):
+            return _product(op.rhs, _number(op.lhs) * FACTOR)
+        case arith.DivfOp() as op if _is_constant(op.rhs):
+            return _product(op.lhs, FACTOR / _number(op.rhs))
+        case arith.AddfOp() as op if _is_constant(op.rhs):  # a low number, to mask x
+            scaled = _scaled(op.lhs)
+            return scaled and [*scaled, (low := _constant(_number(op.rhs) * FACTOR, value.type)),
+                               arith.AddfOp(scaled[-1].results[0], low.result)]
+        case arith.SelectOp() as op:
+            return _chosen(op, _scaled(op.lhs), _scaled(op.rhs))
+        case Block():
+            return _product(value, FACTOR)
+        case _:
+            return None
+
+
+def _chosen(
+    op: arith.SelectOp, first: Sequence[Operation] | None, second: Sequence[Operation] | None
+) -> list[Operation] | None:
+    if first is None or second is None:
+        return None
+    return [*first, *second,
+            arith.SelectOp(op.cond, first[-1].results[0], second[-1].results[0])]
+
+
+def _product(value: SSAValue, factor: float) -> list[Operation]:
+    constant = _constant(factor, value.type)
+    return [constant, arith.MulfOp(value, constant.result)]
+
+
+def _is_constant(value: SSAValue) -> bool:
+    return isinstance(value.owner, arith.ConstantOp)
+
+
+def _number(value: SSAValue) -> float:
+    assert isinstance(value.owner, arith.ConstantOp) and isinstance(value.owner.value, FloatAttr)
+    return value.owner.value.value.data
+
+
+def _constant(number: float, type_: Attribute) -> arith.ConstantOp:
+    """A constant; finite if log2(e) alone made it leave the range of its type."""
+    assert isinstance(type_, Float32Type | Float64Type)
+    most = float(np.finfo(t.dtype_of(type_)).max)
+    kept = number if np.isinf(number) else min(max(number, -most), most)
+    return arith.ConstantOp(FloatAttr(kept, type_))

@@ -1,0 +1,75 @@
+"""A factor that all sides of a selection have, behind it, in a nest of its own.
+
+    %x = nest (i, j) {select(c, s * k, -inf)}
+    ->  %u = nest (i, j) {select(c, s, -inf)}     %x = nest (i, j) ins(%u) {u * k}
+
+A maximum is then found of what is not multiplied, and the product goes into the difference to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.ir import Operation, SSAValue
+
+from dialects.loop import NestOp, scalar_type
+from dialects.strata.types import dtype_of
+from passes.analyses.loop.numbers import constant, float_of
+from passes.rewrites.loop.base_two import yield_instead
+from passes.rewrites.loop.nests import elementwise_on
+
+
+def take_factor_out(nest: NestOp) -> None:
+    """Rewrite an elementwise nest of one result in place, where it chooses among products with one
+    positive constant, and constants."""
+    if len(nest.results) != 1 or not isinstance(nest.yielded[0].owner, arith.SelectOp):
+        return
+    sides = list(_sides(nest.yielded[0]))
+    factors = {_factor(v) for v in sides if float_of(v) is None}
+    factor = factors.pop() if len(factors) == 1 else None
+    most = float(np.finfo(dtype_of(scalar_type(nest.results[0]))).max)
+    if factor is None or factor <= 0 or any(
+            np.isfinite(n) and abs(n) > most * factor for v in sides
+            if (n := float_of(v)) is not None):
+        return
+    result = nest.results[0]
+    yield_instead(nest, _without(nest.yielded[0], factor))
+    product = elementwise_on(result, scalar_type(result), lambda x: [
+        k := constant(factor, x.type), arith.MulfOp(x, k.result)])
+    result.replace_uses_with_if(product.results[0], lambda use: use.operation is not product)
+
+
+def _sides(value: SSAValue) -> Iterator[SSAValue]:
+    """What selections, one in another, choose among."""
+    if isinstance(value.owner, arith.SelectOp):
+        yield from _sides(value.owner.lhs)
+        yield from _sides(value.owner.rhs)
+    else:
+        yield value
+
+
+def _factor(value: SSAValue) -> float | None:
+    """The constant on the right of a product."""
+    product = value.owner
+    return float_of(product.rhs) if isinstance(product, arith.MulfOp) else None
+
+
+def _without(value: SSAValue, factor: float) -> list[Operation]:
+    """The operations of selections whose sides are divided by the factor; the last one's result is
+    the value."""
+    number = float_of(value)
+    if number is not None:
+        return [constant(number / factor, value.type)]
+    choice = value.owner
+    assert isinstance(choice, arith.SelectOp)
+    ops: list[Operation] = []
+    sides: list[SSAValue] = []
+    for side in (choice.lhs, choice.rhs):
+        if isinstance(side.owner, arith.MulfOp):
+            sides.append(side.owner.lhs)
+        else:
+            ops += _without(side, factor)
+            sides.append(ops[-1].results[0])
+    return [*ops, arith.SelectOp(choice.cond, *sides)]

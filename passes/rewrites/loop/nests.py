@@ -1,0 +1,401 @@
+"""Rewriting nests: renaming axes, substituting index expressions, inlining bodies.
+
+All functions make new nests and leave the old ones alone; the caller replaces and erases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
+from dialects.strata.types import TensorType, tensor
+from dialects.symbolic.expr import Call, Expr, Size, product
+from dialects.symbolic.ranges import simplify
+from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.syntax import set_location
+
+
+@dataclass
+class Read:
+    """One input of a nest: a tensor, where it is read, and what reads outside give."""
+
+    value: SSAValue
+    map: tuple[Expr, ...]
+    pad: float | bool | None = None
+
+    def key(self) -> tuple[int, tuple[Expr, ...], str]:
+        return id(self.value), self.map, repr(self.pad)
+
+
+def reads_of(nest: NestOp) -> list[Read]:
+    return [Read(v, m, p) for v, m, p in
+            zip(nest.inputs, nest.input_maps, nest.pad_values, strict=True)]
+
+
+def result_types(nest: NestOp) -> list[TensorType]:
+    return [r.type for r in nest.results if isinstance(r.type, TensorType)]
+
+
+def has_calls(exprs: Sequence[Expr]) -> bool:
+    """Whether an expression divides, or takes a maximum: not affine."""
+    return any(isinstance(a, Call) for e in exprs for m, _ in e.terms for a in m)
+
+
+def gathered_inputs(exprs: Sequence[Expr]) -> set[int]:
+    """The numbers of the inputs whose values are used as indices."""
+    return {s.number for e in exprs for s in e.symbols if s.kind is Kind.GATHERED}
+
+
+def data_inputs(nest: NestOp) -> list[int]:
+    """The inputs that no other input is gathered by."""
+    indices = gathered_inputs([e for m in nest.input_maps for e in m])
+    return [k for k in range(len(nest.inputs)) if k not in indices]
+
+
+def axes_of_input(nest: NestOp, position: int) -> set[Symbol]:
+    """The axes that say where an input is read, directly or through what it is gathered by."""
+    map_ = nest.input_maps[position]
+    own = {s for e in map_ for s in e.symbols} & {a.name for a in nest.axes}
+    return own.union(*(axes_of_input(nest, k) for k in gathered_inputs(map_)))
+
+
+def index_exprs(nest: NestOp) -> list[Expr]:
+    """The expressions whose values the body asks for."""
+    return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
+
+
+def body_size(nest: NestOp) -> int:
+    """The number of operations of the body."""
+    return sum(1 for _ in nest.body.block.ops)
+
+
+def is_copy(nest: NestOp) -> bool:
+    """Whether the body passes one input through: a nest that only moves data."""
+    if len(nest.inputs) != 1 or len(nest.results) != 1 or not nest.is_elementwise:
+        return False
+    return nest.yielded[0] is nest.body.block.args[0]
+
+
+def plain_axes(map_: Sequence[Expr]) -> list[Symbol] | None:
+    """The axes of a map whose expressions are distinct plain axes or the constant 0, else None."""
+    names = [e.as_symbol for e in map_ if e.constant != 0]
+    if None in names or len(set(names)) != len(names):
+        return None
+    return [n for n in names if n is not None]
+
+
+def clone_body(
+    block: Block, target: Block, arguments: Sequence[SSAValue], axes: Mapping[Symbol, Size]
+) -> list[SSAValue]:
+    """Append a body's operations to `target`, its arguments replaced, axes substituted in
+    `loop.index`. Returns the values it yields."""
+    mapping: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
+    for op in block.ops:
+        if isinstance(op, YieldOp):
+            return [mapping.get(v, v) for v in op.operands]
+        if isinstance(op, IndexOp) and axes:
+            copy: Operation = IndexOp.of(op.expr.data.substitute(axes))
+            mapping[op.result] = copy.results[0]
+        else:
+            copy = op.clone(mapping)
+        copy.location = op.location
+        target.add_op(copy)
+    raise AssertionError("a body ends in a yield")
+
+
+def substitute_axes(
+    nest: NestOp, axes: Sequence[Axis], values: Mapping[Symbol, Size],
+    inputs: Sequence[SSAValue] | None = None,
+) -> NestOp:
+    """The nest over other axes, each old axis replaced by an expression of the new ones."""
+    body = Region(Block(arg_types=[a.type for a in nest.body.block.args]))
+    yielded = clone_body(nest.body.block, body.block, body.block.args, values)
+    body.block.add_op(YieldOp.of(*yielded))
+    extents = extents_of(axes)
+
+    def move(map_: Sequence[Expr]) -> list[Expr]:
+        return [simplify(e.substitute(values), extents) for e in map_]
+
+    new = NestOp.of(
+        axes, inputs if inputs is not None else list(nest.inputs),
+        [move(m) for m in nest.input_maps], result_types(nest),
+        [move(m) for m in nest.output_maps], combiners=nest.combiner_names,
+        pads=nest.pad_values, into=list(nest.into), body=body)
+    return carry(nest, new)
+
+
+def rename_axes(nest: NestOp, names: Mapping[Symbol, Symbol]) -> NestOp:
+    axes = [Axis(names.get(a.name, a.name), a.extent, a.reduce) for a in nest.axes]
+    return substitute_axes(nest, axes, {k: Expr.symbol(v) for k, v in names.items()})
+
+
+def divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
+    """The nest with an axis as `count` parts, which keep its name, and an axis inside them."""
+    inner = axis.name.followed_by("_part")
+    size = axis.extent // count
+    axes = [new for a in nest.axes for new in (
+        (Axis(a.name, Expr.of(count), True), Axis(inner, size, True)) if a == axis else (a,))]
+    return substitute_axes(nest, axes, {axis.name: Expr.symbol(axis.name) * size
+                                        + Expr.symbol(inner)})
+
+
+def with_reads(
+    nest: NestOp, reads: Sequence[Read], types: Sequence[TensorType] | None = None,
+    maps: Sequence[Sequence[Expr]] | None = None,
+) -> NestOp:
+    """The nest with other reads (same number and element types), result types or result maps."""
+    new = NestOp.of(
+        nest.axes, [r.value for r in reads], [r.map for r in reads],
+        types if types is not None else result_types(nest),
+        maps if maps is not None else nest.output_maps,
+        combiners=nest.combiner_names, pads=[r.pad for r in reads], into=list(nest.into),
+        body=nest.body.clone())
+    return carry(nest, new)
+
+
+def carry(old: NestOp, new: NestOp) -> NestOp:
+    """Keep location, value names, and what is asked of long sums."""
+    set_location(new, old)
+    new.part = old.part
+    for a, b in zip(old.results, new.results, strict=True):
+        b.name_hint = a.name_hint
+    return new
+
+
+def replace_nest(old: NestOp, new: NestOp) -> None:
+    """Put a nest in the place of another with equal results."""
+    block = old.parent_block()
+    assert block is not None
+    block.insert_op_before(new, old)
+    for before, after in zip(old.results, new.results, strict=True):
+        before.replace_all_uses_with(after)
+    old.detach()
+    old.erase()
+
+
+def elementwise_on(
+    value: SSAValue, element: Attribute, build: Callable[[SSAValue], Sequence[Operation]]
+) -> NestOp:
+    """A nest behind the one that makes a value, which applies operations to each element; the last
+    one gives the result."""
+    maker = value.owner
+    assert isinstance(maker, NestOp) and isinstance(value.type, TensorType)
+    stored = maker.stored_at(value)
+    block = Block(arg_types=[scalar_type(value)])
+    ops = build(block.args[0])
+    block.add_ops([*ops, YieldOp.of(ops[-1].results[0])])
+    nest = NestOp.of(maker.parallel_axes, [value], [stored], [tensor(element, value.type.shape)],
+                     [stored], body=Region(block))
+    set_location(nest, maker)
+    nest.results[0].name_hint = value.name_hint
+    parent = maker.parent_block()
+    assert parent is not None
+    parent.insert_op_after(nest, maker)
+    return nest
+
+
+def drop_unused(nest: NestOp) -> None:
+    """Erase operations of a body that nothing needs."""
+    for op in reversed(list(nest.body.block.ops)):
+        if op.results and not any(list(r.uses) for r in op.results):
+            op.detach()
+            op.erase()
+
+
+def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: int) -> NestOp:
+    """The consumer with its input at `position` computed in place by the producer's body.
+
+        %p = nest (i) ins(%x[i]) {f}     %y = nest (j) ins(%p[2*j]) {g}
+        ->  %y = nest (j) ins(%x[2*j]) {f; g}
+
+    The producer is elementwise and its result map consists of plain axes, or of several in one dim
+    (`digits_of`), which are then found by division.
+    """
+    read = reads_of(consumer)[position]
+    values: dict[Symbol, Size] = {a.name: 0 for a in producer.axes}  # left for axes of extent 1
+    for expr, at in zip(producer.output_maps[result], read.map, strict=True):
+        if expr.as_symbol is not None:
+            values[expr.as_symbol] = at
+        elif expr.symbols:
+            values |= {a: at // step % n for a, step, n in digits_of(expr, producer.axes) or ()}
+    extents = extents_of(consumer.axes)
+    inside = {**_numbering(range(len(producer.inputs)), to=_moved), **values}
+    moved = [Read(r.value, tuple(simplify(e.substitute(inside), extents) for e in r.map),
+                  r.pad if read.pad is None else read.pad) for r in reads_of(producer)]
+    return _merge_reads(consumer, position, moved, producer, result, values)
+
+
+def inline_everywhere(nest: NestOp) -> None:
+    """Let all readers compute the elements of a nest themselves."""
+    value = nest.results[0]
+    while (use := next(iter(value.uses), None)) is not None:
+        reader = use.operation
+        assert isinstance(reader, NestOp)
+        replace_nest(reader, inline_producer(reader, use.index, nest, 0))
+    nest.detach()
+    nest.erase()
+
+
+def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[Symbol, int, Expr]] | None:
+    """The axes of an expression such as 4*i + j with j < 4, as (name, step, extent), slowest first;
+    None where it is none whose axes a division finds."""
+    extents = extents_of(axes)
+    split = expr.linear(extents)
+    if split is None or split[1].constant != 0:
+        return None
+    steps = {name: step.constant or 0 for name, step in split[0].items()}
+    order = sorted(steps, key=lambda name: -steps[name])
+    below = [*order[1:], None] if order else []
+    fits = all(steps[a] == (1 if b is None else steps[b] * (extents[b].constant or 0))
+               for a, b in zip(order, below, strict=True))
+    return [(a, steps[a], extents[a]) for a in order] if fits else None
+
+
+def without_equal_reads(nest: NestOp) -> NestOp:
+    """The nest with each distinct read once."""
+    return _merge_reads(nest, len(nest.inputs), [], nest, 0, {})
+
+
+class _Reads:
+    """Distinct reads in order; `add` gives the place of a read, old or new."""
+
+    def __init__(self) -> None:
+        self.reads: list[Read] = []
+        self.places: dict[tuple[int, tuple[Expr, ...], str], int] = {}
+
+    def add(self, read: Read, gathered: Mapping[Symbol, Size]) -> int:
+        """`gathered` renumbers the inputs in its map."""
+        new = Read(read.value, tuple(e.substitute(gathered) for e in read.map), read.pad)
+        if new.key() not in self.places:
+            self.places[new.key()] = len(self.reads)
+            self.reads.append(new)
+        return self.places[new.key()]
+
+
+_Numbered: TypeAlias = Callable[[int], Symbol]
+
+
+def _moved(number: int) -> Symbol:
+    """The value of a producer's input, while its consumer's inputs have numbers of their own."""
+    return Symbol.counter(f"@in{number}")
+
+
+def _numbering(
+    places: Sequence[int], of: _Numbered = Symbol.gathered, to: _Numbered = Symbol.gathered
+) -> dict[Symbol, Size]:
+    """The symbol of input k, if there still is one, as that of the input at places[k]."""
+    return {of(k): Expr.symbol(to(p)) for k, p in enumerate(places) if p >= 0}
+
+
+def _merge_reads(
+    consumer: NestOp, position: int, moved: list[Read], producer: NestOp, result: int,
+    values: Mapping[Symbol, Size],
+) -> NestOp:
+    """Put the producer's reads in the place of the consumer's one, each distinct read once.
+
+    In `moved`, `@in<k>` (`_moved`) are the producer's inputs and `in<k>` the consumer's, as in
+    `values`.
+    """
+    reads = _Reads()
+    own = reads_of(consumer)
+    places: list[int] = []
+    inner: list[int] = []
+    for k, read in enumerate(own):
+        if k != position:
+            places.append(reads.add(read, _numbering(places)))
+            continue
+        for other in moved:
+            gathered = {**_numbering(places), **_numbering(inner, of=_moved)}
+            inner.append(reads.add(other, gathered))
+        places.append(-1)
+    block = Block(arg_types=[scalar_type(r.value) for r in reads.reads])
+    arguments: list[SSAValue | None] = [block.args[p] if p >= 0 else None for p in places]
+    if position < len(own):
+        operands = [block.args[k] for k in inner]
+        at = {a: Expr.of(e).substitute(_numbering(places)) for a, e in values.items()}
+        computed = clone_body(producer.body.block, block, operands, {**_numbering(inner), **at})
+        arguments[position] = computed[result]
+    yielded = clone_body(consumer.body.block, block, [a for a in arguments if a is not None],
+                         _numbering(places))
+    block.add_op(YieldOp.of(*yielded))
+    stored = [[e.substitute(_numbering(places)) for e in m] for m in consumer.output_maps]
+    new = NestOp.of(
+        consumer.axes, [r.value for r in reads.reads], [r.map for r in reads.reads],
+        result_types(consumer), stored, combiners=consumer.combiner_names,
+        pads=[r.pad for r in reads.reads], into=list(consumer.into), body=Region(block))
+    return carry(consumer, new)
+
+
+def through_view(
+    map_: Sequence[Expr], target: Sequence[Expr], source: Sequence[Expr],
+    extents: Mapping[Symbol, Expr],
+) -> tuple[Expr, ...] | None:
+    """Where element `map_` of a view with shape `target` lies in its source of shape `source`.
+
+    Row-major order is kept, so equal runs of sizes correspond dim by dim, and within a run of
+    equal products the position is linearized and cut again. None when divisions remain, and for a
+    source without elements whose view does not show that.
+    """
+    if any(size.constant == 0 for size in target):  # nothing is there to be read
+        return (Expr.of(0),) * len(source)
+    if any(size.constant == 0 for size in source):
+        return None
+    at: list[Expr] = []
+    for run_target, run_source in _matching_runs(target, source):
+        linear = Expr.of(0)
+        for d in run_target:
+            linear = linear * target[d] + map_[d]
+        at += _delinearize(linear, [source[d] for d in run_source], extents)
+    return None if has_calls(at) and not has_calls(map_) else tuple(at)
+
+
+def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[Symbol, Expr]) -> list[Expr]:
+    if len(shape) == 1:
+        return [linear]
+    at: list[Expr] = []
+    for d, size in enumerate(shape):
+        behind = product(shape[d + 1:])
+        part = simplify(linear // behind, extents)
+        if d:
+            part = simplify(part % size, extents)
+        at.append(Expr.of(0) if size.constant == 1 else part)
+    return at
+
+
+def _matching_runs(
+    target: Sequence[Expr], source: Sequence[Expr]
+) -> list[tuple[list[int], list[int]]]:
+    """Cut two shapes of equal products into shortest runs of equal products."""
+    runs: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(target) or j < len(source):
+        left: list[int] = []
+        right: list[int] = []
+        a, b = Expr.of(1), Expr.of(1)
+        while (not left and not right) or a != b:
+            smaller = (a.constant or 0) <= (b.constant or 0) if a.constant and b.constant else None
+            take_left = i < len(target) and (j >= len(source) or _should_grow(a, b, smaller))
+            if take_left:
+                a = a * target[i]
+                left.append(i)
+                i += 1
+            elif j < len(source):
+                b = b * source[j]
+                right.append(j)
+                j += 1
+            else:  # products that only the run-time sizes make equal: one run of everything
+                return [(list(range(len(target))), list(range(len(source))))]
+        runs.append((left, right))
+    return runs
+
+
+def _should_grow(a: Expr, b: Expr, smaller: bool | None) -> bool:
+    """Whether to extend the target's run rather than the source's."""
+    if smaller is not None:
+        return smaller
+    quotient, rest = b.divide(a)  # b == a * quotient: the target lags behind
+    return not rest.terms and bool(quotient.terms)

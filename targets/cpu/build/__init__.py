@@ -1,0 +1,1 @@
+"""From LLVM text to linked machine code, and where it is kept."""

@@ -1,0 +1,213 @@
+"""Native code in this process: compile LLVM texts (through the cache) and link them.
+
+LLVM compiles one text at a time in a process. Where much is to be compiled and there are several
+cores, other processes take a share, from the first texts on.
+"""
+
+# llvmlite has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pickle
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from targets.cpu.build import worker
+from targets.cpu.build.cache import ObjectCache, object_key
+from targets.cpu.build.image import LinkError, link_image
+from targets.cpu.build.native import Library, load_image
+from targets.cpu.machine import Machine
+
+_SECONDS_PER_BYTE = 0.8e-6
+"""What code generation takes per byte of LLVM text, roughly; decides whether helpers pay."""
+
+_HELPERS_PAY = 0.5
+"""Seconds of work that make starting another process worth it."""
+
+
+def compile_texts(
+    texts: Iterable[str], machine: Machine, cache_: ObjectCache,
+    tell: Callable[[int], None] | None = None,
+) -> list[bytes]:
+    """The object code of each text. Equal texts are compiled once.
+
+    While `texts` makes the next one, other processes compile what is there. Each code is kept as
+    soon as it is there, so that a compilation which is interrupted has lost little. `tell` is
+    called after that, with the number of texts that have their code, from any thread.
+    """
+    keys: list[str] = []
+    found: dict[str, bytes | None] = {}
+    with _Crew(machine, cache_.put, tell) as crew:
+        for text in texts:
+            keys.append(key := object_key(text, machine.key))
+            if key in found:
+                crew.have()
+                continue
+            found[key] = code = cache_.get(key)
+            if code is None:
+                crew.add(key, text)
+            else:
+                crew.have()
+        compiled = crew.finish()
+    if compiled:
+        cache_.trim()
+    return [compiled[key] if (code := found[key]) is None else code for key in keys]
+
+
+class _Crew:
+    """Texts that wait to be compiled. Helpers take the first of them; `finish` takes the last."""
+
+    def __init__(
+        self, machine: Machine, keep: Callable[[str, bytes], None],
+        tell: Callable[[int], None] | None = None,
+    ):
+        self.machine, self.keep, self.tell = machine, keep, tell
+        self.codes: dict[str, bytes] = {}
+        self._had = 0
+        self._work = 0.0
+        self._waiting: deque[tuple[str, str]] = deque()
+        self._helpers: list[threading.Thread] = []
+        self._changed = threading.Condition()
+        self._is_complete = False
+
+    def __enter__(self) -> _Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.clear()
+        self._complete()
+
+    def have(self) -> None:
+        """A text whose code is there already."""
+        self._had += 1
+        self._count()
+
+    def _made(self, key: str, code: bytes) -> None:
+        self.codes[key] = code
+        self.keep(key, code)
+        self._count()
+
+    def _count(self) -> None:
+        if self.tell is not None:
+            self.tell(self._had + len(self.codes))
+
+    def add(self, key: str, text: str) -> None:
+        """A text to compile; another helper if there is work and a core for one."""
+        with self._changed:
+            self._waiting.append((key, text))
+            self._changed.notify()
+        self._work += len(text) * _SECONDS_PER_BYTE
+        if len(self._helpers) < min(self.machine.cores - 1, int(self._work / _HELPERS_PAY)):
+            self._helpers.append(threading.Thread(target=self._help, daemon=True))
+            self._helpers[-1].start()
+
+    def finish(self) -> dict[str, bytes]:
+        """Compile what is left, here as well, and take over what helpers failed at."""
+        self._complete()
+        self._compile_rest()
+        for helper in self._helpers:
+            helper.join()
+        self._compile_rest()
+        return self.codes
+
+    def _complete(self) -> None:
+        with self._changed:
+            self._is_complete = True
+            self._changed.notify_all()
+
+    def _compile_rest(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    return
+                key, text = self._waiting.pop()
+            self._made(key, worker.compile_text(
+                text, self.machine.cpu, self.machine.attributes))
+
+    def _help(self) -> None:
+        """Hand one text after another to a process, until there will be no more."""
+        with _process() as process:
+            while (job := self._next()) is not None:
+                key, text = job
+                try:
+                    code = _compile_in(process, text, self.machine)
+                except (OSError, EOFError, pickle.UnpicklingError):
+                    self._waiting.append(job)
+                    return
+                self._made(key, code)
+
+    def _next(self) -> tuple[str, str] | None:
+        with self._changed:
+            while not self._waiting and not self._is_complete:
+                self._changed.wait()
+            return self._waiting.popleft() if self._waiting else None
+
+
+@contextlib.contextmanager
+def _process() -> Generator[subprocess.Popen[bytes]]:
+    """A process that compiles; it ends when nobody writes to it any more."""
+    process = subprocess.Popen(
+        [sys.executable, worker.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        process.wait()
+
+
+def _compile_in(process: subprocess.Popen[bytes], text: str, machine: Machine) -> bytes:
+    """The object code of a text. Raises OSError or EOFError if the process is gone."""
+    assert process.stdin is not None and process.stdout is not None
+    pickle.dump((text, machine.cpu, machine.attributes), process.stdin)
+    process.stdin.flush()
+    return pickle.load(process.stdout)
+
+
+# ---------------------------------------------------------------------- linking
+class _Linker:
+    """The process's JIT and the numbers of the libraries in it."""
+
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.jit = llvm.create_lljit_compiler()
+        self.numbers = itertools.count()
+
+
+@cache
+def _linker() -> _Linker:
+    return _Linker()
+
+
+def link(objects: Sequence[bytes], entry: str) -> Library:
+    """Link object codes into this process; `entry` is the function whose address is wanted.
+
+    LLVM's own linker serves where images are not possible, which are much lighter.
+    """
+    distinct = list(dict.fromkeys(objects))
+    try:
+        return load_image(link_image(distinct, entry))
+    except LinkError:
+        return _link_with_llvm(distinct, entry)
+
+
+def _link_with_llvm(objects: Sequence[bytes], entry: str) -> Library:
+    builder = llvm.JITLibraryBuilder().add_current_process().export_symbol(entry)
+    for code in objects:
+        builder.add_object_img(code)
+    linker = _linker()
+    tracker = builder.link(linker.jit, f"strata{next(linker.numbers)}")
+    return Library(tracker, tracker[entry])

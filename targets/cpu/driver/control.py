@@ -1,0 +1,297 @@
+"""`strata.if` and `strata.loop` as LLVM text: native calls of other host functions.
+
+A called function stores, per buffer it returns, its address and its shape into words that the
+caller gives. Every thread has words of its own, with the same contents.
+
+    loop:  words of the carried values <- the operands
+    head:  go on?  -> body, exit
+    body:  call; ask for signals; append what is stacked; free what the call before returned;
+           words <- results; head
+    exit:  results <- words; without any call, copies of the operands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from dialects.host.calls import bound_sizes, varying_sizes
+from dialects.strata.control import ControlOp, IfOp, LoopOp
+from dialects.strata.sizes import defined_sizes
+from dialects.strata.types import BufferType, Shaped, buffer_type
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from targets.cpu.driver.function import FunctionText
+from targets.cpu.runtime.checks import memory_check, signal_check, stack_check
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Where the address and the shape of buffers stand: word `at` of `base`, one after another."""
+
+    base: str
+    types: Sequence[BufferType]
+
+    def at(self, k: int) -> int:
+        return sum(1 + type_.rank for type_ in self.types[:k])
+
+
+class ControlText(FunctionText):
+    """Writes one function, with calls of others."""
+
+    def other(self, op: Operation) -> None:
+        match op:
+            case IfOp():
+                self._if(op)
+            case LoopOp():
+                _LoopText(self, op).write()
+                self.last_alone = False
+            case _:
+                super().other(op)
+
+    # ------------------------------------------------------------------ if
+    def _if(self, op: IfOp) -> None:
+        w = self.writer
+        words = self.words(_buffers(op.result_types))
+        calls = [self.call_text(name, words.base, [self.pointers[v] for v in op.inputs],
+                                self.sizes_of(name, op.inputs)) for name in op.callees]
+        test = self.flag(self.pointers[op.condition])
+        then, otherwise, join = w.fresh("then"), w.fresh("else"), w.fresh("join")
+        w.emit(f"br i1 {test}, label %{then}, label %{otherwise}")
+        found: list[tuple[str, str]] = []
+        for label, text in zip((then, otherwise), calls, strict=True):
+            w.start_block(label)
+            found.append((w.assign(text), label))
+            w.emit(f"br label %{join}")
+        w.start_block(join)
+        status = w.assign("phi i32 " + ", ".join(f"[ {s}, %{label} ]" for s, label in found))
+        self.pass_on(status)
+        self.last_alone = False
+        for k, result in enumerate(op.results):
+            self.pointers[result] = self.load("ptr", words.base, words.at(k))
+        self.define(op, words)
+
+    # ------------------------------------------------------------------ calls
+    def words(self, types: Sequence[BufferType]) -> _Words:
+        count = max(1, sum(1 + type_.rank for type_ in types))
+        return _Words(self.writer.at_entry(f"alloca [{count} x i64], align 8"), types)
+
+    def flag(self, pointer: str) -> str:
+        """A truth value that all threads read."""
+        self.sync()
+        byte = self.writer.assign(f"load i8, ptr {pointer}")
+        return self.writer.assign(f"icmp ne i8 {byte}, 0")
+
+    def call_text(
+        self, name: str, results: str, inputs: Sequence[str], sizes: Sequence[str]
+    ) -> str:
+        arguments = ["ptr %table", f"ptr {results}", "i64 %thread", "i64 %threads",
+                     *(f"i64 {s}" for s in sizes), *(f"ptr {p}" for p in inputs)]
+        return f"call i32 @{self.program.function_name(name)}({', '.join(arguments)})"
+
+    def pass_on(self, status: str) -> None:
+        """End this call, too, where a check has failed in another."""
+        w = self.writer
+        failed, fail, go = w.assign(f"icmp ne i32 {status}, 0"), w.fresh("fail"), w.fresh("go")
+        w.emit(f"br i1 {failed}, label %{fail}, label %{go}")
+        w.start_block(fail)
+        w.emit("ret i32 1")
+        w.start_block(go)
+
+    def sizes_of(
+        self, name: str, inputs: Sequence[SSAValue], own: Mapping[Symbol, str] | None = None
+    ) -> list[str]:
+        """The values of a function's sizes: `own`, else from the inputs' types, else this one's."""
+        callee = self.program.functions[name]
+        bound = bound_sizes(callee, [buffer_type(v) for v in inputs])
+        return [(own or {}).get(s) or self.scalar(bound.get(s, Expr.symbol(s)))
+                for s in callee.size_names]
+
+    def define(self, op: ControlOp, words: _Words) -> None:
+        """Give the sizes that an operation defines their values, from the shapes in words."""
+        names = {*defined_sizes(op)}
+        for k, type_ in enumerate(words.types):
+            for d, size in enumerate(type_.shape, 1):
+                if size.as_symbol in names:
+                    value = self.load("i64", words.base, words.at(k) + d)
+                    self.sizes[size.as_symbol] = self.indices.symbol(value, 0)
+
+
+def _buffers(types: Sequence[Shaped]) -> list[BufferType]:
+    return [type_ for type_ in types if isinstance(type_, BufferType)]
+
+
+class _LoopText:
+    """Writes one loop into a function."""
+
+    def __init__(self, text: ControlText, op: LoopOp):
+        self.text, self.op, self.writer = text, op, text.writer
+        self.body = text.program.functions[op.body.data]
+        returned = [r for r in self.body.returned_types if r is not None]
+        types = _buffers(op.result_types)
+        self.count = len(op.carried)
+        self.first = len(returned) - len(types)
+        """1 where the body returns whether to go on."""
+        self.carried = text.words(types[: self.count])
+        self.results = text.words(returned)
+        self.stacks = text.words(types[self.count:])
+        self.counter = self.writer.at_entry("alloca i64, align 8")
+        self.going = self.writer.at_entry("alloca i1, align 1")
+
+    def write(self) -> None:
+        w, text = self.writer, self.text
+        head, body, leave = w.fresh("head"), w.fresh("body"), w.fresh("leave")
+        self._begin()
+        trip = None if self.op.trip is None else text.scalar(self.op.trip.data)
+        inputs = [text.pointers[v] for v in self.op.inputs]
+        sizes = text.sizes_of(self.op.body.data, [*self.op.carried, *self.op.inputs],
+                              {s: s.text for s in self._varying()})
+        w.emit(f"br label %{head}")
+        w.start_block(head)
+        counter = w.assign(f"load i64, ptr {self.counter}")
+        going = w.assign(f"load i1, ptr {self.going}")
+        if trip is not None:
+            more = w.assign(f"icmp slt i64 {counter}, {trip}")
+            going = w.assign(f"and i1 {going}, {more}")
+        w.emit(f"br i1 {going}, label %{body}, label %{leave}")
+        w.start_block(body)
+        self._call(counter, inputs, sizes)
+        self._keep(counter, trip if trip is not None and self.op.condition is None else "0")
+        w.emit(f"br label %{head}")
+        w.start_block(leave)
+        self._end(counter)
+
+    # ------------------------------------------------------------------ before
+    def _begin(self) -> None:
+        w, text = self.writer, self.text
+        w.emit(f"store i64 0, ptr {self.counter}")
+        going = "true" if self.op.condition is None else text.flag(
+            text.pointers[self.op.condition])
+        w.emit(f"store i1 {going}, ptr {self.going}")
+        for k, value in enumerate(self.op.carried):
+            self._store_value(self.carried, k, text.pointers[value],
+                              [text.scalar(s) for s in buffer_type(value).shape])
+        for k, type_ in enumerate(self.stacks.types):
+            known = {*text.sizes}
+            shape = [text.scalar(s) if s.symbols <= known else "0" for s in type_.shape]
+            state, base = (text.allocate(Expr.of(n), self.op) for n in (16, 256))
+            text.store(base, "ptr", state, 0)
+            text.store("256", "i64", state, 1)
+            self._store_value(self.stacks, k, state, shape)
+
+    def _store_value(self, words: _Words, k: int, pointer: str, shape: Sequence[str]) -> None:
+        self.text.store(pointer, "ptr", words.base, words.at(k))
+        for d, size in enumerate(shape, 1):
+            self.text.store(size, "i64", words.base, words.at(k) + d)
+
+    def _varying(self) -> dict[Symbol, int]:
+        """Sizes of the body that may differ from call to call, and the word where each stands."""
+        places = varying_sizes(self.op, self.body, {*self.text.sizes})
+        return {self.op.step_symbol: -1,
+                **{s: self.carried.at(k) + 1 + d for s, (k, d) in places.items()}}
+
+    # ------------------------------------------------------------------ one call
+    def _call(self, counter: str, inputs: Sequence[str], sizes: Sequence[str]) -> None:
+        w, text = self.writer, self.text
+        values = {s.text: counter if word < 0 else text.load("i64", self.carried.base, word)
+                  for s, word in self._varying().items()}
+        carried = [text.load("ptr", self.carried.base, self.carried.at(k))
+                   for k in range(self.count)]
+        status = w.assign(text.call_text(
+            self.op.body.data, self.results.base, [*carried, *inputs],
+            [values.get(s, s) for s in sizes]))
+        text.pass_on(status)
+        number = w.assign("call i64 @strata_poll(ptr %table, i64 %thread)")
+        text.last_alone = False
+        text.sync()
+        goes_on = w.assign(f"call i1 @strata_goes_on(ptr %table, i64 {number})")
+        text.check(goes_on, signal_check(self.op), [])
+
+    def _keep(self, counter: str, calls: str) -> None:
+        """What the call returned becomes what the next one gets. `calls`: their number, or 0."""
+        w, text = self.writer, self.text
+        if self.first:
+            flag = text.load("ptr", self.results.base, 0)
+            w.emit(f"store i1 {text.flag(flag)}, ptr {self.going}")
+            text.sync()
+            text.release(flag)
+        for k, _ in enumerate(self.stacks.types):
+            self._append(k, counter, calls)
+        self._free_carried(counter)
+        for k in range(self.count):
+            source = self.results.at(self.first + k)
+            shape = [text.load("i64", self.results.base, source + 1 + d)
+                     for d in range(self.carried.types[k].rank)]
+            self._store_value(self.carried, k, text.load("ptr", self.results.base, source), shape)
+        w.emit(f"store i64 {w.assign(f'add i64 {counter}, 1')}, ptr {self.counter}")
+
+    def _append(self, k: int, counter: str, calls: str) -> None:
+        w, text, place = self.writer, self.text, self.results.at(self.first + self.count + k)
+        type_ = self.stacks.types[k]
+        pointer = text.load("ptr", self.results.base, place)
+        size, same = str(type_.dtype.itemsize), w.assign(f"icmp eq i64 {counter}, 0")
+        changed = "false"
+        for d in range(1, type_.rank):
+            found = text.load("i64", self.results.base, place + d)
+            before = text.load("i64", self.stacks.base, self.stacks.at(k) + 1 + d)
+            differs = w.assign(f"icmp ne i64 {found}, {before}")
+            changed = w.assign(f"or i1 {changed}, {differs}")
+            size = w.assign(f"mul i64 {size}, {found}")
+            text.store(found, "i64", self.stacks.base, self.stacks.at(k) + 1 + d)
+        holds = w.assign(f"select i1 {same}, i1 true, i1 {w.assign(f'xor i1 {changed}, true')}")
+        text.check(holds, stack_check(self.op), [])
+        state = text.load("ptr", self.stacks.base, self.stacks.at(k))
+        w.emit(f"call void @strata_append(ptr %table, ptr {state}, i64 {counter}, ptr {pointer}, "
+               f"i64 {size}, i64 {calls}, i64 %thread)")
+        text.sync()
+        there = w.assign(f"icmp ne ptr {text.load('ptr', state, 0)}, null")
+        text.check(there, memory_check(self.op), [size])
+        text.release(pointer)
+
+    def _free_carried(self, counter: str) -> None:
+        """Free what the call before returned; the first call's values are not the loop's."""
+        w, text = self.writer, self.text
+        if not self.count:
+            return
+        free, go = w.fresh("free"), w.fresh("go")
+        w.emit(f"br i1 {w.assign(f'icmp eq i64 {counter}, 0')}, label %{go}, label %{free}")
+        w.start_block(free)
+        for k in range(self.count):
+            text.release(text.load("ptr", self.carried.base, self.carried.at(k)))
+        w.emit(f"br label %{go}")
+        w.start_block(go)
+
+    # ------------------------------------------------------------------ after
+    def _end(self, counter: str) -> None:
+        text, results = self.text, list(self.op.results)
+        for k, _ in enumerate(self.stacks.types):
+            state = text.load("ptr", self.stacks.base, self.stacks.at(k))
+            text.last_alone = False
+            text.sync()
+            text.pointers[results[self.count + k]] = text.load("ptr", state, 0)
+            text.sync()
+            text.release(state)
+            text.store(counter, "i64", self.stacks.base, self.stacks.at(k) + 1)
+        self._own_carried(counter)
+        for k in range(self.count):
+            text.pointers[results[k]] = text.load("ptr", self.carried.base, self.carried.at(k))
+        text.define(self.op, self.carried)
+        text.define(self.op, self.stacks)
+
+    def _own_carried(self, counter: str) -> None:
+        """Copy the operands where nothing was called."""
+        w, text = self.writer, self.text
+        if not self.count:
+            return
+        sizes = [text.indices.scalar(text.byte_size(buffer_type(v))) for v in self.op.carried]
+        copy, go = w.fresh("copy"), w.fresh("go")
+        w.emit(f"br i1 {w.assign(f'icmp eq i64 {counter}, 0')}, label %{copy}, label %{go}")
+        w.start_block(copy)
+        for k, (value, size) in enumerate(zip(self.op.carried, sizes, strict=True)):
+            new = text.allocate_bytes(size, self.op)
+            text.copy(new, text.pointers[value], size)
+            text.store(new, "ptr", self.carried.base, self.carried.at(k))
+        w.emit(f"br label %{go}")
+        w.start_block(go)

@@ -1,0 +1,58 @@
+"""Launches of a host function as data: kernels, numbers of programs, whether threads share them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from dialects import block as bl
+from dialects import host
+from dialects.symbolic.expr import Expr
+from targets.cpu.machine import Machine
+from targets.cpu.scheduling.cost import PARALLEL_PAYS, program_cost
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What the driver must know of a kernel."""
+
+    function: str
+    op: bl.KernelOp
+    cost: int
+
+    @staticmethod
+    def of(function: str, op: bl.KernelOp, machine: Machine) -> KernelInfo:
+        return KernelInfo(function, op, program_cost(op, machine.lanes))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch: its grid, and whether threads share it (None: known only at run time)."""
+
+    op: host.LaunchOp
+    kernel: KernelInfo
+    grid: tuple[Expr, ...]
+    sizes: tuple[Expr, ...]
+
+    @property
+    def programs(self) -> int | None:
+        """How many programs run; None where only a run knows."""
+        counts = [extent.constant or 0 for extent in self.grid if extent.constant is not None]
+        return None if len(counts) < len(self.grid) and 0 not in counts else prod(counts)
+
+    @property
+    def is_parallel(self) -> bool | None:
+        schedule = self.kernel.op.schedule
+        if schedule is not None and schedule.data.option("serial", 0):
+            return False
+        return None if self.programs is None else self.programs >= self.least_programs
+
+    @property
+    def least_programs(self) -> int:
+        """The number of programs from which on threads share the launch."""
+        return max(2, PARALLEL_PAYS // self.kernel.cost)
+
+    @property
+    def least_turn(self) -> int:
+        """The number of programs that a thread takes at once, or more."""
+        return max(1, PARALLEL_PAYS // (4 * self.kernel.cost))

@@ -1,0 +1,100 @@
+"""The host functions as one native entry: one call runs the whole model.
+
+    int32_t strata_entry(struct { void *arena, **table; int64_t *sizes; int32_t threads; } *call)
+
+The table holds the addresses of the thread pool's functions, of the heap and of the turns, of a few
+functions of the C library, then of the inputs, the outputs and the constants. The entry opens one
+parallel region for the whole model; in it every thread walks all launches, runs programs of each
+one until none are left, its own part first (see `turns`), and waits at a barrier where the
+next launch may need what others wrote. Launches with little work are left to thread 0.
+Flush-to-zero is on inside the region only.
+
+Every host function is one native function. All threads take the same way through it: what decides
+is read behind a barrier. It returns 0, or 1 when a check has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dialects import host
+from dialects.symbolic.expr import Expr
+from targets.cpu.driver.control import ControlText
+from targets.cpu.driver.frame import ENTRY, MEMCPY, frame
+from targets.cpu.driver.function import Program, load_sizes
+from targets.cpu.driver.launches import KernelInfo, Step
+from targets.cpu.emit.index import Indices
+from targets.cpu.emit.writer import Writer
+from targets.cpu.machine import Machine
+from targets.cpu.runtime.checks import Check
+
+__all__ = ["DriverText", "KernelInfo", "emit_driver"]
+
+
+@dataclass
+class DriverText:
+    """The LLVM text of a driver, and what its caller must provide."""
+
+    module: str
+    arena_bytes: Expr
+    """Bytes of memory for intermediate values, over the host function's sizes."""
+    constants: tuple[host.ConstantOp, ...]
+    """The constants, in table order."""
+    checks: tuple[Check, ...]
+    """What may fail, by number."""
+
+
+def emit_driver(
+    main: host.FuncOp, functions: Sequence[host.FuncOp], kernels: Mapping[str, KernelInfo],
+    machine: Machine,
+) -> DriverText:
+    """The entry of a model: its main function, and all that it may call.
+
+    Raises ValueError for a launch of no kernel.
+    """
+    program = Program(main, {f.sym_name.data: f for f in functions}, kernels)
+    texts = [ControlText(program, f) for f in (main, *(f for f in functions if f is not main))]
+    bodies = [text.emit() for text in texts]
+    steps = [step for text in texts for step in text.steps]
+    declarations = {k: v for text in texts for k, v in text.writer.declarations.items()}
+    has_heap = any(t.uses_heap for t in texts)
+    declarations.setdefault("llvm.memcpy.p0.p0.i64", MEMCPY)
+    module = "\n".join([
+        frame(machine, _parallel_condition(main, steps), has_heap),
+        *bodies, *_kernel_declarations([s.kernel for s in steps]), *declarations.values(), ""])
+    return DriverText(module, main.arena_bytes or Expr.of(0), tuple(program.constants),
+                      tuple(program.checks))
+
+
+def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
+    """Text that ends in `%parallel = ...`: whether threads share any launch.
+
+    A launch whose size is known only later may be one.
+    """
+    writer = Writer(ENTRY)
+    indices = Indices(writer)
+    known = {*main.size_names}
+    found = "false"
+    open_ = [s for s in steps if s.is_parallel is None]
+    if any(s.is_parallel or (s in open_ and any(e.symbols - known for e in s.grid))
+           for s in steps):
+        found = "true"
+    else:
+        names = writer.size_arguments(main.size_names)
+        sizes = {s: indices.symbol(name, 0)
+                 for s, name in zip(main.size_names, names, strict=True)}
+        load_sizes(writer, main.size_names)
+        for step in open_:
+            total = indices.scalar(indices.product([e.substitute(sizes) for e in step.grid]))
+            large = writer.assign(f"icmp sge i64 {total}, {step.least_programs}")
+            found = writer.assign(f"or i1 {found}, {large}")
+    return [*writer.scopes[0].lines, f"  %parallel = or i1 {found}, false"]
+
+
+def _kernel_declarations(kernels: Sequence[KernelInfo]) -> list[str]:
+    lines: dict[str, str] = {}
+    for kernel in kernels:
+        types = ["ptr"] * len(kernel.op.buffers) + ["i64"] * (len(kernel.op.size_names) + 2)
+        lines[kernel.function] = f"declare void @{kernel.function}({', '.join(types)})"
+    return list(lines.values())

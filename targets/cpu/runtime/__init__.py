@@ -1,0 +1,1 @@
+"""What runs a compiled model: memory, threads, calls and their checks."""

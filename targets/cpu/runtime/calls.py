@@ -1,0 +1,76 @@
+"""What one call needs for itself: so threads call a model at once.
+
+Machine code and constants are only read. All that a call writes is a `CallState`: the table of
+addresses, the sizes, the arena, the heap and the results. `targets/call_states.py` has the pool of
+them, in which there are at most as many as processors, and at least two.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from targets.cpu.runtime.heap import Heap
+from targets.cpu.runtime.processors import usable_cores
+from targets.cpu.runtime.results import Result
+from targets.cpu.runtime.threads import FUNCTIONS, ThreadPool, scheduler_addresses
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dialects.strata.types import Array
+    from targets.cpu.runtime.plan import RunPlan
+
+Kind = tuple[type, tuple[int, ...], "np.dtype[Any]", bool]
+"""Class, shape and dtype of an input, and that it is C-contiguous."""
+
+
+class Binding(NamedTuple):
+    """What depends on the shapes of the inputs: kept while they stay the same."""
+
+    inputs: list[Kind]
+    sizes: Any
+    outputs: tuple[Result, ...]
+    arena: Array
+
+    def fits(self, arrays: Sequence[Array]) -> bool:
+        """Whether these are arrays like those that it is for."""
+        return kinds(arrays) == self.inputs
+
+
+def kinds(arrays: Sequence[Array]) -> list[Kind]:
+    return [(type(a), a.shape, a.dtype, a.flags.c_contiguous) for a in arrays]
+
+
+class CallState:
+    """What one call writes. `owner`: the thread that is in it, 0 while it is in the pool."""
+
+    def __init__(self, plan: RunPlan, constants: Sequence[Array], pool: ThreadPool):
+        self.heap = Heap([r for r in plan.returned if r is not None])
+        arguments = [0] * (len(plan.inputs) + len(plan.outputs))
+        entries = [*pool.addresses, self.heap.address, 0, *scheduler_addresses(), *arguments,
+                   *(c.ctypes.data for c in constants)]
+        self.table = (ctypes.c_void_p * len(entries))(*entries)
+        self.call = (ctypes.c_void_p * 4)(0, ctypes.addressof(self.table), 0, 1)
+        self.address = ctypes.c_void_p(ctypes.addressof(self.call))
+        self.pool, self.owner = pool, 0
+        self.binding: Binding | None = None
+
+    def bind(self, binding: Binding) -> None:
+        """Use these sizes and this arena from now on."""
+        self.binding = binding
+        self.call[0] = binding.arena.ctypes.data
+        self.call[2] = ctypes.addressof(binding.sizes)
+
+    def share(self, pool: ThreadPool, threads: int) -> None:
+        """Let this many threads of a pool do the work."""
+        if self.pool is not pool:
+            self.pool = pool
+            self.table[: len(FUNCTIONS)] = pool.addresses
+        self.call[3] = threads
+
+
+def most_states() -> int:
+    """How many calls of a model may be under way at once."""
+    return max(2, usable_cores())

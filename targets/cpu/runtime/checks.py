@@ -1,0 +1,122 @@
+"""What native code checks while it runs, and the errors that Python raises when a check fails.
+
+Checks are plain data: a compiled model can be written to a file with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dialects.strata.assumptions import (
+    AccessError,
+    Assumption,
+    IndexRangeError,
+    SizeError,
+    access_refusal,
+    index_refusal,
+    size_refusal,
+)
+from targets.host_checks import MOST_BYTES, memory_error, stack_error
+
+if TYPE_CHECKING:
+    from xdsl.ir import Operation
+
+    from dialects.strata.requirements import RequireOp, TrapOp
+    from dialects.strata.sizes import AssumeOp
+
+
+SIGNAL = "signal"
+
+
+class Check(NamedTuple):
+    """One check, of a node of the model. `kind`: size, assumption, index, access, memory, stack, or
+    signal, which has no error of its own.
+
+    `label`: what an index check is about is called so; the texts of an access check, line by line.
+    """
+
+    kind: str
+    node: str
+    assumption: Assumption | None = None
+    label: str = ""
+
+    def error(self, seen: Sequence[int]) -> Exception:
+        """The error for the values that the code saw."""
+        if self.assumption is not None:
+            return _contradiction(self.assumption, seen)
+        if self.kind == "index":
+            return _wrong_index(self, seen)
+        if self.kind == "access":
+            return AccessError(access_refusal(seen[0], self.label.split("\n")))
+        if self.kind == "size":
+            return SizeError(size_refusal(seen[0], self.node))
+        if self.kind == "stack":
+            return stack_error(self.node)
+        return memory_error(self.node, seen[0] if seen[0] >= 0 else MOST_BYTES + 1)
+
+    # ------------------------------------------------------------------ files
+    def facts(self) -> list[Any]:
+        """Everything, as JSON can hold it."""
+        return [self.kind, self.node, self.assumption and self.assumption.facts(), self.label]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> Check:
+        """What `facts` wrote."""
+        kind, node, assumption, label = facts
+        return Check(str(kind), str(node), assumption and Assumption.read(assumption), str(label))
+
+
+def size_check(op: Operation) -> Check:
+    """Of what `strata.size` reads: the code saw the value."""
+    return Check("size", _node(op))
+
+
+def assume_check(op: AssumeOp) -> Check:
+    """Of an assumption: the code saw the sizes, in order of their names."""
+    return Check("assumption", _node(op), op.assumption)
+
+
+def index_check(op: RequireOp) -> Check:
+    """Of indices that data bring: the code saw the farthest from the lower bound, and both."""
+    return Check("index", _node(op), label=op.label)
+
+
+def access_check(op: TrapOp) -> Check:
+    """Of what the accesses of a kernel found: the code saw the number of a text, from 1 on."""
+    return Check("access", _node(op), label="\n".join(op.messages))
+
+
+def memory_check(op: Operation) -> Check:
+    """Of memory that an operation asks for: the code saw the bytes, -1 where beyond counting."""
+    return Check("memory", _node(op))
+
+
+def stack_check(op: Operation) -> Check:
+    """Of what a loop stacks."""
+    return Check("stack", _node(op))
+
+
+def signal_check(op: Operation) -> Check:
+    """Of a loop that a signal ends: the heap has what its handler has raised."""
+    return Check(SIGNAL, _node(op))
+
+
+def _node(op: Operation) -> str:
+    from dialects.text.syntax import location_name
+
+    return location_name(op)
+
+
+def _contradiction(assumption: Assumption, seen: Sequence[int]) -> Exception:
+    sizes = dict(zip(sorted(assumption.symbols), seen, strict=False))
+    try:
+        assumption.check(sizes)
+    except SizeError as error:
+        return error
+    return AssertionError(f"native code found that sizes {sizes} break an assumption; they do not")
+
+
+def _wrong_index(check: Check, seen: Sequence[int]) -> Exception:
+    value, low, high, *_ = seen
+    return IndexRangeError(index_refusal(value, low, high, check.node, check.label))

@@ -1,0 +1,126 @@
+"""The thread pool: libgomp, shared with PyTorch where that is loaded.
+
+Only four functions of GCC's OpenMP runtime are used. Their addresses go into the table that the
+entry function gets, so compiled code refers to no symbol outside itself.
+
+A pool that has been used belongs to its process: in a child made by `fork` the threads are missing,
+and whoever asked them for help would wait for ever. So such a child runs on one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+from targets.cpu.build.native import function_address, process
+
+FUNCTIONS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
+"""What compiled code calls, in the order of the table."""
+
+SYSTEM_LIBRARY = "libgomp.so.1"
+LOOKS = "10000"
+"""How often a thread looks for work before it sleeps: for some tenth of a millisecond."""
+
+TURNS_ENTRY = len(FUNCTIONS) + 1
+"""The table entry of a call's turns, after these functions and the heap; see `driver/turns.py`."""
+
+SCHEDULER = ("sched_getcpu", "sched_getaffinity", "sched_setaffinity", "sched_yield")
+"""Functions of the C library with which threads get out of each other's way (Linux has them)."""
+
+SCHEDULER_ENTRY = TURNS_ENTRY + 1
+"""The table entry of the first of them; zeros where there are none."""
+
+FIRST_ARGUMENT = SCHEDULER_ENTRY + len(SCHEDULER)
+"""The table entry of the first argument."""
+
+
+@dataclass(eq=False)
+class ThreadPool:
+    """Addresses of `FUNCTIONS`, and where they come from. Without a library: zeros."""
+
+    source: str
+    addresses: tuple[int, ...]
+    user: int | None = None
+    """The process that has used the threads."""
+
+    def claim(self) -> bool:
+        """Whether there are threads that can be asked for help now, in this process."""
+        if self.user is None:
+            self.user = os.getpid()
+        return self.addresses[0] != 0 and self.user == os.getpid()
+
+
+NO_POOL = ThreadPool("none: one thread runs everything", (0,) * len(FUNCTIONS))
+
+
+def thread_pool() -> ThreadPool:
+    """PyTorch's libgomp if it is loaded in this process, else the system's, else none."""
+    path = loaded_libgomp(_memory_map())
+    if path is None and _load_patiently(SYSTEM_LIBRARY) is not None:
+        path = loaded_libgomp(_memory_map())
+    return _pool(path or SYSTEM_LIBRARY)
+
+
+def _memory_map() -> str:
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _load_patiently(path: str) -> ctypes.CDLL | None:
+    """Load libgomp, whose threads shall soon sleep where the user has not said how they wait.
+
+    By themselves they look for work for some milliseconds. Where other programs want the same
+    processors, that is time in which the thread that all wait for cannot run.
+    """
+    if any(name in os.environ for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")):
+        return _load(path)
+    os.environ["GOMP_SPINCOUNT"] = LOOKS  # libgomp reads it while it is loaded
+    try:
+        return _load(path)
+    finally:
+        del os.environ["GOMP_SPINCOUNT"]
+
+
+def _load(path: str) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(path)
+    except OSError:
+        return None
+
+
+@cache
+def scheduler_addresses() -> tuple[int, ...]:
+    """Addresses of `SCHEDULER`, or zeros."""
+    if not all(hasattr(process(), name) for name in SCHEDULER):
+        return (0,) * len(SCHEDULER)
+    return tuple(map(function_address, SCHEDULER))
+
+
+def torch_is_loaded() -> bool:
+    """Whether PyTorch, and with it its libgomp, may be in this process. Asking costs nothing."""
+    return "torch" in sys.modules
+
+
+def loaded_libgomp(maps: str) -> str | None:
+    """The path of a libgomp in a process's memory map; PyTorch's own before any other."""
+    if "libgomp" not in maps:
+        return None
+    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "libgomp" in line}
+    return min(paths, key=lambda path: ("torch" not in path, path), default=None)
+
+
+@cache
+def _pool(path: str) -> ThreadPool:
+    library = _load(path)
+    if library is None or not all(hasattr(library, name) for name in FUNCTIONS):
+        return ThreadPool(f"none: {SYSTEM_LIBRARY} is not installed, so one thread runs everything",
+                          NO_POOL.addresses)
+    pointers = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+                for name in FUNCTIONS]
+    return ThreadPool(path, tuple(pointers))

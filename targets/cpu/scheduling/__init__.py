@@ -1,0 +1,1 @@
+"""How kernels are scheduled for CPUs: tiles, lanes, panels, and what they cost."""

@@ -1,0 +1,120 @@
+"""Which contractions multiply groups: several steps of the summed axis in each lane at once.
+
+    i8 by i8, summed in i32: groups of 4      i16 by i16, in i32, and bf16 by bf16, in f32: of 2
+
+The operand that lies along the lanes is packed so that each group is side by side; of the other
+one, a group is one word in memory that all lanes share, so the summed axis runs along its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.ir import Attribute
+
+from dialects.loop import KernelOp, NestOp, extents_of, scalar_type
+from dialects.strata import types as t
+from dialects.strata.schedule import Level, Schedule
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.runs import result_order, running_axis
+from passes.loop_to_block.compute import is_dot, unsigned_factors
+from passes.rewrites.loop.nests import gathered_inputs, has_calls
+from targets.cpu.machine import Machine
+
+_GROUPS: Mapping[tuple[Attribute, Attribute], int] = {
+    (t.i8, t.i32): 4, (t.i16, t.i32): 2, (t.bf16, t.f32): 2,
+}
+"""How many elements of a factor share a lane of the sum."""
+
+
+def grouping_of(
+    nest: NestOp, lanes: Symbol, machine: Machine
+) -> tuple[tuple[Symbol, ...], int] | None:
+    """The reduce axes, outermost first, and how many steps of the last to take at once.
+
+    None for what is no sum of products of short elements. The same before and after packing.
+    """
+    if not machine.is_x86 or not is_dot(nest):
+        return None
+    elements = [scalar_type(v) for v in nest.inputs]
+    group = _GROUPS.get((elements[0], scalar_type(nest.results[0])))
+    along = [any(lanes in e.symbols for e in m) for m in nest.input_maps]
+    if group is None or elements[0] != elements[1] or sum(along) != 1:
+        return None
+    panel, rows = nest.input_maps[along.index(True)], nest.input_maps[along.index(False)]
+    names = [a.name for a in nest.reduce_axes]
+    last = _running_axis(rows, names)
+    if last is None or extents_of(nest.axes)[last].constant == 1:
+        return None
+    if not _is_packable(nest, along.index(True), last, lanes) and not _is_panel(
+            panel, last, group):
+        return None
+    return (*(n for n in names if n != last), last), group
+
+
+def _running_axis(map_: Sequence[Expr], names: Sequence[Symbol]) -> Symbol | None:
+    """The axis that an operand's memory runs along: alone with step 1 in the last dim."""
+    if has_calls(map_) or gathered_inputs(map_):
+        return None
+    split = map_[-1].linear(names) if map_ else None
+    steps = {} if split is None else split[0]
+    found = [n for n, step in steps.items() if step.constant == 1]
+    alone = found and not any(found[0] in e.symbols for e in map_[:-1])
+    return found[0] if len(steps) == 1 and alone else None
+
+
+def _is_packable(nest: NestOp, position: int, last: Symbol, lanes: Symbol) -> bool:
+    """Whether a dim of its own says where an operand is along the summed axis.
+
+    Then a copy finds zeros beyond the end.
+    """
+    map_, extents = nest.input_maps[position], extents_of(nest.axes)
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, t.TensorType)
+    sizes = [size for e, size in zip(map_, type_.shape, strict=True) if last in e.symbols]
+    plain = not has_calls(map_) and not gathered_inputs(map_)
+    alone = [e for e in map_ if last in e.symbols or lanes in e.symbols]
+    return (plain and nest.pad_values[position] is None and sizes == [extents[last]]
+            and any(e.as_symbol == last for e in alone)
+            and sum(lanes in e.symbols for e in map_) == 1)
+
+
+def _is_panel(map_: Sequence[Expr], last: Symbol, group: int) -> bool:
+    return bool(map_) and map_[-1] == Expr.symbol(last) % group
+
+
+def is_grouped(nest: NestOp, last: Symbol, group: int) -> bool:
+    """Whether an operand is packed in groups of the summed axis."""
+    return group > 1 and any(_is_panel(m, last, group) for m in nest.input_maps)
+
+
+def has_group_instruction(nest: NestOp, machine: Machine) -> bool:
+    """Whether one instruction multiplies the groups of both factors and adds them to a sum."""
+    element = scalar_type(nest.inputs[0])
+    if element == t.i8 and len(unsigned_factors(nest)) != 1:
+        return False
+    return machine.multiplies_groups(element)
+
+
+def grouped_copy(kernel: KernelOp, machine: Machine) -> Schedule | None:
+    """How a panel of groups is made of what runs along its lanes; None for any other kernel.
+
+    A group's rows are loaded along memory and alternate in registers: elements are stored in order.
+    """
+    if len(kernel.nests) != 1 or len(kernel.nests[0].inputs) != 1:
+        return None
+    nest, extents = kernel.nests[0], kernel.axes
+    order = result_order(nest)
+    if len(order) < 2 or order[-2] not in running_axis(nest.input_maps[0], nest.axes):
+        return None
+    *outer, lanes, group = order
+    each, size = extents[group].constant, extents[lanes].constant
+    kinds = {scalar_type(nest.inputs[0]), scalar_type(nest.results[0])}
+    if each is None or size is None or not any(
+            kinds == {factor} and each == count for (factor, _), count in _GROUPS.items()):
+        return None
+    others = [a for a in extents if a not in order]
+    return None if nest.reduce_axes or others else Schedule((
+        *(Level("grid", a) for a in outer), Level("loop", group, each, group=True),
+        Level("loop", lanes, min(size, machine.lanes * each), lanes=True)))

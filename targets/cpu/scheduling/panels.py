@@ -1,0 +1,81 @@
+"""Which operands of a contraction are packed into panels, so that a tile is read in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from dialects.loop import NestOp, extents_of
+from dialects.strata.schedule import ScheduleAttr
+from passes.analyses.loop.runs import running_axis
+from passes.contract import Panel
+from passes.rewrites.loop.nests import gathered_inputs, has_calls
+from targets.cpu.machine import Machine
+from targets.cpu.scheduling.rows import evicts, is_short, summed_lanes
+from targets.cpu.scheduling.tilings import Tiling, lane_tile, scheduled, tiling_of
+
+PACK = "pack"
+"""The option of a schedule that has the operand in lanes packed although it is contiguous."""
+
+
+def panels(
+    nest: NestOp, constants: Collection[int], machine: Machine,
+    schedule: ScheduleAttr | None = None,
+) -> Mapping[int, Panel | None]:
+    """Which inputs of a contraction to pack, and how; None: leave it, even if it is padded.
+
+    `constants`: the inputs known now. `schedule`: what the kernel has already, if it was tuned.
+    """
+    tiling = (tiling_of(nest, machine) if schedule is None
+              else scheduled(schedule.data, nest, machine))
+    if tiling is None:
+        return _summed_panels(nest, constants, machine)
+    packs = bool(schedule is not None and schedule.data.option(PACK, 0))
+    found: dict[int, Panel | None] = {}
+    for position, map_ in enumerate(nest.input_maps):
+        if nest.pad_values[position] is not None:
+            if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
+                found[position] = None  # read so seldom that a copy with a border would not pay
+        elif _wants_panel(nest, position, tiling, packs or position in constants, machine):
+            found[position] = Panel(
+                tiling.lanes, tiling.width, tuple(tiling.reduce), tiling.group)
+    return found
+
+
+def _summed_panels(
+    nest: NestOp, constants: Collection[int], machine: Machine
+) -> Mapping[int, Panel | None]:
+    """Constants whose summed axis is to run along memory, as it does in the other factor."""
+    lanes = summed_lanes(nest)
+    if lanes is None:
+        return {}
+    extents = extents_of(nest.axes)
+    inner = tuple(a.name for a in nest.reduce_axes if a.name != lanes)
+    panel = Panel(lanes, lane_tile(extents[lanes], machine), inner)
+    return {k: panel for k in constants if nest.pad_values[k] is None
+            and running_axis(nest.input_maps[k], nest.axes) != [lanes]
+            and any(e.as_symbol == lanes for e in nest.input_maps[k])}
+
+
+def _wants_panel(
+    nest: NestOp, position: int, tiling: Tiling, packs: bool, machine: Machine
+) -> bool:
+    """Whether the lanes axis indexes an operand in a way that panels improve.
+
+    `packs`: also where only rows of it lie side by side then.
+    """
+    map_ = nest.input_maps[position]
+    if tiling.group > 1:
+        return not has_calls(map_) and any(tiling.lanes in e.symbols for e in map_)
+    dims = [e for e in map_ if tiling.lanes in e.symbols]
+    reduce = {a.name for a in nest.reduce_axes}
+    if len(dims) != 1 or dims[0].symbols & reduce or gathered_inputs(map_):
+        return False
+    split = dims[0].linear([tiling.lanes])
+    if split is None or split[0][tiling.lanes].constant is None or has_calls(map_):
+        return False
+    contiguous = split[0][tiling.lanes].constant == 1 and dims[0] == map_[-1]
+    if not contiguous:
+        return True
+    extent = extents_of(nest.axes)[tiling.lanes].constant
+    cut = extent is None or extent > tiling.width
+    return cut and (packs or evicts(nest, position, tiling.lanes, machine.caches[1]))

@@ -1,0 +1,94 @@
+"""Long sums on the CPU become sums of sums: which levels of a schedule are `partial`.
+
+A register that holds one sum of n products is off by as many roundings as it has additions.
+Libraries add a block of some hundred products at a time and so lose fewer digits;
+`add_partial_levels` cuts the loops of a sum likewise, wherever one register would take clearly more
+than PART additions, or more than the nest asks for (`parts`):
+
+    loop k tile 1      ->  loop k tile 256 partial, loop k tile 1           k: 4096
+    loop c, loop w     ->  loop c tile 64 partial, loop c, loop w           c: 512, w: 3
+
+The extra additions are one for each register and PART steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dialects.loop import KernelOp
+from dialects.strata.schedule import Level, Schedule
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.loop_to_block.partial import sums_floats
+
+PART = 256
+"""Additions in a row that a part of a sum should have, if its nest asks for nothing else."""
+TOLERANCE = 1.5
+"""How many times that number may be."""
+
+
+def add_partial_levels(kernel: KernelOp, schedule: Schedule) -> Schedule:
+    """The schedule, with partial levels in the loops of long sums of floats."""
+    sums = [_Sum({a.name for a in n.reduce_axes} - schedule.matrix, n.part.data if n.part else PART)
+            for n in kernel.nests if sums_floats(n)]
+    levels = list(schedule.levels)
+    for chain in reversed(_chains(levels, [s.axes for s in sums])):
+        loops = levels[chain]
+        part = min(s.part for s in sums if s.axes.issuperset(x.axis for x in loops))
+        levels[chain] = _cut(loops, kernel, part)
+    return replace(schedule, levels=tuple(levels))
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The axes that a nest sums over, and how many additions a part of its sum should have."""
+
+    axes: set[Symbol]
+    part: int
+
+
+def _chains(levels: Sequence[Level], sums: Sequence[set[Symbol]]) -> list[slice]:
+    """Runs of loops that one sum walks, one inside the other."""
+    found: list[slice] = []
+    for k, level in enumerate(levels):
+        if level.kind != "loop" or not any(level.axis in axes for axes in sums):
+            continue
+        follows = bool(found) and found[-1].stop == k
+        before = {x.axis for x in levels[found[-1]]} if follows else set[Symbol]()
+        if before and any({level.axis, *before} <= axes for axes in sums):
+            found[-1] = slice(found[-1].start, k + 1)
+        else:
+            found.append(slice(k, k + 1))
+    return found
+
+
+def _cut(levels: Sequence[Level], kernel: KernelOp, wanted: int) -> list[Level]:
+    """The loops of a sum with partial levels, from the innermost outwards."""
+    made, inner = list[Level](), 1
+    for level in reversed(levels):
+        made.insert(0, level)
+        for part in _parts(kernel.axes[level.axis].ceildiv(level.tile), inner, wanted):
+            made.insert(0, Level("loop", level.axis, part * made[0].tile, partial=True))
+            inner = 1
+        inner *= kernel.axes[level.axis].ceildiv(made[0].tile).constant or 1
+    return made
+
+
+def _parts(trips: Expr, inner: int, wanted: int) -> Iterator[int]:
+    """Trips of a loop that belong to a part, and parts of that to a larger one, if need be."""
+    count = trips.constant
+    if count is None:
+        yield max(1, wanted // inner)
+        return
+    while count * inner > TOLERANCE * wanted:
+        part = _even(count, max(1, wanted // inner))
+        yield part
+        count, inner = -(-count // part), 1
+
+
+def _even(count: int, wanted: int) -> int:
+    """About as many as wanted, a divisor if there is one from half of it to half as much again."""
+    near = range(max(1, wanted // 2), min(count, wanted * 3 // 2) + 1)
+    fitting = [n for n in near if count % n == 0]
+    return min(fitting, key=lambda n: abs(n - wanted), default=min(count, wanted))

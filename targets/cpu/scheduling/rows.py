@@ -1,0 +1,200 @@
+"""Which rows a register tile of a contraction has: even parts, and what shares what it reads.
+
+Rows are the unrolled parallel axes beside the one in lanes. Usually they share the operand in lanes
+and fill the registers; the rules here are for where that would be slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from dialects.loop import KernelOp, NestOp, extents_of
+from dialects.strata.types import TensorType, byte_width
+from dialects.symbolic.expr import Call, Expr, atom_symbols, product
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.runs import result_order, running_axis
+
+WAY_BYTES = 4096
+"""Bytes of a way of the first cache: addresses so far apart compete for the same few lines."""
+CACHE_WAYS = 8
+"""How many such lines it keeps. A tile of so many rows is large enough, and no slower."""
+USES = 32
+"""A copy of an operand for one call pays if every element is used at least so often."""
+SHARE = 2
+"""And if the rows that a tile reads fill one in so many parts of the places where they may lie."""
+CHANNELS = 16
+"""Channels that fill a vector."""
+STORED_SUM = 64
+"""Products of a sum up to which it counts how results are stored."""
+SHORT_SUM = 50
+"""A sum of at most so many products is written out."""
+WINDOW_ROWS = (2, 4)
+"""Rows of a window's tile, along the two innermost axes: a block, whose windows overlap."""
+
+Rows = tuple[tuple[Symbol, int], ...]
+"""Axes, outermost first, with their tiles."""
+
+
+def even(size: int, most: int) -> int:
+    """The tile of at most `most` that cuts `size` into the fewest, most even parts."""
+    parts = -(-max(size, 1) // most)
+    return -(-max(size, 1) // parts)
+
+
+# ---------------------------------------------------------------------- windows
+def is_short(nest: NestOp) -> bool:
+    """Whether each result is a sum of few products."""
+    count = product(a.extent for a in nest.reduce_axes).constant
+    return count is not None and count <= SHORT_SUM
+
+
+def is_window(nest: NestOp, lanes: Symbol) -> bool:
+    """Whether each result is a short sum of which nothing is used again along the lanes.
+
+    A depthwise convolution: its neighbours share most of what they read, in both directions.
+    """
+    return is_short(nest) and all(
+        any(lanes in e.symbols for e in m) for m in nest.input_maps)
+
+
+def window_rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr]) -> Rows:
+    """A block of few results along the innermost axes, one vector each."""
+    most = WINDOW_ROWS if len(names) > 1 else (prod(WINDOW_ROWS),)
+    return tuple((name, tile if (size := extents[name].constant) is None else even(size, tile))
+                 for name, tile in zip(names[-2:], most, strict=True))
+
+
+def stored_along(
+    nest: NestOp, lanes: Symbol, names: Sequence[Symbol], width: int
+) -> Symbol | None:
+    """The row that runs along what the kernel stores in the end, where sums are so short that the
+    stores count: tiles are squares then, which are transposed in registers."""
+    kernel, extents = nest.parent_op(), extents_of(nest.axes)
+    count = product(a.extent for a in nest.reduce_axes).constant
+    if not isinstance(kernel, KernelOp) or count is None or count > STORED_SUM:
+        return None
+    if (extents[lanes].constant or 0) < width:
+        return None
+    for value in kernel.yielded:
+        owner = value.owner
+        if isinstance(owner, NestOp) and owner is not nest:
+            along = running_axis(owner.output_maps[owner.results.index(value)], owner.axes)
+            return next((a for a in along if a in names
+                         and (extents[a].constant or 0) >= width), None)
+    return None
+
+
+def summed_lanes(nest: NestOp) -> Symbol | None:
+    """The summed axis that should lie in lanes, where results would gather what they read.
+
+    A convolution with channels last that makes few channels: its results lie along windows, and
+    neighbours read what is far apart, but all that one of them sums lies side by side.
+    """
+    order, names = result_order(nest), {a.name for a in nest.reduce_axes}
+    if not order or is_short(nest) or _made_channels(nest, order):
+        return None
+    return _summed_along(nest, order, names)
+
+
+def tile_order(nest: NestOp) -> list[Symbol]:
+    """The parallel axes, the one that lies in lanes last: in general as in the result's memory.
+
+    Where neighbours there read what is far apart, it is the channels that the sums make, if these
+    fill a vector; tiles are transposed as they are stored.
+    """
+    order = result_order(nest)
+    made = _made_channels(nest, order)
+    return order if made is None else [*(a for a in order if a != made), made]
+
+
+def _made_channels(nest: NestOp, order: Sequence[Symbol]) -> Symbol | None:
+    """The innermost long axis that indexes one factor alone, where the one that runs along the
+    result would gather the other factor."""
+    names = {a.name for a in nest.reduce_axes}
+    if not order or is_short(nest) or _summed_along(nest, order, names) is None:
+        return None
+    extents, data = extents_of(nest.axes), {
+        s for m in nest.input_maps for e in m if any(order[-1] in x.symbols for x in m)
+        for s in e.symbols}
+    return next((a for a in reversed(order[:-1]) if a not in data
+                 and (extents[a].constant or 0) >= CHANNELS), None)
+
+
+def _summed_along(
+    nest: NestOp, order: Sequence[Symbol], names: Set[Symbol]
+) -> Symbol | None:
+    """The summed axis along which a factor lies that the result's last axis crosses."""
+    found: list[Symbol] = []
+    for map_ in nest.input_maps:
+        summed = [a for a in running_axis(map_, nest.axes) if a in names]
+        if any(order[-1] in e.symbols for e in map_):
+            crossed = any(order[-1] in e.symbols and e.symbols & names for e in map_[:-1])
+            if not crossed or len(summed) != 1 or order[-1] in map_[-1].symbols:
+                return None
+            found += summed
+    return found[0] if len(found) == 1 else None
+
+
+# ---------------------------------------------------------------------- tiled reads
+def tiled_rows(nest: NestOp, names: Sequence[Symbol], budget: int) -> Rows:
+    """Rows of an axis that is read in tiles, `axis floordiv 4`: as many as share what is read."""
+    extents, found = extents_of(nest.axes), list[tuple[Symbol, int]]()
+    for name in names:
+        tile = max((_divisor(e, name) for m in nest.input_maps for e in m), default=1)
+        size = extents[name].constant
+        if 1 < tile <= budget:
+            found.append((name, tile if size is None else min(
+                size, tile * even(-(-size // tile), budget // tile))))
+    return tuple(found)
+
+
+def _divisor(expr: Expr, axis: Symbol) -> int:
+    """By what constant an axis is divided in an expression, at most; 1 if it is not."""
+    calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call) and axis in atom_symbols(a)]
+    return max((a.args[1].constant or 1 for a in calls), default=1)
+
+
+# ---------------------------------------------------------------------- caches
+def competes(nest: NestOp, lanes: Symbol, rows: Sequence[Symbol]) -> bool:
+    """Whether more rows than a cache has ways would compete for the same lines of it."""
+    extents = extents_of(nest.axes)
+    return any(_stride(v, m, row) % WAY_BYTES == 0 and (extents[row].constant or 0) > CACHE_WAYS
+               for row in rows
+               for v, m in zip(nest.inputs, nest.input_maps, strict=True)
+               if not any(lanes in e.symbols for e in m))
+
+
+def evicts(nest: NestOp, position: int, lanes: Symbol, cache: int) -> bool:
+    """Whether what a tile reads of an operand drives itself out of a cache of so many bytes.
+
+    Of rows a power of two apart a cache keeps few. Then a copy pays, if it is used often enough.
+    """
+    extents, map_ = extents_of(nest.axes), nest.input_maps[position]
+    used = {s for e in map_ for s in e.symbols}
+    uses = product(a.extent for a in nest.parallel_axes if a.name not in used).constant
+    if uses is not None and uses < USES:
+        return False
+    return any(
+        a.name in used and (extents[a.name].constant or 0) * SHARE * _apart(nest, position, a.name)
+        > cache for a in nest.reduce_axes)
+
+
+def _apart(nest: NestOp, position: int, axis: Symbol) -> int:
+    """The largest power of two that divides the bytes between neighbours along an axis."""
+    stride = abs(_stride(nest.inputs[position], nest.input_maps[position], axis))
+    return stride & -stride
+
+
+def _stride(value: SSAValue, map_: Sequence[Expr], axis: Symbol) -> int:
+    """Bytes between neighbours along an axis; 1 where that is not known, or there are none."""
+    assert isinstance(value.type, TensorType)
+    total = Expr.of(0)
+    for d, expr in enumerate(map_):
+        split = expr.linear([axis])
+        if split is None:
+            return 1
+        total = total + split[0].get(axis, Expr.of(0)) * product(value.type.shape[d + 1:])
+    return (total.constant or 0) * byte_width(value.type.element) or 1

@@ -1,0 +1,251 @@
+"""Schedule rules of the CPU target: which axis fills vector lanes, which tiles, which loops.
+
+Ordered rules, the first that fits decides: contraction, scatter, reduction, elementwise. Tile sizes
+come from the kernel's own sizes and the machine's registers; nothing here knows an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import mul
+
+from dialects.loop import KernelOp, NestOp, extents_of
+from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import TensorType, byte_width
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.reuse import repeated_values
+from passes.analyses.loop.runs import common_rows, contiguous_axes, running_axis
+from targets.cpu.machine import Machine
+from targets.cpu.scheduling.groups import grouped_copy, is_grouped
+from targets.cpu.scheduling.matrices import matrix_levels
+from targets.cpu.scheduling.rows import summed_lanes
+from targets.cpu.scheduling.tilings import Tiling, is_row, lane_tile, tiling_of
+from targets.cpu.scheduling.traffic import walks_rows_first
+
+CHUNK_ROWS = 256
+"""About so many rows of a long matrix product belong to one program."""
+CHUNK_ELEMENTS = 4096
+"""Elements of a long elementwise axis that belong to one program."""
+KEPT_WORK = 8
+"""Operations per element from which on a value is kept for a later loop: a store and a load, and
+what they take from the caches."""
+SHORT_ROW, LONG_ROW = 4, 16
+"""Vectors of a row up to which what ends a reduction counts as much as the reduction; and from
+which on it matters how many rows are read from far memory side by side."""
+LEAST_PROGRAMS = 64
+"""Programs that there should be before one takes several rows."""
+SCATTER_ELEMENTS = 1024
+"""Elements of a long row that is scattered whole that belong to one program."""
+
+
+def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
+    """The schedule of a kernel."""
+    for nest in kernel.nests:
+        if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
+            return (_window(kernel, nest, tiling) if tiling.is_window
+                    else _contraction(kernel, nest, tiling, machine))
+        if is_contraction(nest) and (lanes := summed_lanes(nest)) is not None:
+            return _reduction(kernel, machine, lanes)
+    if any(n.is_scatter and n.reduce_axes for n in kernel.nests):
+        return _scatter(kernel, machine)
+    if any(n.reduce_axes for n in kernel.nests):
+        return _reduction(kernel, machine)
+    return _elementwise(kernel, machine)
+
+
+# ---------------------------------------------------------------------- contractions
+def _contraction(
+    kernel: KernelOp, nest: NestOp, tiling: Tiling, machine: Machine
+) -> Schedule:
+    batch = [a for a in tiling.outer if not is_row(nest, a, tiling.lanes)]
+    others = [a for a in tiling.outer if a not in batch]
+    levels = [Level("grid", a) for a in batch]
+    if tiling.matrices is None:
+        levels += _vector_levels(nest, tiling, batch, others, machine)
+    else:
+        levels += matrix_levels(
+            nest, tiling.lanes, tiling.matrices, tiling.reduce, others, machine)
+    return _complete(kernel, levels)
+
+
+def _vector_levels(
+    nest: NestOp, tiling: Tiling, batch: Sequence[Symbol], others: Sequence[Symbol],
+    machine: Machine,
+) -> list[Level]:
+    """The levels of a contraction but those of batches, with sums in vector registers."""
+    extents = extents_of(nest.axes)
+    rows = [Level("grid", a) for a in others]
+    for name, tile in tiling.rows:
+        chunk = _chunk(extents[name].constant, tile) if not others else None
+        if chunk is not None:
+            rows.append(Level("grid", name, chunk))
+    panel = Level("grid", tiling.lanes, tiling.width, lanes=True)
+    parts = product(extents[x.axis].ceildiv(x.tile) for x in rows)
+    rows_first = walks_rows_first(nest, panel, batch, parts, machine)
+    levels = [*rows, panel] if rows_first else [panel, *rows]
+    levels += [Level("loop", name, tile) for name, tile in tiling.rows]
+    levels += _sums(nest, tiling)
+    return levels
+
+
+def _window(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
+    """Blocks of neighbours, walked as they lie in memory: along the lanes first."""
+    levels = [Level("grid", a) for a in tiling.outer]
+    levels += [Level("grid", name, tile) for name, tile in tiling.rows[:1]]
+    levels += [Level("loop", name, tile) for name, tile in tiling.rows]
+    levels.append(Level("loop", tiling.lanes, tiling.width, lanes=True))
+    levels += _sums(nest, tiling)
+    return _complete(kernel, levels)
+
+
+def _sums(nest: NestOp, tiling: Tiling) -> list[Level]:
+    """The reduce axes of a contraction."""
+    levels: list[Level] = []
+    for name in tiling.reduce:
+        last = name == tiling.reduce[-1]
+        unroll = _unroll(extents_of(nest.axes)[name].constant, tiling.is_window, last)
+        group = tiling.group if last and is_grouped(nest, name, tiling.group) else 1
+        levels.append(Level("loop", name, group, unroll, group=group > 1))
+    return levels
+
+
+def _complete(kernel: KernelOp, levels: Sequence[Level]) -> Schedule:
+    """The levels, and loops over what they do not name."""
+    placed = {x.axis for x in levels}
+    return Schedule((*levels, *(Level("loop", a) for a in kernel.axes if a not in placed)))
+
+
+def _chunk(size: int | None, tile: int) -> int | None:
+    """Rows of one program, where a long axis takes several: even parts, if possible."""
+    if size is None or size <= CHUNK_ROWS:
+        return None
+    steps, most = size // tile if size % tile == 0 else 0, max(1, CHUNK_ROWS // tile)
+    for count in range(most, 0, -1):
+        if steps and steps % count == 0 and count * tile >= CHUNK_ROWS // 4:
+            return count * tile
+    return most * tile if size > 2 * CHUNK_ROWS else None
+
+
+def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
+    """How many steps of a reduce axis to write out: of a window all, else some of the innermost."""
+    if not (whole or innermost):
+        return 1
+    return 4 if size is None or (size > 4 and not whole) else max(1, size)
+
+
+# ---------------------------------------------------------------------- everything else
+def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) -> Schedule:
+    """Rows in parallel, a few per program; inside, in lanes the axis that runs along memory and is
+    not scanned, or the one given."""
+    scanned = {a.name for n in kernel.nests if n.is_scan for a in n.reduce_axes}
+    lanes = lanes or next((a for a in contiguous_axes(kernel) if a not in scanned), None)
+    reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
+    rows = common_rows(kernel)
+    extents = kernel.axes
+    width = lane_tile(extents[lanes], machine) if lanes else 1
+    levels = [Level("grid", a) for a in rows if a != lanes]
+    if levels and lanes and lanes not in rows:
+        levels[-1] = replace(levels[-1], tile=_row_tile(kernel, levels[-1].axis, lanes, machine))
+    if lanes in rows:
+        levels.append(Level("grid", lanes, width, lanes=True))
+    inner = [a for a in extents if a not in rows and a != lanes]
+    inner.sort(key=lambda a: a in reduce)
+    levels += [Level("loop", a, 1) for a in inner]
+    if lanes and lanes not in rows:
+        levels.append(Level("loop", lanes, width, lanes=True))
+    return Schedule(tuple(levels), (*_keep(kernel, levels, machine), *_stream(kernel, machine)))
+
+
+def _row_tile(kernel: KernelOp, row: Symbol, lanes: Symbol, machine: Machine) -> int:
+    """Rows that a program reduces at once, so that one waits less for what ends the other.
+
+    More of them where rows are short; a power of two that leaves no rest, and enough programs.
+    """
+    count, length = kernel.axes[row].constant, kernel.axes[lanes].constant
+    if count is None or length is None:
+        return 1
+    vectors = -(-lane_tile(kernel.axes[lanes], machine) // machine.lanes)
+    is_short = length <= SHORT_ROW * machine.lanes
+    budget = machine.vector_registers // (2 if is_short else 4) // vectors
+    if _stream(kernel, machine) and (length > LONG_ROW * machine.lanes or length % machine.lanes):
+        budget = min(budget, machine.far_rows)
+    tile = 1
+    while 2 * tile <= budget and count % (2 * tile) == 0 and count >= 2 * tile * LEAST_PROGRAMS:
+        tile *= 2
+    return tile
+
+
+def _keep(
+    kernel: KernelOp, levels: Sequence[Level], machine: Machine
+) -> tuple[tuple[str, int | str], ...]:
+    """Keep costly values of a program where the cache of level 2 has room for them."""
+    tiles = {x.axis: Expr.of(x.tile) for x in levels if x.kind == "grid"}
+    part = product(tiles.get(a, extent) for a, extent in kernel.axes.items()).constant
+    kept = repeated_values(kernel, KEPT_WORK)
+    if not kept or (part or 0) * 4 * len(kept) > machine.caches[1] // 2:
+        return ()
+    return (("keep", KEPT_WORK),)
+
+
+def _stream(kernel: KernelOp, machine: Machine) -> tuple[tuple[str, int | str], ...]:
+    """Write large results past the caches, where they would not stay."""
+    types = [v.type for v in kernel.yielded]
+    sizes = [product(t.shape).constant or 0 for t in types if isinstance(t, TensorType)]
+    widths = [byte_width(t.element) for t in types if isinstance(t, TensorType)]
+    total, least = sum(map(mul, sizes, widths)), machine.streamed_bytes
+    return (("stream", 1),) if least is not None and total >= least else ()
+
+
+def _scatter(kernel: KernelOp, machine: Machine) -> Schedule:
+    """One update after another; what is kept of an update in parallel, along memory in lanes."""
+    extents, rows = kernel.axes, common_rows(kernel)
+    lanes = next((a for a in contiguous_axes(kernel) if a in rows), None)
+    levels = [Level("grid", a) for a in rows if a != lanes]
+    if lanes is not None:
+        size = extents[lanes].constant
+        if size is None or size > 2 * SCATTER_ELEMENTS:
+            levels.append(Level("grid", lanes, SCATTER_ELEMENTS))
+    levels += [Level("loop", a) for a in extents if a not in rows]
+    if lanes is not None:
+        levels.append(Level("loop", lanes, lane_tile(extents[lanes], machine), lanes=True))
+    return Schedule(tuple(levels))
+
+
+def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
+    if (grouped := grouped_copy(kernel, machine)) is not None:
+        return grouped
+    lanes = next(iter(contiguous_axes(kernel)), None)
+    rows = common_rows(kernel)
+    extents = kernel.axes
+    turned = _turned(kernel, lanes, machine)
+    levels = [Level("grid", a, machine.lanes if a == turned else 1) for a in rows if a != lanes]
+    levels += [Level("loop", a) for a in extents if a != lanes and a not in rows]
+    if lanes is None:
+        return Schedule(tuple(levels))
+    width = machine.lanes if turned else lane_tile(extents[lanes], machine)
+    size = extents[lanes].constant
+    if lanes in rows and (size is None or size > 2 * CHUNK_ELEMENTS):
+        levels.append(Level("grid", lanes, CHUNK_ELEMENTS))
+    levels.append(Level("loop", lanes, width, lanes=True))
+    return Schedule(tuple(levels), _stream(kernel, machine))
+
+
+def _turned(kernel: KernelOp, lanes: Symbol | None, machine: Machine) -> Symbol | None:
+    """An axis that runs along the memory of an input which the lanes cross: a transpose.
+
+    A square of both is loaded along memory and transposed in registers.
+    """
+    extents = kernel.axes
+    long = [a for a in common_rows(kernel) if (extents[a].constant or 0) >= machine.lanes]
+    if lanes not in long:
+        return None
+    for nest in kernel.nests:
+        for map_ in nest.input_maps:
+            crossed = any(lanes in e.symbols for e in map_[:-1])
+            along = [a for a in running_axis(map_, nest.axes) if a != lanes and a in long]
+            if crossed and along and lanes not in map_[-1].symbols:
+                return along[0]
+    return None

@@ -1,0 +1,189 @@
+"""How contractions are cut into register tiles: lanes, rows, steps of their sums.
+
+    lanes: the axis that runs along memory in the result; rows: parallel axes before it, as many as
+    registers allow; what is left is walked outside.
+
+Tile sizes come from the kernel's own sizes and the machine's registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dialects.loop import NestOp, extents_of
+from dialects.strata.schedule import Schedule
+from dialects.strata.types import TensorType, byte_width, is_float
+from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.symbol import Symbol
+from targets.cpu.machine import Machine
+from targets.cpu.scheduling.groups import grouping_of, has_group_instruction
+from targets.cpu.scheduling.matrices import MatrixTiles, matrix_tiles
+from targets.cpu.scheduling.rows import (
+    CACHE_WAYS,
+    competes,
+    even,
+    is_window,
+    stored_along,
+    summed_lanes,
+    tile_order,
+    tiled_rows,
+    window_rows,
+)
+
+SPARE_REGISTERS = 4
+"""Vector registers kept for operands and broadcasts beside the accumulators."""
+WIDENING_REGISTERS = 8
+"""The same where operands are short integers, which need a register to be widened in."""
+DYNAMIC_ROWS = 6
+"""Rows of a register tile when their number is only known at run time: short tails."""
+SUMS = 8
+"""Registers of sums that keep the multipliers busy; a tile of few rows has wide ones."""
+WASTE = 1.05
+"""How many more columns than there are such wide tiles may have."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a contraction is cut into register tiles."""
+
+    lanes: Symbol
+    width: int
+    rows: tuple[tuple[Symbol, int], ...]
+    """Unrolled axes, outermost first, with their tiles."""
+    outer: tuple[Symbol, ...]
+    """Remaining parallel axes, outermost first."""
+    reduce: tuple[Symbol, ...]
+    """Reduce axes, outermost first."""
+    group: int
+    """How many steps of the last of them an instruction takes at once."""
+    is_window: bool = False
+    """Whether the sums are short enough to be written out."""
+    matrices: MatrixTiles | None = None
+    """The tiles of matrix registers, if the sums lie there."""
+
+
+def scheduled(schedule: Schedule, nest: NestOp, machine: Machine) -> Tiling | None:
+    """The tiling that a schedule says; None where its lanes are no parallel axis of the nest."""
+    parallel = {a.name for a in nest.parallel_axes}
+    lanes = next((x for x in schedule.levels if x.lanes and x.axis in parallel), None)
+    if lanes is None:
+        return None
+    summed = {a.name for a in nest.reduce_axes}
+    order = tuple(x.axis for x in schedule.levels if x.axis in summed)
+    reduce, group = grouping_of(nest, lanes.axis, machine) or (order, 1)
+    return Tiling(lanes.axis, lanes.tile, (), (), reduce, group)
+
+
+def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
+    """The register tiling of a contraction; None if no parallel axis can lie in lanes.
+
+    Lanes: the last axis of `tile_order`. Rows: the parallel axes before it, as many as registers
+    allow. The same answer before and after packing.
+    """
+    order = tile_order(nest)
+    if not order or summed_lanes(nest) is not None:
+        return None
+    lanes, extents = order[-1], extents_of(nest.axes)
+    names = [a for a in order[:-1] if is_row(nest, a, lanes)]
+    reduce, group = grouping_of(nest, lanes, machine) or (_reduce_order(nest), 1)
+    matrices = None
+    if group > 1:
+        matrices = matrix_tiles(nest, lanes, names, reduce[-1], group, machine)
+    if matrices is not None:
+        width, rows, window = matrices.width, matrices.rows, False
+    elif window := bool(names) and is_window(nest, lanes):
+        width = min(extents[lanes].constant or machine.lanes, machine.lanes)
+        rows = window_rows(names, extents)
+    elif (row := stored_along(nest, lanes, names, machine.lanes)) is not None:
+        width, rows = machine.lanes, ((row, machine.lanes),)
+    else:
+        uses = product(extents[a] for a in names).constant
+        width = _width(extents[lanes], machine, nest, group, uses)
+        vectors = -(-width // machine.lanes)
+        spare = _spare(nest, vectors, group, machine)
+        most = CACHE_WAYS if competes(nest, lanes, names[-1:]) else machine.vector_registers
+        budget = min(most, max(1, (machine.vector_registers - spare) // vectors))
+        rows = _rows(names, extents, budget) or tiled_rows(nest, order[-2:-1], budget)
+    chosen = {a for a, _ in rows}
+    outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
+    return Tiling(lanes, width, rows, outer, reduce, group, window, matrices)
+
+
+def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
+    """Registers that hold no sums: a row of the panel and an element of the other operand."""
+    if group > 1 and has_group_instruction(nest, machine):
+        return vectors + 1
+    return WIDENING_REGISTERS if _widens(nest) else SPARE_REGISTERS
+
+
+def is_row(nest: NestOp, axis: Symbol, lanes: Symbol) -> bool:
+    """Whether an axis reuses the operand that lies in lanes (or all have it: any axis will do)."""
+    with_lanes = [m for m in nest.input_maps if any(lanes in e.symbols for e in m)]
+    return any(not any(axis in e.symbols for e in m) for m in with_lanes)
+
+
+def _widens(nest: NestOp) -> bool:
+    """Whether integers are read that are shorter than their sums."""
+    types = [v.type for v in (*nest.inputs, nest.results[0])]
+    widths = [byte_width(t.element) for t in types if isinstance(t, TensorType)]
+    return min(widths) < widths[-1] and not is_float(types[-1].element)  # type: ignore[union-attr]
+
+
+def _width(
+    extent: Expr, machine: Machine, nest: NestOp, group: int, uses: int | None
+) -> int:
+    """Lanes of a register tile: two to five vectors, whichever wastes least of the extent.
+
+    Of equals the narrowest, but the widest where operands are widened, as each is then used more.
+    What is used only once or twice comes from far memory in as long pieces as sums allow.
+    """
+    result = nest.results[0].type
+    assert isinstance(result, TensorType)
+    per_vector = machine.lanes if byte_width(result.element) <= 4 else machine.lanes // 2
+    size = extent.constant
+    if size is None:
+        return 2 * per_vector
+    if size <= 2 * per_vector:
+        return max(size, 1)
+    once = group == 1 or has_group_instruction(nest, machine)
+    choices = (4, 3, 2) if _widens(nest) and once else (2, 3, 4, 5)
+    padded = {v: -(-size // (v * per_vector)) * v for v in range(2, SUMS + 1)}
+    if uses is not None and uses * 2 < SUMS and group == 1 and not _widens(nest):
+        most = WASTE * min(padded.values())
+        choices = [v for v in range(SUMS // max(1, uses), 1, -1) if padded[v] <= most] or choices
+        return min(choices[0] * per_vector, size)
+    return min(min(choices, key=lambda v: padded[v]) * per_vector, size)
+
+
+def _rows(
+    names: Sequence[Symbol], extents: Mapping[Symbol, Expr], budget: int
+) -> tuple[tuple[Symbol, int], ...]:
+    """Fill the register budget from the innermost axis outwards, in even tiles."""
+    rows: list[tuple[Symbol, int]] = []
+    for name in reversed(names):
+        if budget < 2:
+            break
+        size = extents[name].constant
+        tile = min(budget, DYNAMIC_ROWS) if size is None else even(size, budget)
+        rows.insert(0, (name, tile))
+        budget //= tile
+        if size is None or tile < size:
+            break
+    return tuple(rows)
+
+
+def _reduce_order(nest: NestOp) -> tuple[Symbol, ...]:
+    """Reduce axes with the one innermost that runs along memory in an operand, or the longest."""
+    names = [a.name for a in nest.reduce_axes]
+    extents = extents_of(nest.axes)
+    contiguous = {e.as_symbol for m in nest.input_maps for e in m[-1:]}
+    inner = [n for n in names if n in contiguous and extents[n].constant != 1]
+    last = inner[0] if inner else max(names, key=lambda n: extents[n].constant or 1 << 60)
+    return (*(n for n in names if n != last), last)
+
+
+def lane_tile(extent: Expr, machine: Machine) -> int:
+    """Four vectors, or the whole axis if it is shorter."""
+    size = extent.constant
+    return 4 * machine.lanes if size is None else max(1, min(size, 4 * machine.lanes))

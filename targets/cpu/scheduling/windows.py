@@ -1,0 +1,124 @@
+"""Where fewer products pay on a CPU: which windows of a convolution `loop-winograd` shortens.
+
+Costs are counted in multiply-adds of one element, as products in registers take them. Fewer
+products take transforms of the data and of the sums, and those are larger than the tensors that
+they stand for, as are the filter's values. The figures are between those measured on Zen 4 and on
+Emerald Rapids; they decide little that does not pay twofold or not at all on either.
+
+Transforms lose digits. Sums of few products that are not zero, behind a ReLU say, are as exact as
+one rounding when they are computed directly, so that the whole loss of the windows shows. It may be
+MAX_LOSS: six points in one window, and four in another one besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from math import inf, prod
+
+from dialects.loop import NestOp, extents_of
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.windows import FEW_POINTS, Window
+from targets.base import TargetOptions
+
+GAIN = 0.9
+"""Of the cost of all products, that of fewer is at most this part."""
+TRANSFORM = 1.5
+"""A multiply-add of a transform: its sums are short."""
+MOVE = ((8 << 20, 2), (32 << 20, 3))
+"""What writing or reading an element costs, by the bytes of transformed data and products."""
+FAR_MOVE = 16
+"""The same where they are in memory."""
+VALUE = 16
+"""What reading a further element of the filter costs: there are many filters between two runs, so
+that it comes from far away, at 10 to 25 GB/s."""
+MAX_BYTES = 64 << 20
+"""Memory for the transformed data and products of one convolution, if there are two windows."""
+MAX_LOSS = 3.0
+"""How many times the roundings of direct sums those of fewer products may count, by
+`Window.loss`."""
+OPEN_SIZE = 64
+"""What the size of an image counts that only a run knows; of other sizes (samples) 1 does."""
+
+
+def shorten(
+    nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
+) -> Sequence[Window]:
+    """The windows, the innermost first, along which fewer products pay and lose few digits.
+
+    `--precision fast` may lose more.
+    """
+    work = _Work.of(nest, data, windows)
+    most = inf if options.precision == "fast" else MAX_LOSS
+    best = min(_choices(windows, most), key=work.cost, default=())
+    return best if work.cost(best) < GAIN * work.products else ()
+
+
+def _choices(windows: Sequence[Window], most: float) -> Iterator[tuple[Window, ...]]:
+    """One window, or two: the innermost is transformed first, while the others are shortest."""
+    inner = sorted(windows, key=lambda w: -w.dim)
+    for count in (1, 2):
+        for chosen in combinations(inner, count):
+            for sized in product(*map(_sizes, chosen)):
+                if prod(w.loss for w in sized) <= most:
+                    yield sized
+
+
+def _sizes(window: Window) -> list[Window]:
+    """The window with six points, and with four if that saves products."""
+    fewer = replace(window, points=FEW_POINTS)
+    return [window, fewer] if fewer.outputs > 1 else [window]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a convolution takes: products, and elements of its tensors."""
+
+    extents: dict[Symbol, int]
+    products: int
+    data: int
+    result: int
+    filter: int
+
+    @staticmethod
+    def of(nest: NestOp, data: int, windows: Sequence[Window]) -> _Work:
+        lengths, tensor = extents_of(nest.axes), nest.inputs[data].type
+        assert isinstance(tensor, TensorType)
+        images = {s for w in windows for s in lengths[w.axis].symbols}
+
+        def guess(size: Expr) -> int:
+            known = size.substitute({s: OPEN_SIZE if s in images else 1 for s in size.symbols})
+            return max(1, known.constant or 1)
+
+        extents = {name: guess(size) for name, size in lengths.items()}
+        names = {s for e in nest.input_maps[1 - data] for s in e.symbols}
+        return _Work(
+            extents, prod(extents.values()), prod(map(guess, tensor.shape)),
+            prod(extents[a.name] for a in nest.parallel_axes),
+            prod(extents[n] for n in names & extents.keys()))
+
+    def cost(self, windows: Sequence[Window]) -> float:
+        """The cost with these windows shortened; infinite where it takes too much memory."""
+        if not windows:
+            return self.products
+        data, result = float(self.data), float(self.result)
+        products, values, steps = float(self.products), float(self.filter), 0.0
+        moves = 0.0
+        for window in windows:
+            extent = self.extents[window.axis]
+            longer = window.points * (window.tiles(Expr.of(extent)).constant or 0) / extent
+            products *= longer / window.count
+            values *= window.points / window.count
+            steps += result * window.points
+            data, result = data * longer, result * longer
+            steps += data * window.points
+            moves += 2 * (data + result)
+        size = 4 * (data + result)
+        if len(windows) > 1 and size > MAX_BYTES:
+            return inf
+        move = next((cost for most, cost in MOVE if size <= most), FAR_MOVE)
+        return products + TRANSFORM * steps + move * moves + VALUE * (values - self.filter)
+

@@ -1,0 +1,1 @@
+"""From Triton source to cubins."""

@@ -1,0 +1,62 @@
+"""Compiles modules before they are loaded, in a process that needs no device: for the tuner.
+
+What comes out lies in the cache of compiled kernels, where `load` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.host import host_function
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from targets.cuda.build.compile import Binary, CompileOptions, compile_kernels, resources
+from targets.cuda.build.worker import Worker
+from targets.cuda.errors import CudaError
+from targets.cuda.libraries.forms import form_of
+from targets.cuda.machine import machine_of
+from targets.cuda.runtime.kernels import job_of, overlapping, variant_of
+from targets.cuda.runtime.plan import Launch, is_straight, plan_host
+
+
+class Builder:
+    """One module after another, all by one process of Triton's that stays."""
+
+    def __init__(self, options: CompileOptions) -> None:
+        self.options, self.machine = options, machine_of(options.arch)
+        self.worker = Worker()
+
+    def __call__(
+        self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
+    ) -> list[str]:
+        """Compile the launches of a model, for these sizes; why it need not be tried, if so.
+
+        Raises CudaError for a kernel that Triton refuses, or that the machine cannot run.
+        """
+        del weights
+        if not is_straight(host_function(module)):
+            raise CudaError("what a model decides while it runs cannot be compiled ahead")
+        plan = plan_host(module)
+        exact, constants = not self.options.fp_fusion, overlapping(plan, self.options)
+        jobs = [job_of(variant_of(s, s.size_values(sizes)), exact, constants.get(s.kernel))
+                for s in plan.steps if isinstance(s, Launch) and form_of(s.kernel) is None]
+        if self.worker.is_lost:
+            self.worker = Worker()
+        binaries = compile_kernels(jobs, self.options, self.worker)
+        for binary in binaries:
+            self._check(binary)
+        return [why for binary in binaries for why in _objections(binary)]
+
+    def _check(self, binary: Binary) -> None:
+        """Raises CudaError for more shared memory than there is."""
+        if binary.shared > self.machine.shared:
+            raise CudaError(f"kernel @{binary.entry} needs {binary.shared} bytes of shared memory, "
+                            f"of which a program has {self.machine.shared}")
+
+
+def _objections(binary: Binary) -> Iterator[str]:
+    needed = resources(binary)
+    if needed is not None and needed.local:
+        yield f"kernel @{binary.entry} keeps {needed.local} bytes of a thread outside of registers"

@@ -1,0 +1,281 @@
+"""From Triton source to assembly and code: in parallel processes, cached on disk, without a GPU.
+
+The architecture says which of Triton's back ends compiles: to PTX and cubins for NVIDIA's GPUs, to
+AMD's assembly and code objects for theirs.
+
+Results are keyed by what they depend on: the source without comments and the kernel's own name,
+the argument facts, options, architecture and Triton's version. Equal kernels compile once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from targets.cuda.build.worker import Request, Worker, worker
+from targets.cuda.emit import KernelSource
+from targets.cuda.errors import CudaError
+from targets.cuda.machine import is_nvidia, machine_of
+from targets.cuda.runtime.tensor_maps import Descriptor
+from targets.kept import KeptFiles
+
+_FORMAT = 3  # part of every key: raise it when the files' meaning changes
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A back end of Triton: its name, its folder in the wheel, and what it calls its results."""
+
+    backend: str
+    folder: str
+    assembly: str
+    code: str
+
+
+NVIDIA = Toolchain("cuda", "nvidia", "ptx", "cubin")
+AMD = Toolchain("hip", "amd", "amdgcn", "hsaco")
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What kernels are compiled for.
+
+    `cache`: folder of compiled kernels, None for none. `processes`: how many compile at a time.
+    `fp_fusion`: products and sums may become fused multiply-adds.
+    """
+
+    arch: str = "sm_90"
+    cache: Path | None = None
+    processes: int | None = None
+    fp_fusion: bool = True
+    tell: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
+    """Called with the number of kernels that are compiled, and of those that are to be."""
+
+    @property
+    def toolchain(self) -> Toolchain:
+        return NVIDIA if is_nvidia(self.arch) else AMD
+
+    @property
+    def gpu(self) -> tuple[str, int | str, int]:
+        """What Triton calls a target: its back end, the architecture, and the width of a warp."""
+        number = int(self.arch.removeprefix("sm_")) if is_nvidia(self.arch) else self.arch
+        return self.toolchain.backend, number, machine_of(self.arch).warp
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel to compile. `divisible`: parameters (by position) that 16 divides."""
+
+    source: KernelSource
+    divisible: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled kernel.
+
+    `parameters`: the width in bytes of each kernel parameter, from the PTX; Triton adds pointers to
+    scratch memory behind the source's own. What AMD's have is not known.
+    """
+
+    entry: str
+    assembly: str
+    code: bytes
+    shared: int
+    warps: int
+    parameters: tuple[int, ...] = ()
+    descriptors: tuple[Descriptor, ...] = ()
+    """Of buffers that are parameters as maps."""
+
+    @property
+    def ptx(self) -> str:
+        """The assembly of an NVIDIA GPU."""
+        return self.assembly
+
+    @property
+    def cubin(self) -> bytes:
+        """The code of an NVIDIA GPU."""
+        return self.code
+
+
+def compile_kernels(
+    jobs: Sequence[Job], options: CompileOptions, compiler: Worker | None = None
+) -> list[Binary]:
+    """Compile all, each distinct one once. `compiler`: one that stays; else one for this call.
+
+    Raises CudaError when Triton or its back end is missing, or names the kernel that it refuses.
+    """
+    triton = triton_version()
+    check_toolchain(options.toolchain)
+    keys = [_key(job, options, triton) for job in jobs]
+    distinct = dict(zip(keys, jobs, strict=True))
+    kept = KeptFiles(None if options.cache is None else str(options.cache), ".kernel")
+    packed = {key: kept.get(key) for key in distinct}
+    missing = {key: distinct[key] for key, found in packed.items() if found is None}
+    made = _compiled(missing, options, compiler, kept) if missing else {}
+    found = {key: _binary(made[key] if content is None else content, options.toolchain)
+             for key, content in packed.items()}
+    return [found[key] for key in keys]
+
+
+def _compiled(
+    jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker | None, kept: KeptFiles
+) -> dict[str, bytes]:
+    """What comes out for each job, and is kept. Raises CudaError."""
+    if compiler is not None:
+        return _run_jobs(jobs, options, compiler, kept)
+    with closing(worker()) as own:
+        return _run_jobs(jobs, options, own, kept)
+
+
+def _key(job: Job, options: CompileOptions, triton: str) -> str:
+    source = job.source
+    code = re.sub(r"^# .*\n", "", source.text, flags=re.MULTILINE)
+    code = re.sub(rf"^def {re.escape(source.name)}\(", "def kernel(", code, flags=re.MULTILINE)
+    facts = [_FORMAT, triton, code, source.signature, job.divisible, source.warps, source.stages,
+             source.registers, options.arch, options.fp_fusion]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+
+@cache
+def triton_version() -> str:
+    """The installed Triton's version. Raises CudaError when there is none."""
+    try:
+        return version("triton")
+    except PackageNotFoundError:
+        raise CudaError("the CUDA target compiles with Triton, which is not installed: "
+                        "pip install 'triton>=3.6,<3.10'") from None
+
+
+def _backends() -> Path:
+    """The folder of Triton's back ends."""
+    spec = find_spec("triton")
+    return Path("" if spec is None or spec.origin is None else spec.origin).parent / "backends"
+
+
+def check_toolchain(toolchain: Toolchain) -> None:
+    """Raises CudaError where the installed Triton lacks the back end."""
+    if not (_backends() / toolchain.folder / "compiler.py").is_file():
+        raise CudaError(f"Triton {triton_version()} is installed without its back end "
+                        f"'{toolchain.folder}': install a wheel that has it, "
+                        "pip install 'triton>=3.6,<3.10'")
+
+
+# ---------------------------------------------------------------------- processes
+def _run_jobs(
+    jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker, kept: KeptFiles
+) -> dict[str, bytes]:
+    """Compile kernels in the worker's folder, and keep each as soon as it is there.
+
+    Raises CudaError naming those that Triton refuses.
+    """
+    folder = compiler.folder
+    ordered = sorted(jobs.items(), key=lambda item: _effort(item[1]), reverse=True)
+    requests = [_request(folder, folder / key, job, options) for key, job in ordered]
+    made: dict[str, bytes] = {}
+    count = itertools.count(1)
+
+    def finished(job: int, error: str) -> None:
+        key, _ = ordered[job]
+        if not error:
+            made[key] = _packed(folder / key, options.toolchain)
+            kept.put(key, made[key])
+        if options.tell is not None:
+            options.tell(next(count), len(ordered))
+
+    errors = compiler.compile(requests, options.processes or len(os.sched_getaffinity(0)),
+                              finished)
+    refused = [f"Triton cannot compile kernel @{job.source.name}: {error}"
+               for (_, job), error in zip(ordered, errors, strict=True) if error]
+    kept.trim()
+    if refused:
+        raise CudaError("\n".join(refused))
+    return made
+
+
+def _effort(job: Job) -> tuple[int, int]:
+    """What tells how long a kernel compiles: those that take longest are begun first."""
+    products = sum(job.source.text.count(name) for name in ("tl.dot(", "warpgroup_mma("))
+    return products, len(job.source.text)
+
+
+def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) -> Request:
+    """A kernel as the worker wants it, its source in a file."""
+    source = scratch / f"{results.name}.py"
+    source.write_text(job.source.text)
+    return {
+        "source": str(source), "name": job.source.name, "signature": job.source.signature,
+        "divisible": job.divisible, "warps": job.source.warps, "stages": job.source.stages,
+        "registers": job.source.registers, "gpu": options.gpu,
+        "levels": (options.toolchain.assembly, options.toolchain.code),
+        "fp_fusion": options.fp_fusion, "results": str(results)}
+
+
+# ---------------------------------------------------------------------- results
+def _packed(path: Path, toolchain: Toolchain) -> bytes:
+    """What the worker has written for a kernel, in one piece: facts and assembly, then the code.
+    The worker's files are removed."""
+    facts, assembly, code = [path.with_suffix(f".{suffix}") for suffix in (
+        "json", toolchain.assembly, toolchain.code)]
+    head = json.dumps([json.loads(facts.read_text()), assembly.read_text()]).encode()
+    content = b"%d\n%b%b" % (len(head), head, code.read_bytes())
+    for file in (facts, assembly, code):
+        file.unlink()
+    return content
+
+
+def _binary(packed: bytes, toolchain: Toolchain) -> Binary:
+    size, _, rest = packed.partition(b"\n")
+    facts, assembly = json.loads(rest[: int(size)])
+    code = rest[int(size):]
+    widths = parameter_widths(assembly) if toolchain is NVIDIA else ()
+    descriptors = tuple(Descriptor.of(place, of) for place, of in facts["descriptors"])
+    return Binary(facts["entry"], assembly, code, facts["shared"], facts["warps"], widths,
+                  descriptors)
+
+
+_ENTRY = re.compile(r"\.visible \.entry \w+\((.*?)\)", re.DOTALL)
+_WIDTH = re.compile(r"\.param\s+(?:\.align \d+ )?\.[a-z](\d+)\s[^,\[]*(?:\[(\d+)\])?")
+
+
+def parameter_widths(ptx: str) -> tuple[int, ...]:
+    """The widths in bytes of a kernel's parameters, in order."""
+    entry = _ENTRY.search(ptx)
+    assert entry is not None, "PTX of a kernel has an entry"
+    return tuple(int(bits) // 8 * int(count or 1) for bits, count in _WIDTH.findall(entry[1]))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one thread of a kernel needs: registers, and bytes of local memory (spills)."""
+
+    registers: int
+    local: int
+
+
+def resources(binary: Binary) -> Resources | None:
+    """What the cubin itself says, through the `cuobjdump` in Triton's wheel; None without it."""
+    tool = _backends() / NVIDIA.folder / "bin" / "cuobjdump"
+    if not tool.exists():
+        return None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary.cubin)
+        file.flush()
+        done = subprocess.run([str(tool), "--dump-resource-usage", file.name],
+                              capture_output=True, text=True, check=False)
+    found = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", done.stdout))
+    if not found:
+        return None
+    return Resources(int(found["REG"]), int(found["STACK"]) + int(found["LOCAL"]))

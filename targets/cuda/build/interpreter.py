@@ -1,0 +1,141 @@
+"""Run models in Triton's interpreter on the CPU: the generated source itself, without a GPU.
+
+It is slow, and meant for checking what a GPU would compute. The interpreter is switched on when
+Triton is imported, so it lives in a process of its own.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Operation
+
+from dialects.block import KernelOp, StoreOp
+from dialects.host import host_function
+from dialects.host.interpret import interpret_host
+from dialects.strata import types as t
+from dialects.strata.binding import EvaluationError
+from dialects.strata.types import Array, BufferType
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import product
+from dialects.symbolic.symbol import Symbol
+from targets.base import Executable
+from targets.cuda.build.compile import triton_version
+from targets.cuda.emit import EmitOptions, emit_kernel
+from targets.cuda.errors import CudaError
+from targets.cuda.runtime.plan import host_notes
+
+_WORKER = Path(__file__).parent / "workers" / "interpret_kernels.py"
+_ELEMENTS: dict[Attribute, str] = {
+    t.f16: "float16", t.bf16: "bfloat16", t.f32: "float32", t.f64: "float64",
+    t.i16: "int16", t.i32: "int32", t.i64: "int64",
+    **dict.fromkeys((t.i1, t.i2, t.i4, t.i8, *t.NARROW_FLOATS), "int8"),
+}
+
+
+class Interpreter:
+    """Triton's interpreter in its own process; kernels are emitted when they first run."""
+
+    def __init__(self, exact: bool = False) -> None:
+        triton_version()
+        self._options = EmitOptions(interpreted=True, exact=exact)
+        self._folder = tempfile.TemporaryDirectory(prefix="strata-triton-")
+        self._sources: dict[KernelOp, tuple[str, str]] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL)
+        self._finalizer = weakref.finalize(self, _stop, self._process)
+
+    def run(self, kernel: KernelOp, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
+        """Run a kernel on C-contiguous arrays, in place. Raises CudaError naming the kernel."""
+        programs = int(product(kernel.grid.data).evaluate(sizes))
+        if programs == 0:
+            return
+        path, name = self._source(kernel)
+        elements = [_element(b.type) for b in kernel.buffers]
+        content = [(b.tobytes(), e) for b, e in zip(buffers, elements, strict=True)]
+        values = [sizes[name] for name in kernel.size_names]
+        done = self._ask(kernel, (path, name, programs, content, values))
+        written = _written(kernel)
+        for k, (buffer, result) in enumerate(zip(buffers, done, strict=True)):
+            if k in written:
+                buffer[...] = np.frombuffer(result, buffer.dtype).reshape(buffer.shape)
+
+    def _source(self, kernel: KernelOp) -> tuple[str, str]:
+        """The file of a kernel's source, and the name in it."""
+        if kernel not in self._sources:
+            source = emit_kernel(kernel, self._options)
+            path = Path(self._folder.name) / f"{len(self._sources)}_{source.name}.py"
+            path.write_text(source.text)
+            self._sources[kernel] = str(path), source.name
+        return self._sources[kernel]
+
+    def _ask(self, kernel: KernelOp, request: Any) -> list[bytes]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        name = f"kernel @{kernel.sym_name.data}"
+        try:
+            pickle.dump(request, self._process.stdin)
+            self._process.stdin.flush()
+            done, reply = pickle.load(self._process.stdout)
+        except (BrokenPipeError, EOFError):
+            raise CudaError(f"{name} ended the process of Triton's interpreter: it accessed memory "
+                            "outside of its buffers") from None
+        if not done:
+            raise CudaError(f"{name} failed in Triton's interpreter: {reply}")
+        return reply
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the interpreter's process: it stops when its input does."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.stdout.close()
+    process.wait()
+
+
+def _element(type_: Any) -> str:
+    assert isinstance(type_, BufferType)
+    return _ELEMENTS[t.signless(type_.element)]
+
+
+def _written(kernel: KernelOp) -> set[int]:
+    """The positions of the buffers that the kernel stores to."""
+    stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
+    return {k for k, buffer in enumerate(kernel.buffers) if buffer in stored}
+
+
+@dataclass
+class InterpretedExecutable(Executable):
+    """A model whose launches run in Triton's interpreter."""
+
+    module: ModuleOp
+    weights: WeightStore
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        function = host_function(self.module)
+        self.input_names, self.output_names = function.input_names, function.output_names
+        self.notes = host_notes(self.module)
+        self._interpreter = Interpreter(self.exact)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        try:
+            return interpret_host(self.module, inputs, self.weights, self._run_kernel)
+        except EvaluationError as error:
+            raise CudaError(str(error)) from error
+
+    def _run_kernel(
+        self, kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]
+    ) -> None:
+        assert isinstance(kernel, KernelOp)
+        self._interpreter.run(kernel, buffers, sizes)

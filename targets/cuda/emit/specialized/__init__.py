@@ -1,0 +1,1 @@
+"""Kernels with warp specialization: producer warps copy tiles while others compute."""

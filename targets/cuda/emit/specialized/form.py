@@ -1,0 +1,101 @@
+"""Which kernels may have warps that only load: a product, and elementwise work on its sums.
+
+    %z = block.full 0.0
+    %s = block.for %k (%c = %z) { block.load %a; block.load %b; block.dot; yield }
+    block.load, block.index, block.valid, block.map, block.store
+
+Both factors are matrices in memory that nothing else of the kernel reads. Their tiles are
+rectangles that can be copied at once: rows begin at multiples of 16 bytes, zeros lie outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from dialects.block import (
+    DotOp,
+    ForOp,
+    FullOp,
+    IndexOp,
+    KernelOp,
+    LoadOp,
+    MapOp,
+    StoreOp,
+    ValidOp,
+    YieldOp,
+)
+from targets.cuda.emit.context import tile_type
+from targets.cuda.emit.specialized.copied import Rectangle, rectangle
+from targets.cuda.emit.specialized.kernel import GROUP_ROWS
+from targets.cuda.errors import EmitError
+
+_AROUND = (LoadOp, IndexOp, ValidOp, MapOp, StoreOp)
+
+
+@dataclass(frozen=True)
+class Specialized:
+    """A kernel in that form. `left`, `right`: the factors' tiles of one step."""
+
+    loop: ForOp
+    dot: DotOp
+    left: Rectangle
+    right: Rectangle
+
+    @property
+    def rows(self) -> int:
+        return tile_type(self.dot.result).shape[0]
+
+    @property
+    def columns(self) -> int:
+        return tile_type(self.dot.result).shape[1]
+
+    @property
+    def behind(self) -> list[Operation]:
+        """What is done with the sums."""
+        block = self.loop.parent_block()
+        assert block is not None
+        return [op for op in block.ops
+                if not isinstance(op, YieldOp) and op is not self.loop and op not in self.zeros]
+
+    @property
+    def zeros(self) -> list[Operation]:
+        """What the sums begin with."""
+        return [v.owner for v in self.loop.carried
+                if isinstance(v.owner, FullOp) and v.owner.number == 0]
+
+
+def specialized_form(kernel: KernelOp) -> Specialized:
+    """Raises EmitError, saying what is in the way."""
+    loops = [op for op in kernel.body.block.ops if isinstance(op, ForOp)]
+    if len(loops) != 1 or len(loops[0].carried) != 1:
+        raise EmitError("warps that only load need one loop, and one sum")
+    [loop] = loops
+    match list(loop.body.block.ops):
+        case [LoadOp() as first, LoadOp() as second, DotOp() as dot, YieldOp()]:
+            pass
+        case _:
+            raise EmitError("warps that only load need a loop of two loads and a product")
+    if {dot.a, dot.b} != {first.result, second.result} or dot.c is not loop.body.block.args[1]:
+        raise EmitError("warps that only load need a loop that sums the product of its loads")
+    found = Specialized(loop, dot, _factor(dot.a), _factor(dot.b))
+    strange = [op.name for op in found.behind if not isinstance(op, _AROUND)]
+    if strange or not found.zeros:
+        raise EmitError(f"warps that only load stand beside no {', '.join(strange) or 'old sums'}")
+    if found.rows % GROUP_ROWS:
+        raise EmitError(f"a group of warps multiplies {GROUP_ROWS} rows at a time, "
+                        f"not {found.rows}")
+    if None in (loop.lower.data.constant, loop.upper.data.constant):
+        raise EmitError("warps that only load need sums of a known length")
+    return found
+
+
+def _factor(value: SSAValue) -> Rectangle:
+    load = value.owner
+    assert isinstance(load, LoadOp)
+    found = rectangle(load, tile_type(value).shape)
+    if found is None or load.pad_value != 0 or len(list(load.buffer.uses)) != 1:
+        raise EmitError("warps that only load need tiles of matrices that nothing else reads, "
+                        "zeros around them")
+    return found

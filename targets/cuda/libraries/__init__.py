@@ -1,0 +1,1 @@
+"""Calls of vendor libraries, where the user lets them be candidates."""

@@ -1,0 +1,176 @@
+"""cuBLASLt through ctypes: products of matrices, as the library that PyTorch's packages bring has
+them.
+
+Matrices lie by rows here, and by columns there: what is asked for is the transposed product, whose
+factors change places. Sums are of f32, without workspace, so that any number of calls may run at a
+time, and in an order that is always the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from targets.cuda.build.packages import load
+from targets.cuda.errors import CudaError
+from targets.locks import Turns
+
+_NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
+_PACKAGES = ("nvidia-cublas", "nvidia-cublas-cu12")
+_TYPES = {"f32": 0, "f16": 2, "bf16": 14, "f8E4M3FN": 28}  # cudaDataType
+_COMPUTE_F32 = 68  # cublasComputeType_t
+_TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
+_BIAS_TYPE = 26
+_PLAIN, _RELU, _WITH_BIAS = 1, 2, 4  # cublasLtEpilogue_t: the last two may be joined
+_BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
+_MAX_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
+_TRANSPOSED = 1  # cublasOperation_t
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """cuBLASLt; None where there is none."""
+    return load(_NAMES, _PACKAGES)
+
+
+@cache
+def version() -> int | None:
+    """Of cuBLASLt, as 120805; None without it."""
+    lib = library()
+    if lib is None:
+        return None
+    lib.cublasLtGetVersion.restype = c_size_t
+    return int(lib.cublasLtGetVersion())
+
+
+def _call(function: str, *arguments: Any) -> None:
+    lib = library()
+    assert lib is not None, "asked for where there is one"
+    status = getattr(lib, function)(*arguments)
+    if status:
+        raise CudaError(f"cuBLAS's {function} failed with status {status}")
+
+
+@cache
+def _handle() -> c_void_p:
+    """For the context that is current when it is first asked for, the only one we use."""
+    handle = c_void_p()
+    _call("cublasLtCreate", byref(handle))
+    return handle
+
+
+class _Found(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_ = [("algorithm", c_uint64 * 8), ("workspace", c_size_t), ("state", c_int),
+                ("waves", c_float), ("reserved", c_int * 4)]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix of so many rows and columns by rows, `batch` times; `element`: as types print."""
+
+    rows: int
+    columns: int
+    element: str
+    batch: int = 1
+
+
+@dataclass(frozen=True)
+class Product:
+    """`left @ right` (+ a bias of each column, + another matrix), where a factor may lie
+    transposed: then it is the transposed matrix that is described. `relu`: its positive part."""
+
+    left: Matrix
+    right: Matrix
+    result: Matrix
+    left_transposed: bool = False
+    right_transposed: bool = False
+    bias: str | None = None
+    """Its element."""
+    added: bool = False
+    relu: bool = False
+
+
+class Call:
+    """A product that can be called. Raises CudaError where cuBLAS has none for it."""
+
+    workspace = 0
+
+    def __init__(self, product: Product) -> None:
+        self.product, self._layouts, self._operation = product, list[c_void_p](), c_void_p()
+        weakref.finalize(self, _free, self._layouts, self._operation).atexit = False
+        for matrix in (product.right, product.left, product.result):
+            self._layouts.append(_layout(matrix))
+        _call("cublasLtMatmulDescCreate", byref(self._operation), c_int(_COMPUTE_F32),
+              c_int(_TYPES["f32"]))
+        for attribute, transposed in ((_TRANSPOSE_A, product.right_transposed),
+                                      (_TRANSPOSE_B, product.left_transposed)):
+            if transposed:
+                self._set(attribute, c_int32(_TRANSPOSED))
+        behind = _RELU * product.relu + _WITH_BIAS * (product.bias is not None)
+        self._set(_EPILOGUE, c_int32(behind or _PLAIN))
+        if product.bias is not None:
+            self._set(_BIAS_TYPE, c_int32(_TYPES[product.bias]))
+        self._algorithm = self._find()
+        self._scales = c_float(1.0), c_float(float(product.added))
+        self._turn = Turns("a call of cuBLAS", CudaError)
+
+    def _set(self, attribute: int, value: Any) -> None:
+        _call("cublasLtMatmulDescSetAttribute", self._operation, c_int(attribute), byref(value),
+              c_size_t(ctypes.sizeof(value)))
+
+    def _find(self) -> _Found:
+        preference, found, count = c_void_p(), _Found(), c_int()
+        _call("cublasLtMatmulPreferenceCreate", byref(preference))
+        none = c_uint64(0)
+        right, left, result = self._layouts
+        try:
+            _call("cublasLtMatmulPreferenceSetAttribute", preference, c_int(_MAX_WORKSPACE),
+                  byref(none), c_size_t(8))
+            _call("cublasLtMatmulAlgoGetHeuristic", _handle(), self._operation, right, left, result,
+                  result, preference, c_int(1), byref(found), byref(count))
+        finally:
+            _call("cublasLtMatmulPreferenceDestroy", preference)
+        if not count.value or found.state:
+            raise CudaError(f"cuBLAS has no {self.product}")
+        return found
+
+    def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
+        """`addresses`: of the left factor, the right one, the bias and what is added if there are
+        any, and the result."""
+        left, right, *behind, result = addresses
+        layouts, target = self._layouts, c_void_p(result)
+        added = c_void_p(behind[-1]) if self.product.added else target
+        one, others = self._scales
+        with self._turn:
+            if self.product.bias is not None:
+                self._set(_BIAS, c_uint64(behind[0]))
+            _call("cublasLtMatmul", _handle(), self._operation, byref(one), c_void_p(right),
+                  layouts[0], c_void_p(left), layouts[1], byref(others), added, layouts[2], target,
+                  layouts[2], byref(self._algorithm), None, c_size_t(0), c_void_p(stream))
+
+
+def _free(layouts: Sequence[c_void_p], operation: c_void_p) -> None:
+    for layout in layouts:
+        _call("cublasLtMatrixLayoutDestroy", layout)
+    if operation:
+        _call("cublasLtMatmulDescDestroy", operation)
+
+
+def _layout(matrix: Matrix) -> c_void_p:
+    """By columns: rows and columns change places."""
+    layout = c_void_p()
+    _call("cublasLtMatrixLayoutCreate", byref(layout), c_int(_TYPES[matrix.element]),
+          c_uint64(matrix.columns), c_uint64(matrix.rows), c_int64(matrix.columns))
+    if matrix.batch > 1:
+        stride = c_int64(matrix.rows * matrix.columns)
+        for attribute, value in ((_BATCH_COUNT, c_int32(matrix.batch)), (_BATCH_STRIDE, stride)):
+            _call("cublasLtMatrixLayoutSetAttribute", layout, c_int(attribute), byref(value),
+                  c_size_t(ctypes.sizeof(value)))
+    return layout

@@ -1,0 +1,1 @@
+"""What runs a compiled model on a GPU: memory, streams, graphs, calls."""

@@ -1,0 +1,135 @@
+"""Run a model whose main function decides while it runs: memory, inputs, outputs and constants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.host import FuncOp, host_function, host_functions
+from dialects.strata.types import BufferType
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from targets.cuda.runtime.call_steps import Buffer, LaunchStep, Packed, Run, buffer_type
+from targets.cuda.runtime.constants import ALIGNMENT, ConstantPlan
+from targets.cuda.runtime.control import Function
+from targets.cuda.runtime.kernels import Kernels
+from targets.cuda.runtime.memory import (
+    Heap,
+    Memory,
+    Pool,
+    TorchPool,
+    fetch,
+    is_on_device,
+    own_pool,
+    send,
+    torch_on_device,
+    upload_constants,
+)
+from targets.cuda.runtime.plan import kernels_of
+from targets.cuda.runtime.prepared_run import Call
+from targets.cuda.runtime.stream_order import RunOrder
+
+_KNOWN = 64
+"""Elements up to which the host keeps the contents of inputs and constants."""
+
+
+class ControlProgram:
+    """All host functions of a model, with their constants and kernels: what its runs only read."""
+
+    def __init__(
+        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
+    ) -> None:
+        there = kernels_of(module)
+        self.functions: dict[str, Function] = {}
+        for op in host_functions(module):
+            self.functions[op.sym_name.data] = Function(op, self.functions, there)
+        self.main = self.functions[host_function(module).sym_name.data]
+        self.kernels = kernels
+        calls = [step.call for f in self.functions.values() for step in f.launches]
+        kernels.prepare([(c.kernel, frozenset(), False) for c in calls if not c.strides])
+        self._constants = _place_constants(self.functions.values(), weights, stream)
+
+    def runner(self, order: RunOrder) -> ControlRunner:
+        """What runs it."""
+        del order
+        return ControlRunner(self)
+
+
+class ControlRunner:
+    """Runs that follow each other. Blocks come from a pool, in the order of the stream."""
+
+    def __init__(self, program: ControlProgram) -> None:
+        self.program = program
+        self.packed = defaultdict[LaunchStep, Packed](dict)
+        self._own_pool: Pool | None = None
+
+    def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
+        """The outputs, on the device if an input is there."""
+        main, sizes = self.program.main.op, call.sizes
+        with Heap(self._pool(), stream) as heap:
+            inputs = [_sent(value, heap, main) for value in values]
+            outputs = [_allocated(buffer_type(a), sizes, heap, main)
+                       for a in main.output_arguments]
+            run = Run(heap, self.program.kernels, self.packed)
+            returned = iter(self.program.main.call(run, [*inputs, *outputs], sizes))
+            given = iter(outputs)
+            buffers = [next(given if r is None else returned) for r in main.returned_types]
+            return [fetch(b.address, b.shape, type_.dtype, call.on_device, stream)
+                    for b, type_ in zip(buffers, main.output_types, strict=True)]
+
+    def drop_oldest(self, call: Call) -> bool:
+        """Give up what other calls have left, if there is any: pools see to that themselves."""
+        del call
+        return False
+
+    def close(self) -> None:
+        """Give up all memory; the runs must be done."""
+        self._own_pool = None
+        self.packed.clear()
+
+    def _pool(self) -> Pool:
+        torch = torch_on_device()
+        if torch is not None:
+            return TorchPool(torch)
+        self._own_pool = self._own_pool or own_pool()
+        return self._own_pool
+
+
+def _place_constants(
+    functions: Collection[Function], weights: WeightStore, stream: int
+) -> Memory:
+    """Memory with the constants of all functions, which are told where theirs lie."""
+    plan = ConstantPlan(weights)
+    for op in (op for f in functions for op in f.constants.values()):
+        plan.place(op)
+    memory = upload_constants(plan, weights, stream)
+    for function in functions:
+        for number, op in function.constants.items():
+            shape = op.type.static_shape
+            assert shape is not None, "a constant with a place has plain sizes"
+            contents = np.array(op.array(weights)) if prod(shape) <= _KNOWN else None
+            function.place(number, Buffer(memory.address + plan.place(op)[1], shape, contents))
+    return memory
+
+
+def _sent(value: Any, heap: Heap, op: FuncOp) -> Buffer:
+    """An input in memory that kernels can read: its own, if it is aligned there."""
+    shape = tuple(value.shape)
+    if is_on_device(value) and value.is_contiguous() and value.data_ptr() % ALIGNMENT == 0:
+        return Buffer(value.data_ptr(), shape)
+    address = heap.allocate(value.nbytes, op)
+    send(value, address, heap.stream)
+    known = not is_on_device(value) and value.size <= _KNOWN
+    return Buffer(address, shape, value if known else None)
+
+
+def _allocated(
+    type_: BufferType, sizes: Mapping[Symbol, int], heap: Heap, op: FuncOp
+) -> Buffer:
+    shape = tuple(int(s.evaluate(sizes)) for s in type_.shape)
+    return Buffer(heap.allocate(prod(shape) * type_.dtype.itemsize, op), shape)

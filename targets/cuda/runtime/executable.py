@@ -1,0 +1,186 @@
+"""Run models on a GPU, on the caller's current stream.
+
+A straight host function is one CUDA graph per set of sizes (`graph_cache.py`); one that decides
+while it runs is carried out step by step (`control_runner.py`). torch is used for memory only when
+the caller has imported it. Threads may call a model at once: each call has a state of its own
+(`run_state.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.host import host_function
+from dialects.strata.binding import EvaluationError, bind_sizes
+from dialects.strata.sizes import check_assumptions
+from dialects.strata.types import BufferType, tensor_of
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from targets.base import Executable
+from targets.call_states import CallStates
+from targets.cuda.build.compile import CompileOptions
+from targets.cuda.errors import CudaError, DeviceMemoryError
+from targets.cuda.libraries.forms import library_notes
+from targets.cuda.runtime import driver
+from targets.cuda.runtime.control_runner import ControlProgram
+from targets.cuda.runtime.graph_cache import GraphProgram, GraphRunner
+from targets.cuda.runtime.kernels import Kernels
+from targets.cuda.runtime.memory import DEVICE, current_stream, is_on_device
+from targets.cuda.runtime.plan import host_notes, is_straight, kernels_of
+from targets.cuda.runtime.prepared_run import Call
+from targets.cuda.runtime.run_state import MOST_STATES, RunState, follows
+from targets.cuda.runtime.stopwatch import Stopwatch
+from targets.cuda.runtime.stream_order import RunOrder
+from targets.locks import OneProcess
+
+_KINDS = 64
+"""For how many shapes of inputs the sizes stay known."""
+
+
+class CudaExecutable(Executable):
+    """A model on the GPU. Takes and returns NumPy arrays, or torch tensors on the device."""
+
+    takes_gpu_tensors = True
+
+    def __init__(self, module: ModuleOp, weights: WeightStore, options: CompileOptions) -> None:
+        """Compile, and upload the constants. Raises CudaError without a suitable device."""
+        driver.use_device()
+        self._function = host_function(module)
+        self.input_names = self._function.input_names
+        self.output_names = self._function.output_names
+        self._types = [a.type for a in self._function.input_arguments
+                       if isinstance(a.type, BufferType)]
+        self.notes = [*host_notes(module), *library_notes(list(kernels_of(module).values()))]
+        self._process = OneProcess("the model on the GPU", CudaError)
+        self._known: dict[tuple[Any, ...], Call] = {}
+        self._last_kind: tuple[list[Any], Call] | None = None
+        order, make = RunOrder(), GraphProgram if is_straight(self._function) else ControlProgram
+        self._program = make(module, weights, Kernels(options), order.own)
+        self._states = CallStates(partial(RunState, self._program), lambda: MOST_STATES)
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Outputs in model order, torch tensors on the device if an input is one, else arrays.
+
+        Tensors on the device are used where they are, and nothing waits for the device.
+        """
+        return self._run(self._call_of(inputs), inputs)
+
+    def run_alike(self, inputs: Sequence[Any]) -> list[Any]:
+        last = self._last_kind
+        return self.run(inputs) if last is None else self._run(last[1], inputs)
+
+    def _run(self, call: Call, inputs: Sequence[Any]) -> list[Any]:
+        if call.is_mixed or not call.on_device:
+            inputs = [v if is_on_device(v) else np.asarray(v, order="C") for v in inputs]
+        self._process.check()
+        driver.use_device()
+        while True:
+            state: RunState | None = None
+            try:
+                state = self._states.take()
+                if call.on_device and self._states.idle:
+                    state = self._states.suited(state, follows(current_stream()))
+                return state.run(call, inputs)
+            except DeviceMemoryError as error:
+                state = self._after_room_is_made(state, call, error)
+            finally:
+                if state is not None:
+                    self._states.give(state)
+
+    def _after_room_is_made(
+        self, state: RunState | None, call: Call, error: DeviceMemoryError
+    ) -> RunState | None:
+        """The state, to be used again; None where it is given up, or could not even be made. Raises
+        the error where there is nothing to give up.
+
+        First goes what no call has, then what other sizes left in the call's own state. A device
+        that is full of what other calls need has no room for so many at once: from now on there is
+        one less, and the call has its turn when another one ends.
+        """
+        states, idle = self._states, self._states.take_idle()
+        if idle is not None:
+            idle.close()
+            states.drop(idle)
+        elif state is None:
+            if not states.made:
+                raise error
+            states.most = states.made
+        elif not state.runner.drop_oldest(call):
+            if not states.others_are_busy():
+                states.most = MOST_STATES  # their number was not what was wrong
+                raise error
+            states.most = max(1, min(states.most, states.made) - 1)
+            state.close()
+            states.drop(state)
+            return None
+        return state
+
+    def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
+        return self._program.donate(inputs) if isinstance(self._program, GraphProgram) else ()
+
+    def replay(self, count: int) -> float:
+        """Milliseconds per replay of the last graph alone, for benchmarks; inputs stay."""
+        with self._last_state("replay") as (_, runner):
+            return runner.replay(count)
+
+    def stopwatch(self, spoiled: int) -> Stopwatch:
+        """What times the last run alone; see `Stopwatch`. Raises CudaError where there is none."""
+        with self._last_state("time") as (state, runner):
+            return Stopwatch(runner, spoiled, state.order.own)
+
+    @contextmanager
+    def _last_state(self, purpose: str) -> Generator[tuple[RunState, GraphRunner]]:
+        """The state of the last run, and what has its graph."""
+        self._process.check()
+        driver.use_device()
+        state = self._states.take()
+        try:
+            if not isinstance(state.runner, GraphRunner):
+                raise CudaError(f"the model has no graph to {purpose}: it decides while it runs")
+            yield state, state.runner
+        finally:
+            self._states.give(state)
+
+    def _call_of(self, inputs: Sequence[Any]) -> Call:
+        """What is known of calls with such inputs: found by what tells their sizes and types."""
+        kinds = [(v.shape, v.dtype, getattr(v, "device", None)) for v in inputs]
+        last = self._last_kind
+        if last is not None and last[0] == kinds:
+            return last[1]
+        key = tuple(kinds)
+        call = self._known.get(key)
+        if call is None:
+            there = {is_on_device(v) for v in inputs}
+            call = Call(self._bind(inputs), True in there, len(there) == 2)
+            if len(self._known) >= _KINDS:
+                self._known.clear()
+            self._known[key] = call
+        self._last_kind = kinds, call
+        return call
+
+    def _bind(self, values: Sequence[Any]) -> dict[Symbol, int]:
+        """The sizes, from the inputs' shapes.
+
+        Raises CudaError naming an input that is wrong, SizeError for sizes that contradict.
+        """
+        if len(values) != len(self.input_names):
+            raise CudaError(f"takes {len(self.input_names)} inputs "
+                            f"({', '.join(self.input_names)}), not {len(values)}")
+        for name, type_, value in zip(self.input_names, self._types, values, strict=True):
+            if is_on_device(value) and str(value.device) != DEVICE:
+                raise CudaError(f"input {name!r} is on {value.device}, the model on {DEVICE}")
+            found = str(value.dtype).removeprefix("torch.")
+            if found != type_.dtype.name:
+                raise CudaError(f"input {name!r} must be {type_.dtype.name}, not {found}")
+        try:
+            sizes = bind_sizes([tensor_of(t) for t in self._types], values, self.input_names)
+        except EvaluationError as error:
+            raise CudaError(str(error)) from error
+        check_assumptions(self._function, sizes)
+        return sizes

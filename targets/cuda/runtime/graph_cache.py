@@ -1,0 +1,263 @@
+"""Run a straight host function: one arena and one CUDA graph per set of sizes.
+
+A graph works on the caller's own tensors where kernels can: when these lie elsewhere than in the
+last call, the nodes that use them are pointed there. Its steps wait only for those whose results
+they need (`dependencies.py`). Arrays of the host have copies on the device.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from targets.cuda.errors import CudaError
+from targets.cuda.runtime import driver, driver_graph
+from targets.cuda.runtime.constants import ALIGNMENT, ConstantPlan
+from targets.cuda.runtime.dependencies import Access, waits_of
+from targets.cuda.runtime.donation import donated, with_donations
+from targets.cuda.runtime.driver_graph import CopyNode
+from targets.cuda.runtime.kernels import Kernels, variant_of
+from targets.cuda.runtime.memory import (
+    Memory,
+    fetch,
+    is_on_device,
+    readable,
+    residents_of,
+    send,
+    tensor_of,
+    upload_constants,
+)
+from targets.cuda.runtime.plan import (
+    CONSTANTS,
+    RESIDENT,
+    Copy,
+    HostPlan,
+    Launch,
+    Place,
+    plan_host,
+)
+from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
+from targets.cuda.runtime.stream_order import RunOrder
+
+_GRAPHS = 16
+"""How many sets of sizes stay ready."""
+
+Sizes = tuple[tuple[Symbol, int], ...]
+
+
+class GraphProgram:
+    """A straight host function with its constants and kernels: what its runs only read."""
+
+    def __init__(
+        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
+    ) -> None:
+        self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
+        self.kernels = kernels
+        kernels.overlap(self.plan)
+        kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels if not k.size_names])
+        self.constants = upload_constants(self.plan.constants, weights, stream)
+        self._residents = weights.residents  # which stay as long as their readers
+        self.donated: dict[int, int] = {}
+        self._has_runner = False
+
+    @property
+    def constants_size(self) -> int:
+        """Bytes of the constants."""
+        return self.plan.constants.size
+
+    def donate(self, pairs: Mapping[int, int]) -> dict[int, int]:
+        """Compute outputs in the memory of inputs, where that may be; before there is a runner."""
+        if not self._has_runner:
+            self.donated = donated(self.plan, pairs)
+            self.plan.steps = with_donations(self.plan, self.donated)
+        return self.donated
+
+    def runner(self, order: RunOrder) -> GraphRunner:
+        """What runs it, in an order."""
+        self._has_runner = True
+        return GraphRunner(self, order)
+
+
+class GraphRunner:
+    """Runs that follow each other in one memory. `order`: their order."""
+
+    def __init__(self, program: GraphProgram, order: RunOrder) -> None:
+        self.program, self._order = program, order
+        self._ready: OrderedDict[Sizes, Ready] = OrderedDict()
+        self._call: Call | None = None
+        self._current: Ready | None = None
+        """What the last call needed, which is not looked up when such a one comes again."""
+
+    def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
+        """The outputs, on the device if an input is there. Calls with equal inputs are one.
+
+        Raises DeviceMemoryError before anything is done that another try would not do again.
+        """
+        if call is not self._call or self._current is None:
+            self._call, self._current = None, self._prepare(call.sizes)
+            self._call = call
+        if not call.on_device:
+            return self._on_arrays(self._current, values, stream)
+        if call.is_mixed:
+            values = [v if is_on_device(v) else tensor_of(v, stream) for v in values]
+        return self._on_tensors(self._current, values, stream)
+
+    def _on_tensors(self, ready: Ready, tensors: Sequence[Any], stream: int) -> list[Any]:
+        addresses = [v.data_ptr() for v in tensors]
+        if not all([v.is_contiguous() for v in tensors]) or any(
+                [a % ALIGNMENT for a in addresses]):
+            tensors = [readable(v) for v in tensors]
+            addresses = [v.data_ptr() for v in tensors]
+        outputs = [r.make() if r.given is None else tensors[r.given] for r in ready.results]
+        addresses += [v.data_ptr() for v in outputs]
+        self._launch(ready, addresses, stream)
+        return outputs
+
+    def _on_arrays(self, ready: Ready, arrays: Sequence[Array], stream: int) -> list[Any]:
+        """Arrays of the host have copies on the device."""
+        inputs = [self._staged(k, v.nbytes, ready) for k, v in enumerate(arrays)]
+        for memory, array in zip(inputs, arrays, strict=True):
+            send(array, memory.address, stream)
+        outputs = [self._staged(len(arrays) + k, r.bytes, ready) if r.given is None
+                   else inputs[r.given] for k, r in enumerate(ready.results)]
+        self._launch(ready, [m.address for m in (*inputs, *outputs)], stream)
+        return [fetch(memory.address, r.shape, r.dtype, False, stream)
+                for r, memory in zip(ready.results, outputs, strict=True)]
+
+    def replay(self, count: int) -> float:
+        """Milliseconds per replay of the last graph alone."""
+        if not self._ready:
+            raise CudaError("run the model before timing replays")
+        ready = next(reversed(self._ready.values()))
+        assert ready.graph is not None
+        if not ready.staging:
+            raise CudaError("replays are timed on memory of the model's own: run it on arrays of "
+                            "the host before")
+        start, end = driver.Event(timing=True), driver.Event(timing=True)
+        stream = self._order.own
+        self._order.begin(stream)
+        start.record(stream)
+        for _ in range(count):
+            ready.graph.launch(stream)
+        end.record(stream)
+        self._order.end(stream)
+        return end.milliseconds_since(start) / count
+
+    def repeated(self, copies: Sequence[Memory], count: int) -> driver_graph.Graph:
+        """The last run `count` times in one graph, its constants in these memories by turns."""
+        ready, program = next(reversed(self._ready.values())), self.program
+        for memory in copies:
+            driver.copy(memory.address, program.constants.address, program.constants_size,
+                        self._order.own)
+        driver.synchronize(self._order.own)
+        nodes = [node for memory in islice(cycle(copies or [program.constants]), count)
+                 for step in program.plan.steps
+                 if (node := self._pack(step, ready, memory)) is not None]
+        return driver_graph.Graph(nodes, [[k - 1] if k else [] for k in range(len(nodes))])
+
+    # ------------------------------------------------------------------ memory of a run
+    def _staged(self, number: int, size: int, ready: Ready) -> Memory:
+        """The memory of an input or output that is an array of the host."""
+        if number not in ready.staging:
+            ready.staging[number] = Memory(size)
+        return ready.staging[number]
+
+    def drop_oldest(self, call: Call) -> bool:
+        """Give up the memory and the graph of the sizes that were used longest ago, if there are
+        others than the call's."""
+        oldest = next(iter(self._ready), None)
+        if oldest is None or oldest == tuple(call.sizes.items()):
+            return False
+        self._drop(oldest)
+        return True
+
+    def _drop(self, sizes: Sizes) -> None:
+        self._current = None
+        self._order.finish()
+        self._ready.pop(sizes).close()
+
+    def close(self) -> None:
+        """Give up all memory and all graphs."""
+        for sizes in list(self._ready):
+            self._drop(sizes)
+
+    # ------------------------------------------------------------------ one set of sizes
+    def _prepare(self, sizes: Mapping[Symbol, int]) -> Ready:
+        """What these sizes need, made when they are new; the least recently used goes."""
+        key = tuple(sizes.items())
+        if key in self._ready:
+            self._ready.move_to_end(key)
+            return self._ready[key]
+        while len(self._ready) >= _GRAPHS:
+            self._drop(next(iter(self._ready)))
+        plan = self.program.plan
+        launches = [s for s in plan.steps if isinstance(s, Launch)]
+        self.program.kernels.prepare([variant_of(s, s.size_values(sizes)) for s in launches])
+        arena = Memory(int(plan.arena.evaluate(sizes)))
+        ready = self._ready[key] = Ready(sizes, arena, self._results(sizes))
+        return ready
+
+    def _results(self, sizes: Mapping[Symbol, int]) -> list[Result]:
+        return [Result(tuple(int(s.evaluate(sizes)) for s in type_.shape), type_.dtype,
+                       self.program.donated.get(k))
+                for k, type_ in enumerate(self.program.plan.outputs)]
+
+    def _launch(self, ready: Ready, addresses: list[int], stream: int) -> None:
+        """Run the graph on inputs and outputs at these addresses; the first time, make it."""
+        if ready.graph is None:
+            ready.addresses = addresses
+            ready.graph = self._make_graph(ready)
+        elif addresses != ready.addresses:
+            ready.point_at(addresses)
+        ready.graph.launch(stream)
+
+    # ------------------------------------------------------------------ the graph
+    def _make_graph(self, ready: Ready) -> driver_graph.Graph:
+        """The steps that do anything, as nodes."""
+        packed = [(s, p) for s in self.program.plan.steps
+                  if (p := self._pack(s, ready, self.program.constants)) is not None]
+        waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed])
+        ready.steps = [p for _, p in packed]
+        ready.users.clear()
+        for number, (step, _) in enumerate(packed):
+            for k, place in enumerate(step.places):
+                ready.users[place.memory].append((number, k))
+        return driver_graph.Graph(ready.steps, waits, overlap=True)
+
+    def _pack(
+        self, step: Launch | Copy, ready: Ready, constants: Memory
+    ) -> Step | None:
+        """A step with its addresses; None when it does nothing."""
+        addresses = [_address_in(place, ready, constants) for place in step.places]
+        if isinstance(step, Launch):
+            return self.program.kernels.pack(step, ready.sizes, addresses)
+        source, target = addresses
+        size = int(step.source.size.evaluate(ready.sizes))
+        return CopyNode(source, target, size) if size else None
+
+
+def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
+    if place.memory >= 0:
+        return ready.addresses[place.memory]
+    if place.memory == RESIDENT:
+        return int(place.offset.evaluate(ready.sizes))
+    memory = constants if place.memory == CONSTANTS else ready.arena
+    return memory.address + int(place.offset.evaluate(ready.sizes))
+
+
+def _accesses(step: Launch | Copy, sizes: Mapping[Symbol, int]) -> list[Access]:
+    """The bytes that a step touches, constants aside."""
+    found: list[Access] = []
+    for k, place in enumerate(step.places):
+        if place.memory not in (CONSTANTS, RESIDENT):
+            start = int(place.offset.evaluate(sizes))
+            end = start + int(place.size.evaluate(sizes))
+            found.append(Access(place.memory, start, end, k in step.written))
+    return found

@@ -1,0 +1,290 @@
+"""Memory on the device, and copies between it and the caller's arrays.
+
+`Memory` lives as long as its owner. A `Heap` has the blocks of one run, taken and given back while
+a stream works: from torch's allocator when the caller uses torch, else from the driver's pool, else
+from blocks that are kept for the next run.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from xdsl.ir import Operation
+
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from dialects.text.syntax import location_name
+from targets.cuda.errors import CudaError, DeviceMemoryError
+from targets.cuda.runtime import driver
+from targets.cuda.runtime.constants import ALIGNMENT, ConstantPlan, Resident
+from targets.host_checks import MOST_BYTES, memory_error
+
+DEVICE = "cuda:0"
+_KEPT = 1 << 30
+"""Bytes up to which freed memory is kept."""
+
+
+def torch_on_device() -> Any:
+    """torch, if the caller has imported it and it can use the device; else None."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and torch.cuda.is_available() else None
+
+
+def _full(reason: str) -> DeviceMemoryError:
+    return DeviceMemoryError("the device's memory is full: use a smaller batch, or end other "
+                             f"programs that use it ({reason.partition(chr(10))[0]})")
+
+
+class Memory:
+    """Bytes on the device: torch's, when the caller uses torch, else the driver's."""
+
+    def __init__(self, size: int) -> None:
+        """Raises DeviceMemoryError when the device is full."""
+        if size > MOST_BYTES:
+            raise _full(f"{size} bytes")
+        torch = torch_on_device()
+        self._tensor: Any = None
+        if torch is not None:
+            self._tensor = tensor_maker((max(size, 1),), np.dtype(np.uint8))()
+            _wait_for_last_users(torch)
+            self.address: int = self._tensor.data_ptr()
+            self._free = None
+        else:
+            self.address = driver.allocate(size)
+            self._free = weakref.finalize(self, driver.free, self.address)
+            self._free.atexit = False  # the driver is gone by then, and its memory with it
+
+    def close(self) -> None:
+        self._tensor = None
+        if self._free is not None:
+            self._free()
+
+
+def _wait_for_last_users(torch: Any) -> None:
+    """What is ahead in torch's stream may still use a block that torch gives out again: it expects
+    other work behind that only. While the stream is captured, blocks are of the capture alone."""
+    if not torch.cuda.is_current_stream_capturing():
+        driver.synchronize(current_stream())
+
+
+# ---------------------------------------------------------------------- blocks of a run
+class Pool(Protocol):
+    """Where blocks come from. What is freed may be given out again, behind the stream's work."""
+
+    def allocate(self, size: int, stream: int) -> int:
+        """Raises DeviceMemoryError when the device is full."""
+        ...
+
+    def free(self, address: int, stream: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class TorchPool:
+    """torch's allocator, which orders what it gives out by the stream, too."""
+
+    torch: Any
+
+    def allocate(self, size: int, stream: int) -> int:
+        try:
+            return self.torch.cuda.caching_allocator_alloc(size, 0, stream)
+        except self.torch.cuda.OutOfMemoryError as error:
+            raise _full(str(error)) from None
+
+    def free(self, address: int, stream: int) -> None:
+        del stream
+        self.torch.cuda.caching_allocator_delete(address)
+
+
+class KeptBlocks:
+    """Memory of the driver's, kept when it is freed: for devices without pools.
+
+    The runs of one state follow each other, whatever their streams, and have these blocks alone, so
+    a block may be given out as soon as it is freed.
+    """
+
+    def __init__(self, most: int = _KEPT) -> None:
+        self._most = most
+        self._sizes: dict[int, int] = {}
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+        weakref.finalize(self, _release, self._free, driver.free).atexit = False
+
+    def allocate(self, size: int, stream: int) -> int:
+        del stream
+        size = _rounded(size)
+        if self._free[size]:
+            return self._free[size].pop()
+        try:
+            address = driver.allocate(size)
+        except DeviceMemoryError:
+            self._give_back()
+            address = driver.allocate(size)
+        self._sizes[address] = size
+        return address
+
+    def free(self, address: int, stream: int) -> None:
+        self._free[self._sizes[address]].append(address)
+        if self.kept > self._most:
+            driver.synchronize(stream)
+            self._give_back()
+
+    @property
+    def kept(self) -> int:
+        """Bytes that nobody uses."""
+        return sum(size * len(blocks) for size, blocks in self._free.items())
+
+    def _give_back(self) -> None:
+        for address in (a for blocks in self._free.values() for a in blocks):
+            del self._sizes[address]
+        _release(self._free, driver.free)
+
+
+def _rounded(size: int) -> int:
+    """A size that others share: at most an eighth larger, or the least there is."""
+    step = max(ALIGNMENT, 1 << max(0, size.bit_length() - 4))
+    return -(-size // step) * step
+
+
+def _release(blocks: defaultdict[int, list[int]], free: Callable[[int], None]) -> None:
+    for address in (a for found in blocks.values() for a in found):
+        free(address)
+    blocks.clear()
+
+
+def own_pool() -> Pool:
+    """A pool for the runs of one state, for when torch is not used."""
+    return driver.MemoryPool(_KEPT) if driver.has_pools() else KeptBlocks()
+
+
+@dataclass
+class Heap:
+    """The blocks of one run on one stream: `with Heap(...) as heap`. What is left is freed."""
+
+    pool: Pool
+    stream: int
+    blocks: dict[int, None] = field(default_factory=dict[int, None])
+
+    def allocate(self, size: int, op: Operation) -> int:
+        """The address of a new block.
+
+        Raises, naming the node, DeviceMemoryError when the device is full, and ValueError for what
+        no device has.
+        """
+        if size > MOST_BYTES:
+            raise memory_error(location_name(op), size)
+        try:
+            address = self.pool.allocate(max(size, 1), self.stream)
+        except DeviceMemoryError:
+            raise DeviceMemoryError(str(memory_error(location_name(op), size))) from None
+        self.blocks[address] = None
+        return address
+
+    def free(self, address: int) -> None:
+        del self.blocks[address]
+        self.pool.free(address, self.stream)
+
+    def __enter__(self) -> Heap:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """After an error of the device's, freeing fails as well: the first one is what counts."""
+        for address in list(self.blocks):
+            with suppress(*([CudaError] if error is not None else [])):
+                self.free(address)
+
+
+# ---------------------------------------------------------------------- the caller's arrays
+def is_on_device(value: Any) -> bool:
+    """Whether it is a torch tensor on the device."""
+    return bool(getattr(value, "is_cuda", False))
+
+
+def current_stream() -> int:
+    """torch's current stream on the device."""
+    return sys.modules["torch"]._C._cuda_getCurrentRawStream(0)
+
+
+def readable(value: Any) -> Any:
+    """A tensor on the device where kernels can read it: itself, if it lies as they expect."""
+    if not value.is_contiguous():
+        return value.contiguous()
+    return value if value.data_ptr() % ALIGNMENT == 0 else value.clone()
+
+
+def send(value: Any, target: int, stream: int) -> None:
+    """Copy an array, or a tensor on the device, to device memory."""
+    if is_on_device(value):
+        value = value.contiguous()
+        driver.copy(target, value.data_ptr(), value.nbytes, stream)
+    else:
+        driver.upload(target, value.ctypes.data, value.nbytes, stream)
+
+
+def fetch(
+    source: int, shape: tuple[int, ...], dtype: np.dtype[Any], on_device: bool, stream: int
+) -> Any:
+    """A new array with a copy of device memory, or a tensor on the device."""
+    if not on_device:
+        array: Array = np.empty(shape, dtype)
+        driver.download(array.ctypes.data, source, array.nbytes, stream)
+        return array
+    tensor = tensor_maker(shape, dtype)()
+    driver.copy(tensor.data_ptr(), source, tensor.nbytes, stream)
+    return tensor
+
+
+def tensor_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
+    """Makes tensors on the device, of any contents. Raises DeviceMemoryError when it is full."""
+    torch = sys.modules["torch"]
+    kind, device = getattr(torch, dtype.name), torch.device(DEVICE)
+    strides = tuple(prod(max(n, 1) for n in shape[k + 1:]) for k in range(len(shape)))
+    make = partial(torch.empty_strided, shape, strides, dtype=kind, device=device)
+
+    def checked() -> Any:
+        try:
+            return make()
+        except torch.cuda.OutOfMemoryError as error:
+            raise _full(str(error)) from None
+
+    return checked
+
+
+def tensor_of(array: Array, stream: int) -> Any:
+    """A tensor on the device with the contents of an array."""
+    tensor = tensor_maker(array.shape, array.dtype)()
+    send(array, tensor.data_ptr(), stream)
+    return tensor
+
+
+# ---------------------------------------------------------------------- constants
+def residents_of(weights: WeightStore) -> list[Resident]:
+    """The weights that the caller has on the device as kernels can read them."""
+    return [Resident(v.data_ptr(), v.nbytes, partial(_read, v)) for v in weights.residents
+            if str(v.device) == DEVICE and v.is_contiguous() and not v.data_ptr() % ALIGNMENT]
+
+
+def _read(tensor: Any, size: int) -> Array:
+    """The first bytes of a tensor on the device."""
+    array, stream = np.empty(size, np.uint8), current_stream()
+    driver.download(array.ctypes.data, tensor.data_ptr(), size, stream)
+    driver.synchronize(stream)
+    return array
+
+
+def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:
+    """Memory with the constants in their places."""
+    memory = Memory(plan.size)
+    for op, offset in plan.operations:
+        array = np.ascontiguousarray(op.array(weights))
+        driver.upload(memory.address + offset, array.ctypes.data, array.nbytes, stream)
+        driver.synchronize(stream)
+    plan.forget()
+    return memory

@@ -1,0 +1,65 @@
+"""What a call on a GPU writes, apart from what it returns: memory, graphs, and the order of runs.
+
+A model's states are a pool (`targets/call_states.py`), so that threads call it at once. Runs of one
+state follow each other, on whatever streams; those of several states do not wait for each other,
+unless the callers' streams are one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from targets.cuda.errors import CudaError
+from targets.cuda.runtime import driver
+from targets.cuda.runtime.control_runner import ControlProgram, ControlRunner
+from targets.cuda.runtime.graph_cache import GraphProgram, GraphRunner
+from targets.cuda.runtime.memory import current_stream
+from targets.cuda.runtime.prepared_run import Call
+from targets.cuda.runtime.stream_order import RunOrder
+
+MOST_STATES = 4
+"""How many calls of a model may be under way at once. Each may hold an arena of gigabytes, and the
+host's part of a call holds Python's lock most of the time: more threads add little."""
+
+
+class RunState:
+    """The runs of a program that follow each other. `owner`: see `Owned`."""
+
+    def __init__(self, program: GraphProgram | ControlProgram) -> None:
+        self.owner, self.order = 0, RunOrder()
+        self.runner: GraphRunner | ControlRunner = program.runner(self.order)
+        weakref.finalize(self, _finish, self.order, self.runner).atexit = False
+
+    def run(self, call: Call, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs; tensors on the device are put into the caller's stream."""
+        stream = current_stream() if call.on_device else self.order.own
+        self.order.begin(stream)
+        try:
+            outputs = self.runner.run(call, inputs, stream)
+        finally:
+            self.order.end(stream)
+        if not call.on_device:
+            driver.synchronize(stream)
+        return outputs
+
+    def close(self) -> None:
+        """Give up all memory, once its runs are done."""
+        self.order.finish()
+        self.runner.close()
+
+
+def follows(stream: int) -> Callable[[RunState], bool]:
+    """Whether the last run of a state was on this stream, so that the next one there need not wait
+    for another stream's."""
+    return lambda state: state.order.last == stream
+
+
+def _finish(order: RunOrder, runner: GraphRunner | ControlRunner) -> None:
+    """Wait for the runs of a state that is gone: its memory and its kernels go behind them."""
+    with suppress(CudaError):
+        driver.use_device()
+        order.finish()
+    del runner

@@ -1,0 +1,248 @@
+"""Schedule rules of the CUDA target for products whose sums are online: attention.
+
+A program computes a block of rows. It holds their factor, and walks the columns of the scores: in
+each step a tile of scores by `tl.dot`, its powers, and their product with the values by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dialects.loop import KernelOp, NestOp
+from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import TensorType, bf16, f16, f32
+from dialects.symbolic.expr import product
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.limits import limit_of
+from passes.analyses.loop.online import running_maximum
+from passes.analyses.loop.private import block_axis
+from passes.analyses.loop.runs import common_rows
+from passes.loop_to_block.compute import is_dot
+from passes.rewrites.loop.common_factors import take_factor_out
+from targets.base import TargetOptions
+from targets.cuda.machine import Machine, machine_of
+from targets.cuda.scheduling.products.rules import MIN_DOT
+from targets.cuda.scheduling.specialized_attention import may_specialize
+from targets.cuda.scheduling.tiles import finish, power, width_of
+
+MAX_REGISTERS = 255
+MAX_WIDTH, SPLIT_WIDTH = 256, 64
+"""The most columns of a factor that a program holds; and of one of f32 that is split."""
+
+
+def is_attention(kernel: KernelOp) -> bool:
+    """Whether a contraction of a kernel follows a running maximum."""
+    return any(is_contraction(n) and running_maximum(n) for n in kernel.nests)
+
+
+def joins(kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether both products run on tensor cores, or are of one row each, and their factors fit.
+
+    On FMA units, sums of many rows are as many operations in either form; apart they have larger
+    tiles, and nothing that is computed again.
+    """
+    products = _products(kernel)
+    inner = [kernel.axes[a].constant for a in _held(kernel)]
+    if len(products) != 2 or not all(map(is_dot, products)) or not all(
+            size is not None and size <= MAX_WIDTH for size in inner):
+        return False
+    if block_axis(kernel) is None:
+        return all(size.constant is not None for size in kernel.axes.values())
+    narrow = all(_is_narrow(n) or options.precision != "f32" for n in products)
+    return narrow or _is_split(kernel, options)
+
+
+def _products(kernel: KernelOp) -> list[NestOp]:
+    return [n for n in kernel.nests if is_contraction(n)]
+
+
+def _is_narrow(nest: NestOp) -> bool:
+    """Whether both factors are halves."""
+    return all(isinstance(v.type, TensorType) and v.type.element in (f16, bf16)
+               for v in nest.inputs)
+
+
+def _is_split(kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether f32 factors are multiplied as sums of two of tf32 each, on tensor cores.
+
+    Each product is off by 2^-22 of itself, less than sums of 32 are by their additions: on an H200,
+    kernels by hand were as far off as those of FMAs (5.5e-7 to 8.0e-7, and 7.6e-7 to 9.8e-7, of
+    the largest), in a third to a half of the time.
+    """
+    elements = {v.type.element for n in _products(kernel) for v in n.inputs
+                if isinstance(v.type, TensorType)}
+    held = [kernel.axes[a].constant or MAX_WIDTH for a in _held(kernel)]
+    return (options.precision == "f32" and elements == {f32} and max(held) <= SPLIT_WIDTH
+            and machine_of(options.features).has_wgmma)
+
+
+def walked_axis(kernel: KernelOp) -> Symbol:
+    """The axis that all sums are online along."""
+    [axis] = _products(kernel)[-1].reduce_axes
+    return axis.name
+
+
+def _held(kernel: KernelOp) -> list[Symbol]:
+    """The axes of which a program holds all: those of the factors, beside rows and columns."""
+    rows = common_rows(kernel)
+    return [a for a in kernel.axes if a not in rows and a != walked_axis(kernel)]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Rows of a program, columns of a step, how many warps and steps in flight, and registers of
+    a thread, where a limit lets another program share the multiprocessor."""
+
+    rows: int
+    step: int
+    warps: int
+    stages: int
+    registers: int = 0
+
+    def fits(self, held: int, width: int, machine: Machine) -> bool:
+        """Whether factors of so many columns fit into shared memory, and sums into registers."""
+        shared = held * width * (self.rows + 2 * self.step * self.stages)
+        sums = self.rows * (held + self.step) // (32 * self.warps)
+        return shared <= machine.shared and sums <= (self.registers or MAX_REGISTERS) * 3 // 4
+
+
+_NARROW = (Tiles(64, 64, 4, 3), Tiles(64, 32, 4, 2))
+"""For factors of one line of the cache: several programs share a multiprocessor."""
+_BARE = (Tiles(128, 128, 8, 3, 128), *_NARROW)
+"""For those, where nothing is read but factors, in whole steps: registers hold scores and sums."""
+_WIDE = (Tiles(128, 64, 8, 2, 128), Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2), Tiles(64, 32, 4, 2))
+"""For wider ones: more rows, so that factors are loaded less often."""
+_LIMITED = _WIDE[1:]
+"""For those whose rows reach to a diagonal, and are walked in one loop."""
+_SPLIT = (Tiles(128, 64, 8, 2), Tiles(32, 32, 4, 2))
+"""For f32 in parts, which take registers of their own."""
+_SPECIALIZED = Tiles(64, 128, 8, 2)
+"""Of each of two groups, beside a warp that only loads, for wider ones. On an H200, 29 shapes of
+heads of 128 bf16 took 0.71 to 0.98 of the time in other tiles, but rows of 256 or 512 that reach to
+a diagonal 0.98 to 1.07. Factors of one line took longer, too."""
+_REACH = 768
+"""The shortest rows that reach to a diagonal and have such a warp."""
+_HEADS = 4
+"""So many heads' rows of one length are computed side by side."""
+_LINE = 128
+STEP = 256
+"""How many places a program walks at a time that has one row: so many loads are under way."""
+
+
+def prepare_attention(kernel: KernelOp) -> None:
+    """Let what masks scores stand before what scales them."""
+    for nest in [n for n in kernel.nests if n.is_elementwise]:
+        take_factor_out(nest)
+
+
+def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
+    """Blocks of rows; the axes of the factors whole; the columns in steps."""
+    return next(candidates(kernel, options))
+
+
+def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
+    """The schedule, and behind it others that may be as good."""
+    row = block_axis(kernel)
+    if row is None:
+        yield _single_rows(kernel)
+        return
+    if _is_specialized(kernel, row, options):
+        yield _specialized(kernel, row, options)
+    yield _ordinary(kernel, row, options)
+
+
+def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule:
+    """Each program by itself."""
+    extents, walked = kernel.axes, walked_axis(kernel)
+    held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
+    split = _is_split(kernel, options)
+    tiles = _tiles(kernel, row, max(held.values()), machine_of(options.features), split)
+    levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
+              Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
+              *(Level("whole", a, size) for a, size in held.items()),
+              Level("loop", walked, power(extents[walked], tiles.step, MIN_DOT))]
+    more = {"registers": tiles.registers} if tiles.registers else {}
+    if _is_limited(kernel, tiles.step):
+        more |= {"branch": 1, "strip": _HEADS, "descend": 1}
+    return finish(kernel, levels, online=1, dot=1, tails="peel", pointers=1, warps=tiles.warps,
+                  stages=tiles.stages, precision="tf32x3" if split else options.precision, **more)
+
+
+def _is_specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> bool:
+    """Whether a warp that only loads makes a kernel faster: wide factors, and enough programs."""
+    machine, walked, held = machine_of(options.features), walked_axis(kernel), _held(kernel)
+    widths = [kernel.axes[a].constant or MAX_WIDTH for a in held]
+    length, limited = kernel.axes[walked].constant, limit_of(kernel, walked) is not None
+    pair = _SPECIALIZED.rows * _SPECIALIZED.warps // 4
+    programs = product([*(kernel.axes[a] for a in common_rows(kernel) if a != row),
+                        kernel.axes[row].ceildiv(pair)]).constant
+    return (2 * max(widths) > _LINE and max(widths) <= _LINE
+            and (length is None or length > (_REACH - 1 if limited else _SPECIALIZED.step))
+            and programs is not None and 8 * programs > 7 * machine.multiprocessors
+            and may_specialize(kernel, _products(kernel), row, walked, held, options))
+
+
+def _specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule:
+    """Two groups of warps that compute, and a warp that loads."""
+    extents, walked, tiles = kernel.axes, walked_axis(kernel), _SPECIALIZED
+    levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
+              Level("grid", row, tiles.rows),
+              *(Level("whole", a, power(extents[a], MAX_WIDTH, MIN_DOT)) for a in _held(kernel)),
+              Level("loop", walked, tiles.step)]
+    limited = limit_of(kernel, walked) is not None
+    more = {"strip": _HEADS, "descend": 1} if limited else {}
+    return finish(kernel, levels, online=1, dot=1, tails="mask", branch=1, warps=tiles.warps,
+                  stages=tiles.stages, precision=options.precision, specialize=1, **more)
+
+
+def _single_rows(kernel: KernelOp) -> Schedule:
+    """A program for each row, whose products are no matrices: all by multiplying and adding."""
+    extents, walked = kernel.axes, walked_axis(kernel)
+    held = {a: power(extents[a], MAX_WIDTH) for a in _held(kernel)}
+    step = power(extents[walked], STEP, MIN_DOT)
+    levels = [*(Level("grid", a) for a in common_rows(kernel)),
+              *(Level("whole", a, size) for a, size in held.items()), Level("loop", walked, step)]
+    return finish(kernel, levels, online=1, tails="peel", warps=4)
+
+
+def program_count(kernel: KernelOp, options: TargetOptions) -> int | None:
+    """How many programs compute a kernel; None if a run decides."""
+    schedule = schedule_attention(kernel, options)
+    return product(kernel.axes[x.axis].ceildiv(x.tile) for x in schedule.levels
+                   if x.kind == "grid").constant
+
+
+def _is_limited(kernel: KernelOp, step: int) -> bool:
+    """Whether rows reach to a diagonal, in whole steps: one loop walks them then."""
+    return _is_even(kernel, step) and limit_of(kernel, walked_axis(kernel)) is not None
+
+
+def _is_even(kernel: KernelOp, step: int) -> bool:
+    """Whether all steps are whole, so that there is one loop."""
+    length = kernel.axes[walked_axis(kernel)].constant
+    return length is not None and length % step == 0
+
+
+def _tiles(
+    kernel: KernelOp, row: Symbol, held: int, machine: Machine, split: bool
+) -> Tiles:
+    """The first tiles that fit and leave no multiprocessor idle, else those of the fewest rows."""
+    width = max(width_of(v) for n in _products(kernel) for v in n.inputs)
+    limited = _is_limited(kernel, _LIMITED[0].step)
+    if split:
+        choices = _SPLIT
+    elif held * width > _LINE:
+        choices = _LIMITED if limited else _WIDE
+    else:
+        bare = len(kernel.body.block.args) == 3 and _is_even(kernel, _BARE[0].step)
+        choices = _BARE if bare and not limited else _NARROW
+    most = power(kernel.axes[row], choices[0].rows, choices[-1].rows)
+    fitting = [t for t in choices if t.fits(held, width, machine) and t.rows <= most] or [
+        choices[-1]]
+    others = product(kernel.axes[a] for a in common_rows(kernel) if a != row)
+    programs = [(others * kernel.axes[row].ceildiv(t.rows)).constant for t in fitting]
+    return next((t for t, n in zip(fitting, programs, strict=True)
+                 if n is None or n >= machine.multiprocessors),
+                min(fitting, key=lambda t: t.rows))

@@ -1,0 +1,86 @@
+"""How many parts of its keys attention of few rows walks side by side: by a model of time.
+
+Programs ask for what they walk at the rate of their share of a multiprocessor, or of what they
+wait for where they load nothing ahead, all of them together at most at that of the device's memory.
+Parts are added by another kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from dialects.loop import KernelOp, NestOp
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr, product
+from passes.analyses.loop.private import block_axis
+from passes.rewrites.loop.nests import reads_of
+from targets.base import TargetOptions
+from targets.cuda.machine import Machine, machine_of
+from targets.cuda.scheduling.attention import program_count, walked_axis
+from targets.cuda.scheduling.products.parts import GAIN
+from targets.cuda.scheduling.tiles import width_of
+
+SHARING = 4
+"""How many programs a multiprocessor holds at a time, about."""
+LEAST = 64
+"""The least places that one part walks."""
+MOST = 128
+"""More parts take as long to add as they save."""
+ALONE = 10
+"""GB/s that a program of one row asks for: nothing is loaded ahead of a step."""
+ALIKE = 1.1
+"""Fewer parts are taken if they are at most so many times as slow."""
+ADDING = 2.5e-6
+"""Seconds that the kernel takes which adds them, behind the other in a graph."""
+
+
+def online_parts(kernel: KernelOp, options: TargetOptions) -> int:
+    """The number of parts; 1 to walk all in one go."""
+    machine = machine_of(options.features)
+    length = kernel.axes[walked_axis(kernel)].constant
+    programs, walked = program_count(kernel, options), _walked_bytes(kernel)
+    alone = block_axis(kernel) is None
+    enough = machine.multiprocessors * (SHARING if alone else 1)
+    if not length or not programs or walked is None or programs >= enough:
+        return 1
+    rate = ALONE if alone else machine.cache_rate / SHARING
+    choices = [n for n in range(1, min(length // LEAST, MOST) + 1) if length % n == 0] or [1]
+    times = {n: _seconds(walked, programs * n, rate, machine) + (ADDING if n > 1 else 0)
+             for n in choices}
+    least = min(times.values())
+    best = min(n for n in choices if times[n] <= ALIKE * least)
+    return best if times[best] < GAIN * times[1] else 1
+
+
+@dataclass(frozen=True)
+class _Walked:
+    """Bytes along the walked axis: those there are, and those that all programs ask for."""
+
+    stored: int
+    read: int
+
+
+def _seconds(walked: _Walked, programs: int, rate: float, machine: Machine) -> float:
+    """How long so many programs take, each of which reads so many GB/s."""
+    together = SHARING * machine.multiprocessors
+    rounds = -(-programs // together)
+    idle = rounds * together / programs if rounds > 1 else 1
+    all_read = walked.read / (rate * min(programs, together))
+    return max(walked.stored / machine.bandwidth, all_read) * idle / 1e9
+
+
+def _walked_bytes(kernel: KernelOp) -> _Walked | None:
+    """None if a run decides how many they are."""
+    axis, stored, read = walked_axis(kernel), dict[SSAValue, Expr](), Expr.of(0)
+    for nest in kernel.nests:
+        for one in reads_of(nest):
+            names = {s for e in one.map for s in e.symbols}
+            if axis in names and not isinstance(one.value.owner, NestOp):
+                assert isinstance(one.value.type, TensorType)
+                stored[one.value] = one.value.type.byte_size
+                places = product(e for a, e in kernel.axes.items() if a in names)
+                read = read + places * width_of(one.value)
+    total = sum(stored.values(), Expr.of(0)).constant
+    return None if total is None or read.constant is None else _Walked(total, read.constant)

@@ -1,0 +1,100 @@
+"""Sums of products in parts: where a product's own tiles leave most of a GPU idle.
+
+What enters is a contraction before kernels are made; what leaves is which summed axis to cut, and
+into how many parts, if the parts and the kernel that adds them take clearly less time than the
+product in one. A product of a batch has programs enough, or is the parts of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dialects.loop import NestOp
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.constants import constant_behind
+from targets.base import TargetOptions
+from targets.cuda.machine import Machine, machine_of
+from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_cores, product_of
+from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
+from targets.cuda.scheduling.products.time import MEMORY, Product, seconds
+from targets.cuda.scheduling.products.vector import COLUMNS, matrix_direction
+from targets.cuda.scheduling.roles import Roles, roles_of
+from targets.cuda.scheduling.sums import MOST_PARTS
+
+GAIN = 0.91
+"""Parts must take so much less time."""
+PROGRAMS = 4
+"""Of a vector and a matrix: how many programs for each multiprocessor keep its loads coming."""
+ADDING = 1.5e-6
+"""Seconds that another kernel of a graph takes however little it does."""
+SUM, STORED = 4, 2
+"""The bytes of a sum in parts; and of what mostly is stored of a whole one."""
+
+
+def product_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
+    """The axis and the number of parts; None to compute the sums in one go."""
+    roles = roles_of(nest)
+    is_open = any(a.extent.constant is None for a in nest.axes)
+    if is_open or roles.batch or len(roles.reduce) != 1 or not is_plain(nest):
+        return None
+    machine = machine_of(options.features)
+    product = product_of(nest, roles)
+    least = 2 * LINE // product.width
+    if roles.rows and roles.columns:
+        suits = is_dot(nest) and on_tensor_cores(nest, options)
+        parts = parts_of(product, machine, least) if suits else 1
+    else:
+        parts = _parts_of_columns(nest, roles, product, machine, least)
+    return (roles.reduce[0], parts) if parts > 1 else None
+
+
+def parts_of(product: Product, machine: Machine, least: int) -> int:
+    """Into how many equal parts to cut the sums, each of `least` elements or more; mostly 1.
+
+    Parts are computed side by side, and added by another kernel: clearly faster, or not done.
+    """
+    if product.batch > 1:
+        return 1
+    times = {1: _fastest(replace(product, beside=STORED), machine)}
+    for parts in _divisors(product.run, least):
+        whole = replace(product, batch=parts, depth=product.depth // parts,
+                        run=product.run // parts, beside=SUM)
+        times[parts] = _fastest(whole, machine) + _adding(product, parts, machine)
+    best = min(times, key=lambda parts: times[parts])
+    return best if times[best] < GAIN * times[1] else 1
+
+
+def _fastest(product: Product, machine: Machine) -> float:
+    return seconds(product, tiles(product, machine)[0], machine)
+
+
+def _adding(product: Product, parts: int, machine: Machine) -> float:
+    """How long the kernel takes that adds the parts."""
+    read = SUM * parts * product.rows * product.columns
+    return ADDING + read / (MEMORY * machine.bandwidth * 1e9)
+
+
+def _divisors(length: int, least: int) -> Iterator[int]:
+    """Numbers of parts that are equal, long enough, and begin where words do."""
+    yield from (n for n in range(2, min(length // least, MOST_PARTS) + 1)
+                if length % (n * SIZES[0]) == 0)
+
+
+def _parts_of_columns(
+    nest: NestOp, roles: Roles, product: Product, machine: Machine, least: int
+) -> int:
+    """Of a vector and a matrix: a few programs for each multiprocessor.
+
+    Where sums run along the memory of the matrix, programs of a few columns each are enough. So
+    constants lie (`products.panels`), but for those that the caller holds: of these, fewer columns
+    make programs enough, and take less time than to add parts.
+    """
+    along = matrix_direction(nest, roles)
+    if along is None or along[1] in roles.reduce or constant_behind(nest.inputs[along[0]]):
+        return 1
+    programs = -(-product.rows * product.columns * product.width // COLUMNS)
+    if 2 * programs >= machine.multiprocessors:
+        return 1
+    wanted = -(-PROGRAMS * machine.multiprocessors // programs)
+    return max((n for n in _divisors(product.depth, least) if n <= wanted), default=1)

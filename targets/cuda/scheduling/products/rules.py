@@ -1,0 +1,266 @@
+"""Schedule rules of the CUDA target for contractions: matrix products, and those that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from xdsl.dialects import arith
+
+from dialects.loop import KernelOp, NestOp
+from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import TensorType, byte_width, i8, i32, is_float, is_narrow_float
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.runs import running_axis
+from passes.contract import Panel
+from passes.loop_to_block.compute import is_gathered_dot
+from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
+from passes.rewrites.loop.nests import data_inputs, gathered_inputs, has_calls
+from targets.base import TargetOptions
+from targets.cuda.machine import machine_of
+from targets.cuda.scheduling.products.specialized import may_specialize
+from targets.cuda.scheduling.products.tiles import ASSUMED, tiles
+from targets.cuda.scheduling.products.time import Product, ProductTile
+from targets.cuda.scheduling.products.vector import matrix_direction, vector_products
+from targets.cuda.scheduling.roles import (
+    Roles,
+    bytes_beside,
+    factor_width,
+    has_windows,
+    memory_axis,
+    reads_vectors,
+    roles_of,
+    stored_by,
+    symbols_of,
+)
+from targets.cuda.scheduling.tiles import finish, power, width_of
+
+MIN_DOT = 16
+"""The least size of each dim of a `tl.dot`."""
+MIN_DEPTH = 32
+"""The least bytes that one row of its factors has along the summed dim."""
+DEPTH = 128
+"""The bytes of such a row that one step loads: a line of the cache."""
+STRIP = 16
+"""How many tiles of rows programs walk before they take the next columns."""
+PROMOTE, PROMOTE_EXACT = 512, 128
+"""Products of narrow floats that may be summed in fewer bits than f32 has. Of 8192 products of
+normal numbers, the sum's error is a fifth of a rounding to bf16 then; and 1.3e-4 where all of f32
+is stored."""
+VARIED = 3
+"""Of how many tiles candidates have other strips."""
+
+
+def prepare_product(kernel: KernelOp, nest: NestOp) -> None:
+    """Fuse the axes of each role of a matrix product."""
+    roles = roles_of(nest, stored_by(kernel, nest))
+    if roles.rows and roles.columns and is_dot(nest):
+        for names in (roles.rows, roles.columns, _summed_order(nest, roles)):
+            if can_fuse(kernel, names):
+                fuse_axes(kernel, names)
+
+
+def is_dot(nest: NestOp) -> bool:
+    """Whether a contraction is one that `tl.dot` has: of floats into f32, signed bytes into i32."""
+    result = nest.results[0].type
+    assert isinstance(result, TensorType)
+    if not is_gathered_dot(nest) or byte_width(result.element) > 4:
+        return False
+    return is_float(result.element) or (result.element == i32 and _multiplies_bytes(nest))
+
+
+def _multiplies_bytes(nest: NestOp) -> bool:
+    """Whether the body multiplies two bytes with their sign."""
+    multiply = nest.yielded[0].owner
+    return isinstance(multiply, arith.MuliOp) and all(
+        isinstance(v.owner, arith.ExtSIOp) and v.owner.input.type == i8
+        for v in multiply.operands)
+
+
+def _summed_order(nest: NestOp, roles: Roles) -> Sequence[Symbol]:
+    """Summed axes, outermost first. For bytes, what runs along the memory of the rows' factor ends.
+
+    So that a tile of it is loaded in long words; the other factor is packed in the same order.
+    """
+    if not _multiplies_bytes(nest):
+        return roles.reduce
+    rows = next(m for m in nest.input_maps if not symbols_of(m) & {*roles.columns})
+    last = [a for a in running_axis(rows, nest.axes) if a in roles.reduce]
+    return [*(a for a in roles.reduce if a not in last), *last]
+
+
+def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] | None:
+    """Constants are packed so that each column is contiguous, where a product wants it so."""
+    nest = next(n for n in kernel.nests if is_contraction(n))
+    roles = roles_of(nest, stored_by(kernel, nest))
+    if not _wants_columns(kernel, nest, roles):
+        return None
+    [column], [summed] = roles.columns, roles.reduce
+    return {k: Panel(column, 1, (summed,)) for k in constants
+            if column in symbols_of(nest.input_maps[k])
+            and memory_axis(nest, k) != summed}
+
+
+def _wants_columns(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
+    """Whether tensor cores take both factors along the summed axis, as they do bytes; or memory
+    bounds the product, and programs of a few columns read long pieces of them.
+    """
+    if _is_gathered(nest):
+        return False
+    if not is_plain(nest) or len(roles.columns) != 1 or len(roles.reduce) != 1:
+        return _is_matrix_product(nest, roles) and _multiplies_bytes(nest)
+    if not roles.rows:
+        return matrix_direction(nest, roles) is not None
+    if not _is_matrix_product(nest, roles):
+        return False
+    rows = kernel.axes[roles.rows[0]].constant
+    bytes_ = factor_width(nest) == 1
+    return bytes_ or (rows is not None and rows <= MIN_DOT)
+
+
+def _is_matrix_product(nest: NestOp, roles: Roles) -> bool:
+    """Whether a contraction, its axes fused, is a `tl.dot` of rows by columns."""
+    single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
+    return single and is_dot(nest)
+
+
+def schedule_product(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
+    """The schedule of a kernel that contracts."""
+    return next(_candidates(kernel, nest, options))
+
+
+def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
+    """Schedules of a kernel that contracts, the rules' choice first; none of another kernel."""
+    nest = next((n for n in kernel.nests if is_contraction(n)), None)
+    if nest is not None:
+        yield from dict.fromkeys(_candidates(kernel, nest, options))
+
+
+def _candidates(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Iterator[Schedule]:
+    roles = roles_of(nest, stored_by(kernel, nest))
+    if not _is_matrix_product(nest, roles):
+        yield from vector_products(kernel, nest, roles, machine_of(options.features))
+        yield _small_contraction(kernel, roles)
+    elif _reads_matrices(nest) and on_tensor_cores(nest, options):
+        yield from _tiled(kernel, nest, roles, options)
+    else:
+        yield _matrix_product(kernel, nest, roles, options)
+
+
+def is_plain(nest: NestOp) -> bool:
+    """Whether the factors are read along their dims, and nothing lies around them."""
+    plain = not any(map(has_calls, nest.input_maps))
+    return plain and all(p is None for p in nest.pad_values)
+
+
+def _reads_matrices(nest: NestOp) -> bool:
+    """Whether nothing is read by windows, or lies around the factors. Dims that one axis walks, as
+    in a convolution of one place, are as good as one; and rows, or matrices of a batch, that are
+    gathered as good as others, if words of memory are read whole."""
+    plain = not has_windows(nest) and all(p is None for p in nest.pad_values)
+    return plain and not any(gathered_inputs(nest.input_maps[k][-1:]) for k in data_inputs(nest))
+
+
+def _is_gathered(nest: NestOp) -> bool:
+    """Whether some input says where a factor is read."""
+    return len(data_inputs(nest)) < len(nest.inputs)
+
+
+def on_tensor_cores(nest: NestOp, options: TargetOptions) -> bool:
+    """Whether factors are short enough, or may be rounded."""
+    return factor_width(nest) <= 2 or options.precision != "f32"
+
+
+def _tiled(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> Iterator[Schedule]:
+    """A matrix product on tensor cores: tiles as the model of their time orders them.
+
+    The first ones also in other strips, of which the model knows nothing.
+    """
+    promote = _promote(kernel, nest, options)
+    product = replace(product_of(nest, roles), twice=promote > 0,
+                      beside=bytes_beside(kernel, nest, roles),
+                      vectors=reads_vectors(kernel, nest, roles),
+                      copied=may_specialize(kernel, nest, roles, options))
+    for rank, tile in enumerate(tiles(product, machine_of(options.features))):
+        taken = tile.rows * max(tile.groups, 1)
+        gathered = _is_gathered(nest) and product.rows <= taken and len(roles.batch) == 1
+        in_strips = (product.rows > taken or gathered) and product.columns > tile.columns
+        for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
+            yield _in_tiles(kernel, roles, tile, strip, options, promote, turned=gathered)
+
+
+def _promote(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> int:
+    """How many products of narrow floats instructions sum, in fewer bits than f32 has, before the
+    sum is added to one of f32; 0 where there are none, or fewer bits are allowed."""
+    narrow = any(is_narrow_float(v.type.element) for v in nest.inputs
+                 if isinstance(v.type, TensorType))
+    if not narrow or options.precision not in ("f32", "fp8"):
+        return 0
+    return PROMOTE if max(map(width_of, kernel.yielded)) <= 2 else PROMOTE_EXACT
+
+
+def product_of(nest: NestOp, roles: Roles) -> Product:
+    """What the tiles of a product depend on."""
+    extents = {a.name: a.extent.constant for a in nest.axes}
+
+    def size(names: Sequence[Symbol], assumed: int) -> int:
+        known = [extents[name] for name in names]
+        return prod([assumed if n is None else max(n, 1) for n in known])
+
+    depth = size(roles.reduce, ASSUMED)
+    return Product(
+        size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED), depth,
+        factor_width(nest), width_of(nest.results[0]), depth,
+        open=any(extents[a] is None for a in (*roles.rows, *roles.columns)))
+
+
+def _in_tiles(
+    kernel: KernelOp, roles: Roles, tile: ProductTile, strip: int, options: TargetOptions,
+    promote: int = 0, *, turned: bool = False,
+) -> Schedule:
+    """`turned`: the tiles of a batch take the place of rows, as neighbours may share a matrix."""
+    (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
+    rows = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile.rows)]
+    levels = [*(rows[::-1] if turned else rows), Level("grid", n, tile.columns),
+              Level("loop", k, tile.depth)]
+    order = {"strip": strip} if strip > 1 else {}
+    order |= {"promote": promote} if promote else {}
+    order |= {"specialize": 1} if tile.groups else {}
+    return finish(kernel, levels, dot=1, tails="mask", warps=tile.warps, stages=tile.stages,
+                  precision=options.precision, **order)
+
+
+def _matrix_product(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> Schedule:
+    """Tiles of rows by columns, the summed axis in steps."""
+    extents = kernel.axes
+    (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
+    width = factor_width(nest)
+    width = width if options.precision == "f32" else min(width, 2)
+    most = 128 if width <= 2 else 64
+    tile_m, tile_n = power(extents[m], most, MIN_DOT), power(extents[n], most, MIN_DOT)
+    tile_k = power(extents[k], DEPTH // width, max(MIN_DOT, MIN_DEPTH // width))
+    if width == 1 and (extents[k] % tile_k).constant == tile_k // 2 >= MIN_DEPTH:
+        tile_k //= 2  # so that the last step needs no masks
+    warps = 8 if tile_m * tile_n >= 128 * 128 else 4
+    return _in_tiles(kernel, roles, ProductTile(tile_m, tile_n, tile_k, warps, 3), 1, options)
+
+
+def _small_contraction(kernel: KernelOp, roles: Roles) -> Schedule:
+    """Products without rows or columns: a matrix and a vector, a depthwise convolution."""
+    extents = kernel.axes
+    column = (roles.columns or roles.batch or roles.rows)[-1:]
+    parallel = [a for a in (*roles.batch, *roles.rows, *roles.columns) if a not in column]
+    row = parallel[-1:] if not roles.columns or roles.rows else []
+    levels = [Level("grid", a) for a in parallel if a not in row]
+    levels += [Level("grid", a, power(extents[a], 8)) for a in row]
+    levels += [Level("grid", a, power(extents[a], 64)) for a in column]
+    *outer, last = sorted(roles.reduce, key=lambda a: extents[a].constant or 1 << 31)
+    levels += [*(Level("loop", a) for a in outer),
+               Level("loop", last, 1 if row else power(extents[last], 64))]
+    return finish(kernel, levels, tails="mask", warps=4)

@@ -1,0 +1,67 @@
+"""Which products may have warps that only load (`emit/specialized.py`), and in which tiles.
+
+What enters is a contraction as rules meet it. Its factors must be matrices whose tiles hardware
+copies at once, of floats that tensor cores multiply from shared memory; what is done with its sums
+must be elementwise. Only Hopper's GPUs have both such copies and such products.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import BlockArgument, SSAValue
+
+from dialects.loop import KernelOp, NestOp
+from dialects.strata import types as t
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.rewrites.loop.nests import gathered_inputs
+from targets.base import TargetOptions
+from targets.cuda.emit.scalar import NATIVE_FLOATS
+from targets.cuda.emit.specialized.copied import PITCH
+from targets.cuda.machine import machine_of
+from targets.cuda.scheduling.roles import Roles
+from targets.cuda.scheduling.tiles import width_of
+
+_HALVES = (t.f16, t.bf16)
+
+
+def may_specialize(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> bool:
+    """Whether a kernel that contracts may have warps that only load."""
+    others = [n for n in kernel.nests if n is not nest]
+    elementwise = not any(
+        n.is_reduction or any(map(gathered_inputs, n.input_maps)) for n in others)
+    own = all(isinstance(v, BlockArgument) and len(list(v.uses)) == 1 for v in nest.inputs)
+    return elementwise and own and are_copied(nest, roles, options)
+
+
+def are_copied(nest: NestOp, roles: Roles, options: TargetOptions) -> bool:
+    """Whether tiles of both factors are copied at once, and multiplied from where they are then."""
+    if options.interpret or not machine_of(options.features).has_wgmma or roles.batch:
+        return False
+    if {len(x) for x in (roles.rows, roles.columns, roles.reduce)} != {1}:
+        return False
+    [summed] = roles.reduce
+    extents = {a.name: a.extent for a in nest.axes}
+    elements = {v.type.element for v in nest.inputs if isinstance(v.type, TensorType)}
+    if extents[summed].constant is None or len(elements) != 1:
+        return False
+    [element] = elements
+    return all(_is_matrix(v, [e.as_symbol for e in map_], summed, extents[summed],
+                          element in NATIVE_FLOATS)
+               for v, map_ in zip(nest.inputs, nest.input_maps, strict=True)
+               ) and element in (*_HALVES, *NATIVE_FLOATS)
+
+
+def _is_matrix(
+    value: SSAValue, axes: list[Symbol | None], summed: Symbol, extent: Expr, along: bool
+) -> bool:
+    """Whether two plain axes index a value, whose rows begin where copies may, and of which all is
+    summed: what lies behind would be copied, too. `along`: whether it must lie along the sum."""
+    assert isinstance(value.type, TensorType)
+    if len(axes) != 2 or len(set(axes)) != 2 or None in axes:
+        return False
+    pitch, whole = value.type.shape[1].constant, dict(zip(axes, value.type.shape, strict=True))
+    return (pitch is not None and pitch * width_of(value) % PITCH == 0
+            and whole.get(summed) == extent and (not along or axes[1] == summed))

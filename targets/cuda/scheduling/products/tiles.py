@@ -1,0 +1,122 @@
+"""Tiles of a product, the fastest first by a model of their time (`time.py`).
+
+What enters are the extents of a product and the facts of a machine; what leaves are tiles that fit
+it. A matrix product, a convolution as a product, and a product on FMA units are all ordered alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from math import log
+
+from targets.cuda.machine import Machine
+from targets.cuda.scheduling.products.time import Product, ProductTile, programs_at_a_time, seconds
+from targets.cuda.scheduling.specialized_tiles import (
+    CAUTION,
+    specialized_seconds,
+    specialized_tiles,
+)
+
+LINE = 128
+"""The bytes of a cache line: what one step loads of a row of a factor, at least."""
+LEAST = 32
+"""The bytes of such a row that a step takes at least."""
+SIZES = (16, 32, 64, 128, 256)
+"""Rows and columns of tiles."""
+STAGES = (3, 4, 5, 6, 8)
+"""How many steps of loads are under way, the one that is multiplied among them."""
+USUAL = 4
+"""Of stages that the model takes for alike: so many bridge what it does not know of."""
+MOST = 128 * 256
+"""The most sums of a tile: two groups of four warps hold so many in registers."""
+FMA_SUMS, FMA_WARPS = (8, 32), (4, 8, 2, 1)
+"""How many sums a thread has on FMA units; and warps, fewer where tiles are small."""
+ASSUMED = 1024
+"""How long an axis is taken to be while its extent is not known."""
+MOST_OF_GROUP = 128
+"""The most rows of a group that one tile has: half a tile of each group is empty."""
+ALIKE = 0.03
+"""Times that differ by less than such a part are alike; then larger tiles are better."""
+
+
+@cache
+def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
+    """The tiles that fit product and machine, those first that take the least time."""
+    times = {t: seconds(product, t, machine) for t in _tiles(product)
+             if programs_at_a_time(product, t, machine)}
+    times |= {t: CAUTION * specialized_seconds(product, t, machine)
+              for t in specialized_tiles(product, machine)}
+    return tuple(sorted(times, key=lambda t: (
+        round(log(times[t]) / ALIKE), -t.sums, t.rows + t.columns, -t.columns,
+        abs(t.stages - USUAL), -t.depth, t.warps)))
+
+
+def _tiles(product: Product) -> Iterator[ProductTile]:
+    most = MOST // 2 if product.open or product.twice else MOST
+    for rows in _sides(product.rows):
+        for columns in _sides(product.columns):
+            if rows * columns <= most:
+                yield from _steps(product, rows, columns)
+
+
+def _sides(extent: int) -> list[int]:
+    """Sizes of tiles up to the one that holds the extent."""
+    return [s for s in SIZES if s < 2 * extent or s == SIZES[0]]
+
+
+def _steps(product: Product, rows: int, columns: int) -> Iterator[ProductTile]:
+    """Depths, warps and stages that suit a tile."""
+    for depth in _depths(product, rows * columns):
+        for warps in _warps(product, rows * columns):
+            for stages in [s for s in STAGES if s <= max(4, product.depth // depth)]:
+                yield ProductTile(rows, columns, depth, warps, stages)
+
+
+def _depths(product: Product, sums: int) -> list[int]:
+    """A smaller tile takes more of the sum in a step; on FMA units, each a little.
+
+    A step stays in one place of a window, if it can.
+    """
+    if not product.narrow:
+        return [SIZES[0]]
+    line, most = LINE // product.width, max(_power(product.depth), _least(product))
+    lines = 1 if sums > 64 * 128 else 2 if sums > 32 * 32 else 4
+    depths = [line * n for n in (1, 2, 4) if n <= lines]
+    if product.run == product.depth:
+        return [*dict.fromkeys(_dividing(product, min(d, most)) for d in depths)]
+    inside = [d for d in (*depths, line // 2, SIZES[0]) if product.run % d == 0]
+    return [d for d in inside if d >= line // 2] or inside or [line // 2]
+
+
+def _dividing(product: Product, depth: int) -> int:
+    """The depth, or half of it where the last step then needs no masks."""
+    half = depth // 2
+    return half if product.depth % depth == half >= _least(product) else depth
+
+
+def _least(product: Product) -> int:
+    """The least depth: of short factors, instructions take more at a time."""
+    return max(LEAST // product.width, SIZES[0])
+
+
+def _warps(product: Product, sums: int) -> tuple[int, ...]:
+    """A group of four warps holds up to 128 x 128 sums, and takes 64 rows at a time."""
+    if not product.narrow:
+        least, most = FMA_SUMS
+        return tuple(w for w in FMA_WARPS if least <= sums / (32 * w) <= most)
+    if sums > 128 * 128:
+        return (8,)
+    return (4, 8) if sums == 128 * 128 else (4,)
+
+
+def _power(extent: int) -> int:
+    """The power of two that holds an extent."""
+    return 1 << max(0, extent - 1).bit_length()
+
+
+def group_rows(rows: int | None, groups: int | None) -> int:
+    """How many rows of a group a tile has: about twice as many as there are, where groups are
+    alike, so that most groups load their matrix once."""
+    each = min(2 * ((rows or ASSUMED) // (groups or 1)), MOST_OF_GROUP)
+    return next(s for s in SIZES if s >= each)

@@ -1,0 +1,115 @@
+"""Schedule rules of the CUDA target: what one program computes, and with how many warps.
+
+Ordered rules, the first that fits decides: windows of channels, a convolution, a matrix product on
+tensor cores or FMA units, a contraction without one, a reduction, elementwise. Tiles are powers of
+two, the rest is masked. Sizes come from the kernel's own axes; tuning replaces these choices by
+measured ones.
+
+    products/          contractions             convolutions.py   those that read by windows
+    strips.py          windows of each channel, in strips of rows
+    windows.py         other windows of each channel
+    attention.py       products whose sums are online
+    sums.py            sums of a few parts      memory_bound.py   other reductions, elementwise ones
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from dialects.loop import KernelOp, NestOp
+from dialects.strata.schedule import Schedule
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
+from passes.contract import Packing
+from passes.rewrites.loop.axis_fusion import fuse_axes
+from targets.base import TargetOptions
+from targets.cuda.libraries.forms import CUDNN, form_of, library_of
+from targets.cuda.scheduling.attention import is_attention, prepare_attention, schedule_attention
+from targets.cuda.scheduling.convolution_forms import packing
+from targets.cuda.scheduling.convolutions import (
+    convolution_panels,
+    convolution_parts,
+    is_convolution,
+    prepare_convolution,
+    schedule_convolution,
+)
+from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_alike
+from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
+from targets.cuda.scheduling.products.parts import product_parts
+from targets.cuda.scheduling.products.rules import panels, prepare_product, schedule_product
+from targets.cuda.scheduling.strips import (
+    prepare_strips,
+    schedule_strips,
+    strip_panels,
+    strips_nest,
+)
+from targets.cuda.scheduling.sums import sum_of_parts
+from targets.cuda.scheduling.windows import (
+    prepare_windows,
+    schedule_windows,
+    window_panels,
+    windowed_nest,
+)
+
+
+def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
+    """Fuse the axes of each role of a matrix product, and those that a reduction sums over; let
+    what masks scores stand before what scales them."""
+    del options
+    nest = next((n for n in kernel.nests if is_contraction(n)), None)
+    if is_attention(kernel):
+        prepare_attention(kernel)
+    elif prepare_strips(kernel):
+        pass
+    elif (windowed := windowed_nest(kernel)) is not None:
+        prepare_windows(kernel, windowed)
+    elif nest is not None and is_convolution(nest):
+        prepare_convolution(kernel, nest)
+    elif nest is not None:
+        prepare_product(kernel, nest)
+    elif any(n.is_reduction for n in kernel.nests):
+        for names in walked_alike(kernel):
+            fuse_axes(kernel, names)
+
+
+def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
+    """The schedule of a kernel."""
+    nest = next((n for n in kernel.nests if is_contraction(n)), None)
+    if is_attention(kernel):
+        return schedule_attention(kernel, options)
+    if (filtered := strips_nest(kernel)) is not None:
+        return schedule_strips(kernel, filtered, options)
+    if (windowed := windowed_nest(kernel)) is not None:
+        return schedule_windows(kernel, windowed, options)
+    if nest is not None and is_convolution(nest):
+        return schedule_convolution(kernel, nest, options)
+    if nest is not None and (schedule := schedule_fma_product(kernel, nest, options)) is not None:
+        return schedule
+    if nest is not None:
+        return schedule_product(kernel, nest, options)
+    if any(n.is_reduction for n in kernel.nests):
+        return sum_of_parts(kernel, options) or reduction(kernel, options)
+    return elementwise(kernel, options)
+
+
+def operand_panels(
+    kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
+) -> Mapping[int, Packing] | None:
+    """Which inputs of a contraction to pack, and how; None: none. cuDNN has its own wishes."""
+    form = form_of(kernel)
+    if form is not None:
+        return packing(nest) if library_of(form) == CUDNN else None
+    if strips_nest(kernel) is nest:
+        return strip_panels(nest)
+    if windowed_nest(kernel) is nest:
+        return window_panels(nest)
+    if is_convolution(nest):
+        return convolution_panels(kernel, nest, options)
+    return panels(kernel, constants)
+
+
+def sum_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
+    """Into how many parts to cut which summed axis of a contraction; None: none."""
+    if is_convolution(nest):
+        return convolution_parts(nest, options)
+    return fma_parts(nest, options) or product_parts(nest, options)

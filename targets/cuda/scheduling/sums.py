@@ -1,0 +1,56 @@
+"""The schedule of a kernel that adds a few parts, and computes what follows on the sums.
+
+    %s = nest (i: 16, j: 4096, reduce p: 4) ins(%x[p, i, j])    %y = nest (i, j) ins(%s[i, j]) {...}
+
+Neighbouring results lie in neighbouring lanes, and each lane has all parts of its own: nothing is
+exchanged between lanes, and every load is wide.
+"""
+
+from __future__ import annotations
+
+from dialects.loop import KernelOp
+from dialects.strata.schedule import Level, Schedule
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.runs import common_rows, contiguous_axes
+from targets.base import TargetOptions
+from targets.cuda.machine import WARP, machine_of
+from targets.cuda.scheduling.tiles import finish, power
+
+MOST_PARTS = 32
+"""More parts than this are no few."""
+TOGETHER = 16
+"""Parts that one step takes: what lanes hold in registers."""
+LANE = 4
+"""Results of one lane: a load of 16 bytes in f32."""
+
+
+def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:
+    """The schedule of such a kernel; None for any other."""
+    rows, extents = common_rows(kernel), kernel.axes
+    summed = [a for a in extents if a not in rows]
+    along = contiguous_axes(kernel)[:1]
+    few = len(summed) == 1 and (extents[summed[0]].constant or MOST_PARTS + 1) <= MOST_PARTS
+    if not few or not along or along[0] not in rows:
+        return None
+    warps = _warps(kernel, rows, along[0], options)
+    tile = min(warps * WARP * LANE, power(extents[along[0]], warps * WARP * LANE))
+    [parts] = summed
+    together = power(extents[parts], TOGETHER)
+    kind = "whole" if together == power(extents[parts], MOST_PARTS) else "loop"
+    return finish(kernel, [*(Level("grid", a) for a in rows if a != along[0]),
+                           Level("grid", along[0], tile), Level(kind, parts, together)],
+                  tails="mask", warps=warps)
+
+
+def _warps(kernel: KernelOp, rows: list[Symbol], along: Symbol, options: TargetOptions) -> int:
+    """As many as leave a program for every multiprocessor."""
+    others = 1
+    for name in rows:
+        if name != along:
+            others *= kernel.axes[name].constant or 1
+    length = kernel.axes[along].constant
+    if length is None:
+        return 4
+    programs = machine_of(options.features).multiprocessors
+    wanted = [w for w in (4, 2, 1) if others * (length // (w * WARP * LANE)) >= programs]
+    return wanted[0] if wanted else 1

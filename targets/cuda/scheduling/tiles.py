@@ -1,0 +1,48 @@
+"""What all schedule rules of the CUDA target are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from dialects.loop import KernelOp
+from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import TensorType, byte_width
+from dialects.symbolic.expr import Expr
+
+
+def power(size: Expr, most: int, least: int = 1) -> int:
+    """The power of two that holds an extent, between bounds; the upper one when unknown."""
+    value = size.constant
+    return most if value is None else max(least, min(most, 1 << max(0, value - 1).bit_length()))
+
+
+def even_power(size: Expr, most: int) -> int:
+    """A tile of at most so many elements, some smaller where that reaches less beyond the end."""
+    value = size.constant
+    if value is None or value <= most:
+        return power(size, most)
+    choices = [max(1, most >> k) for k in range(3)]
+    beyond = {tile: -value % tile for tile in choices}
+    return next((tile for tile in choices if 8 * beyond[tile] <= value), choices[-1])
+
+
+def floor_power(number: int) -> int:
+    """The largest power of two that is not larger; at least 1."""
+    return 1 << max(0, number.bit_length() - 1)
+
+
+def finish(
+    kernel: KernelOp, levels: Sequence[Level], **options: int | str
+) -> Schedule:
+    """The levels, and a loop over what they do not place."""
+    placed = {x.axis for x in levels}
+    rest = [Level("loop", a) for a in kernel.axes if a not in placed]
+    return Schedule((*levels, *rest), tuple(options.items()))
+
+
+def width_of(value: SSAValue) -> int:
+    """The bytes of an element."""
+    assert isinstance(value.type, TensorType)
+    return byte_width(value.type.element)

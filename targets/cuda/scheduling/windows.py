@@ -1,0 +1,143 @@
+"""Schedule rules of the CUDA target for windows of each channel by itself.
+
+Pooling, and convolutions in which every channel has a filter of its own:
+
+    nest (n, i, j, c, reduce p, q) ins(%x[n, 2*i + p, 2*j + q, c]) outs(max ...[n, i, j, c])
+
+Nothing is read often enough for more than caches. Neighbouring threads take neighbouring channels,
+several each, in one word; a program takes some positions beside each other, whose windows overlap,
+and walks the window one position after another, so that its place is a number of the whole tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from dialects.loop import KernelOp, NestOp
+from dialects.strata.schedule import Level, Schedule
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.contract import Panel
+from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
+from targets.base import TargetOptions
+from targets.cuda.machine import WARP, machine_of
+from targets.cuda.scheduling.tiles import finish, power
+
+ELEMENTS = 1024
+"""Elements of one program."""
+EACH, EACH_FILTERED = 8, 16
+"""Elements of a thread; and where they have filters, which a thread then reads for more of them."""
+CHANNELS, WORD = 64, 16
+"""How many of them are channels, at most; and at least, where there are as many."""
+LONG = 32
+"""Windows side by side that are so long are parts of a longer sum."""
+ENOUGH = 8
+"""A larger tile is not worth places beyond the end."""
+
+
+def windowed_nest(kernel: KernelOp) -> NestOp | None:
+    """The nest that walks windows of channels, if all of a kernel follows from it."""
+    reducing = [n for n in kernel.nests if n.is_reduction]
+    if len(reducing) != 1 or reducing[0].is_scan or tiled_axes(reducing[0]) is None:
+        return None
+    parallel = {a.name for a in reducing[0].parallel_axes}
+    follow = all({a.name for a in n.axes} == parallel for n in kernel.nests if n not in reducing)
+    return reducing[0] if follow else None
+
+
+def tiled_axes(nest: NestOp) -> tuple[Symbol, Symbol] | None:
+    """(position, channel): parallel axes, one that windows move along, one along the memory."""
+    parallel = {a.name for a in nest.parallel_axes}
+    filters = [k for k, m in enumerate(nest.input_maps) if not parallel <= _symbols(m)]
+    for k, map_ in enumerate(nest.input_maps):
+        channel = map_[-1].as_symbol if map_ else None
+        windows = [e for e in map_ if e.symbols & parallel and e.symbols - parallel]
+        if any(_is_part(nest, e) for e in windows):
+            return None
+        places = sorted(windows[-1].symbols & parallel) if windows else []
+        if k not in filters and windows and channel in parallel and len(places) == 1:
+            return (places[0], channel) if all(
+                _filters(nest, f, channel) for f in filters) else None
+    return None
+
+
+def _is_part(nest: NestOp, place: Expr) -> bool:
+    """Whether a place runs through parts of an axis, long ones side by side: sums of columns."""
+    summed = {a.name: a.extent for a in nest.reduce_axes}
+    split = place.linear([*summed, *(a.name for a in nest.parallel_axes)])
+    steps = {} if split is None else split[0]
+    inner = [summed[a] for a in steps if a in summed]
+    return len(steps) == 2 and len(inner) == 1 and inner[0] in steps.values() and (
+        inner[0].constant or LONG) >= LONG
+
+
+def _filters(nest: NestOp, position: int, channel: Symbol) -> bool:
+    """Whether an input has a value per channel, for each place in the window or for all."""
+    return _symbols(nest.input_maps[position]) <= {channel, *(a.name for a in nest.reduce_axes)}
+
+
+def _symbols(map_: Sequence[Expr]) -> set[Symbol]:
+    return set[Symbol]().union(*(e.symbols for e in map_))
+
+
+def prepare_windows(kernel: KernelOp, nest: NestOp) -> None:
+    """Fuse the axes of the window."""
+    names = [a.name for a in nest.reduce_axes]
+    if can_fuse(kernel, names):
+        fuse_axes(kernel, names)
+
+
+def window_panels(nest: NestOp) -> Mapping[int, Panel | None]:
+    """Filters are packed with neighbouring channels side by side; the data is read as it lies."""
+    found, summed = tiled_axes(nest), tuple(a.name for a in nest.reduce_axes)
+    assert found is not None
+    [channel] = [a for a in nest.axes if a.name == found[1]]
+    whole = channel.extent.ceildiv(_width(channel.extent)) * _width(channel.extent)
+    own = {channel.name, *summed}
+    apart = [k for k, map_ in enumerate(nest.input_maps)
+             if _symbols(map_) == own and not map_[-1].symbols <= {channel.name}]
+    return {k: Panel(channel.name, whole.constant, summed) if k in apart and whole.constant
+            else None for k in range(len(nest.inputs))}
+
+
+def schedule_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
+    """Tiles of positions, of one row or a few, by channels; smaller ones for more programs."""
+    extents, found = {a.name: a.extent for a in nest.parallel_axes}, tiled_axes(nest)
+    assert found is not None
+    position, channel = found
+    rows = [a.name for a in nest.parallel_axes if a.name not in found]
+    tiles = {channel: _width(extents[channel])}
+    for axis in (position, *rows[-1:]):
+        tiles[axis] = _fitting(extents[axis], ELEMENTS // prod(tiles.values()))
+    for axis in (*rows[-1:], position):
+        while tiles[axis] > 1 and _programs(extents, tiles) < 2 * machine_of(
+                options.features).multiprocessors:
+            tiles[axis] //= 2
+    levels = [Level("grid", a, tiles.get(a, 1)) for a in (*rows, position, channel)]
+    each = EACH_FILTERED if len(nest.inputs) > 1 else EACH
+    warps = max(1, min(4, prod(tiles.values()) // (WARP * each)))
+    return finish(kernel, levels, tails="mask", warps=warps)
+
+
+def _width(extent: Expr) -> int:
+    """How many channels lie side by side."""
+    return _fitting(extent, power(extent, CHANNELS), min(WORD, power(extent, WORD)))
+
+
+def _fitting(extent: Expr, most: int, least: int = 1) -> int:
+    """The tile of which little lies beyond the end; of such, the largest."""
+    size = extent.constant
+    tiles = [most >> k for k in range(most.bit_length()) if most >> k >= least]
+
+    def order(tile: int) -> tuple[bool, int, bool, int]:
+        beyond = -size % tile if size else 0
+        return 6 * beyond > (size or 1), -min(tile, ENOUGH), 8 * beyond > (size or 1), -tile
+
+    return min(tiles, key=order, default=1)
+
+
+def _programs(extents: Mapping[Symbol, Expr], tiles: Mapping[Symbol, int]) -> int:
+    """How many there are; an open size counts as a large one."""
+    return prod(-(-(extent.constant or 1 << 14) // tiles.get(axis, 1))
+                for axis, extent in extents.items())
