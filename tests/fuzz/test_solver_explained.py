@@ -27,7 +27,8 @@ LEAST = np.iinfo(np.int64).min
 
 
 def drawn(text: str, **feed: Array) -> Generated:
-    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}')
+    header = '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>'
+    proto = onnx.parser.parse_model(f"{header} g {text}")
     for value in proto.graph.output:
         value.type.tensor_type.ClearField("shape")
     return Generated(1, proto, [feed])
@@ -49,7 +50,20 @@ _SUM = "(float[n, 3] x, float[2, 3] w) => ({}) <int64[1] a = {{-1}}> {{ " \
 _COUNT = "(float[4] x, int64[3] w) => ({}) {{ s = Sigmoid(x) i = NonZero(s) {} }}"
 _PRODUCT = "(int64[2, 2] x, int64[2] w) => ({}) <int64[2] o = {{1, 1}}> {{ " \
            "p = ReduceProd<axes = [1], keepdims = 0>(x) {} }}"
+_QUANTIZED = "(uint8[7] w) => ({}) <uint8[7] x = {{1, 2, 3, 4, 5, 6, 9}}, " \
+             "float s = {{0.125}}, float t = {{0.5}}, uint8 z = {{3}}> {{ " \
+             "q = com.microsoft.QLinearMul(x, s, z, x, t, z, s, z) {} }}"
+_DISTANCE = "(float[5, 7] x) => ({}) {{ d = com.microsoft.CDist<metric = \"euclidean\">(x, x) {} }}"
+_ACROSS = "(float[1, 5, 4, 1] x) => ({}) {{ r = LRN<alpha = 0.125, bias = 1.5, size = 3>(x) {} }}"
+BYTES = {"w": np.array([1, 2, 3, 4, 5, 6, 9], np.uint8)}
+FAR = {"x": np.random.default_rng(0).normal(3, 1, (5, 7)).astype(np.float32)}
+LEAVES = {"x": np.array([300, 0.03, 3.5, 2, 1], np.float32).reshape(1, 5, 1, 1).repeat(4, 2)}
 ALONE = {
+    "ties with a zero point": drawn(_QUANTIZED.format("uint8[7] y", "y = Sub(q, w)"), **BYTES),
+    "distances": drawn(_DISTANCE.format("float[5, 5] d", ""), **FAR),
+    "and their negatives": drawn(_DISTANCE.format("float[5, 5] y", "y = Neg(d)"), **FAR),
+    "a channel that leaves": drawn(_ACROSS.format("float[1, 5, 4, 1] r", ""), **LEAVES),
+    "and what it leaves": drawn(_ACROSS.format("float[1, 5, 4, 1] y", "y = Neg(r)"), **LEAVES),
     "reduction of nothing": drawn(_SUM.format("float[] r", ""), **NOTHING),
     "and what follows": drawn(_SUM.format(
         "float[] y", "s = Shape(r) c = Cast<to = 1>(s) y = Neg(c)"), **NOTHING),
@@ -69,7 +83,8 @@ def test_known_differences_are_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name, plant", [
     ("and what follows", neg_is_abs), ("and their places", neg_is_abs),
-    ("and their sums", sub_is_add)])
+    ("and their sums", sub_is_add), ("ties with a zero point", sub_is_add),
+    ("and their negatives", neg_is_abs), ("and what it leaves", neg_is_abs)])
 def test_bugs_after_a_known_difference_are_found(
     name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,14 @@ import onnx
 
 from tests.fuzz.solver.generate import Generated
 from tests.fuzz.solver.judge import Finding, judge
-from tests.fuzz.solver.partings import counts_of_rounded, ends_at_last, leaves_dims, parts_at
+from tests.fuzz.solver.partings import (
+    counts_of_rounded,
+    ends_at_last,
+    imprecise_at,
+    leaves_dims,
+    parts_at,
+    rounds_with_zero_point,
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,10 @@ EXPLANATIONS = (
                 _open_zero),
     Explanation("onnxruntime leaves dims of reductions of nothing, and of f16 that are counted "
                 "from the end", partial(parts_at, of=leaves_dims)),
+    Explanation("onnxruntime's QLinearMul adds the zero point before it rounds ties to even",
+                partial(parts_at, of=rounds_with_zero_point)),
+    Explanation("onnxruntime subtracts squares in CDist, and in LRN those that leave the window",
+                imprecise_at),
 )
 
 
