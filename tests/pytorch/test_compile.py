@@ -17,6 +17,7 @@ from compiler.frontend import MemoryModel
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.torch import backend as torch_backend
+from compiler.torch import parts
 from compiler.torch.backend import Program, Weights, strata
 from compiler.torch.parts import Part
 from dialects.block import StoreOp
@@ -118,7 +119,7 @@ def test_what_calls_change_is_no_weight(monkeypatch: pytest.MonkeyPatch) -> None
     """It is compiled once, and what it leaves behind is what eager calls leave."""
     made: list[object] = []
     real = compiler.compile
-    monkeypatch.setattr(compiler, "compile", lambda *a, **k: made.append(a) or real(*a, **k))
+    monkeypatch.setattr(parts, "compile_model", lambda *a, **k: made.append(a) or real(*a, **k))
     model = Cached()
     other = copy.deepcopy(model)
     fast = compiled(model)
@@ -134,7 +135,7 @@ def test_of_a_cache_on_cuda_one_slice_is_written(monkeypatch: pytest.MonkeyPatch
     """Where the cache that is read is given up for the one that is returned."""
     models: list[MemoryModel] = []
     real = compiler.compile
-    monkeypatch.setattr(compiler, "compile", lambda m, **k: models.append(m) or real(m, **k))
+    monkeypatch.setattr(parts, "compile_model", lambda m, **k: models.append(m) or real(m, **k))
     with torch.no_grad():
         compiled(Cached())(torch.randn(1, 1, 4))
     options = CompileOptions(target="cuda", features="sm_90", tuned="off")
