@@ -1,6 +1,6 @@
 """Tensor map descriptors: matrices described to the hardware that copies whole tiles (TMA).
 
-The driver encodes a matrix' address, its sizes and the box that one copy moves, in 128 bytes among
+The driver encodes a matrix's address, its sizes and the box that one copy moves, in 128 bytes among
 the parameters. Kernels read all that from the map. Sizes and strides follow it as parameters of
 their own only because Triton passes them.
 """
@@ -58,7 +58,7 @@ class TensorMap:
 
     @property
     def value(self) -> int:
-        """The matrix' address."""
+        """The matrix's address."""
         return self._address
 
     @value.setter

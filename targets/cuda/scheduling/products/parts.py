@@ -87,7 +87,7 @@ def _parts_of_columns(
 ) -> int:
     """How many parts give a vector times a matrix a few programs per multiprocessor.
 
-    If sums run along the matrix' memory, programs of a few columns each suffice. Packed constants
+    If sums run along the matrix's memory, programs of a few columns each suffice. Packed constants
     have that layout (`products.panels`). Constants that the caller holds do not; for them, fewer
     columns per program give enough programs, and take less time than adding parts.
     """
