@@ -98,7 +98,7 @@ class CpuTarget(Target):
         return Caches(machine.line_bytes, machine.caches[1])
 
     def apart_memory(self, kernel: LoopKernel, options: TargetOptions) -> int:
-        """Fused kernels multiply plain f32 vectors, so separate kernels pay if these multiply faster.
+        """Fused kernels multiply plain f32 vectors, so separate kernels pay if they are faster.
         With matrix registers the intermediate values may fill a share of the L3 cache. With dot
         instructions, which do twice the work, they may be in memory."""
         machine = machine_of(options.features)
