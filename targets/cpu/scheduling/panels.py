@@ -14,7 +14,7 @@ from targets.cpu.scheduling.rows import evicts, is_short, summed_lanes
 from targets.cpu.scheduling.tilings import Tiling, lane_tile, scheduled, tiling_of
 
 PACK = "pack"
-"""A schedule option: pack the operand in lanes even if it is contiguous."""
+"""The option of a schedule that has the operand in lanes packed although it is contiguous."""
 
 
 def panels(

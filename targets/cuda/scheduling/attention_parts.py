@@ -23,17 +23,17 @@ from targets.cuda.scheduling.products.parts import GAIN
 from targets.cuda.scheduling.tiles import width_of
 
 SHARING = 4
-"""About how many programs a multiprocessor runs at a time."""
+"""How many programs a multiprocessor holds at a time, about."""
 LEAST = 64
 """The fewest keys of one part."""
 MOST = 128
 """The most parts: with more, combining them costs as much as they save."""
 ALONE = 10
-"""GB/s that a program of one row reads: it has no software pipelining."""
+"""GB/s that a program of one row asks for: nothing is loaded ahead of a step."""
 ALIKE = 1.1
-"""Fewer parts are chosen if they take at most this many times the least time."""
+"""Fewer parts are taken if they are at most so many times as slow."""
 ADDING = 2.5e-6
-"""Seconds of the kernel that combines the parts, after the other kernel in a CUDA graph."""
+"""Seconds that the kernel takes which adds them, behind the other in a graph."""
 
 
 def online_parts(kernel: KernelOp, options: TargetOptions) -> int:

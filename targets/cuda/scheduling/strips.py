@@ -33,7 +33,7 @@ TILES = (512, 256, 128)
 """Columns times channels of a program, four per thread; smaller to get more programs."""
 EACH = 4
 PROGRAMS = 1.5
-"""The wanted number of programs per multiprocessor."""
+"""Programs for each multiprocessor that there should be."""
 
 
 @dataclass(frozen=True)

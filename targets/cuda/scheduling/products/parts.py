@@ -24,11 +24,11 @@ from targets.cuda.scheduling.roles import Roles, roles_of
 from targets.cuda.scheduling.sums import MOST_PARTS
 
 GAIN = 0.91
-"""The largest accepted ratio of the time with parts to the time without."""
+"""Parts must take so much less time."""
 PROGRAMS = 4
-"""Programs per multiprocessor that keep enough loads in flight, for a vector times a matrix."""
+"""Of a vector and a matrix: how many programs for each multiprocessor keep its loads coming."""
 ADDING = 1.5e-6
-"""The least seconds of one more kernel in a CUDA graph."""
+"""Seconds that another kernel of a graph takes however little it does."""
 SUM, STORED = 4, 2
 """Bytes per element of a partial sum, and of a typical stored result."""
 

@@ -37,7 +37,7 @@ ASSUMED = 1024
 MOST_OF_GROUP = 128
 """The most rows of a group in one tile: on average, half a tile of each group is empty."""
 ALIKE = 0.03
-"""Times that differ by less than this fraction count as equal; then larger tiles win."""
+"""Times that differ by less than such a part are alike; then larger tiles are better."""
 
 
 @cache
