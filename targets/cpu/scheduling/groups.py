@@ -65,7 +65,7 @@ def _running_axis(map_: Sequence[Expr], names: Sequence[Symbol]) -> Symbol | Non
 
 
 def _is_packable(nest: NestOp, position: int, last: Symbol, lanes: Symbol) -> bool:
-    """Whether one dim of an operand, and no other, is indexed by the summed axis.
+    """Whether the summed axis indexes one dim of an operand alone, and no other dim.
 
     A packed copy can then be padded with zeros beyond the end.
     """

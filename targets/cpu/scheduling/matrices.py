@@ -29,7 +29,7 @@ GAIN = 2
 NARROW_COST = 5 / 8
 """The time of a tile one register wide, relative to a tile two registers wide: loads dominate."""
 FILLED = 3 / 4
-"""The smallest part of a tile's rows that must be filled."""
+"""The fewest rows of a tile that leaves no remainder, relative to the most rows."""
 CHUNK_TILES = 8
 """The most row tiles of one program."""
 

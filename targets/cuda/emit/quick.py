@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 _EXPONENT = (-1.62799945, -0.917361431, -0.152006661, 0.0336117535, -0.00511646942,
              0.000467139183, -0.0000190091965)
-"""log2(erfc(a)) / a in a: an error in erfc of 6e-6 for a < 3.5 and 7e-5 for a < 5, then falling."""
+"""log2(erfc(a)) / a as a polynomial in a. The relative error of erfc is 6e-6 for a < 3.5 and 7e-5
+for a < 5; for larger a the polynomial keeps falling."""
 
 
 def _horner(coefficients: Sequence[float]) -> str:

@@ -65,7 +65,7 @@ class Run:
         return array
 
     def is_true(self, flag: Buffer) -> bool:
-        """The truth value in a buffer of one element."""
+        """The boolean in a buffer of one element."""
         return bool(self.read(flag, np.dtype(np.bool_))[0])
 
     def copy(self, buffer: Buffer, item: int, op: Operation) -> Buffer:

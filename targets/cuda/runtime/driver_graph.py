@@ -193,7 +193,7 @@ def _is_launch(node: Node) -> TypeGuard[Launch]:
 
 
 def _wait_early(graph: c_void_p, earlier: c_void_p, node: c_void_p) -> None:
-    """Let a launch start once every program of an earlier launch has allowed it (PDL)."""
+    """Make a launch depend on an earlier one by programmatic dependent launch."""
     edge = _Edge(_PROGRAMMATIC, 0, _PROGRAMMATIC)
     call(_ADD_EDGES, graph, byref(earlier), byref(node), byref(edge), c_size_t(1))
 

@@ -186,7 +186,7 @@ def test_a_kernel_for_an_interpreter_or_another_vendor_has_the_ordinary_form() -
 @pytest.mark.parametrize(("text", "options", "tile", "told"), [
     (product(256, 768, 100), TWO, (64, 128, 32), "tiles of matrices"),
     (product(256, 768, 256), TWO, (32, 128, 64), "64 rows at a time"),
-    (product(256, 768, 256), TWO.replace("8", "12"), (64, 128, 64), "at most, not 3"),
+    (product(256, 768, 256), TWO.replace("8", "12"), (64, 128, 64), "consumer warps, not 3"),
 ], ids=["pitch", "rows", "groups"])
 def test_refused(text: str, options: str, tile: tuple[int, int, int], told: str) -> None:
     with pytest.raises(EmitError, match=rf"kernel @\w+.*{told}"):
