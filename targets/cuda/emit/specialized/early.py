@@ -9,7 +9,7 @@ In a CUDA graph, a kernel may start while the one before it still runs, as soon 
 it. This hides the launch and the time that its weights take from memory. The kernel waits before
 it accesses anything else. Kernels that were launched in the ordinary way pass the wait at once. The
 next kernel is launched only after the wait; otherwise the weights of two kernels would compete for
-memory bandwidth (see `benchmarks/cuda/CONSTANTS.md`).
+memory bandwidth (see `benchmarks/CONSTANTS.md`).
 
 A short loop is unrolled, so that its weights can be loaded before it.
 """
