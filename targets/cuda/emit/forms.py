@@ -50,9 +50,9 @@ _MIRRORED_SIGMOID = Row("quick_sigmoid(-{0})", helper="quick_sigmoid")
 
 @dataclass(frozen=True)
 class Form:
-    """An operation as a row over other operands; without a row it is its operand.
+    """An operation as a row over other operands; without a row it equals its operand.
 
-    `replaced`: operations whose results nobody else wants.
+    `replaced`: operations whose results nothing else uses.
     """
 
     row: Row | None
