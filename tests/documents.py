@@ -24,6 +24,7 @@ _SUFFIXES = (".py", ".md", ".mlir", ".toml", ".txt", ".sqlite", "/")
 _FENCE = re.compile(r"^(```+)[^\n]*\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _LINK = re.compile(r"\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
+_LINK_TARGET = re.compile(r"\]\([^)\s]*\)?")
 _PATH = re.compile(r"[\w./<>*-]+")
 _TEST = re.compile(r"([\w./]*)::(\w+)")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
@@ -181,3 +182,19 @@ def table_rows(text: str, head: str) -> Mapping[str, str]:
             first, _, rest = line.strip("| ").partition(" | ")
             rows[first] = rest
     return rows
+
+
+# ---------------------------------------------------------------------- terms
+def unexplained(page: Document, terms: Mapping[str, str]) -> Iterator[str]:
+    """Terms whose first mention in the text is no link to the glossary, given their anchors."""
+    prose = _HEADING.sub("", _CODE.sub("", page.prose))
+    for term, anchor in terms.items():
+        first = re.search(rf"\b{term}s?\b", _LINK_TARGET.sub("](", prose), re.IGNORECASE)
+        linked = re.search(rf"\[{term}s?\]\(\S*glossary\.md#{anchor}\)", prose, re.IGNORECASE)
+        if first and not (linked and _is_first(prose, linked.start(), term)):
+            yield f"'{term}' is not linked to docs/glossary.md#{anchor} where it stands first"
+
+
+def _is_first(prose: str, at: int, term: str) -> bool:
+    before = _LINK_TARGET.sub("](", prose[:at])
+    return re.search(rf"\b{term}s?\b", before, re.IGNORECASE) is None

@@ -26,6 +26,7 @@ from tests.documents import (
     command_lines,
     documents,
     table_rows,
+    unexplained,
     unknown_targets,
     wrong_links,
     wrong_paths,
@@ -35,6 +36,11 @@ from tests.documents import (
 PAGES = documents()
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.path.relative_to(ROOT)))
 LEVELS = ("graph", "loop", "host", "block")
+TERMS = {
+    **{name: name for name in ("nest", "kernel", "program", "schedule", "tile", "lanes", "panel",
+                               "arena", "dump", "reproducer", "peer", "contraction")},
+    "winner": "candidate-winner", "call state": "call-state"}
+"""Our own words, but those that also are everyday ones, such as size, place and check."""
 
 
 @EVERY_PAGE
@@ -139,6 +145,12 @@ def test_the_architecture_names_every_room() -> None:
     assert {room for room in rooms if f"`{room}`" not in text} == set()
 
 
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md"])
+def test_our_terms_are_explained_where_they_stand_first(name: str) -> None:
+    page = Document(ROOT / name, (ROOT / name).read_text(encoding="utf-8"))
+    assert list(unexplained(page, TERMS)) == []
+
+
 # ---------------------------------------------------------------------- the test can fail
 @pytest.mark.parametrize("planted, wrong", [
     ("`passes/loop/no_such_pass.py`", wrong_paths),
@@ -177,6 +189,16 @@ def test_a_planted_command_is_found(planted: str, capsys: pytest.CaptureFixture[
     assert list(wrong_commands(right, capsys)) == []
     page = Document(ROOT / "PAGE.md", f"{right.text}\n```\n{planted}\n```\n")
     assert len(list(wrong_commands(page, capsys))) == 1
+
+
+@pytest.mark.parametrize("text, count", [
+    ("A [nest](docs/glossary.md#nest) and nests.", 0),
+    ("Nests, and a [nest](docs/glossary.md#nest).", 1),
+    ("A [page of nests](docs/page.md#nest).", 1),
+    ("`nest` and [a page](docs/nest.md).", 0),
+])
+def test_a_planted_term_is_found(text: str, count: int) -> None:
+    assert len(list(unexplained(Document(ROOT / "PAGE.md", text), {"nest": "nest"}))) == count
 
 
 def test_a_mentioned_command_may_be_short(capsys: pytest.CaptureFixture[str]) -> None:
