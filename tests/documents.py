@@ -5,16 +5,20 @@
     `test_cli_run.py::test_a_thing`      a test; `::test_another` is in the file named before
     [text](../page.md#a-heading)         a link; its anchor is a heading of that page
     python -m compiler run ...           a command line, in a block or in backticks
+    `loop-fuse`  `--exact`               a pass, an option of some command
+    `Target.row_memory`                  what passes ask of a target
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from targets.base import Target
 
 ROOT = Path(__file__).parents[1]
 TOPS = ("benchmarks", "compiler", "dialects", "docs", "examples", "passes", "targets", "tests")
@@ -25,6 +29,8 @@ _FENCE = re.compile(r"^(```+)[^\n]*\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _LINK = re.compile(r"\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 _LINK_TARGET = re.compile(r"\]\([^)\s]*\)?")
+_OPTION = re.compile(r"--[a-z][a-z-]*")
+_PASS = re.compile(r"(graph|loop|host|block)-[a-z-]+")
 _PATH = re.compile(r"[\w./<>*-]+")
 _TEST = re.compile(r"([\w./]*)::(\w+)")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
@@ -79,6 +85,18 @@ def anchors(text: str) -> set[str]:
     headings = _HEADING.findall(_FENCE.sub("", text))
     return {re.sub(r"[^\w\- ]", "", h.replace("`", "").lower()).replace(" ", "-")
             for h in headings}
+
+
+def wrong_names(page: Document, passes: Container[str], options: Container[str]) -> Iterator[str]:
+    """Passes, options of commands and questions to targets, in backticks, that do not exist."""
+    for span in page.spans:
+        option, name = _OPTION.match(span), span.removeprefix("Target.")
+        if _PASS.fullmatch(span) and span not in passes:
+            yield f"`{span}`: no such pass"
+        elif option and option[0] not in options:
+            yield f"`{span}`: no such option"
+        elif name != span and not hasattr(Target, name):
+            yield f"`{span}`: targets are not asked that"
 
 
 def wrong_paths(page: Document) -> Iterator[str]:
@@ -169,6 +187,13 @@ def wrong_script(words: Sequence[str]) -> Iterator[str]:
     for option in options:
         if not any(f'"{option}"' in text for text in texts):
             yield f"{name} has no option {option}"
+
+
+def options_of_scripts() -> set[str]:
+    """The options that scripts of ours name: benchmarks, and the fuzzer."""
+    folders = ROOT / "benchmarks", ROOT / "tests" / "fuzz"
+    return {option for folder in folders for file in folder.rglob("*.py")
+            for option in re.findall(r'"(--[a-z-]+)"', _text(file))}
 
 
 # ---------------------------------------------------------------------- tables

@@ -19,16 +19,19 @@ from compiler.cli.commands import commands
 from compiler.cli.parser import RootParser, make_parser
 from dialects import graph
 from dialects.registry import operations_of
+from passes.registry import pass_names
 from tests.documents import (
     HISTORY,
     ROOT,
     Document,
     command_lines,
     documents,
+    options_of_scripts,
     table_rows,
     unexplained,
     unknown_targets,
     wrong_links,
+    wrong_names,
     wrong_paths,
     wrong_script,
 )
@@ -53,6 +56,18 @@ def test_paths_exist(page: Document) -> None:
     if page.path.name in HISTORY:
         pytest.skip("it tells what was, too")
     assert list(wrong_paths(page)) == []
+
+
+@EVERY_PAGE
+def test_names_exist(page: Document) -> None:
+    if page.path.name in HISTORY:
+        pytest.skip("it tells what was, too")
+    assert list(wrong_names(page, pass_names(), options_of_commands() | options_of_scripts())) == []
+
+
+def options_of_commands() -> set[str]:
+    parser = make_parser("", "", commands(), "python -m compiler")
+    return {name for sub in (parser, *parser.parsers.values()) for name in sub.option_names()}
 
 
 @EVERY_PAGE
@@ -169,6 +184,15 @@ def test_a_planted_mistake_is_found(
     right = "`passes/loop/fuse.py`, `test_documents.py::test_links_lead_somewhere`, [G](README.md)"
     assert list(wrong(Document(ROOT / "PAGE.md", right))) == []
     assert len(list(wrong(Document(ROOT / "PAGE.md", f"{right}\n{planted}\n")))) == 1
+
+
+@pytest.mark.parametrize("planted", ["`loop-fues`", "`--no-such-option`", "`Target.no_such`"])
+def test_a_planted_name_is_found(planted: str) -> None:
+    right = "`loop-fuse`, `--exact`, `--tuned FILE`, `Target.row_memory`"
+    passes, options = pass_names(), options_of_commands()
+    assert list(wrong_names(Document(ROOT / "PAGE.md", right), passes, options)) == []
+    page = Document(ROOT / "PAGE.md", f"{right} {planted}")
+    assert len(list(wrong_names(page, passes, options))) == 1
 
 
 @pytest.mark.parametrize("planted", [
