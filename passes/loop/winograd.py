@@ -71,7 +71,7 @@ class LoopWinograd(StrataPass):
 
 
 def _shorten(nest: NestOp, target: TargetLike, context: StrataContext) -> bool:
-    """Replace a nest by one with fewer products, along the windows that the target chooses, if any."""
+    """Replace a nest by nests with fewer products, along the windows that the target chooses."""
     found = _filter_of(nest)
     if found is None:
         return False
@@ -172,8 +172,7 @@ class _Shortening:
 
     # ------------------------------------------------------------------ products
     def _filter_values(self, constant: ConstantOp) -> Array:
-        """The filter at all points; the last window's points come first, then the dims without taps.
-        """
+        """The filter at all points, as [points of the last window, ..., dims without taps]."""
         map_ = self.nest.input_maps[1 - self.data]
         windows = tuple(reversed(self.windows))
         dims = [next(d for d, e in enumerate(map_) if e.as_symbol == w.taps) for w in windows]
