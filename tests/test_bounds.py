@@ -257,5 +257,5 @@ def test_what_no_size_mends_is_checked() -> None:
 def test_a_kernel_that_takes_other_buffers() -> None:
     text = copy_module("n", "n", "n", ["%p"]).replace("@k(%x: f32[n]", "@k(%x: f32[n, 1]").replace(
         "%x[%p]", "%x[%p, 0]")
-    with pytest.raises(PassError, match=r"takes f32\[n, 1\], and is given f32\[n\]"):
+    with pytest.raises(PassError, match=r"expects f32\[n, 1\], but is passed f32\[n\]"):
         checked(text)

@@ -59,9 +59,8 @@ def _copy_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
     if level is None:
         return
     if level.unroll != level.tile:
-        yield (f"axis {level.axis} has a tile of {level.tile}, of which {level.unroll} are unrolled;
-        "
-               "a grid level unrolls its whole tile")
+        yield (f"axis {level.axis} has a tile of {level.tile}, of which {level.unroll} are "
+               "unrolled; a grid level unrolls its whole tile")
     if (kernel.axes[level.axis] % level.tile).terms:
         yield (f"axis {level.axis} is unrolled in the grid, but a tile of {level.tile} does not "
                "divide it")

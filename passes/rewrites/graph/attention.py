@@ -1,11 +1,11 @@
-"""Rules on what masks leave of rows of scores.
+"""Rules on masks of rows of attention scores.
 
-ONNX's Attention gives weights of 0 to rows that see nothing, whose softmax is NaN:
+ONNX's Attention gives weights of 0 to rows that are fully masked, whose softmax is NaN:
 
     w = softmax(s + b)      where(max b == -inf, 0, w)
 
-Places where b is -inf have the weight 0 in any other row. So each place may be asked by itself, and
-no maximum of b is needed:
+In any other row, positions where b is -inf have the weight 0 anyway. So each position can be tested
+separately, and no maximum of b is needed:
 
     w = softmax(where(b == -inf, lowest, s + b))      where(b == -inf, 0, w)
 
@@ -47,7 +47,7 @@ def nothing_seen(op: WhereOp, at: Rewriter) -> SSAValue | None:
 
 
 def _least_of_row(condition: SSAValue, at: Rewriter) -> SSAValue | None:
-    """b of `max b == -inf`, the maximum of the last dim."""
+    """The b of `max b == -inf`, if the maximum is over the last dim."""
     equal = condition.owner
     if not isinstance(equal, EqualOp):
         return None
@@ -63,8 +63,7 @@ def _least_of_row(condition: SSAValue, at: Rewriter) -> SSAValue | None:
 def _softmax_of_sum(
     value: SSAValue, bias: SSAValue
 ) -> Sequence[CastOp | SoftmaxOp | AddOp] | None:
-    """Operations from a value to the sum with a bias, the softmax of which it is; None for others.
-    """
+    """The operations from a value back to the sum with a bias, if the value is a softmax of it."""
     chain: list[CastOp | SoftmaxOp | AddOp] = []
     op: object = value.owner
     while isinstance(op, CastOp | SoftmaxOp):
