@@ -156,7 +156,7 @@ def test_a_condition_longer_than_its_axis() -> None:
     assert assumed(module) == []
     assert verdicts(module) == ["proven", "checked", "proven"]
     assert [str(r) for r in context.remarks] == [
-        "block-prove-bounds: checked: index %d1 of dim 0, of n, may lie outside"]
+        "block-prove-bounds: checked: index %d1 may be out of bounds for dim 0 of size n"]
     found = run(module, context, floats(3) + 1, np.array([2, 5, -1, 0], np.int64))
     assert found[0].tolist() == [3, 0, 0, 1]
 

@@ -1,10 +1,11 @@
-"""top_k. A few results are selected, one after another. More of a short axis are found by counting:
+"""top_k. Selects a few results one after another; ranks short axes by counting, for more results:
 
     rank[i]    = sum over j of (x[j] comes before x[i])
     indices[p] = the i with rank[i] == p
 
-Both are quadratic in the size of the axis, but parallel and without a temporary beyond the ranks.
-Axes that are long, or may be, are sorted: the first of their indices are those of the result.
+Counting is quadratic in the size of the axis, but parallel and without a temporary beyond the
+ranks. Axes that are long, or may be, are sorted, and the result takes the first of the sorted
+indices.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from passes.graph_to_loop.sorting import sorted_indices
 from passes.rewriting import Rewriter
 
 SHORT = 256
-"""Up to so many elements are ranked by counting."""
+"""Axes of up to this many elements are ranked by counting."""
 
 
 @lowers(TopKOp)
