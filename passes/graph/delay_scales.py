@@ -146,9 +146,9 @@ def _product(
 ) -> Factor | None:
     """x times or divided by a scale that broadcasts to x."""
     wide, narrow = type_of(x).shape, type_of(scale).shape
-    behind = wide[len(wide) - len(narrow):]
+    trailing = wide[len(wide) - len(narrow):]
     if len(narrow) > len(wide) or any(
-            n.constant != 1 and n != w for n, w in zip(narrow, behind, strict=True)):
+            n.constant != 1 and n != w for n, w in zip(narrow, trailing, strict=True)):
         return None
     factor = factor_of(x, at, steps - 1)
     return factor and factor.scaled(scale, divides=divides)

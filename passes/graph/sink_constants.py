@@ -54,11 +54,11 @@ def _sink(op: IfOp | LoopOp, bodies: Sequence[FuncOp]) -> None:
     first = len(op.operands) - len(op.inputs)
     kept = list(op.operands)
     for k in reversed(range(first, len(kept))):
-        constant, behind = kept[k].owner, len(kept) - k
+        constant, from_end = kept[k].owner, len(kept) - k
         if isinstance(constant, ConstantOp) and all(
-                f.body.block.args[-behind].type == constant.type for f in bodies):
+                f.body.block.args[-from_end].type == constant.type for f in bodies):
             for body in bodies:
-                _own(body, len(body.body.block.args) - behind, constant)
+                _own(body, len(body.body.block.args) - from_end, constant)
             del kept[k]
     op.operands = kept
 

@@ -31,9 +31,9 @@ def gather(op: GatherOp, at: Rewriter) -> SSAValue:
     x, axis = type_of(op.x), int_of(op.properties, "axis")
     domain = Domain()
     point = domain.parallel(*type_of(op.result).shape)
-    behind = axis + type_of(op.indices).rank
-    place = _place(at, op.indices, point[axis:behind], x.shape[axis])
-    return pick(at, domain, op.x, [*point[:axis], place, *point[behind:]])
+    end = axis + type_of(op.indices).rank
+    place = _place(at, op.indices, point[axis:end], x.shape[axis])
+    return pick(at, domain, op.x, [*point[:axis], place, *point[end:]])
 
 
 @lowers(GatherElementsOp)

@@ -41,9 +41,9 @@ def grouped_matmul(op: GroupedMatmulOp, at: Rewriter) -> SSAValue:
     def chosen(body: Body, read: Sequence[Scalar]) -> Scalar:
         return read[0].compare("lt", body.index(groups)).where(read[1], read[1].like(0.0))
 
-    behind = Domain()
-    point = behind.parallel(rows, columns)
-    return make_nest(at, behind, [Read(group, point[:1]), Read(total, point)],
+    masked = Domain()
+    point = masked.parallel(rows, columns)
+    return make_nest(at, masked, [Read(group, point[:1]), Read(total, point)],
                      type_of(op.result), chosen)
 
 

@@ -73,10 +73,10 @@ def _ranks(op: TopKOp, at: Rewriter) -> SSAValue:
 
     def comes_before(body: Body, read: Sequence[Scalar]) -> Scalar:
         x, y = (r.wide() for r in read)
-        ahead, behind = (_greater(y, x), _greater(x, y)) if largest else (
+        ahead, after = (_greater(y, x), _greater(x, y)) if largest else (
             _greater(x, y), _greater(y, x))
         earlier = body.index(other - own).compare("lt", 0)
-        return (ahead | ((behind ^ 1) & earlier)).to(t.i64)
+        return (ahead | ((after ^ 1) & earlier)).to(t.i64)
 
     return make_nest(at, domain, reads, tensor(t.i64, x.shape), comes_before, combiner="add")
 

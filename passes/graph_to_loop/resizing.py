@@ -127,7 +127,7 @@ def _nearest(op: ResizeOp, at: Rewriter, dims: Sequence[_Dim]) -> SSAValue:
 
 
 def _nearest_place(at: Build, dim: _Dim, place: Expr, rule: str) -> Expr | Read:
-    """p/f rounded down, and (p + 0.5)/f - 0.5 rounded, both are p floordiv f, since 2p + 1 is odd."""
+    """p/f rounded down and (p + 0.5)/f - 0.5 rounded are both p floordiv f: 2p + 1 is odd."""
     factor = dim.factor()
     down = (dim.coordinates == "asymmetric" and rule == "floor") or (
         dim.coordinates == "half_pixel" and rule.startswith("round"))

@@ -232,12 +232,12 @@ def _positions(nest: NestOp, map_: Sequence[Expr], rank: int) -> set[Symbol]:
 
     An operand without channels must be read by windows, which overlap; a plain matrix is not.
     """
-    behind = map_[2 - rank:]
+    later = map_[2 - rank:]
     if len(map_) == rank:
-        return {s for e in behind for s in e.symbols}
+        return {s for e in later for s in e.symbols}
     reduce = {a.name for a in nest.reduce_axes}
-    windows = len(map_) == rank - 1 and all(e.symbols & reduce for e in behind)
-    return {s for e in behind for s in e.symbols} if windows else set()
+    windows = len(map_) == rank - 1 and all(e.symbols & reduce for e in later)
+    return {s for e in later for s in e.symbols} if windows else set()
 
 
 def _moved(items: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -71,7 +71,7 @@ class Work:
     finder: NestOp
     sums: dict[NestOp, Running]
     walking: Sequence[NestOp]
-    behind: Sequence[NestOp]
+    following: Sequence[NestOp]
 
     @staticmethod
     def of(kernel: KernelOp) -> Work | None:
@@ -85,13 +85,13 @@ class Work:
             return None
         [axis] = finder.reduce_axes
         made = {finder.results[0], *(n.results[0] for n in sums)}
-        behind = [n for n in kernel.nests if axis.name not in {a.name for a in n.axes}
+        following = [n for n in kernel.nests if axis.name not in {a.name for a in n.axes}
                   and made & sources_of(n)]
-        walking = [n for n in kernel.nests if n not in behind]
-        known = {*made, *kernel.body.block.args, *(r for n in behind for r in n.results)}
-        fits = all(v in known for n in behind for v in n.inputs) and (
-            all(v.owner in behind for v in kernel.yielded))
-        return Work(axis, finder, sums, walking, behind) if fits else None
+        walking = [n for n in kernel.nests if n not in following]
+        known = {*made, *kernel.body.block.args, *(r for n in following for r in n.results)}
+        fits = all(v in known for n in following for v in n.inputs) and (
+            all(v.owner in following for v in kernel.yielded))
+        return Work(axis, finder, sums, walking, following) if fits else None
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class _Split:
         for nest, running in self.work.sums.items():
             total = self._total(nest, running, parts, values[finder.results[0]])
             values[nest.results[0]] = self._add(kernel, total)
-        for nest in self.work.behind:
+        for nest in self.work.following:
             reads = [Read(values[r.value], r.map, r.pad) for r in reads_of(nest)]
             values |= zip(nest.results, [self._add(kernel, with_reads(nest, reads))], strict=True)
         self._finish(kernel, [values[v] for v in self.kernel.yielded])
@@ -180,7 +180,7 @@ class _Split:
     @property
     def others(self) -> list[SSAValue]:
         """Kernel arguments that the nests after the sums read."""
-        read = [v for n in self.work.behind for v in n.inputs]
+        read = [v for n in self.work.following for v in n.inputs]
         return [a for a in self.kernel.body.block.args if a in read]
 
     def _empty(self, name: str, types: Sequence[Attribute]) -> KernelOp:

@@ -34,14 +34,14 @@ def nothing_seen(op: WhereOp, at: Rewriter) -> SSAValue | None:
     chain = _softmax_of_sum(op.y, bias)
     if chain is None:
         return None
-    *behind, total = chain
+    *steps, total = chain
     element = type_of(bias).element
     none = at.insert(ConstantOp.scalar(-np.inf, element)).results[0]
     hidden = at(EqualOp, bias, none)
     lowest = float(np.finfo(dtype_of(type_of(total.result).element)).min)
     least = at.insert(ConstantOp.scalar(lowest, type_of(total.result).element)).results[0]
     value = at(WhereOp, hidden, least, total.result)
-    for step in reversed(behind):
+    for step in reversed(steps):
         value = at(type(step), value, **step.properties)
     return at(WhereOp, hidden, op.x, value)
 

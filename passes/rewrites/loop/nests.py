@@ -358,8 +358,8 @@ def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[Symbol, E
         return [linear]
     at: list[Expr] = []
     for d, size in enumerate(shape):
-        behind = product(shape[d + 1:])
-        part = simplify(linear // behind, extents)
+        stride = product(shape[d + 1:])
+        part = simplify(linear // stride, extents)
         if d:
             part = simplify(part % size, extents)
         at.append(Expr.of(0) if size.constant == 1 else part)
