@@ -214,7 +214,7 @@ def _stored_at(dims: Sequence[Expr]) -> set[Symbol]:
 
 
 def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[Symbol]) -> bool:
-    """Whether channels are a batch: each makes one of the result, summed along a whole dim."""
+    """Whether channels form a batch: each yields one of the result, summed along a whole dim."""
     if len(data) != len(nest.output_maps[0]) or not channel.symbols & data[1].symbols:
         return False
     reduce = {a.name for a in nest.reduce_axes}

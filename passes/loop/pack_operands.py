@@ -81,7 +81,7 @@ class _Packer:
         self.extents = extents_of(nest.axes)
 
     def constants(self) -> set[int]:
-        """The inputs of the nest that are constants in the caller and stored nowhere else."""
+        """The inputs of the nest that are constants, except those whose bytes the caller holds."""
         arguments: dict[SSAValue, SSAValue] = dict(
             zip(self.kernel.body.block.args, self.call.inputs, strict=True))
         found = {k: constant_behind(arguments[v]) for k, v in enumerate(self.nest.inputs)

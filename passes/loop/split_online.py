@@ -86,7 +86,7 @@ class Work:
         [axis] = finder.reduce_axes
         made = {finder.results[0], *(n.results[0] for n in sums)}
         following = [n for n in kernel.nests if axis.name not in {a.name for a in n.axes}
-                  and made & sources_of(n)]
+                     and made & sources_of(n)]
         walking = [n for n in kernel.nests if n not in following]
         known = {*made, *kernel.body.block.args, *(r for n in following for r in n.results)}
         fits = all(v in known for n in following for v in n.inputs) and (
