@@ -18,9 +18,10 @@ store is one of the following:
 A proof may use the ranges of programs, loops and tiles, the possible values of loaded indices, and
 assumptions on sizes (`passes/analyses/block/bounds.py`). Views, copies and launches are checked
 first (`passes/rewrites/block/shapes.py`). No earlier pass is trusted: where one forgot an
-assumption, it is added here. Another assumption makes sure that none of these numbers overflows 64
-bits (`magnitudes.py` in the same folder). With `--check`, nothing is proven here, so that
-`block-check-accesses` reports a wrong access, which a check would silently replace by padding.
+assumption, it is added here. Another assumption makes sure that no number computed from sizes
+overflows 64 bits (`passes/rewrites/block/magnitudes.py`). With `--check`, nothing is proven here,
+so that `block-check-accesses` reports a wrong access, which a check would silently replace by
+padding.
 """
 
 from __future__ import annotations

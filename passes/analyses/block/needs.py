@@ -4,8 +4,8 @@
 
 Whatever a failed proof could not show about sizes alone would complete it. But that condition may
 be stronger than the access needs, and would reject sizes that work. So it is tested on small sizes.
-It becomes an assumption only if every tested violation of it leads out of the buffer, and if it
-holds wherever nothing runs.
+It becomes an assumption only if every tested violation under which anything runs leads out of the
+buffer. If nothing may run, the assumption is weakened so that it holds there.
 """
 
 from __future__ import annotations

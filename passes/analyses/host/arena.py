@@ -61,7 +61,7 @@ class _Timetable:
         self.height = max(self.height, k)
 
     def overlapping(self, block: Block) -> list[Block]:
-        """The blocks with overlapping lifetimes; the search takes time in the block's lifetime."""
+        """The blocks that live at the same time; takes time in this lifetime, not their number."""
         return [other for k in range(self.height + 1)
                 for at in range(block.first >> k, (block.last >> k) + 1)
                 for other in self.spans.get((k, at), ()) if other.overlaps(block)]

@@ -2,8 +2,8 @@
 
     %x = nest (i, j) {select(j <= i, s, -inf)}       row i reaches to j < i + 1
 
-A score of -inf has no weight, so a program need not walk it. Neither has a finite score that is low
-enough to vanish in any sum with a computed score, provided that there certainly is one.
+A score of -inf has no weight, so a program need not walk it. Neither has a finite score so low that
+its weight rounds to 0 next to any computed score, provided that the row certainly has one.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dialects.symbolic.symbol import Symbol
 _FINITE_POINTS = {4: (0.0, 1.0, -1.0), 6: (0.0, 0.625, -0.625, 1.5625, -1.5625)}
 """The points besides infinity at which polynomials are evaluated, by the number of points including
 infinity. They have the least rounding errors in a search over sixteenths; with six points, half the
-error of 1 and 2. Tables need not be simple, because transforms are dense sums."""
+errors of the points 1 and 2. Tables need not be simple, because transforms are dense sums."""
 FEW_POINTS, POINTS = _FINITE_POINTS
 MAX_TAPS = POINTS - 1
 """With more taps than this, a tile would hold fewer than two results."""
