@@ -31,7 +31,7 @@ CHUNK = 256
 SCANNED, LEAST_SCANNED = 1024, 64
 """The most and the fewest elements of a scanned chunk."""
 BESIDE = 64
-"""The number of rows that one program scans if the rows are adjacent in memory."""
+"""The number of rows that one program scans if neighbouring rows interleave in memory."""
 SUMMED = 8
 """The elements that a nest sums at a time: more elements mean fewer nests that walk all memory."""
 

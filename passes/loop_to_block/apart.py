@@ -1,4 +1,4 @@
-"""Split a reduction with several results into one per result, since each has one accumulator.
+"""Split a reduction with several results into one per result, each with its own accumulator.
 
     %s, %m = loop.nest (..., reduce k) outs(add ..., max ...)
         -->  %s = loop.nest (..., reduce k) outs(add ...)
