@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
+from dialects.strata.schedule_options import ONLINE
 from dialects.strata.types import TensorType, format_symbols, is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -111,7 +112,7 @@ def _elsewhere(read: Read) -> Iterator[tuple[Symbol, Expr]]:
 
 def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
     """What is summed up in a step of a loop is gone in the next loop over the same axis."""
-    online = bool(schedule.option("online", 0))
+    online = schedule.option(ONLINE)
     kept = set(kept_values(kernel, schedule))
     for axis in dict.fromkeys(x.axis for x in schedule.levels if x.kind == "loop"):
         for nest in kernel.nests:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dialects.strata.schedule import Schedule
 from targets.cuda.machine import Machine
+from targets.cuda.scheduling.options import STAGES, WARPS
 
 _THREADS = 32
 """Of a warp, as rules count them."""
@@ -15,8 +16,7 @@ _STAGES = 2
 
 def fitted(schedule: Schedule, machine: Machine) -> Schedule:
     """As many threads as the rules want, in wider warps, and no deeper pipeline than pays."""
-    warps, stages = schedule.option("warps", 4), schedule.option("stages", 1)
-    assert isinstance(warps, int) and isinstance(stages, int), "rules count in integers"
+    warps, stages = schedule.option(WARPS), schedule.option(STAGES)
     fitting = {"warps": max(1, warps * _THREADS // machine.warp), "stages": min(stages, _STAGES)}
     return replace(schedule, options=tuple(
         (name, fitting.get(name, value)) for name, value in schedule.options))

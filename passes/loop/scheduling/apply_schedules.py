@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
 
 from dialects.loop import KernelOp
-from dialects.strata.schedule import Schedule, ScheduleAttr
+from dialects.strata.schedule import Schedule, ScheduleAttr, parse_schedule
+from dialects.strata.schedule_options import KnownOptions
 from dialects.strata.types import format_symbols
 from passes.base import PassError, StrataContext, StrataPass
 
@@ -47,7 +46,7 @@ class LoopApplySchedules(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
-        entries = read_schedules(Path(self.file))
+        entries = read_schedules(Path(self.file), context.schedule_options)
         unused = {entry.place: entry.pattern for entry in entries}
         faults: list[tuple[str, str]] = []
         for kernel in kernels:
@@ -63,7 +62,7 @@ class LoopApplySchedules(StrataPass):
             raise PassError(NAME, faults)
 
 
-def read_schedules(path: Path) -> list[Entry]:
+def read_schedules(path: Path, known: KnownOptions) -> list[Entry]:
     """The lines of a file. Raises PassError with every line that cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -72,23 +71,24 @@ def read_schedules(path: Path) -> list[Entry]:
     entries: list[Entry] = []
     faults: list[tuple[str, str]] = []
     for number, line in enumerate(lines, 1):
-        text, place = line.partition("#")[0].strip(), f"{path}, line {number}"
+        text, place = line.partition("#")[0].rstrip(), f"{path}, line {number}"
         try:
-            entries += [_read_line(place, text)] if text else []
-        except (ParseError, ValueError, RecursionError) as error:
-            what = error.msg if isinstance(error, ParseError) else str(error)
-            faults.append(("", f"{place}: {what}"))
+            entries += [_read_line(place, text, known)] if text.strip() else []
+        except ParseError as error:
+            column = text.index("<") + error.span.start + 1
+            faults.append(("", f"{place}, column {column}: {error.msg}"))
+        except (ValueError, RecursionError) as error:
+            faults.append(("", f"{place}: {error}"))
     if faults:
         raise PassError(NAME, faults)
     return entries
 
 
-def _read_line(place: str, text: str) -> Entry:
-    match = _LINE.fullmatch(text)
+def _read_line(place: str, text: str, known: KnownOptions) -> Entry:
+    match = _LINE.fullmatch(text.strip())
     if match is None:
         raise ValueError("expected a kernel and its schedule: @name <grid i0 tile 1, ...>")
-    schedule = ScheduleAttr.parse_parameter(Parser(Context(), match["schedule"]))
-    return Entry(place, match["name"], schedule)
+    return Entry(place, match["name"], parse_schedule(match["schedule"], known))
 
 
 def _names(entry: Entry, kernel: KernelOp) -> bool:
