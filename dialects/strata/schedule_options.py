@@ -171,6 +171,10 @@ class KnownOptions:
             return f"the option {name} of a schedule is {found.values}, not {value}"
         return None
 
+    def reads(self, name: str) -> bool:
+        """Whether this target reads an option; where the target is not known, it may."""
+        return self.others is None or name in self._near
+
     def faults(self, options: Iterable[tuple[str, Value]]) -> list[str]:
         """All faults of a schedule's options, those given twice among them."""
         pairs = list(options)
