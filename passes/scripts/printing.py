@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.loop import KernelOp
 from dialects.strata.schedule import LEVEL_ROLES, Level, Schedule
 from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.level_order import with_sums_inside
 from passes.scripts.place import Place, StepError
 from passes.scripts.steps import EARLY, LOOPS, parse_step
 
@@ -33,8 +34,9 @@ def scripts_of(module: ModuleOp) -> str:
 
 
 def from_loops(kernel: KernelOp) -> Schedule:
-    """Each axis a loop over single elements."""
-    return Schedule(tuple(Level("loop", axis) for axis in kernel.axes))
+    """Each axis a loop over single elements, what is summed over inside."""
+    loops = Schedule(tuple(Level("loop", axis) for axis in kernel.axes))
+    return with_sums_inside(kernel, loops)
 
 
 def replayed(kernel: KernelOp, steps: Sequence[str]) -> Schedule | None:

@@ -1,7 +1,7 @@
 """The steps of a script: how each is written, and what it makes of a schedule.
 
     from rules                  the target's own schedule, with which a script begins by default
-    from loops                  each axis a loop over single elements
+    from loops                  each axis a loop over single elements, sums inside
     before packing              the script holds before operands are packed, as `tune` finds it
     tile i0 by 64, 8            the level becomes tiles of 64, and in each of them tiles of 8
     whole i1 by 128             one tile holds the axis, or what is left of it
