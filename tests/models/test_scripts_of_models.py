@@ -1,4 +1,4 @@
-"""The kernels of models: their schedules as scripts give the same schedules and the same numbers."""
+"""The kernels of models: schedules as scripts give the same schedules and the same numbers."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import argparse
 
 from compiler.cli import arguments as shared
 
-SUMMARY = "list operations, passes, targets, levels, frontends or options of schedules"
+SUMMARY = "list operations, passes, targets, levels, frontends or options"
 TOPIC = "About Strata"
 KINDS = ("ops", "passes", "targets", "levels", "frontends", "options")
 
