@@ -25,6 +25,7 @@ from dialects.block import ForOp, KernelOp, ScratchOp, YieldOp
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.strata.schedule import Level, Schedule
+from dialects.strata.schedule_options import BRANCH, TAILS, WORDS
 from dialects.strata.types import TensorType, buffer_of
 from dialects.symbolic.expr import Call, Expr, Size, minimum
 from dialects.symbolic.ranges import upper_bound
@@ -57,7 +58,7 @@ def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
 class _Lowering:
     def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
         self.kernel, self.schedule = kernel, schedule
-        self.peel = schedule.option("tails", "peel" if schedule.lanes else "mask") == "peel"
+        self.peel = schedule.option(TAILS, "peel" if schedule.lanes else "mask") == "peel"
         self.tiles = Computation(kernel, schedule)
         self.states = self.tiles.states
         self.private = kept_values(kernel, schedule)
@@ -212,7 +213,7 @@ class _Lowering:
         state = self.states[limit.axis]
         sure, end = reach(self.tiles, limit, state, level.tile)
         masked = bool(((state.upper - state.lower) % level.tile).terms)
-        if self.schedule.option("branch", 0) and not (masked and self.peel):
+        if self.schedule.option(BRANCH) and not (masked and self.peel):
             sure = state.lower
         if sure != state.lower:
             self.tiles.decided = limit.chosen
@@ -224,13 +225,13 @@ class _Lowering:
         self, level: Level, run: Sequence[NestOp], summed: Sequence[NestOp]
     ) -> Parts | None:
         """The parts of an axis whose rows start unaligned; None if a sum keeps its tile."""
-        word = int(self.schedule.option("words", 0))
+        word = self.schedule.option(WORDS)
         if not word or any(level.axis not in self.tiles.folded(n) for n in summed):
             return None
         return parts(run, level.axis, self.states, level.tile, word)
 
     def _walk_words(self, words: Parts, depth: int, level: Level, run: Sequence[NestOp]) -> None:
-        state, word = self.states[level.axis], int(self.schedule.option("words", 0))
+        state, word = self.states[level.axis], self.schedule.option(WORDS)
         first = replace(state, origin=state.lower, end=words.head, tile=word, masked=True)
         last = replace(state, origin=words.head + words.whole, tile=words.rest, masked=True)
         self._once(depth, level, run, first)
