@@ -1,31 +1,49 @@
-"""Schedules: how a kernel's axes become grid, loops and tiles. Attributes, visible in every dump.
+"""Schedules: attributes that map a kernel's axes to grid, loops and tiles, shown in dumps.
 
     schedule<grid i0 tile 1, grid i1 tile 64 lanes, loop i2 tile 1 unroll 4 | warps = 4>
 
-Levels are nested in the order written. `grid`: one program per tile, all in parallel. `loop`: the
-program walks the tiles. `whole`: one tile holds the whole axis (its tile size may exceed the
-extent, then the rest is masked). `unroll`: so many trips of a loop in one; of a grid level, whose
-tile it is, the program computes the positions one by one (`passes.loop_to_block.copies`). `lanes`
-lie in the lanes of vector registers. A `group` is a tile of a summed axis whose positions lie side
-by side inside each lane: an instruction multiplies and sums them at once. `matrix` tiles, of rows
-and of a summed axis, lie in matrix registers while products are summed up; further levels of such
-rows walk what is made of the sums. Within each tile of a `partial` level of a summed axis, sums
-start from zero; then they are added to the sums so far. So a long sum is one of a few short sums,
-which loses fewer digits (pairwise summation, Higham 1993). `tails`: "mask" computes the last,
-partial tile with masked lanes, "peel" with a smaller body. `keep`: a value that takes so many
-operations or more, and that loops one after another need, is kept in memory of the program (see
-`passes.analyses.loop.reuse`). `stream`: 1 where a kernel moves more than caches hold: results go
-past them, or what is read for the last time does not stay there, as targets have it. `strip`:
-programs are numbered along strips of so many tiles of the last grid axis but one, column by column,
-so that those that run together share what they read. `online`: 1 where sums of exp(x - m) are
-rescaled while the maximum m of x is being found, instead of waiting for it (see
-`passes.analyses.loop.online`). `words`: walks of rows that begin between words of so many elements
-have whole tiles from a whole word on (see `passes.loop_to_block.words`). `branch`: 1 where one loop
-walks all that rows reach, and selections by indices, which decide few tiles, are in branches.
-`promote`: after how many products of narrow floats their sum, which may have fewer bits until then,
-is added to one of f32. `specialize`: 1 where a warp of each program does nothing but load the
-factors of products; a tile is that of a group of four of its other warps, and groups have tiles
-below each other. Other options are for targets (`warps` ...).
+Levels are nested in the order in which they are written, outermost first. Their kinds are:
+
+- `grid`: one program per tile; all programs run in parallel.
+- `loop`: the program iterates over the tiles.
+- `whole`: a single tile covers the whole axis. Its size may exceed the extent; the rest is masked.
+
+`unroll n` on a loop executes n trips per iteration. On a grid level it is the tile size, and the
+program computes the tile's positions one by one (`passes.loop_to_block.copies`). A level may have
+a role:
+
+- `lanes`: the tile lies in the lanes of vector registers.
+- `group`: a tile of a reduction axis whose positions are adjacent inside each lane, so that one
+  instruction multiplies and sums them (a dot-product instruction).
+- `matrix`: tiles of rows and of a reduction axis that lie in matrix registers while products are
+  accumulated. Further levels of the same rows process the accumulated values.
+- `partial`: on a reduction axis, each tile starts a new partial sum from zero, which is then added
+  to the total. A long sum becomes a sum of short ones and loses less precision (pairwise
+  summation, Higham 1993).
+
+Options that the lowering understands:
+
+- `tails`: "mask" computes the last, partial tile with masked lanes, "peel" with a smaller body.
+- `keep`: a value that takes at least this many operations and that consecutive loops need is kept
+  in memory of the program instead of being recomputed (`passes.analyses.loop.reuse`).
+- `stream`: 1 if a kernel moves more data than the caches hold. Depending on the target, stores
+  bypass the cache, or loads that are the last use are marked for early eviction.
+- `strip`: the number of tiles of the last grid axis but one that form a strip. Programs are
+  numbered column by column within a strip, so that programs that run together share what they
+  read.
+- `online`: 1 if sums of exp(x - m) are rescaled while the maximum m is being computed, as in
+  online softmax (`passes.analyses.loop.online`).
+- `words`: rows may start between aligned vectors of this many elements. Loops over such rows use
+  whole tiles from the first aligned element on (`passes.loop_to_block.words`).
+- `branch`: 1 if one loop covers everything that the rows reach, with selections by index, which
+  affect few tiles, in branches.
+- `promote`: the number of products of narrow floats after which their sum, which may have a lower
+  precision until then, is added to an f32 accumulator.
+- `specialize`: 1 for warp specialization: each program has a producer warp that loads the factors
+  of products. A tile belongs to a group of four consumer warps, and the groups' tiles lie below
+  each other.
+
+Further options belong to targets (`warps` ...).
 """
 
 from __future__ import annotations
@@ -64,7 +82,7 @@ class Level:
 
 
 def _axis_text(axis: Symbol) -> str:
-    """Only an axis can stand there, so that any word is its name."""
+    """An axis as text. Only an axis may occur here, so its bare name needs no prefix."""
     plain = axis.name.isascii() and axis.name.isidentifier()
     return axis.name if plain else quoted(axis.name)
 
@@ -84,17 +102,17 @@ class Schedule:
 
     @property
     def lanes(self) -> Symbol | None:
-        """The axis that lies in vector lanes."""
+        """The axis in vector lanes."""
         return next((x.axis for x in self.levels if x.lanes), None)
 
     @property
     def group(self) -> Symbol | None:
-        """The summed axis of which a few positions share a lane."""
+        """The reduction axis of which a few positions share a lane."""
         return next((x.axis for x in self.levels if x.group), None)
 
     @property
     def matrix(self) -> frozenset[Symbol]:
-        """The axes of which tiles lie in matrix registers."""
+        """The axes whose tiles lie in matrix registers."""
         return frozenset(x.axis for x in self.levels if x.matrix)
 
     def __str__(self) -> str:
@@ -128,7 +146,7 @@ class ScheduleAttr(Data[Schedule]):
 
 
 def parse_schedule(text: str) -> Schedule:
-    """What `str` of a schedule gave. Raises ParseError."""
+    """Parse the text that `str` of a schedule produces. Raises ParseError."""
     return ScheduleAttr.parse_parameter(Parser(Context(), text))
 
 
