@@ -38,7 +38,8 @@ class DotOp(IRDLOperation):
         %d = block.dot %a, %b, %c ieee unsigned [0] : tile<6x[64]xi32>
 
     Constraints: (C1) the shapes match, and so do the grouped dims; (C2) either all tiles lie in
-    matrix registers, or none does. Source: tl.dot, vector.contract, vpdpbusd.
+    matrix registers, or none does.
+    Source: tl.dot, vector.contract, vpdpbusd.
     """
 
     name = "block.dot"

@@ -58,8 +58,9 @@ class KernelOp(IRDLOperation):
     Its arguments are buffers, then one program id (of type index) per grid axis, 0 <= id < extent.
     `sizes` lists the size symbols, which are passed as 64-bit integers in that order. `schedule`
     is the schedule from which the kernel was lowered; targets take options such as warps and
-    stages from it. A program must not write what another program reads. Constraints: (C1) the grid
-    has one extent per index argument; (C2) `sizes` lists every size symbol in an expression.
+    stages from it. A program must not write what another program reads.
+    Constraints: (C1) the grid has one extent per index argument; (C2) `sizes` lists every size
+    symbol in an expression.
     """
 
     name = "block.kernel"
@@ -156,9 +157,9 @@ class ForOp(IRDLOperation):
 
     `lower` and `upper` are expressions over `%` index values and sizes. The counter takes the
     values lower, lower + step, ... below upper. `unroll` is a hint: the number of bodies per trip.
-    A loop marked `parallel` carries nothing, and its trips are independent. Constraints: (C1)
-    carried values, region arguments after the counter, yields and results have equal types; (C2)
-    step >= 1; (C3) a parallel loop carries nothing.
+    A loop marked `parallel` carries nothing, and its trips are independent.
+    Constraints: (C1) carried values, region arguments after the counter, yields and results have
+    equal types; (C2) step >= 1; (C3) a parallel loop carries nothing.
     """
 
     name = "block.for"

@@ -80,10 +80,11 @@ class LoadOp(_AccessOp):
     whose dim d maps to tile dim `index_dims[k][d]`. Out of bounds in a checked dim, the load reads
     `pad`. Indices of `assumed` dims are in bounds for all sizes that satisfy the caller's
     `strata.assume`s; those of all other dims are in bounds for any sizes (see
-    `block-prove-bounds`). Constraints: (C1) there is one expression per buffer dim, and it only
-    uses existing index operands; (C2) unchecked indices are in range, as far as the tile's own
-    dims determine them. The tile's element type is the signless form of the buffer's. Source:
-    vector.transfer_read, tl.load.
+    `block-prove-bounds`).
+    Constraints: (C1) there is one expression per buffer dim, and it only uses existing index
+    operands; (C2) unchecked indices are in range, as far as the tile's own dims determine them.
+    The tile's element type is the signless form of the buffer's.
+    Source: vector.transfer_read, tl.load.
     """
 
     name = "block.load"
@@ -140,7 +141,8 @@ class StoreOp(_AccessOp):
 
     Symbols are as in `block.load`. Out of bounds in a checked dim, nothing is written. The
     positions that one store writes are distinct; several stores take effect in program order.
-    Constraints: (C1) and (C2) of `block.load`. Source: vector.transfer_write, tl.store.
+    Constraints: (C1) and (C2) of `block.load`.
+    Source: vector.transfer_write, tl.store.
     """
 
     name = "block.store"
@@ -261,8 +263,9 @@ class PrefetchOp(IRDLOperation):
     """Prefetch the cache line of an element that is needed soon: `block.prefetch %w[%p + 1, 0]`.
 
     It has no result. Indices may be out of range of their dims and of the buffer: the address is
-    computed from them in row-major order. Constraint: (C1) one expression per buffer dim. Source:
-    memref.prefetch.
+    computed from them in row-major order.
+    Constraint: (C1) one expression per buffer dim.
+    Source: memref.prefetch.
     """
 
     name = "block.prefetch"

@@ -83,9 +83,10 @@ class MapOp(IRDLOperation):
 
     The list after an operand maps each of its dims to a result dim; the operand is broadcast along
     the other dims. An operand of type `index` is a scalar. The body consists of scalar `arith` and
-    `math` operations. All results have the same dims. Constraints: (C1) the operands' dims agree
-    with the lists; (C2) the body's arguments have the operands' element types, and its yielded
-    values those of the results; (C3) no tile lies in matrix registers.
+    `math` operations. All results have the same dims.
+    Constraints: (C1) the operands' dims agree with the lists; (C2) the body's arguments have the
+    operands' element types, and its yielded values those of the results; (C3) no tile lies in
+    matrix registers.
     """
 
     name = "block.map"

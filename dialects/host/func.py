@@ -56,9 +56,9 @@ from dialects.text.syntax import parse_names, print_names, strings
 class FuncOp(IRDLOperation):
     """A driver: a straight-line sequence of allocations, launches, and calls of other drivers.
 
-    `sizes` are the size symbols that have values at the start. Constraints: (C1) one argument per
-    input and per output without a type; (C2) the terminator is `host.return`, which returns the
-    outputs with types.
+    `sizes` are the size symbols that have values at the start.
+    Constraints: (C1) one argument per input and per output without a type; (C2) the terminator is
+    `host.return`, which returns the outputs with types.
     """
 
     name = "host.func"

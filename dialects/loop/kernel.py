@@ -109,9 +109,10 @@ class KernelOp(IRDLOperation):
         loop.kernel @softmax(%x: f32[rows, 1000]) -> (f32[rows, 1000]) sizes(rows)
             schedule<grid i0 tile 1, loop i1 tile 64 lanes> { ... loop.yield %y }
 
-    Nests that use an axis of the same name iterate over it together. Constraints: (C1) an axis has
-    the same extent in all nests; (C2) the body consists of nests, views and empties, and its
-    terminator is `loop.yield`; (C3) `sizes` lists every size symbol used in the kernel.
+    Nests that use an axis of the same name iterate over it together.
+    Constraints: (C1) an axis has the same extent in all nests; (C2) the body consists of nests,
+    views and empties, and its terminator is `loop.yield`; (C3) `sizes` lists every size symbol
+    used in the kernel.
     """
 
     name = "loop.kernel"
