@@ -138,7 +138,7 @@ class TopKOp(GraphOp):
         if count > x.shape[axis]:
             raise ValueError(f"C3: it needs k <= {x.shape[axis]}, and k is {count}")
         keys = widen(x)  # NumPy does not order NaN of bf16
-        if flag_of(self.properties, "largest"):  # reversed, so that the order of equal elements is kept
+        if flag_of(self.properties, "largest"):  # reversed: keeps equal ones in order
             behind = np.argsort(np.flip(keys, axis), axis, kind="stable")
             order = x.shape[axis] - 1 - np.flip(behind, axis)
         else:
