@@ -1,4 +1,4 @@
-"""Frontends: from a model, as people keep it, to a module at graph level.
+"""Frontends: import model files and objects into modules at graph level.
 
 A frontend is a folder here, or a package outside that the entry point group `strata.frontends`
 names. Nothing lists them. It provides

@@ -1,4 +1,4 @@
-"""Branches: two functions that have been built become a `strata.if` (loops: loops.py)."""
+"""Combines two functions that have been built into a `strata.if` (loops are in loops.py)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mismatch(Fault):
 
 @dataclass
 class Branch:
-    """A branch that has been built, and what it results in."""
+    """A branch that has been built, and its results."""
 
     frame: Frame
     results: Sequence[Value]
@@ -92,10 +92,10 @@ def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
 def untaken(
     build: Builder, condition: Value, truth: bool, like: Branch, name: str, reason: str
 ) -> Branch:
-    """A branch that cannot be computed, and that a run must not take: where the condition is
-    `truth`. Its results are zeros of the types of those of `like`, the other branch.
+    """A branch that cannot be computed and must not be taken: if the condition is `truth`. Its
+    results are zeros with the types of the results of `like`, the other branch.
 
-    `reason`: what a run that takes it is told.
+    `reason`: the error of a run that takes it.
     """
     with build.function(name) as frame:
         node, build.node = build.node, reason

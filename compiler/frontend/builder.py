@@ -1,11 +1,11 @@
-"""Builds graph operations from a frontend's values, following shape computations while it does.
+"""Builds graph operations from a frontend's values, with symbolic evaluation of shapes.
 
     Shape(x) -> Gather(0) -> Mul(2)         becomes the known contents [2*batch], and no operation
     Add(y, that)                            %s = graph.sizes {values = [2*batch], ...}; graph.add
 
-Where all operands of an operation have known, few elements, its result is computed at once.
-Elements that only a run tells can become sizes: `bind`. Bodies of branches and loops become
-functions of their own (frames.py); what they use of the functions around them becomes an argument.
+If all operands of an operation are small and known, its result is constant-folded. Elements that
+are only known at run time can become sizes: `bind`. Bodies of branches and loops become functions
+of their own (frames.py); what they use of the functions around them becomes an argument.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Builder:
     def _fold(
         self, op_type: type[GraphOp], operands: tuple[Value, ...], attributes: dict[str, Any]
     ) -> Value | None:
-        """The result computed now; None when it is not known, or too large."""
+        """The constant-folded result; None if it is unknown or too large."""
         stand_ins = Block(arg_types=[v.type for v in operands]).args
         op = op_type.of(*stand_ins, **attributes)
         if len(op.results) != 1:

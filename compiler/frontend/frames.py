@@ -113,7 +113,7 @@ class Frame:
         return self.captured[value]
 
     def source(self, value: Value) -> SSAValue | None:
-        """The SSA value behind a value, perhaps of a function around this one."""
+        """The SSA value of a value, possibly in an enclosing function."""
         while value.ssa is None and value.origin is not None:
             value = value.origin
         return value.ssa
@@ -126,7 +126,7 @@ class Frame:
         return None if self.outer is None else self.outer.outer_value(argument)
 
     def argument(self, type_: TensorType) -> Value:
-        """A new argument behind those that there are."""
+        """A new argument after the existing ones."""
         return Value(type_, self.block.insert_arg(type_, len(self.block.args)))
 
     def hides(self, size: Expr) -> bool:

@@ -1,11 +1,11 @@
-"""Loops out of a body that a Python function builds: `strata.loop`.
+"""Builds a `strata.loop` from a body that a Python function builds.
 
-What a loop carries is found out by building the body again and again, until nothing new is learnt:
+The loop-carried values are determined by building the body repeatedly until a fixed point:
 
     the types   those of the first values; a dim that comes out another becomes a size of its own
-    untouched   what the body hands on as it is, is not carried at all
-    counters    what grows by the same number each time is known: i0 + 2*step
-    the count   `while i < n`, of a counter and a size, is a number of iterations
+    untouched   values that the body passes on unchanged are loop-invariant
+    counters    values that grow by a constant per call are known: i0 + 2*step
+    the count   `while i < n` with a counter and a size gives a trip count
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ MAX_LOOPS = 6
 
 @dataclass
 class Turn:
-    """What one call of a body gives: whether to go on, None for true, the carried values, and those
-    to be stacked."""
+    """The results of one call of a body: whether to continue (None: true), the carried values, and
+    the values to stack.
+    """
 
     condition: Value | None
     carried: Sequence[Value]
@@ -213,7 +214,7 @@ def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> V
 
 
 def _learn(loop: Loop, attempt: Attempt) -> bool:
-    """Note what the body tells of the carried values; whether that was news."""
+    """Update the knowledge about carried values from a body; returns whether it changed."""
     news = [_learn_value(loop, attempt, k) for k in loop.varying]
     return any(news) or _learn_count(loop, attempt)
 

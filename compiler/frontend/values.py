@@ -1,4 +1,4 @@
-"""What a value is during import: a tensor, and what is known of its contents.
+"""Values during import: tensors with possibly known contents.
 
 A value that a model computes from shapes has contents before anything runs. They are either a
 NumPy array of the value's dtype, or, when they depend on size symbols, an object array of size

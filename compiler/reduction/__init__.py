@@ -1,4 +1,4 @@
-"""Makes a failing model small: `python -m compiler reduce MODEL`.
+"""Minimizes a failing model: `python -m compiler reduce MODEL`.
 
     candidate.py   a model with the inputs on which it fails
     verdict.py     what a model does: it is right, refused, a fault, wrong, a crash, a timeout

@@ -1,4 +1,4 @@
-"""A model with the inputs on which it fails, on its way to become small."""
+"""A model with the inputs on which it fails, during reduction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta debugging: a small part of a list that fails still (Zeller and Hildebrandt, 2002)."""
+"""Delta debugging: finds a small part of a list that still fails (Zeller, Hildebrandt, 2002)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits of ONNX graphs. Each makes a new model; whether it makes sense, the trial tells.
+"""Edits of ONNX graphs. Each creates a new model; a trial decides whether it is valid.
 
 Where a part of a graph is kept, what it reads of the rest becomes an input, with the value that it
 had in the whole model.

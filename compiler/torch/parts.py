@@ -1,4 +1,4 @@
-"""Parts of PyTorch's graphs: compiled, called as the graph is, and put together with what is not.
+"""Compiled parts of PyTorch graphs, combined with parts that run eagerly.
 
 The module can be imported without torch.
 """
@@ -30,7 +30,7 @@ PART = "strata_part"
 
 
 def name_eager(names: Sequence[str], why: str) -> None:
-    """Tell what runs eagerly."""
+    """Warn about operators that run eagerly."""
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     log.warning("strata: %s eagerly: %s: %s", "1 node runs" if len(names) == 1 else
                 f"{count_of(names, 'node')} run", shown, why)
@@ -86,9 +86,10 @@ def compile_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, A
 
 
 def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run | None:
-    """A graph, compiled; None for one that gives no tensors.
+    """Compile a graph; None for one without tensor results.
 
-    Raises StrataError for what cannot be imported or compiled, CompilerFault for a fault of ours.
+    Raises StrataError if it cannot be imported or compiled, CompilerFault for a fault of the
+    compiler.
     """
     outputs = _outputs(graph)
     tensors = [k for k, v in enumerate(outputs) if hasattr(_meta(v), "dtype")]
@@ -147,7 +148,9 @@ class Part:
                     not isinstance(result, (list, tuple)), symbols, on_gpu)
 
     def write_to(self, arguments: Sequence[int]) -> None:
-        """Let the last results be computed right in arguments, as far as the target can."""
+        """Let the last results be computed in place in arguments, as far as the target supports
+        it.
+        """
         places = {k: n for n, k in enumerate(self.given)}
         first = len(self.outputs) - len(arguments)
         self.executable.loaded.donate({

@@ -1,4 +1,4 @@
-"""Times candidates of a task in turns with the rules' choice, and compares what they compute.
+"""Times candidates of a task in turns with the rules' choice, and compares their results.
 
 Loading a candidate, one run of it, and comparing keep the processor busy, timing the device: so
 these are methods of their own, and while one process times, others may do the former.
@@ -30,12 +30,12 @@ TURN_SECONDS = 5e-4
 """What a turn of a candidate takes at least, of calls in a row."""
 MOST_IN_A_TURN = 50
 SURELY_SLOWER, PROBABLY_SLOWER = 1.5, 1.12
-"""How many times as slow as the best a candidate is, after two turns and after some, to be left."""
+"""The slowdown at which a candidate is abandoned after two turns, and after several."""
 FEW_TURNS = 3
 KEPT = 2
-"""So many candidates stay loaded, of those that were about the best when they were timed."""
+"""The number of candidates that stay loaded, among those close to the best when timed."""
 BLOCK = 1_000_003
-"""So many elements of an input are random, and then repeat: a prime, which no dim divides."""
+"""The period in elements of random inputs: a prime, which no dim divides."""
 
 
 class Contestant:

@@ -1,11 +1,11 @@
-"""Winners in a SQLite file: per machine and kernel the fastest schedule, and what it gained.
+"""A SQLite file of winners: the fastest schedule per machine and kernel, and its gain.
 
 Any number of processes may read and write at once: SQLite's write-ahead log has readers see whole
-transactions, and each winner is one. A file that is damaged, or is none of ours, is an error to
-those who write or name it, and to others as good as none.
+transactions, and each winner is one. A damaged or foreign file is an error if it is written or
+named explicitly; otherwise it is ignored.
 
-A file that ships with a target is `sealed`: it is one file, read where nothing can be written, and
-never written again.
+A file that ships with a target is `sealed`: it is a single file without a log, can be read from
+read-only folders, and is never written again.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ class Database:
                     for row in connection.execute(query, (self.machine,))}
 
     def make(self) -> None:
-        """Let there be a file, though nothing is found. Raises Unreadable."""
+        """Create the file if there is none. Raises Unreadable."""
         with self._connection(write=True):
             pass
 
     def write(self, winner: Winner) -> None:
-        """Keep a winner in place of the one before. Raises Unreadable."""
+        """Store a winner, replacing the previous one. Raises Unreadable."""
         schedule = winner.choice.schedule
         row = (self.machine, winner.kernel, None if schedule is None else str(schedule),
                winner.choice.gain, winner.seconds, winner.mode, winner.name)
@@ -185,7 +185,9 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _create(path: str) -> None:
-    """Make a file without winners aside, and give it its name if nobody was faster."""
+    """Create an empty file under a temporary name, and rename it unless another process was
+    faster.
+    """
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as aside:

@@ -27,7 +27,7 @@ from dialects.strata.schedule import Schedule, parse_schedule
 PATIENCE = 60.0
 """Seconds for what must be done for any candidate: to load it, or to start with a task."""
 SLACK = 10.0
-"""Seconds that compiling may take behind the end of a task's time."""
+"""Seconds that compiling may take after the end of a task's time."""
 LONGEST = 3.0
 """Seconds of measuring one candidate, at most."""
 
@@ -82,7 +82,7 @@ class TaskLaboratory:
         return self.rules
 
     def close(self) -> None:
-        """Give memory and files back. It can be started again."""
+        """Release memory and files. It can be started again."""
         self.rules = None
         with self.bench.lock, contextlib.suppress(WorkerError):
             if self._is_there():

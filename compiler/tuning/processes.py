@@ -97,7 +97,7 @@ class Workers:
         self, name: str, jobs: Sequence[Any], seconds: float, patience: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> list[Any]:
-        """The result for each job, or its WorkerError; nothing begins after so many seconds.
+        """The result for each job, or its WorkerError; no job starts after `seconds`.
 
         `patience`: how long one may take.
         """

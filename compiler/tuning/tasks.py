@@ -1,9 +1,9 @@
 """The kernels of a model, each as a small model of its own: what the tuner works on.
 
-Enters: a module behind the last pass before `loop-apply-tuned`. Leaves: a task per distinct kernel.
-Its module computes the kernel once, as the model does: with the same constants, which are packed
-when it is compiled, and with everything else as inputs. Sizes that the model leaves open stay open;
-the task says which ones to measure at.
+The input is a module after the last pass before `loop-apply-tuned`; the result is a task per
+distinct kernel. Its module computes the kernel once, as the model does: with the same constants,
+which are packed when it is compiled, and with everything else as inputs. Sizes that the model
+leaves open stay open; the task says which ones to measure at.
 """
 
 from __future__ import annotations

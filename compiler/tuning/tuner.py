@@ -48,7 +48,7 @@ OPEN = 1 << 29
 MEASURERS = 8
 """Processes that load and compare while another times, where that disturbs nobody."""
 COMPILATIONS = 2
-"""So often the model is compiled in the end, with code that is there by then, to time it."""
+"""The number of final compilations of the model, from cached code, in order to time it."""
 
 
 class Tuner:
@@ -129,8 +129,10 @@ class Tuner:
         return lines
 
     def _known(self, database: Database) -> Mapping[str, Winner]:
-        """What was found before and counts, behind it what ships with the target where that is used
-        beside the file. Raises StrataError for a file that is no database."""
+        """The winners found before, then those that ship with the target if they are used as well.
+
+        Raises StrataError for a file that is not a database.
+        """
         try:
             database.make()
             found = database.read()

@@ -84,7 +84,7 @@ def worthwhile(works: Sequence[Work], mode: Mode) -> list[Work]:
 
 
 def in_lanes(lanes: int, work: Callable[[Work], None], works: Sequence[Work]) -> None:
-    """Do all, so many at a time, begun in their order."""
+    """Process all works in order, `lanes` at a time."""
     pool = ThreadPoolExecutor(lanes)
     try:
         list(pool.map(work, works))
