@@ -100,11 +100,13 @@ def _train(graph: Any, inputs: Sequence[Any]) -> Run:
 # ---------------------------------------------------------------------- one graph
 @dataclass
 class Program:
-    """A graph of Core ATen. It is compiled when it is called, for the weights of that call, and
-    again after these have changed. `written`: the arguments that its last results go to.
+    """A Core ATen graph, compiled at its first call and again when the weights have changed.
 
-    `made`: what was compiled last and for which weights, in one piece: while one thread compiles
-    for new weights, others must not take what is there for compiled for them."""
+    `written`: the arguments to which its last results are written.
+
+    `made`: the last compiled code together with its weights, in a single reference: while one
+    thread compiles for new weights, other threads must not mistake the old code for the new.
+    """
 
     graph: Any
     options: Mapping[str, Any]

@@ -1,7 +1,7 @@
 """Sequences and optionals during import: lists of tensors that no lower level knows of.
 
     known items     [x, y, z]                                      a Python list of values
-    known to a run  data: T[total], shapes: i64[length, rank]      all elements behind each other
+    known to a run  data: T[total], shapes: i64[length, rank]      all elements one after another
 
 A sequence is of the second kind where a loop makes it longer, or branches make it differ, or a
 position is known only at run time. All its tensors have the same number of dims then. An optional
@@ -89,7 +89,7 @@ class Texts:
 
 AnyValue: TypeAlias = "Value | Items | Run | Optional | Texts"
 VALUES = (Value, Items, Run, Optional, Texts)
-"""What a name of a model stands for."""
+"""The kinds of values that a name in a model may have."""
 
 
 def view(frame: Frame, value: AnyValue) -> AnyValue:
@@ -226,7 +226,7 @@ def _content(build: Builder, value: Optional, form: Form | None) -> list[Value]:
 
 
 def _nothing(build: Builder, form: Form) -> AnyValue:
-    """What stands for content that is not there."""
+    """The placeholder for missing content."""
     assert form.element is not None
     if form.kind == "tensor":
         return empty(build, form.element, form.rank or 0)

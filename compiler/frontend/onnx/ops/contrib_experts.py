@@ -98,7 +98,7 @@ def _order(n: Node, place: Value) -> Value:
 
 
 def _ends(n: Node, experts: Value, count: Expr) -> Value:
-    """Before which place the rows of each of so many experts end."""
+    """The end positions of the rows of each expert."""
     numbers = n.reshape(places(n, count), [count, 1])
     before = n(LessEqualOp, n.reshape(experts, [1, experts.shape[0]]), numbers)
     return n(ReduceSumOp, n.cast(before, t.i64), axes=[1], keepdims=False)

@@ -126,7 +126,7 @@ def _present(n: Node, old: Value | None, new: Value, sizes: _Lengths) -> Value:
 
 
 def _filled_up(n: Node, x: Value, size: Expr) -> Value:
-    """x with zeros behind its entries, up to this many."""
+    """x padded with zeros after its entries, up to this size."""
     if x.shape[2] == size:
         return x
     zeros = n.broadcast(n.scalar(0, x), [*x.shape[:2], size - x.shape[2], x.shape[3]])
