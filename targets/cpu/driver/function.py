@@ -44,17 +44,17 @@ class Program:
     constants: list[host.ConstantOp] = field(default_factory=list[host.ConstantOp])
     places: dict[tuple[Attribute, BufferType], int] = field(
         default_factory=dict[tuple[Attribute, BufferType], int])
-    """Where in `constants` a value of a type stands."""
+    """The position in `constants` of a value with its type."""
     checks: list[Check] = field(default_factory=list[Check])
 
     @cached_property
     def poisons(self) -> bool:
-        """Whether memory is poisoned before it is written: where accesses are checked."""
+        """Whether memory is poisoned before it is written, because accesses are checked."""
         return any(isinstance(op, TrapOp) for f in self.functions.values()
                    for op in f.body.block.ops)
 
     def constant_entry(self, op: host.ConstantOp) -> int:
-        """The table entry of a constant; equal ones share it."""
+        """The table entry of a constant; equal constants share one."""
         first = FIRST_ARGUMENT + len(self.main.body.block.args)
         place = self.places.setdefault((op.value, op.type), len(self.constants))
         if place == len(self.constants):
@@ -81,7 +81,7 @@ class FunctionText:
         self.uses_heap = bool(func.return_op.values)
         self.arena: str | None = "%arena" if self.is_main else None
         self.last_alone: bool | None = None if self.is_main else False
-        """Whether thread 0 did the last step alone; None behind a barrier."""
+        """Whether only thread 0 did the last step; None right after a barrier."""
 
     def emit(self) -> str:
         self._begin()
@@ -102,7 +102,7 @@ class FunctionText:
         return f"define internal i32 @{name}({', '.join(parameters)}) nounwind {{"
 
     def _begin(self) -> None:
-        """Name the arguments, and have an arena."""
+        """Name the arguments, and allocate the arena."""
         if self.is_main:
             load_sizes(self.writer, self.func.size_names)
             for k, argument in enumerate(self.func.body.block.args):
@@ -151,7 +151,7 @@ class FunctionText:
         raise ValueError(f"{op.name} cannot stand in a host function")
 
     def _placed(self, op: host.AllocOp) -> str:
-        """At its place in the arena, or in memory of its own."""
+        """The address of a buffer at its offset in the arena, or in memory of its own."""
         if op.offset is None:
             return self.allocate(self.byte_size(op.type), op)
         place = self.scalar(op.offset.data)
@@ -162,15 +162,15 @@ class FunctionText:
         return self.indices.scalar(expr.substitute(self.sizes))
 
     def product(self, sizes: Sequence[Expr]) -> Expr:
-        """The product of expressions over this function's sizes, over LLVM names."""
+        """The product of expressions over this function's sizes, in terms of LLVM names."""
         return self.indices.product([size.substitute(self.sizes) for size in sizes])
 
     def byte_size(self, type_: BufferType) -> Expr:
-        """The bytes of a buffer, over LLVM names."""
+        """The bytes of a buffer, in terms of LLVM names."""
         return self.product(type_.shape) * byte_width(type_.element)
 
     def _copy(self, op: host.CopyOp) -> None:
-        """Thread 0 copies."""
+        """Copy a buffer, on thread 0."""
         assert isinstance(op.source.type, BufferType)
         self.wait(alone=True)
         self.copy(self.pointers[op.target], self.pointers[op.source],
@@ -183,12 +183,12 @@ class FunctionText:
             ("ptr", target), ("ptr", source), ("i64", mine), ("i1", "false")]))
 
     def _mine(self, count: str) -> str:
-        """All for thread 0, nothing for the others."""
+        """The whole count on thread 0, and 0 on the other threads."""
         first = self.writer.hoist("icmp eq i64 %thread, 0")
         return f"select i1 {first}, i64 {count}, i64 0"
 
     def _return(self, op: host.ReturnOp) -> None:
-        """Hand over what is returned: its address and shape."""
+        """Store the address and shape of each returned buffer."""
         if self.arena is not None and not self.is_main:
             self.wait(alone=True)
             self.release(self.arena)
@@ -215,9 +215,9 @@ class FunctionText:
         return self.writer.assign(f"load {type_}, ptr {place}")
 
     def allocate(self, size: Expr, op: Operation) -> str:
-        """Memory of its own, the same on every thread; the run ends where there is not enough.
+        """Memory of its own, the same on every thread; ends the run if there is not enough.
 
-        The size in bytes is over LLVM names.
+        The size in bytes is in terms of LLVM names.
         """
         count = self.indices.scalar(size)
         if size.constant is None:
@@ -226,7 +226,7 @@ class FunctionText:
         return self.allocate_bytes(count, op)
 
     def allocate_bytes(self, count: str, op: Operation) -> str:
-        """As `allocate`, for so many bytes."""
+        """Like `allocate`, for `count` bytes."""
         self.uses_heap = True
         w = self.writer
         memory = w.assign(f"call ptr @strata_allocate(ptr %table, i64 {count}, i64 %thread, "
@@ -239,7 +239,7 @@ class FunctionText:
         return memory
 
     def _poison(self, memory: str, count: str) -> None:
-        """Thread 0 fills memory with what is a NaN, or -1."""
+        """Fill memory with NaN or -1, on thread 0."""
         w = self.writer
         mine = w.assign(self._mine(count))
         w.emit(f"call void @llvm.memset.p0.i64(ptr {memory}, i8 -1, i64 {mine}, i1 false)")
@@ -247,7 +247,7 @@ class FunctionText:
         self.last_alone = None
 
     def _estimate(self, size: Expr) -> str:
-        """A size as a double, which does not wrap around."""
+        """A size as a double, which does not overflow."""
         w, total = self.writer, "0.0"
         for atoms, factor in size.terms:
             term = f"{float(factor):e}"
@@ -263,7 +263,7 @@ class FunctionText:
         self.writer.emit(f"call void @strata_release(ptr %table, ptr {memory}, i64 %thread)")
 
     def check(self, holds: str, check: Check, seen: Sequence[str]) -> None:
-        """End the call with status 1 where `holds` is false, noting what was seen."""
+        """End the call with status 1 if `holds` is false, and record the values in `seen`."""
         self.uses_heap = True
         w, number = self.writer, len(self.program.checks)
         self.program.checks.append(check)
@@ -278,7 +278,7 @@ class FunctionText:
         w.start_block(go)
 
     def sync(self) -> None:
-        """All threads see what was done so far; the next step waits until all have looked."""
+        """Make all earlier work visible to all threads; the next step waits until all have read."""
         if self.last_alone is not None:
             self._barrier()
         self.last_alone = False
@@ -292,7 +292,7 @@ class FunctionText:
             self.sizes[name] = self.indices.symbol(value, 0)
 
     def _require(self, op: RequireOp) -> None:
-        """Compare the index that is farthest from its lower bound: unsigned, from there."""
+        """Check the index farthest from the lower bound, by an unsigned comparison of distances."""
         self.sync()
         w = self.writer
         low, high = (self.scalar(e.data) for e in (op.low, op.high))
@@ -312,7 +312,7 @@ class FunctionText:
         self.check(self.writer.assign(f"icmp eq i64 {found}, 0"), access_check(op), [found])
 
     def _assume(self, op: AssumeOp) -> None:
-        """Check it here, unless it was checked before the run."""
+        """Check an assumption, unless that was done before the run."""
         if self.is_main and op.symbols <= {*self.func.size_names}:
             return
         if op.assumption.is_limit:
@@ -329,7 +329,7 @@ class FunctionText:
     def _step(self, op: host.LaunchOp) -> Step:
         kernel = self.program.kernels.get(op.kernel.data)
         if kernel is None:
-            raise ValueError(f"host.launch of @{op.kernel.data}, which is no kernel here")
+            raise ValueError(f"host.launch of @{op.kernel.data}: the module has no such kernel")
         values = dict(zip(kernel.op.size_names, op.sizes.data, strict=True))
         grid = tuple(extent.substitute(values) for extent in kernel.op.grid.data)
         step = Step(op, kernel, grid, op.sizes.data)
@@ -337,7 +337,7 @@ class FunctionText:
         return step
 
     def _launch(self, step: Step) -> None:
-        """The programs that this thread gets, if any."""
+        """Run this thread's share of the programs."""
         w = self.writer
         total = self.indices.scalar(self.product(step.grid))
         sizes = [self.scalar(s) for s in step.sizes]
@@ -356,9 +356,9 @@ class FunctionText:
         w.start_block(done)
 
     def _ask(self, step: Step, total: str) -> tuple[str, str, str]:
-        """Take part in a launch; the programs to run, and the block that asks for more.
+        """Take part in a launch. Returns the range of programs and the block that asks for more.
 
-        Where only a run knows that the work is little, thread 0 does it alone.
+        If only run time shows that there is little work, thread 0 does all of it.
         """
         w, threads = self.writer, "%threads"
         if step.is_parallel is None:
@@ -377,7 +377,7 @@ class FunctionText:
         return low, high, ask
 
     def wait(self, alone: bool) -> None:
-        """A barrier before a step, unless thread 0 did the one before alone and does this too."""
+        """A barrier before a step, unless thread 0 alone did the last step and does this one."""
         if self.last_alone is not None and not (alone and self.last_alone):
             self._barrier()
         self.last_alone = alone

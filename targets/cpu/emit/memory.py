@@ -2,17 +2,17 @@
 
     lanes next to each other     a vector load; masked where lanes may be outside
     the same address for all     a scalar load, broadcast
-    every 2nd to 4th element     vector loads over the span, then shuffles; a gather instead, at run
-                                 time, where lanes are outside
+    every 2nd to 4th element     vector loads over the span, then shuffles; at run time a gather
+                                 instead if lanes are outside
     another tile dim is next     vectors along that dim, transposed in registers
-    a group's positions apart    vectors along the lanes, which alternate in registers then
+    a group's positions apart    vectors along the lanes, then interleaved in registers
     any other distance, gathers  llvm.masked.gather / scatter
 
-A kernel that streams its results stores past the caches where an address certainly is a multiple of
-the register's bytes; large buffers begin with a cache line.
+A kernel that streams its results uses non-temporal stores if an address is certainly a multiple of
+the register's size; large buffers are aligned to cache lines.
 
-Nothing outside a buffer is ever touched. A condition that all lanes share selects the address of
-a constant full of the pad value (or, for a store, of memory that nobody reads) instead.
+Nothing outside a buffer is ever accessed. If all lanes share a condition, it selects between the
+address and that of a constant full of the pad value (or, for a store, of memory that nobody reads).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from targets.cpu.emit.values import (
 from targets.cpu.emit.writer import Writer
 
 _LEVEL = "2"
-"""How near prefetched memory is to be: in the cache of level 2, as it is for the next program."""
+"""The cache level to prefetch into: L2, since the next program needs the data."""
 _NEAR = (-1, 0, 1, 2, 3, 4)
 """Constant distances of lanes that need no gather."""
 
@@ -55,13 +55,13 @@ class Memory:
         self.writer = writer
         self.lanes = lanes
         self.streamed: set[str] = set()
-        """Buffers, by their pointers, that are written past the caches."""
+        """Buffers, by their pointers, that are written with non-temporal stores."""
         self.line_bytes = line_bytes
         self._asked: dict[tuple[str, Expr], int] = {}
-        """Per place that varies in a loop, the last distance from it that was asked for."""
+        """For each place that varies in a loop, the last prefetched distance from it."""
 
     def prefetch(self, access: Access) -> None:
-        """Ask for the line of an element; what a loop's bodies ask for in one line, once."""
+        """Prefetch the cache line of an element; within a loop's bodies only once per line."""
         distance = access.flat.offset
         place = access.buffer.pointer, access.flat - distance
         last = self._asked.get(place)
@@ -119,7 +119,7 @@ class Memory:
     def _load_step(
         self, access: Access, address: str, chunk: Chunk, step: int, mask: Mask, pad: Any
     ) -> str:
-        """Read lanes at a constant distance, given the lowest address."""
+        """Load lanes at a constant distance, given their lowest address."""
         if step == 0:
             scalar = self._from_memory(access, self._plain(access, address, 0), 0)
             reg = Reg.of(scalar, t.signless(access.buffer.element))
@@ -135,9 +135,9 @@ class Memory:
     def _if_all_inside(
         self, access: Access, point: Point, chunk: Chunk, step: int, mask: str, gather: str
     ) -> str:
-        """Lanes at a near distance as if there were no mask, where it is all true; else a gather.
+        """If all lanes are inside, load them without a mask; else gather.
 
-        So it is everywhere but at the ends of a dim.
+        They all are, except at the ends of a dim.
         """
         w, kind = self.writer, f"v{chunk.width}i1"
         near, other, join = (w.fresh(name) for name in ("inside", "across", "loaded"))
@@ -156,16 +156,14 @@ class Memory:
         return w.assign(f"phi {type_} [{at_once}, %{near}], [{gathered}, %{other}]")
 
     def _origin(self, access: Access, point: Point, chunk: Chunk, step: int) -> str:
-        """The lowest address that the chunk's lanes have."""
+        """The lowest address among the chunk's lanes."""
         first = chunk.offset if step >= 0 else chunk.offset + chunk.width - 1
-        if not chunk.width:
-            return access.pointer(point.flat)
-        return access.pointer(point.flat.substitute({access.lane_symbol: Expr.of(first)}))
+        return access.lane_pointer(point, first)
 
     def _guarded(
         self, access: Access, address: str, chunk: Chunk, condition: Mask, pad: Any
     ) -> str:
-        """The address, or that of a constant full of `pad` where the condition is false."""
+        """The address, or that of a constant full of `pad` if the condition is false."""
         if not condition:
             return address
         type_ = memory_type(access.buffer.element)
@@ -193,7 +191,7 @@ class Memory:
         return lanes or "splat (i1 true)"
 
     def _shuffled(self, access: Access, address: str, width: int, step: int) -> str:
-        """Every `step`-th element from loads that cover exactly the span of the lanes."""
+        """Every `step`-th element, from loads that cover exactly the span of the lanes."""
         distance = abs(step)
         element = memory_type(access.buffer.element)
         type_ = memory_type(access.buffer.element, width)
@@ -213,7 +211,7 @@ class Memory:
         return self.writer.local(f"getelementptr {element}, ptr {address}, i64 {distance}")
 
     def _merge(self, type_: str, parts: list[str], owners: list[int], places: list[int]) -> str:
-        """Text of the vector whose lane k is lane places[k] of parts[owners[k]]."""
+        """The text of the vector whose lane k is lane places[k] of parts[owners[k]]."""
         width = len(owners)
         if len(parts) == 1:
             picked = lane_literal(places, "i32")
@@ -243,7 +241,7 @@ class Memory:
             (f"<{chunk.width} x i1>", lanes), (type_, _pad_literal(access, chunk.width, pad))])
 
     def _from_memory(self, access: Access, text: str, width: int) -> str:
-        """Give the instruction a name; a byte becomes the bits of it that count."""
+        """Name the instruction's result, and reduce a byte to its significant bits."""
         name, element = self.writer.assign(text), access.buffer.element
         if t.bit_width(element) >= 8:
             return name
@@ -254,15 +252,15 @@ class Memory:
                                   if width else f"icmp ne i8 {name}, 0")
 
     def _is_alternating(self, access: Access) -> bool:
-        """Whether the positions of a group are apart in memory, and lanes next to each other."""
+        """Whether a group's positions are apart in memory, and lanes next to each other."""
         lanes, group = access.type.lanes, access.type.group
         return (group is not None and lanes is not None and not access.tiles
                 and access.step_along(lanes) == 1 and access.step_along(group) not in (0, 1))
 
     def _contiguous_dim(self, access: Access) -> int | None:
-        """A tile dim whose neighbours are neighbours in memory, if those in lanes are far apart.
+        """A tile dim that is contiguous in memory, if neighbouring lanes are far apart.
 
-        Only one whose chunks match those of the lanes, so that squares can be transposed.
+        Its chunks must match those of the lanes, so that squares can be transposed.
         """
         type_ = access.type
         if type_.lanes is None or type_.group is not None or access.tiles:
@@ -316,21 +314,21 @@ class Memory:
             self.writer.emit(f"store {stored}, ptr {address}, align {_align(access)}")
 
     def _streams(self, access: Access, point: Point, chunk: Chunk) -> bool:
-        """Whether a whole register goes to an aligned address of a buffer that is streamed."""
+        """Whether a whole register is stored to an aligned address of a streamed buffer."""
         if access.buffer.pointer not in self.streamed or chunk.width < self.lanes:
             return False
         first = point.flat.substitute({access.lane_symbol: Expr.of(chunk.offset)})
         return access.indices.multiple(first) % chunk.width == 0
 
     def _to_memory(self, access: Access, value: Reg) -> str:
-        """The value with its memory type, as `type name`."""
+        """The value in its memory type, as `type name`."""
         if t.bit_width(access.buffer.element) >= 8:
             return value.typed
         type_ = memory_type(t.i8, value.width)
         return f"{type_} {self.writer.local(f'zext {value.typed} to {type_}')}"
 
     def _unread(self) -> str:
-        """Memory of this call that takes what must not be stored anywhere."""
+        """Stack memory that receives stores which must go nowhere else."""
         return self.writer.hoist(f"alloca [{8 * self.lanes} x i8], align 64")
 
     def _masked_store(
@@ -371,7 +369,7 @@ def _pad_literal(access: Access, width: int, pad: Any) -> str:
 
 
 def suffix(type_: str) -> str:
-    """How an intrinsic's name spells a type: `v16f32`."""
+    """A type as spelled in an intrinsic's name: `v16f32`."""
     names = {"float": "f32", "double": "f64"}
     if not type_.startswith("<"):
         return names.get(type_, type_)

@@ -1,13 +1,13 @@
-"""Where fewer products pay on a CPU: which windows of a convolution `loop-winograd` shortens.
+"""Winograd on a CPU: for which windows of a convolution `loop-winograd` pays.
 
-Costs are counted in multiply-adds of one element, as products in registers take them. Fewer
-products take transforms of the data and of the sums, and those are larger than the tensors that
-they stand for, as are the filter's values. The figures are between those measured on Zen 4 and on
-Emerald Rapids; they decide little that does not pay twofold or not at all on either.
+Costs are in multiply-adds of one element, at the speed of products in registers. Fewer products
+require transforms of the data and of the sums. The transformed tensors are larger than the
+originals, and so is the filter. The constants lie between those measured on Zen 4 and on Emerald
+Rapids. They decide few cases that do not either gain a factor of two or lose on both.
 
-Transforms lose digits. Sums of few products that are not zero, behind a ReLU say, are as exact as
-one rounding when they are computed directly, so that the whole loss of the windows shows. It may be
-MAX_LOSS: six points in one window, and four in another one besides.
+Transforms lose digits. Sums with few nonzero products, as after a ReLU, have about one rounding
+when they are computed directly, so that the whole loss of the transforms shows. The loss is
+limited to MAX_LOSS, which allows six points in one window, together with four in another.
 """
 
 from __future__ import annotations
@@ -25,29 +25,28 @@ from passes.analyses.loop.windows import FEW_POINTS, Window
 from targets.base import TargetOptions
 
 GAIN = 0.9
-"""Of the cost of all products, that of fewer is at most this part."""
+"""Fewer products may cost at most this fraction of what all products cost."""
 TRANSFORM = 1.5
-"""A multiply-add of a transform: its sums are short."""
+"""The cost of a multiply-add in a transform, whose sums are short."""
 MOVE = ((8 << 20, 2), (32 << 20, 3))
-"""What writing or reading an element costs, by the bytes of transformed data and products."""
+"""The cost of writing or reading an element, by the bytes of transformed data and products."""
 FAR_MOVE = 16
-"""The same where they are in memory."""
+"""The same if they are in memory rather than in caches."""
 VALUE = 16
-"""What reading a further element of the filter costs: there are many filters between two runs, so
-that it comes from far away, at 10 to 25 GB/s."""
+"""The cost of reading one more element of the filter. Other filters are used between two runs, so
+it comes from memory, at 10 to 25 GB/s."""
 MAX_BYTES = 64 << 20
-"""Memory for the transformed data and products of one convolution, if there are two windows."""
+"""The most memory for the transformed data and products of a convolution with two windows."""
 MAX_LOSS = 3.0
-"""How many times the roundings of direct sums those of fewer products may count, by
-`Window.loss`."""
+"""The largest accepted rounding error relative to that of direct sums, by `Window.loss`."""
 OPEN_SIZE = 64
-"""What the size of an image counts that only a run knows; of other sizes (samples) 1 does."""
+"""The assumed size of images known only at run time; other unknown sizes (samples) count as 1."""
 
 
 def shorten(
     nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
 ) -> Sequence[Window]:
-    """The windows, the innermost first, along which fewer products pay and lose few digits.
+    """The windows, innermost first, along which fewer products pay and lose few digits.
 
     `--precision fast` may lose more.
     """
@@ -58,7 +57,7 @@ def shorten(
 
 
 def _choices(windows: Sequence[Window], most: float) -> Iterator[tuple[Window, ...]]:
-    """One window, or two: the innermost is transformed first, while the others are shortest."""
+    """One window or two; the innermost is transformed first, while the data is smallest."""
     inner = sorted(windows, key=lambda w: -w.dim)
     for count in (1, 2):
         for chosen in combinations(inner, count):
@@ -68,14 +67,14 @@ def _choices(windows: Sequence[Window], most: float) -> Iterator[tuple[Window, .
 
 
 def _sizes(window: Window) -> list[Window]:
-    """The window with six points, and with four if that saves products."""
+    """The window with six points, and also with four if that saves products."""
     fewer = replace(window, points=FEW_POINTS)
     return [window, fewer] if fewer.outputs > 1 else [window]
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What a convolution takes: products, and elements of its tensors."""
+    """The work of a convolution: its products, and the elements of its tensors."""
 
     extents: dict[Symbol, int]
     products: int
@@ -101,7 +100,7 @@ class _Work:
             prod(extents[n] for n in names & extents.keys()))
 
     def cost(self, windows: Sequence[Window]) -> float:
-        """The cost with these windows shortened; infinite where it takes too much memory."""
+        """The cost with these windows transformed; infinite if that needs too much memory."""
         if not windows:
             return self.products
         data, result = float(self.data), float(self.result)
