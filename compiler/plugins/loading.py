@@ -1,10 +1,9 @@
 """Finds everything that has a name: built in, in installed packages, or in plugin files.
 
 A plugin is a Python module: a file that `--plugin` names, or a module that an entry point of the
-group `strata.plugins` names. Its definitions are found
-automatically (`plugin_files.py`). A package can also register single objects in the groups
-`strata.passes`, `strata.dialects`, `strata.targets` and `strata.frontends`, which are only loaded
-when they are used.
+group `strata.plugins` names. Its definitions are found automatically (`plugin_files.py`). A package
+can also register single objects in the groups `strata.passes`, `strata.dialects`,
+`strata.targets` and `strata.frontends`, which are only loaded when they are used.
 """
 
 from __future__ import annotations
