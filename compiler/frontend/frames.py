@@ -1,11 +1,12 @@
-"""Functions while they are built: what a body knows of the functions around it.
+"""Functions under construction: what a body knows about the enclosing functions.
 
     %y = strata.if %c then @then else @else (%x)      the frame of @main, at hand again
     strata.func @then(%x: ...)                        a frame in it, left before
 
-A value of an outer function is an argument in a body, found at its first use; one of known contents
-is made again instead, so that constants stay constants. A body sees such values through views of
-its own, because what it learns of them, as the sizes that it binds, holds only in it.
+A value of an enclosing function becomes an argument of a body at its first use. A value with known
+contents is recreated instead, so that constants stay constants. A body sees captured values
+through its own views, because what it learns about them, such as the sizes that it binds, only
+holds inside it.
 """
 
 from __future__ import annotations

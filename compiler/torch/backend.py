@@ -187,9 +187,10 @@ def is_weight(value: Any) -> bool:
 
 
 def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
-    """The graph compiled, as far as it can be; the rest of it runs eagerly and is named.
+    """Compile a graph as far as possible; the rest runs eagerly and is named in a warning.
 
-    What cannot be imported is looked for only if something is not, as that is an import, too.
+    Unsupported nodes are only searched for if the import fails, since the search is an import,
+    too.
     """
     try:
         part = make_part(graph, weights, options)
@@ -202,7 +203,7 @@ def _compile_around(
     graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any],
     error: StrataError | CompilerFault,
 ) -> Run:
-    """What can be compiled of a graph that cannot be as a whole."""
+    """Compile the supported parts of a graph that cannot be compiled as a whole."""
     from compiler.frontend.torch.importer import find_bad
 
     try:

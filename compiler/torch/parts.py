@@ -26,7 +26,7 @@ log = logging.getLogger("strata")
 Run = Callable[..., Any]
 
 PART = "strata_part"
-"""The names of compiled parts of a graph begin with it."""
+"""The prefix of the names of compiled parts of a graph."""
 
 
 def name_eager(names: Sequence[str], why: str) -> None:
@@ -61,8 +61,10 @@ def in_parts(
 
 @dataclass
 class _Supported:
-    """What a compiled part may hold: tensor operators that can be imported, and what takes their
-    results apart. Arithmetic of sizes stays outside."""
+    """The nodes that a compiled part may contain: supported tensor operators and getitem.
+
+    Arithmetic on sizes stays outside.
+    """
 
     bad: set[str]
 
@@ -100,7 +102,7 @@ def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
 
 
 def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Options with a folder of this graph's own for its dump, if they ask for one."""
+    """The options with a separate dump folder for this graph, if they request a dump."""
     folder = options.get("dump_dir")
     if folder is None:
         return options
@@ -124,14 +126,14 @@ class Part:
 
     executable: Executable
     given: list[int]
-    """The arguments that the compiled code takes; the others are weights and sizes."""
+    """The numbers of the arguments of the compiled code; the others are weights and sizes."""
     outputs: list[Any]
     tensors: list[int]
     single: bool
     symbols: list[tuple[int, Any]]
     """Arguments that are sizes, and their symbols."""
     on_gpu: bool
-    """Whether all arguments are there that the compiled code takes."""
+    """Whether all arguments of the compiled code are on the GPU."""
 
     @staticmethod
     def of(
@@ -159,9 +161,10 @@ class Part:
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
-        """The shortest way to run on arguments where they are.
+        """The fastest function for running on arguments in place.
 
-        Whatever has no named sizes is called with one kind of arguments: Dynamo guards that.
+        A graph without named sizes is always called with arguments of the same kinds, which Dynamo
+        guards.
         """
         loaded = self.executable.loaded
         if not (loaded.takes_gpu_tensors and self.on_gpu):
@@ -170,7 +173,7 @@ class Part:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether results are returned as the compiled code makes them."""
+        """Whether the results of the compiled code are returned unchanged."""
         return self.on_gpu and len(self.tensors) == len(self.outputs) and all(
             is_static(v.shape) and v.is_contiguous() for v in self.outputs)
 
@@ -184,7 +187,7 @@ class Part:
         return results[0] if self.single else tuple(results)
 
     def _size(self, value: Any, arguments: Sequence[Any]) -> Any:
-        """An output that is no tensor: a size, or a constant."""
+        """An output that is not a tensor: a size or a constant."""
         if type(value).__name__ != "SymInt":
             return None if hasattr(value, "dtype") else value
         known = {symbol: arguments[k] for k, symbol in self.symbols}

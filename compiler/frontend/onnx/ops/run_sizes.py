@@ -1,4 +1,4 @@
-"""Shapes, slices and pads that only a run tells: computed there, then bound as sizes.
+"""Shapes, slices and pads that are only known at run time: computed there, then bound as sizes.
 
     Reshape(x, %shape)    ->    %resolved = 0 and -1 replaced;  strata.size _a, _b = %resolved
                                 strata.assume _a*_b == elements of x;  graph.reshape to [_a, _b]

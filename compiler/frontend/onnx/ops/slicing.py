@@ -174,7 +174,7 @@ def _number(array: Array) -> float:
 
 
 def _grow_axis(n: Node, x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:
-    """Padding with a value that only a run tells."""
+    """Padding with a value that is only known at run time."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
         return [] if size.constant == 0 else [n.broadcast(fill, shape)]
