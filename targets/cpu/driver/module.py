@@ -22,8 +22,9 @@ from dialects import host
 from dialects.symbolic.expr import Expr
 from targets.cpu.driver.control import ControlText
 from targets.cpu.driver.frame import ENTRY, MEMCPY, frame
-from targets.cpu.driver.function import Program, load_sizes
+from targets.cpu.driver.function import load_sizes
 from targets.cpu.driver.launches import KernelInfo, Step
+from targets.cpu.driver.statements import Program
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer
 from targets.cpu.machine import Machine

@@ -12,8 +12,7 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from targets.cpu.emit.index import splat
-from targets.cpu.emit.memory import suffix
-from targets.cpu.emit.values import Reg, literal, llvm_type
+from targets.cpu.emit.values import Reg, literal, llvm_type, suffix
 from targets.cpu.emit.writer import Writer
 
 

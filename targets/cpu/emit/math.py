@@ -13,8 +13,7 @@ import numpy as np
 
 from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
-from targets.cpu.emit.memory import suffix
-from targets.cpu.emit.values import Reg, lane_literal, literal
+from targets.cpu.emit.values import Reg, lane_literal, literal, suffix
 
 MAX_ULP = {
     "exp": 1.0, "exp2": 1.0, "expm1": 1.5, "log": 1.0, "log2": 1.25, "log1p": 1.5, "tanh": 6.0,

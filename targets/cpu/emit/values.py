@@ -190,3 +190,12 @@ def mask_literal(chunk: Chunk) -> str:
 
 def is_literal(name: str) -> bool:
     return not name.startswith("%")
+
+
+def suffix(type_: str) -> str:
+    """A type as spelled in an intrinsic's name: `v16f32`."""
+    names = {"float": "f32", "double": "f64"}
+    if not type_.startswith("<"):
+        return names.get(type_, type_)
+    width, element = type_[1:-1].split(" x ")
+    return f"v{width}{names.get(element, element)}"
