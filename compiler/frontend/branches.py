@@ -37,7 +37,7 @@ class Branch:
 
 
 def flag(build: Builder, condition: Value) -> SSAValue:
-    """A condition of one element as i1[]."""
+    """A condition with a single element, as i1[]."""
     if condition.element != t.i1 or condition.type.count.constant not in (1, None):
         raise Fault(f"its condition is {condition.type.short}, not one truth value")
     return build.ssa(condition if not condition.rank else build(ReshapeOp, condition, shape=[]))
@@ -77,7 +77,7 @@ def join(
 
 
 def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
-    """A branch whose single elements have as many dims as the other's, if these have more."""
+    """A branch in which the rank of single elements is raised to that of the other's."""
     results = list(branch.results)
     for k, (own, wanted) in enumerate(zip(results, other.results, strict=True)):
         single = own.type.count.constant == wanted.type.count.constant == 1
@@ -117,7 +117,7 @@ def _zeros(build: Builder, dtype: np.dtype[Any], shape: Sequence[Expr]) -> Value
 
 
 def _shared(build: Builder, then: Branch, otherwise: Branch, k: int) -> Value | None:
-    """Result k where it is one and the same in both branches."""
+    """Result k if it is the same value in both branches, otherwise None."""
     a, b = then.results[k], otherwise.results[k]
     if a.type == b.type and a.origin is not None and _source(a) is _source(b):
         return _source(a)
@@ -132,7 +132,7 @@ def _shared(build: Builder, then: Branch, otherwise: Branch, k: int) -> Value | 
 
 
 def _source(value: Value) -> Value:
-    """The value of an outer function that is seen through views."""
+    """The value of an enclosing function that a view refers to."""
     while value.origin is not None:
         value = value.origin
     return value
@@ -141,7 +141,7 @@ def _source(value: Value) -> Value:
 def _joined(
     build: Builder, then: Branch, otherwise: Branch, k: int, defines: list[Symbol]
 ) -> TensorType:
-    """The type of result k; sizes that differ, or that only a branch knows, get names."""
+    """The type of result k; sizes that differ, or that are local to a branch, get names."""
     a, b = then.results[k].type, otherwise.results[k].type
     if (a.element, a.rank) != (b.element, b.rank):
         raise Mismatch(f"its result {k} is {a.short} of one branch and {b.short} of the other",
@@ -155,7 +155,7 @@ def _joined(
 
 
 def defined(build: Builder, defines: list[Symbol]) -> Expr:
-    """A new size, noted among those that an operation defines."""
+    """A new size, added to those that an operation defines."""
     size = build.new_size("size")
     defines += size.symbols
     return size
