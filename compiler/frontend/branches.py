@@ -49,8 +49,9 @@ def join(
 ) -> list[Value]:
     """The results of one of two branches, which have equal element types and ranks.
 
-    `mark`: from before the branches were built, which may turn out to be of no use: what both have
-    in common needs no operation. Raises Mismatch where they differ in type.
+    `mark`: taken before the branches were built, to discard them if they turn out to be
+    unnecessary, because results that both have in common need no operation. Raises Mismatch if
+    they differ in type.
 
     Single elements may differ in their numbers of dims: they get those of the one that has more.
     """

@@ -228,7 +228,7 @@ def _learn_value(loop: Loop, attempt: Attempt, k: int) -> bool:
         return True
     if (after.element, after.rank) != (before.element, before.rank):
         raise Fault(f"what it carries as value {k} is {before.type.short} before an iteration and "
-                    f"{after.type.short} behind it")
+                    f"{after.type.short} after it")
     open_ = {(k, d) for d in range(after.rank) if after.shape[d] != before.shape[d]}
     news = bool(open_ - loop.open)
     loop.open |= open_

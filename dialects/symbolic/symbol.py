@@ -197,7 +197,7 @@ def bare_symbol(word: str) -> Symbol:
 def quoted_symbol(prefix: str, token: str) -> Symbol:
     """The symbol of a quoted name after a prefix, such as `i"row"`. Raises ValueError."""
     if prefix not in _KINDS:
-        raise ValueError(f"unexpected {token} behind {prefix!r} in a size expression")
+        raise ValueError(f"unexpected {token} after {prefix!r} in a size expression")
     return Symbol(_KINDS[prefix], unquoted(token))
 
 

@@ -51,7 +51,7 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A sequence that only a run knows: data: T[total], shapes: i64[length, rank]."""
+    """A sequence that is only known at run time: data: T[total], shapes: i64[length, rank]."""
 
     data: Value
     shapes: Value
@@ -260,7 +260,8 @@ def whole(form: Form, parts: Iterator[Value]) -> AnyValue:
 
 
 def at_run(build: Builder, value: Items | Run, rank: int | None = None) -> Run:
-    """A sequence as one that only a run knows; `rank` is that of its tensors, if it has any.
+    """A sequence as one that is only known at run time; `rank` is that of its tensors, if it has
+    any.
 
     Raises Fault when it is unknown.
     """

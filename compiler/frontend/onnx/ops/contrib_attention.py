@@ -151,7 +151,7 @@ def attention(
     n: Node, x: Value, weights: Value, bias: Value | None = None, mask: Value | None = None,
     past: Value | None = None, scores: Value | None = None, past_length: Value | None = None,
 ) -> list[Value]:
-    """Results: [b, s, h*e], and keys and values so far, [2, b, h, p + s, d]."""
+    """Results: [b, s, h*e], and the keys and values including the past, [2, b, h, p + s, d]."""
     refuse_inputs(past_sequence_length=past_length)
     return _self_attention(n, total(n, n(MatmulOp, x, weights), bias), mask, past, scores)
 

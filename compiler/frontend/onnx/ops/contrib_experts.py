@@ -1,4 +1,4 @@
-"""com.microsoft.MoE: a mixture of experts, of which each row of the input is sent to a few.
+"""com.microsoft.MoE: a mixture of experts, in which each row of the input goes to a few experts.
 
     p = softmax(scores)                   the k largest of each row, divided by their sum if asked
     y = sum of p[e] * (act(x @ w1[e].T + b1[e]) @ w2[e].T + b2[e])

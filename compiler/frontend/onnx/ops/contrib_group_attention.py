@@ -75,7 +75,7 @@ def group_query_attention(
 def _projections(
     n: Node, query: Value, key: Value | None, value: Value | None
 ) -> tuple[Value, Value, Value]:
-    """q [b, h, s, d], k and v [b, g, s, d]: h heads, of which h / g share a key."""
+    """q [b, h, s, d], k and v [b, g, s, d]: groups of h / g heads share a key."""
     heads, groups = positive(n, "num_heads"), positive(n, "kv_num_heads")
     if heads % groups:
         raise Fault(f"kv_num_heads {groups} does not divide num_heads {heads}")

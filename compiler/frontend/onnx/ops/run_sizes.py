@@ -123,7 +123,7 @@ def _from_front(n: Node, position: Value, extent: Value) -> Value:
 
 # ---------------------------------------------------------------------- pad
 def signed_at_run(n: Node, value: Value, what: str) -> list[Expr]:
-    """Integers that may be negative: each is the difference of two sizes, of which one is 0."""
+    """Integers that may be negative: each is the difference of two sizes, one of which is 0."""
     found: list[Expr] = []
     for part in elements(n, value, what):
         if isinstance(part, Expr):
@@ -139,7 +139,7 @@ def signed_at_run(n: Node, value: Value, what: str) -> list[Expr]:
 
 # ---------------------------------------------------------------------- expand
 def expand_at_run(n: Node, x: Value, shape: Value) -> Value:
-    """x broadcast to sizes of which a run tells whether they, or those of x, are 1."""
+    """x broadcast to sizes; whether they, or those of x, are 1 is only known at run time."""
     wanted = elements(n, shape, "sizes")
     rank = max(x.rank, len(wanted))
     x = n.reshape(x, [*[1] * (rank - x.rank), *x.shape])

@@ -149,7 +149,7 @@ def _pad(n: Node, x: Value, pads: Sequence[Expr], axes: Sequence[int], fill: Val
 
 
 def _cut(n: Node, x: Value, low: Sequence[Expr], high: Sequence[Expr]) -> Value:
-    """What is left of x under pads that are negative."""
+    """The rest of x after cropping by negative pads."""
     starts, ends = ([Expr.of(0) if is_certain(p) else maximum(-p, 0) for p in side]
                     for side in (low, high))
     sizes = [s - a - b for s, a, b in zip(x.shape, starts, ends, strict=True)]
