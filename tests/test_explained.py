@@ -75,3 +75,28 @@ def test_what_decides_by_floats_is_left_to_the_largest_magnitude(tmp_path: Path)
     x = g.input("x", np.float32, ["n", 64])
     onnx.save(g.model({"y": g.node("Mul", x, g.node("Floor", x))}), tmp_path / "m.onnx")
     assert explained(tmp_path / "m.onnx", np.ones((3, 64), np.float32)) is None
+
+
+@pytest.mark.parametrize("op, shapes, attributes", [
+    ("MatMul", ([24, 64], [64, 64]), {}), ("Conv", ([1, 8, 9, 7], [4, 8, 3, 3]), {}),
+    ("ReduceSum", ([5, 300],), {}), ("Add", ([40, 7], [7]), {}),
+    ("Einsum", ([3, 65, 5], [5, 65]), {"equation": "abc,cb->a"})])
+def test_sums_of_inputs_that_cancel(
+    tmp_path: Path, op: str, shapes: tuple[list[int], ...], attributes: dict[str, str]
+) -> None:
+    """The terms of a sum round by more than a result near 0 does, though nothing comes before."""
+    g = OnnxGraph({})
+    y = g.node(op, *(g.input(f"x{k}", np.float32, s) for k, s in enumerate(shapes)), **attributes)
+    onnx.save(g.model({"y": y}), tmp_path / "model.onnx")
+    model = load_model(tmp_path / "model.onnx")
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        inputs = [random.standard_normal(s).astype(np.float32) for s in shapes]
+        expected = interpret(model.module, model.weights, inputs)
+        found = explain(Rounding(model.module, model.weights, inputs, expected))
+        assert found is not None and found.first_beyond(expected) is None
+        [y] = compiler.compile(tmp_path / "model.onnx", cache="off")(*inputs)
+        assert found.first_beyond([y]) is None
+        wrong = y.copy()
+        wrong.flat[-1] += np.float32(0.01) * np.abs(y).max()
+        assert found.first_beyond([wrong]) == 0

@@ -65,9 +65,12 @@ def altered_run(
     module: ModuleOp, weights: WeightStore, inputs: Sequence[Array],
     random: np.random.Generator, step: float | None = None,
 ) -> list[Array]:
-    """The outputs if every number of every result is randomly perturbed by a relative step.
+    """The outputs if every number of the inputs and of every result is randomly perturbed.
 
-    `step` applies to f64; its default, and the step of all other types, is one unit in the last
+    The inputs count because a sum of products of them may cancel: its terms then round by more than
+    the result does. An input of one number is exact, as a constant of one number is.
+
+    `step`, relative, applies to f64; its default, and the step of all other types, is one unit in the last
     place. Raises EvaluationError, or IndexRangeError where numbers become indices.
     """
     def alter(array: Array) -> Array:
@@ -81,4 +84,5 @@ def altered_run(
 
     context = EvaluationContext(weights=weights)
     with np.errstate(all="ignore"):
-        return evaluate_func(main_function(module), inputs, context, alter)
+        given = [alter(array) if array.size > 1 else array for array in inputs]
+        return evaluate_func(main_function(module), given, context, alter)
