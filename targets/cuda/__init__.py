@@ -1,6 +1,6 @@
 """The CUDA target: block kernels become Triton-language source, and cubins that we launch.
 
-    machine.py    facts about GPUs
+    machine.py    what data sheets tell of GPUs; in `facts/` what was fitted on a device
     scheduling/   schedules of kernels: memory-bound ones, convolutions, attention; in `products/`
                   matrix products, with a model of their time
     emit/         a kernel as Triton source; in `specialized/` with warp specialization
@@ -47,8 +47,6 @@ from targets.cuda.runtime.plan import host_notes
 from targets.cuda.runtime.stopwatch import NEAR
 from targets.interface import Timer
 
-SHORT_ROWS = 8192
-
 
 @dataclass(frozen=True)
 class CudaTarget(Target):
@@ -94,8 +92,7 @@ class CudaTarget(Target):
 
     def short_rows(self, options: TargetOptions) -> int:
         """What a program has in its registers."""
-        del options
-        return SHORT_ROWS
+        return machine_of(options.features).fitted.rows.short
 
     def multiplies(self, element: Attribute, options: TargetOptions) -> bool:
         """Tensor cores take halves, and the floats of a byte that the machine decodes."""
