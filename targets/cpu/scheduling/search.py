@@ -20,6 +20,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import private_values
 from passes.analyses.loop.runs import common_rows
+from targets.cpu.facts import CandidateCosts
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.panels import PACK
 from targets.cpu.scheduling.rows import even
@@ -39,10 +40,6 @@ PROGRAMS = 16
 """So many programs are left for threads, if the rules had as many."""
 CHUNKS = (32, 64, 128, 256, 512)
 """Rows of one program."""
-LOAD, FLOP, LATENCY = 0.5, 0.5, 4.0
-"""Cycles of a load, of a vector of products, and between two steps of one sum."""
-CONFLICT = 0.2
-"""The share of loads that are in the way of products."""
 OPEN_SIZE = 240
 """What a size counts that only a run knows."""
 
@@ -84,7 +81,8 @@ def _register_tiles(nest: NestOp, around: Schedule, machine: Machine) -> Iterato
     for vectors, width in _widths(extents[around.lanes], per_vector):
         for tile in _row_tiles(rows, extents, (machine.vector_registers - vectors - 1) // vectors):
             tiles = {around.lanes: width, **tile}
-            found.append((_cost(tiles, vectors, extents), _tiled(around, tiles)))
+            cost = _cost(tiles, vectors, extents, machine.costs.candidates)
+            found.append((cost, _tiled(around, tiles)))
     yield from (s for _, s in sorted(found, key=lambda pair: pair[0]))
 
 
@@ -132,12 +130,15 @@ def _row_tiles(
             yield {**({outer[0]: first} if outer else {}), inner: tile}
 
 
-def _cost(tiles: Mapping[Symbol, int], vectors: int, extents: Mapping[Symbol, Expr]) -> float:
+def _cost(
+    tiles: Mapping[Symbol, int], vectors: int, extents: Mapping[Symbol, Expr],
+    costs: CandidateCosts,
+) -> float:
     """Cycles per step of the sum for the whole result; a tail in lanes is a whole vector."""
     (lanes, width), *others = tiles.items()
     rows = prod(tile for _, tile in others)
-    loads = LOAD * (rows + vectors)
-    step = max(FLOP * rows * vectors, loads, LATENCY) + CONFLICT * loads
+    loads = costs.load * (rows + vectors)
+    step = max(costs.product * rows * vectors, loads, costs.latency) + costs.conflict * loads
     count = -(-(extents[lanes].constant or OPEN_SIZE) // width)
     return step * count * prod((extents[a].constant or OPEN_SIZE) / t for a, t in others)
 

@@ -2,8 +2,8 @@
 
 Costs are counted in multiply-adds of one element, as products in registers take them. Fewer
 products take transforms of the data and of the sums, and those are larger than the tensors that
-they stand for, as are the filter's values. The figures are between those measured on Zen 4 and on
-Emerald Rapids; they decide little that does not pay twofold or not at all on either.
+they stand for, as are the filter's values. The figures are the
+processor's facts (`targets/cpu/facts.py`).
 
 Transforms lose digits. Sums of few products that are not zero, behind a ReLU say, are as exact as
 one rounding when they are computed directly, so that the whole loss of the windows shows. It may be
@@ -23,18 +23,9 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.windows import FEW_POINTS, Window
 from targets.base import TargetOptions
+from targets.cpu.facts import WindowCosts
+from targets.cpu.machine import machine_of
 
-GAIN = 0.9
-"""Of the cost of all products, that of fewer is at most this part."""
-TRANSFORM = 1.5
-"""A multiply-add of a transform: its sums are short."""
-MOVE = ((8 << 20, 2), (32 << 20, 3))
-"""What writing or reading an element costs, by the bytes of transformed data and products."""
-FAR_MOVE = 16
-"""The same where they are in memory."""
-VALUE = 16
-"""What reading a further element of the filter costs: there are many filters between two runs, so
-that it comes from far away, at 10 to 25 GB/s."""
 MAX_BYTES = 64 << 20
 """Memory for the transformed data and products of one convolution, if there are two windows."""
 MAX_LOSS = 3.0
@@ -51,10 +42,11 @@ def shorten(
 
     `--precision fast` may lose more.
     """
-    work = _Work.of(nest, data, windows)
+    costs = machine_of(options.features).costs.windows
+    work = _Work.of(nest, data, windows, costs)
     most = inf if options.precision == "fast" else MAX_LOSS
     best = min(_choices(windows, most), key=work.cost, default=())
-    return best if work.cost(best) < GAIN * work.products else ()
+    return best if work.cost(best) < costs.gain * work.products else ()
 
 
 def _choices(windows: Sequence[Window], most: float) -> Iterator[tuple[Window, ...]]:
@@ -82,9 +74,10 @@ class _Work:
     data: int
     result: int
     filter: int
+    costs: WindowCosts
 
     @staticmethod
-    def of(nest: NestOp, data: int, windows: Sequence[Window]) -> _Work:
+    def of(nest: NestOp, data: int, windows: Sequence[Window], costs: WindowCosts) -> _Work:
         lengths, tensor = extents_of(nest.axes), nest.inputs[data].type
         assert isinstance(tensor, TensorType)
         images = {s for w in windows for s in lengths[w.axis].symbols}
@@ -98,7 +91,7 @@ class _Work:
         return _Work(
             extents, prod(extents.values()), prod(map(guess, tensor.shape)),
             prod(extents[a.name] for a in nest.parallel_axes),
-            prod(extents[n] for n in names & extents.keys()))
+            prod(extents[n] for n in names & extents.keys()), costs)
 
     def cost(self, windows: Sequence[Window]) -> float:
         """The cost with these windows shortened; infinite where it takes too much memory."""
@@ -119,6 +112,8 @@ class _Work:
         size = 4 * (data + result)
         if len(windows) > 1 and size > MAX_BYTES:
             return inf
-        move = next((cost for most, cost in MOVE if size <= most), FAR_MOVE)
-        return products + TRANSFORM * steps + move * moves + VALUE * (values - self.filter)
+        costs = self.costs
+        move = next((cost for most, cost in costs.move if size <= most), costs.far_move)
+        return (products + costs.transform * steps + move * moves
+                + costs.value * (values - self.filter))
 

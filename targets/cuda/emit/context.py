@@ -18,6 +18,7 @@ from targets.cuda.emit.index import index_value, scaled, size_value
 from targets.cuda.emit.specialized.early_loads import Early
 from targets.cuda.emit.values import Shape, Value, broadcast, place
 from targets.cuda.emit.writer import Writer
+from targets.cuda.facts.fitted import EarlyLaunches
 
 _INT32_ELEMENTS = 2**31 - 1
 
@@ -32,7 +33,7 @@ class EmitOptions:
     also where its result is soon rounded to f16 or bf16. `ptx`: single instructions of NVIDIA's may
     stand in the source. `constants`: the positions of buffers that nothing writes while a graph of
     kernels runs, for kernels that then begin before others end (`specialized/early.py`); None: they
-    do not.
+    do not. `early`: how much these then load, which they must be told.
     """
 
     interpreted: bool = False
@@ -40,6 +41,7 @@ class EmitOptions:
     exact: bool = False
     ptx: bool = True
     constants: frozenset[int] | None = None
+    early: EarlyLaunches | None = None
 
     @property
     def has_instructions(self) -> bool:

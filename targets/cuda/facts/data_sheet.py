@@ -9,7 +9,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Protocol
 
-from targets.cuda.facts.fitted import Fitted, PartTimes, ProductTimes, RowTiles
+from targets.cuda.facts.fitted import (
+    EarlyLaunches,
+    Fitted,
+    GuessedCycles,
+    PartTimes,
+    ProductTimes,
+    RowTiles,
+)
 
 FAR, BARRIER = 800, 32
 """Cycles until data of the device's memory are there, and of a step's barrier: assumed, not
@@ -54,29 +61,40 @@ class Sheet(Protocol):
 
 @cache
 def from_data_sheet(sheet: Sheet) -> Fitted:
-    return Fitted("", _products(sheet), None, _parts(sheet), _rows(sheet), strip_programs=1,
-                  read_once=1)
+    early = EarlyLaunches(held=FLOAT * _held(sheet), trips=4)
+    return Fitted("", _products(sheet), None, _parts(sheet), _rows(sheet), _guess(sheet), early,
+                  graph_lanes=2, joined_channels=FRAGMENT_ROWS, strip_programs=1, read_once=1)
 
 
 def _latency(sheet: Sheet) -> float:
     return FAR / (sheet.clock * 1e9)
 
 
+def _tensor_cycle(sheet: Sheet) -> float:
+    """Multiply-adds of halves on a multiprocessor's tensor cores per cycle."""
+    return sheet.tensor_rate * 1e12 / (2 * sheet.multiprocessors * sheet.clock * 1e9)
+
+
+def _guess(sheet: Sheet) -> GuessedCycles:
+    return GuessedCycles(
+        narrow_rate=_tensor_cycle(sheet), wide_rate=sheet.lanes, ungrouped=1,
+        near_bytes=sheet.cache_rate / sheet.clock, latency=FAR, step=BARRIER, start=2 * FAR)
+
+
 def _products(sheet: Sheet) -> ProductTimes:
     """The rates of the data sheet, reached in full."""
     # a tile of n columns reads the other factor once in 2*n/rate cycles: as long as it multiplies
     # where rate*width/BANKS columns share a reading; width is 2, that of halves
-    each = sheet.tensor_rate * 1e12 / (2 * sheet.multiprocessors * sheet.clock * 1e9)
     # a warp of 8x4 threads, each with n sums, reads (8 + 4) * root(n) floats for 32 * n products
     read = (8 + 4) / WARP * sheet.lanes * FLOAT / BANKS
     stored = sheet.cache_rate * 1e9
     return ProductTimes(
-        efficiency=1, fma_efficiency=1, half_columns=2 * each / BANKS, group_rows=FRAGMENT_ROWS,
-        group_warps=1, short_rows=0, fma_loads=read, latency=_latency(sheet),
-        step=BARRIER / (sheet.clock * 1e9), start=2 * _latency(sheet), filled=1, stored=stored,
-        stored_among_others=stored, memory=1, beside_memory=0.5, hiding=2, waiting=2,
-        registers=2 * _held(sheet), spilled=_latency(sheet), column_threads=sheet.column_threads,
-        alike=0.1)
+        efficiency=1, fma_efficiency=1, half_columns=2 * _tensor_cycle(sheet) / BANKS,
+        group_rows=FRAGMENT_ROWS, group_warps=1, short_rows=0, fma_loads=read,
+        latency=_latency(sheet), step=BARRIER / (sheet.clock * 1e9), start=2 * _latency(sheet),
+        filled=1, stored=stored, stored_among_others=stored, memory=1, beside_memory=0.5, hiding=2,
+        waiting=2, registers=2 * _held(sheet), spilled=_latency(sheet),
+        column_threads=sheet.column_threads, alike=0.1)
 
 
 def _parts(sheet: Sheet) -> PartTimes:

@@ -82,6 +82,8 @@ class CopiedTimes:
     """As in `ProductTimes`."""
     waiting: int
     """As in `ProductTimes`."""
+    reach: int
+    """Elements of the shortest rows that reach to a diagonal and are walked so, in attention."""
     caution: float
     """How many times as long other tiles must take by the models, which err."""
 
@@ -174,6 +176,37 @@ class RowTiles:
 
 
 @dataclass(frozen=True)
+class GuessedCycles:
+    """The guess that orders candidates of tuning: `scheduling/search.py`. All are of one
+    multiprocessor."""
+
+    narrow_rate: float
+    """Multiply-adds per cycle of factors of 2 bytes and less."""
+    wide_rate: float
+    """Likewise of others."""
+    ungrouped: float
+    """Part of these rates in tiles that no group of warps multiplies, where there are groups."""
+    near_bytes: float
+    """Bytes per cycle from the shared cache."""
+    latency: float
+    """Cycles until they are there."""
+    step: float
+    """Cycles of a step besides its products and loads."""
+    start: float
+    """Cycles of a program besides its steps."""
+
+
+@dataclass(frozen=True)
+class EarlyLaunches:
+    """What a kernel loads before the one that it follows is done: `emit/specialized/early.py`."""
+
+    held: int
+    """Bytes of a thread up to which constants are held while it waits."""
+    trips: int
+    """Trips of the longest loop that is written out for that."""
+
+
+@dataclass(frozen=True)
 class Fitted:
     """All numbers of a device. `on`: the device on which they were fitted; empty for a data sheet.
 
@@ -185,6 +218,12 @@ class Fitted:
     copied: CopiedTimes | None
     parts: PartTimes
     rows: RowTiles
+    guess: GuessedCycles
+    early: EarlyLaunches
+    graph_lanes: int
+    """Chains of a graph's kernels that run side by side, at most."""
+    joined_channels: int
+    """Channels that groups of a convolution are joined to, where tensor cores multiply them."""
     strip_programs: float
     """Programs for each multiprocessor that strips of depthwise convolutions are cut into."""
     read_once: float

@@ -2,7 +2,7 @@
 
 What waits for nobody else may run side by side, as the products of an attention's inputs do. Only
 so much: the host launches a chain of nodes at once, but every node that begins one by itself, which
-takes it 0.7 microseconds on a host beside an H200.
+takes it time of its own. So the device's facts say how many chains there are.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
-
-LANES = 4
-"""How many chains of steps run side by side."""
 
 
 class Access(NamedTuple):
@@ -31,7 +28,7 @@ class Access(NamedTuple):
         return self.writes and self.start <= other.start and other.end <= self.end
 
 
-def waits_of(steps: Sequence[Collection[Access]], lanes: int = LANES) -> list[list[int]]:
+def waits_of(steps: Sequence[Collection[Access]], lanes: int) -> list[list[int]]:
     """For each step the earlier ones that it waits for, without those that these wait for.
 
     At most so many `lanes` of steps run side by side: one that follows the last step of none waits

@@ -223,7 +223,8 @@ class GraphRunner:
         """The steps that do anything, as nodes."""
         packed = [(s, p) for s in self.program.plan.steps
                   if (p := self._pack(s, ready, self.program.constants)) is not None]
-        waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed])
+        waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed],
+                         self.program.kernels.lanes)
         ready.steps = [p for _, p in packed]
         ready.users.clear()
         for number, (step, _) in enumerate(packed):

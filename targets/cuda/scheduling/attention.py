@@ -119,11 +119,8 @@ _LIMITED = _WIDE[1:]
 _SPLIT = (Tiles(128, 64, 8, 2), Tiles(32, 32, 4, 2))
 """For f32 in parts, which take registers of their own."""
 _SPECIALIZED = Tiles(64, 128, 8, 2)
-"""Of each of two groups, beside a warp that only loads, for wider ones. On an H200, 29 shapes of
-heads of 128 bf16 took 0.71 to 0.98 of the time in other tiles, but rows of 256 or 512 that reach to
-a diagonal 0.98 to 1.07. Factors of one line took longer, too."""
-_REACH = 768
-"""The shortest rows that reach to a diagonal and have such a warp."""
+"""Of each of two groups, beside a warp that only loads, for wider ones, where the machine's facts
+say that this is faster (`CopiedTimes`)."""
 _HEADS = 4
 """So many heads' rows of one length are computed side by side."""
 _LINE = 128
@@ -173,13 +170,16 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
 def _is_specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> bool:
     """Whether a warp that only loads makes a kernel faster: wide factors, and enough programs."""
     machine, walked, held = machine_of(options.features), walked_axis(kernel), _held(kernel)
+    times = machine.fitted.copied
+    if times is None:
+        return False
     widths = [kernel.axes[a].constant or MAX_WIDTH for a in held]
     length, limited = kernel.axes[walked].constant, limit_of(kernel, walked) is not None
     pair = _SPECIALIZED.rows * _SPECIALIZED.warps // 4
     programs = product([*(kernel.axes[a] for a in common_rows(kernel) if a != row),
                         kernel.axes[row].ceildiv(pair)]).constant
     return (2 * max(widths) > _LINE and max(widths) <= _LINE
-            and (length is None or length > (_REACH - 1 if limited else _SPECIALIZED.step))
+            and (length is None or length > (times.reach - 1 if limited else _SPECIALIZED.step))
             and programs is not None and 8 * programs > 7 * machine.multiprocessors
             and may_specialize(kernel, _products(kernel), row, walked, held, options))
 

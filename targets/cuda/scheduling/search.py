@@ -49,10 +49,6 @@ REPEATED = 0.08
 """How much less promising each further schedule of the same tile of sums is: guesses err."""
 OPEN_SIZE = 1024
 """What a size counts that only a run knows."""
-NARROW_RATE, WIDE_RATE = 1024, 128
-"""Multiply-adds of a multiprocessor per cycle: of factors of 2 bytes and less, and of others."""
-NEAR_BYTES, LATENCY, STEP, START = 32, 800, 60, 2000
-"""Bytes per cycle from the shared cache, cycles until they come, of a step, and of a program."""
 
 
 def candidates(
@@ -242,21 +238,24 @@ class Product:
     def cost(self, point: Point) -> float:
         """Cycles, for programs that share a multiprocessor and run in rounds."""
         space, machine = self.space, self.space.machine
+        guess = machine.fitted.guess
         counts = [ceil(size / t) for size, t in zip(self.sizes, point[:3], strict=True)]
         programs, steps = counts[0] * counts[1] * self.beside[0], counts[2] * self.beside[1]
-        moved = (point.rows + point.columns) * point.depth * space.width / NEAR_BYTES
-        multiplied = point.rows * point.columns * point.depth / self._rate(point) + STEP
+        moved = (point.rows + point.columns) * point.depth * space.width / guess.near_bytes
+        multiplied = point.rows * point.columns * point.depth / self._rate(point) + guess.step
         together = min(self._resident(point), ceil(programs / machine.multiprocessors))
         rounds = ceil(programs / (machine.multiprocessors * together))
-        parts = together * multiplied, together * moved, LATENCY / max(1, point.stages - 1)
-        return rounds * (steps * (max(parts) if point.stages > 1 else sum(parts)) + START)
+        parts = together * multiplied, together * moved, guess.latency / max(1, point.stages - 1)
+        each = max(parts) if point.stages > 1 else sum(parts)
+        return rounds * (steps * each + guess.start)
 
     def _rate(self, point: Point) -> float:
         """Multiply-adds of a multiprocessor per cycle: more, the larger the tile is."""
-        full = NARROW_RATE if self.space.width <= 2 else WIDE_RATE
+        machine, guess = self.space.machine, self.space.machine.fitted.guess
+        full = guess.narrow_rate if self.space.width <= 2 else guess.wide_rate
         in_groups = point.warps % 4 == 0 and point.rows >= 64
         reuse = point.rows / (point.rows + 32) * point.columns / (point.columns + 32)
-        return full * reuse * (1.0 if in_groups or not self.space.machine.has_wgmma else 0.6)
+        return full * reuse * (1.0 if in_groups or not machine.has_wgmma else guess.ungrouped)
 
     def _resident(self, point: Point) -> int:
         """How many programs a multiprocessor holds at a time."""
