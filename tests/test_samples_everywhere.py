@@ -72,25 +72,25 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("objects")
 
 
-# ---------------------------------------------------------------------- levels
+# ---------------------------------------------------------------------- levels, and the CPU's code
 @each_size
 @each_sample
-def test_every_level_computes_the_same(sample: Sample, symbolic: bool) -> None:
-    known = set[str]()
-    for target in ("cpu", "cuda"):
-        module, inputs, context = build_module(sample, symbolic)
-        expected = interpret(module, context.weights, inputs)
-        strata = context_for(target, context.weights, TargetOptions())
-        check_levels(module, strata, inputs, expected, sample.tolerance or 0, known)
+def test_every_level_computes_the_same(sample: Sample, symbolic: bool, objects: Path) -> None:
+    known, tolerance = set[str](), sample.tolerance or 0
+    module, inputs, context = build_module(sample, symbolic)
+    expected = interpret(module, context.weights, inputs)
+    cuda = context_for("cuda", context.weights, TargetOptions())
+    check_levels(module, cuda, inputs, expected, tolerance, known)
     kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
     assert CUDA.emit(module, "triton", TargetOptions()).count("@triton.jit") >= len(kernels)
 
-
-# ---------------------------------------------------------------------- the CPU's code
-@each_size
-@each_sample
-def test_native_code(sample: Sample, symbolic: bool, objects: Path) -> None:
-    run_natively(sample, symbolic, best_features(), objects)
+    module, arrays, context = build_module(sample, symbolic)
+    inputs = without_subnormals(arrays)
+    expected = interpret(module, context.weights, inputs)
+    options = TargetOptions(features=best_features(), cache=objects)
+    cpu = context_for("cpu", context.weights, options)
+    check_levels(module, cpu, inputs, expected, tolerance, known)
+    check_native(module, cpu, inputs, expected, tolerance)
 
 
 @pytest.mark.parametrize("symbolic", [False, pytest.param(True, marks=pytest.mark.slow)],
@@ -99,15 +99,19 @@ def test_native_code(sample: Sample, symbolic: bool, objects: Path) -> None:
 def test_native_code_of_short_vectors(sample: Sample, symbolic: bool, objects: Path) -> None:
     if best_features() == "avx2":
         pytest.skip("these are the widest vectors here, and tested already")
-    run_natively(sample, symbolic, "avx2", objects)
-
-
-def run_natively(sample: Sample, symbolic: bool, features: str, objects: Path) -> None:
-    options = TargetOptions(features=features, cache=objects)
+    options = TargetOptions(features="avx2", cache=objects)
     module, context, inputs, expected = lowered(sample, symbolic, "cpu", options)
-    model = CPU.load(module, context.weights, options)
+    check_native(module, context, inputs, expected, sample.tolerance or 0)
+
+
+def check_native(
+    module: ModuleOp, context: StrataContext, inputs: Sequence[Array], expected: Sequence[Array],
+    tolerance: float,
+) -> None:
+    """Machine code, called twice: what the first call leaves must not change the second."""
+    model = CPU.load(module, context.weights, context.options)
     for time in ("at first", "again"):
-        assert_close(model.run(inputs), expected, sample.tolerance or 0, f"{features}, {time}")
+        assert_close(model.run(inputs), expected, tolerance, f"{context.options.features}, {time}")
 
 
 # ---------------------------------------------------------------------- Triton

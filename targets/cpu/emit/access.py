@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import mul
 from typing import Literal, NamedTuple
 
@@ -55,7 +56,7 @@ class Point(NamedTuple):
     @property
     def is_gathered(self) -> bool:
         """Whether the offset depends on an index that every lane has its own of."""
-        return bool(self.flat.symbols & self.vectors.keys())
+        return bool(self.vectors) and bool(self.flat.symbols & self.vectors.keys())
 
 
 Mask = str | Literal[False] | None
@@ -153,11 +154,34 @@ class Access:
         """The constant distance of neighbouring lanes in elements; None if there is none."""
         if point.is_gathered:
             return None
+        if not point.where and self._along_lanes is not None:
+            return self._along_lanes[0]
         split = point.flat.linear([self.lane_symbol])
         if split is None:
             return None
         coefficient = split[0].get(self.lane_symbol)
         return 0 if coefficient is None else coefficient.constant
+
+    @cached_property
+    def _along_lanes(self) -> tuple[int, Expr] | None:
+        """The distance of neighbouring lanes, and what else of the offset is no constant.
+
+        Both are the same at every position. None if positions are at no constant distances, or
+        lanes are not.
+        """
+        if self._split is None:
+            return None
+        rest = self._split[1]
+        split = rest.linear([self.lane_symbol])
+        step = None if split is None else split[0].get(self.lane_symbol, Expr.of(0)).constant
+        return None if split is None or step is None else (step, split[1] - split[1].offset)
+
+    def lane_pointer(self, point: Point, lane: int) -> str:
+        """The address of the element of one lane; without lanes, of the one element."""
+        if not point.where and self._along_lanes is not None:
+            step, rest = self._along_lanes
+            return self._pointer(rest, point.flat.offset + step * lane)
+        return self.pointer(point.flat.substitute({self.lane_symbol: Expr.of(lane)}))
 
     def step_along(self, dim: int) -> int | None:
         """The constant distance of neighbours along a tile dim, at every position the same."""
@@ -167,10 +191,13 @@ class Access:
     # ------------------------------------------------------------------ addresses
     def pointer(self, offset: Expr) -> str:
         """The address of the element at a flat offset without lanes."""
+        constant = offset.offset
+        return self._pointer(offset - constant if constant else offset, constant)
+
+    def _pointer(self, variable: Expr, constant: int) -> str:
+        """The address at the sum of an offset without constant and a constant."""
         element = memory_type(self.buffer.element)
         kind = "getelementptr" if self.checks else "getelementptr inbounds"
-        constant = offset.offset
-        variable = offset - constant if constant else offset
         name = self._origins.get(variable)
         if name is None:
             name = self._origins[variable] = self._origin(kind, element, variable)

@@ -158,9 +158,7 @@ class Memory:
     def _origin(self, access: Access, point: Point, chunk: Chunk, step: int) -> str:
         """The lowest address that the chunk's lanes have."""
         first = chunk.offset if step >= 0 else chunk.offset + chunk.width - 1
-        if not chunk.width:
-            return access.pointer(point.flat)
-        return access.pointer(point.flat.substitute({access.lane_symbol: Expr.of(first)}))
+        return access.lane_pointer(point, first)
 
     def _guarded(
         self, access: Access, address: str, chunk: Chunk, condition: Mask, pad: Any
