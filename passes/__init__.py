@@ -1,5 +1,5 @@
-"""Passes: each a file of its name, in the folder of the level (or of the step) it works on.
+"""Passes: one file per pass, in the folder of the level or of the conversion that it belongs to.
 
-`base` says what a pass is and what it is given, `rewriting` is the one way of changing IR, and
+`base` defines what a pass is and what it receives, `rewriting` is the one way to change IR, and
 `registry` finds passes by their files. Nothing here imports targets or the compiler.
 """

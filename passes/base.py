@@ -1,4 +1,4 @@
-"""What a pass is, and what it is given besides the IR.
+"""What a pass is, and what it receives besides the IR.
 
     @dataclass(frozen=True)
     class GraphDce(StrataPass):
@@ -8,8 +8,8 @@
         def run(self, context, module):
             ...
 
-Fields of the dataclass are the pass's options, so that `graph-fold-constants{limit=1024}` in a
-pipeline text sets one. A pass has no other state, and changes nothing but the module, the weight
+The fields of the dataclass are the pass's options, so `graph-fold-constants{limit=1024}` in a
+pipeline text sets one. A pass has no other state. It changes nothing but the module, the weight
 store and the list of remarks.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class TargetLike(Protocol):
-    """What passes ask a target. Targets themselves are a layer above."""
+    """What passes ask a target. Targets themselves belong to a higher layer."""
 
     @property
     def name(self) -> str: ...
@@ -101,7 +101,7 @@ class TargetLike(Protocol):
 
 @dataclass(frozen=True)
 class Remark:
-    """Why a pass did not do something, or what it achieved, at a node of the model."""
+    """Why a pass did not do something, or what it achieved, for a node of the model."""
 
     pass_name: str
     node: str
@@ -116,7 +116,7 @@ class PassError(Exception):
     """The module holds something that a pass cannot do: all such faults, with their nodes."""
 
     def __init__(self, pass_name: str, faults: Sequence[tuple[str, str]]):
-        """`faults`: pairs of the model's node, empty where unknown, and what is wrong."""
+        """`faults`: pairs of the model's node (empty if unknown) and what is wrong."""
         lines = [f"{text} (node {node!r})" if node else text for node, text in faults]
         super().__init__("\n".join([f"{pass_name}:", *lines] if len(lines) > 1
                                    else [f"{pass_name}: {lines[0]}"]))
@@ -126,29 +126,29 @@ class PassError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on what passes may use."""
+    """Limits on the resources that passes may use."""
 
     folding_bytes: int = 256 << 20
-    """Memory for the results of constant folding, all together."""
+    """The total size of the results of constant folding, in bytes."""
 
 
 @dataclass
 class StrataContext(Context):
-    """xDSL's context, and what our passes need besides: weights, target, options, remarks."""
+    """xDSL's context, plus what our passes need: weights, target, options, remarks."""
 
     weights: WeightStore = field(default_factory=WeightStore)
     target: TargetLike | None = None
     options: Any = None
-    """The target's options; they belong to the target and passes hand them on to it."""
+    """The target's options, which passes only hand on to the target."""
     exact: bool = False
-    """Compute quantized models as they are defined, in floats, not in integers."""
+    """Compute quantized models in floats, as they are defined, instead of in integers."""
     choices: Mapping[str, Choice] = field(default_factory=dict[str, "Choice"])
-    """Schedules that were found by measuring, for the target and its options."""
+    """Schedules that were found by measuring, for this target and its options."""
     limits: Limits = field(default_factory=Limits)
     plugins: tuple[ModuleType, ...] = ()
-    """Modules from outside, whose lowerings of graph operations count as ours."""
+    """Modules of plugins, whose lowerings of graph operations are used like our own."""
     noted: dict[Remark, None] = field(default_factory=dict[Remark, None])
-    """The remarks, each once, in the order in which they were made."""
+    """The remarks in the order in which they were made, without duplicates."""
 
     @property
     def remarks(self) -> list[Remark]:
@@ -159,7 +159,7 @@ class StrataContext(Context):
         weights: WeightStore | None = None, target: TargetLike | None = None,
         options: Any = None,
     ) -> StrataContext:
-        """A context that knows all our dialects."""
+        """A context with all our dialects registered."""
         from dialects.registry import register_dialects
 
         context = StrataContext(
@@ -168,16 +168,16 @@ class StrataContext(Context):
         return context
 
     def remark(self, pass_: StrataPass, op: Operation, text: str) -> None:
-        """Record something once: the same words about the same node are not repeated."""
+        """Record a remark; the same text about the same node is kept only once."""
         self.noted[Remark(pass_.name, location_name(op), text)] = None
 
     def clone(self) -> StrataContext:
-        """A context of its own that shares weights, target and options."""
+        """A separate context that shares weights, target and options."""
         return _extended(super().clone(), self)
 
 
 def strata_context(context: Context) -> StrataContext:
-    """The context itself, or for xDSL's own tools one with an empty weight store."""
+    """The context itself; for xDSL's own tools, one with an empty weight store."""
     if isinstance(context, StrataContext):
         return context
     return _extended(context, StrataContext())
@@ -194,10 +194,10 @@ def _extended(context: Context, extra: StrataContext) -> StrataContext:
 
 @dataclass(frozen=True)
 class StrataPass(ModulePass):
-    """A pass of ours: an xDSL pass whose context is a `StrataContext`."""
+    """A Strata pass: an xDSL pass whose context is a `StrataContext`."""
 
     rounds = False
-    """Whether it rounds on purpose, because the user allowed it: results differ from then on."""
+    """Whether the pass rounds on purpose, as the user allowed, so that results differ after it."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         self.run(strata_context(ctx), op)

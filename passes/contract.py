@@ -1,4 +1,4 @@
-"""What passes and targets say to each other: plain data, which imports no pass."""
+"""What passes and targets tell each other: plain data. Imports no pass."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dialects.symbolic.symbol import Symbol
 
 @dataclass(frozen=True)
 class Panel:
-    """How to pack an operand: panels of `tile` along `axis`; inside, reduce axes in this order.
+    """How to pack an operand: panels of `tile` along `axis`, with reduce axes inside in this order.
 
-    The last of these is cut into groups of `group`, which lie inside the tile.
+    The last of these axes is cut into groups of `group` elements, which are innermost.
     """
 
     axis: Symbol
@@ -24,7 +24,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Border:
-    """How to copy an operand, with what is read outside of it: its dims, slowest first."""
+    """How to copy an operand including its padding: the order of its dims, slowest first."""
 
     order: tuple[int, ...]
 
@@ -34,7 +34,7 @@ Packing = Panel | Border | None
 
 @dataclass(frozen=True)
 class Caches:
-    """Where memory is brought to: bytes of a line, and of the cache that a core has alone."""
+    """The caches for prefetching: bytes of a line, and bytes of a core's private cache."""
 
     line: int
     capacity: int
@@ -42,9 +42,9 @@ class Caches:
 
 @dataclass(frozen=True)
 class Choice:
-    """The fastest schedule, its axes by canonical names; None where the rules' own is.
+    """The fastest schedule, with canonical axis names; None if it is the rules' own schedule.
 
-    `gain`: how many times as fast as the rules' own it was.
+    `gain` is its speed relative to the rules' own schedule.
     """
 
     schedule: Schedule | None
@@ -52,4 +52,4 @@ class Choice:
 
 
 Choices = Mapping[str, Choice]
-"""By key. One mapping is for one target and machine."""
+"""Choices by key. A mapping belongs to one target and machine."""

@@ -1,10 +1,10 @@
-"""Finds passes: by the files in the folders of levels, and by entry points of installed packages.
+"""Finds passes by the files in the folders of levels, and by entry points of installed packages.
 
-Every file in a level's folder, or in a folder below it, is one pass, and both together name it:
-`passes/graph/fold_sizes.py` has the pass `graph-fold-sizes`, and
-`passes/loop/scheduling/schedule.py` the pass `loop-schedule`. From one level to the next, the
-folder `passes/graph_to_loop` is the pass `graph-to-loop`. An entry point of the group
-`strata.passes` is a pass's name and its class. Nothing is imported before it is asked for.
+Every file in a level's folder or its subfolders is one pass, named after the level and the file:
+`passes/graph/fold_sizes.py` holds the pass `graph-fold-sizes`, and
+`passes/loop/scheduling/schedule.py` holds `loop-schedule`. A conversion between levels is a folder:
+`passes/graph_to_loop` is the pass `graph-to-loop`. An entry point of the group `strata.passes` maps
+a pass's name to its class. Nothing is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def pass_names() -> list[str]:
 
 
 def find_pass(name: str) -> type[ModulePass]:
-    """The class of a pass. Raises KeyError that names similar passes."""
+    """The class of a pass. Raises KeyError, which suggests similar passes, if there is none."""
     loaders = pass_loaders()
     if name not in loaders:
         near = difflib.get_close_matches(name, loaders, n=3, cutoff=0.5) or list(loaders)
@@ -87,7 +87,7 @@ def _load_own(name: str, module_name: str) -> type[ModulePass]:
     for class_ in _pass_classes(module):
         if class_.name == name:
             return class_
-    raise ImportError(f"{module_name} has a StrataPass, but none with the name {name!r}")
+    raise ImportError(f"{module_name} holds no StrataPass with the name {name!r}")
 
 
 def _pass_classes(module: ModuleType) -> list[type[StrataPass]]:

@@ -1,6 +1,6 @@
-"""The one way of changing IR: rules under a worklist, and the removal of what is unused.
+"""The one way to change IR: rules driven by a worklist, and removal of unused operations.
 
-A rule looks at one operation and gives the values to use instead of its results, or None:
+A rule looks at one operation and returns the values to use instead of its results, or None:
 
     def double_negation(op: NegOp, at: Rewriter) -> SSAValue | None:
         # -(-x) == x
@@ -9,8 +9,8 @@ A rule looks at one operation and gives the values to use instead of its results
 
     rewrite(func, {NegOp: [double_negation]}, context)
 
-New operations come into being through `at` (a `Build`: `at(AddOp, a, b)`, or `at.insert(op)`).
-They stand before the matched one and inherit its location, so that provenance is never lost.
+New operations are created through `at` (a `Build`: `at(AddOp, a, b)`, or `at.insert(op)`). They are
+inserted before the matched one and inherit its location, so that provenance is never lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Rules: TypeAlias = "Mapping[type[Operation], Sequence[Rule]]"
 
 
 class Rewriter(Build):
-    """Inserts operations before the matched one, with its location; they are visited too."""
+    """Inserts operations before the matched one, with its location; the driver visits them, too."""
 
     def __init__(self, anchor: Operation, context: StrataContext, added: list[Operation]):
         super().__init__(anchor)
@@ -55,7 +55,7 @@ class Rewriter(Build):
 
 
 def rewrite(root: Operation, rules: Rules, context: StrataContext) -> bool:
-    """Apply rules to all operations inside `root` until none applies. Whether any did.
+    """Apply rules to all operations inside `root` until none applies; returns whether any did.
 
     Rules of an operation's class are tried in order, then those of its base classes. Pure
     operations that lose their last use are erased.
@@ -64,7 +64,7 @@ def rewrite(root: Operation, rules: Rules, context: StrataContext) -> bool:
 
 
 class _Driver:
-    """A worklist of operations, visited in program order at first."""
+    """A worklist of operations, initially in program order."""
 
     def __init__(self, root: Operation, rules: Rules, context: StrataContext):
         self.rules, self.context = rules, context
@@ -98,8 +98,8 @@ class _Driver:
     def fitted(self, op: Operation, number: int, value: SSAValue) -> SSAValue:
         """The value in the type of the result that it replaces.
 
-        A rule may find a tensor whose sizes are equal only because the program assumes so: f32[n]
-        for f32[5]. It is reshaped then, so that all who read it have the type that they had.
+        A rule may return a tensor whose sizes are equal only because the program assumes so: f32[n]
+        for f32[5]. It is then reshaped, so that all readers still see the old type.
         """
         wanted, found = op.results[number].type, value.type
         if not isinstance(op, GraphOp) or wanted == found:
@@ -123,7 +123,7 @@ class _Driver:
         self.erase(op)
 
     def erase(self, op: Operation) -> None:
-        """Erase it and visit what defines its operands: that may be unused now."""
+        """Erase an operation and visit the operations of its operands, which may be unused now."""
         self.changed = True
         for inner in op.walk():
             self.queued.discard(id(inner))
@@ -140,12 +140,12 @@ class _Driver:
 
 # ---------------------------------------------------------------------- helpers without rules
 def functions(module: ModuleOp) -> list[FuncOp]:
-    """The functions over tensors of a module."""
+    """The functions over tensors in a module."""
     return [op for op in module.body.block.ops if isinstance(op, FuncOp)]
 
 
 def used_sizes(op: Operation) -> set[Symbol]:
-    """The sizes in the types, attributes and regions of an operation, and what it calls needs."""
+    """The sizes that an operation uses in types, attributes and regions, and for what it calls."""
     found: set[Symbol] = set()
     if isinstance(op, ControlOp):
         found |= {s for name in op.callees for s in function_of(op, name).caller_sizes}
@@ -173,7 +173,7 @@ def _symbols_in(attribute: Attribute) -> set[Symbol]:
 
 @dataclass(frozen=True)
 class SizeDefinitions:
-    """Which operations of a block define sizes: what uses those must stay behind them."""
+    """Which operations of a block define sizes; users of a size must stay after its definition."""
 
     by_name: Mapping[Symbol, Operation]
 
@@ -190,7 +190,7 @@ class SizeDefinitions:
 
 
 def replace(op: Operation, values: Sequence[SSAValue]) -> None:
-    """Use `values` instead of the results, which must be as many, and erase the operation."""
+    """Use `values` instead of the results, one for each, and erase the operation."""
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
     erase(op)
@@ -204,14 +204,14 @@ def erase(op: Operation) -> None:
 
 
 def is_unused(op: Operation) -> bool:
-    """Whether it has results, none of them is used, and it does nothing else."""
+    """Whether an operation has results, all unused, and no other effect."""
     if not op.results or any(r.first_use is not None for r in op.results):
         return False
     return op.has_trait(Pure) and not defined_sizes(op)
 
 
 def erase_unused(block: Block) -> int:
-    """Erase unused pure operations of a block, and those that only they used; how many."""
+    """Erase unused pure operations of a block, and operations that only they used; their number."""
     count = 0
     op = block.last_op
     while op is not None:

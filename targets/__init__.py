@@ -1,1 +1,1 @@
-"""Targets: a folder each, with machine facts, schedule rules, emission of code, and launching."""
+"""Targets: one folder each, with machine facts, schedule rules, code emission and launching."""

@@ -1,16 +1,16 @@
-"""A bounded pool of what calls write: so threads call a model at once.
+"""A bounded pool of call states, so that several threads can call one model at once.
 
-Machine code, kernels and constants are only read. All that a call writes is a state, of which a
-target says what it holds. A call takes a state out of the pool and puts it back. The pool is a
-deque, whose operations are atomic: there is no lock that a signal handler could meet, or a child
-made by `fork` could inherit from a thread that it does not have. Only who makes a new state has
-one, which is safe from both.
+Machine code, kernels and constants are only read. All that a call writes belongs to a state, whose
+contents the target defines. A call takes a state out of the pool and puts it back at its end. The
+pool is a deque, whose operations are atomic. There is no lock on which a signal handler could hang,
+or which a child made by `fork` could inherit from a thread that it does not have. Only the creation
+of a new state takes a lock, and that lock is safe from both.
 
-There is a most of states, since each may hold gigabytes. Who finds none left waits until another
-call ends; a call inside a call of the same thread (a signal handler, a finalizer) never waits, for
-that would be for itself. States that come back go to whoever is there first, which is fastest,
-until somebody has waited for a millisecond: then to them, as in Go's `sync.Mutex`, so that nobody
-starves.
+The number of states is bounded, since each may hold gigabytes. A call that finds none idle waits
+until another call ends. A call inside a call of the same thread (in a signal handler or a
+finalizer) never waits, because it would wait for itself. A returned state usually goes to whoever
+asks first, which is fastest. Once somebody has waited for a millisecond, returned states go to the
+waiting callers first, as in Go's `sync.Mutex`, so that nobody starves.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from targets.locks import SafeLock
 
 _LOOKS, _PAUSE = 5, 0.0002
-"""How often a caller looks for an idle state, and the seconds between, before others hand it one.
+"""How often a caller looks for an idle state, and the seconds between, before it queues for one.
 """
 _PATIENCE = 0.05
-"""Seconds to wait for that. A state may be lost, when an exception comes just as it is taken."""
+"""Seconds to wait in the queue. An exception just as a state is handed over may lose that state."""
 
 
 class Owned(Protocol):
@@ -44,7 +44,7 @@ State = TypeVar("State", bound=Owned)
 
 
 class _Waiter(Generic[State]):
-    """Who waits for a state. Nobody else knows the lock, which tells that there is one."""
+    """A caller in the queue for a state. The lock, which only the two sides know, signals it."""
 
     def __init__(self) -> None:
         self.bell = Lock()
@@ -60,31 +60,31 @@ class CallStates(Generic[State]):
     """The states of one compiled model: `take` one, and `give` it back."""
 
     def __init__(self, make: Callable[[], State], limit: Callable[[], int]):
-        """`limit`: how many there may be; asked where threads overlap for the first time."""
+        """`limit`: how many states there may be; asked when calls first overlap."""
         self._make, self._limit = make, limit
         self.idle: deque[State] = deque()
         self._made, self._growing = set[Any](), SafeLock()
         self._forget_all()
 
     def _forget_all(self) -> None:
-        """Of the states that others hold, none will come back."""
+        """Forget the states that other calls hold: after a fork, none of them will come back."""
         self._process = os.getpid()
         self._made = {weakref.ref(state, self._made.discard) for state in tuple(self.idle)}
         self._starving: deque[_Waiter[State]] = deque()
 
     @cached_property
     def most(self) -> int:
-        """How many there may be."""
+        """How many states there may be."""
         return self._limit()
 
     @property
     def made(self) -> int:
-        """How many there are."""
+        """How many states there are."""
         return len(self._made)
 
     @property
     def busy(self) -> int:
-        """How many calls are under way."""
+        """How many calls are in progress."""
         return self.made - len(self.idle)
 
     def take(self) -> State:
@@ -106,38 +106,38 @@ class CallStates(Generic[State]):
         return None
 
     def suited(self, state: State, suits: Callable[[State], bool]) -> State:
-        """A state that was taken, if it suits, else an idle one that does; where none does, the one
-        that was idle for longest."""
+        """The state that was taken, if it suits; else an idle one that suits; else the one that has
+        been idle longest."""
         idle = tuple(self.idle)
         if suits(state) or not idle:
             return state
         other = next(filter(suits, idle), idle[0])
         try:
             self.idle.remove(other)
-        except ValueError:  # somebody else has it by now
+        except ValueError:  # another thread has taken it by now
             return state
         other.owner = get_ident()
         self.give(state)
         return other
 
-    # ------------------------------------------------------------------ where memory is short
+    # ------------------------------------------------------------------ when memory is short
     def take_idle(self) -> State | None:
-        """A state that no call has, if there is one: for giving it up."""
+        """A state that no call uses, if there is one, so that its memory can be freed."""
         with suppress(IndexError):
             return self.idle.pop()
         return None
 
     def drop(self, state: State) -> None:
-        """A state that was taken will not come back; another one may be made for it."""
+        """Forget a state that was taken: it will not come back, and another may replace it."""
         self._made.discard(weakref.ref(state))
 
     def others_are_busy(self) -> bool:
-        """Whether other threads are in calls."""
+        """Whether other threads are in calls of this model."""
         return any(state.owner not in (0, get_ident()) for state in self._there())
 
-    # ------------------------------------------------------------------ where none is idle
+    # ------------------------------------------------------------------ when none is idle
     def _another(self) -> State:
-        """A new one where there may be more, else one that another thread gives back."""
+        """A new state if the limit allows one, else the next that another thread returns."""
         if self._process != os.getpid():
             self._forget_all()
         state = None
@@ -146,7 +146,7 @@ class CallStates(Generic[State]):
         return state
 
     def _new(self) -> State | None:
-        """A new one, if there may be one more."""
+        """A new state, if the limit allows one more."""
         with self._growing:
             if len(self._made) >= self.most and not self._is_in_call():
                 return None
@@ -155,14 +155,14 @@ class CallStates(Generic[State]):
         return state
 
     def _is_in_call(self) -> bool:
-        """Whether this thread is in a call already, and must not wait for its end."""
+        """Whether this thread is already in a call, and so must not wait for that call to end."""
         return any(state.owner == get_ident() for state in self._there())
 
     def _there(self) -> list[State]:
         return [state for ref in tuple(self._made) if (state := ref()) is not None]
 
     def _awaited(self) -> State | None:
-        """A state, if there is one soon."""
+        """A state that another call returns within a short wait; None if none does."""
         for _ in range(_LOOKS):
             sleep(_PAUSE)
             with suppress(IndexError):
@@ -172,6 +172,6 @@ class CallStates(Generic[State]):
         if not waiter.bell.acquire(timeout=_PATIENCE):
             try:
                 self._starving.remove(waiter)
-            except ValueError:  # somebody is just handing one over
+            except ValueError:  # a state is being handed over right now
                 waiter.bell.acquire(timeout=_PATIENCE)
         return waiter.state

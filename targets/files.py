@@ -1,8 +1,8 @@
-"""Files of a cache: in a folder that only this user may write to, written whole, up to a size.
+"""Cache files: written atomically, in a folder that only this user can write to, up to a size.
 
-What lies in such a folder is executed, so a folder is used only if nobody else can have put it
-there. Where that is not so, or where nothing can be written, nothing is kept, and a warning says so
-once; results are the same.
+The contents of such a folder are executed, so a folder is used only if nobody else can have written
+to it. If others can, or if this process cannot write there, nothing is kept. One warning says so;
+results are the same.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from functools import cache
 
 FOREIGN_WRITES = stat.S_IWGRP | stat.S_IWOTH
 TOUCH_AFTER = 3600.0
-"""Seconds for which a file that is used again keeps its time of last use."""
+"""Seconds for which a file's recorded time of last use may be out of date."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""For reading, without waiting for the other end of a pipe that stands in a file's place."""
+"""Flags for reading that do not block on a pipe which stands in a file's place."""
 _LEFT_OVER = ".part"
 _ABANDONED = 3600.0
-"""Seconds after which a file that nobody has finished is removed."""
+"""Seconds after which an unfinished file is removed."""
 
 
 def private_folder(path: str) -> bool:
-    """Make a folder, if there is none, and tell whether only this user can write to it."""
+    """Create a folder if it does not exist, and tell whether only this user can write to it."""
     return not folder_fault(path)
 
 
 def folder_fault(path: str) -> str:
-    """Make a folder, if there is none. Why it cannot be used as a cache; empty where it can."""
+    """Create a folder if it does not exist. Returns why it cannot be a cache; empty if it can."""
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -41,7 +41,7 @@ def folder_fault(path: str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     if not stat.S_ISDIR(found.st_mode):
-        return "it is no folder"
+        return "it is not a folder"
     if found.st_uid != os.geteuid():
         return "it belongs to another user"
     return "" if is_private(found, stat.S_ISDIR) else "other users can write to it"
@@ -49,11 +49,11 @@ def folder_fault(path: str) -> str:
 
 @cache
 def warn_unkept(folder: str, why: str) -> None:
-    """Tell, once in a process, that compiled code is not kept."""
+    """Warn, once per process, that compiled code is not kept."""
     import logging
 
     logging.getLogger("strata").warning(
-        "strata: compiled code is not kept in %s: %s; it works all the same, but is compiled at "
+        "strata: compiled code is not kept in %s: %s; models still run, but are compiled again at "
         "each start (--cache DIR or $STRATA_CACHE names another folder, --cache off none)",
         folder, why)
 
@@ -61,13 +61,13 @@ def warn_unkept(folder: str, why: str) -> None:
 def is_private(
     found: os.stat_result, is_kind: Callable[[int], bool] = stat.S_ISREG
 ) -> bool:
-    """Whether it is a regular file, or of another kind, this user's, that nobody else can write."""
+    """Whether this user owns it, nobody else can write to it, and it is of the kind (a file)."""
     return (is_kind(found.st_mode) and not found.st_mode & FOREIGN_WRITES
             and found.st_uid == os.geteuid())
 
 
 def open_private(path: str) -> int | None:
-    """A file of this user's, opened for reading; None for any other, and for links."""
+    """A private file of this user, opened for reading; None for any other, and for links."""
     try:
         descriptor = os.open(path, _OPEN)
     except OSError:
@@ -79,7 +79,7 @@ def open_private(path: str) -> int | None:
 
 
 def read_private(path: str) -> bytes | None:
-    """The contents of a file of this user's; None if there is none, or it cannot be read."""
+    """The contents of a private file; None if there is none, or if it cannot be read."""
     descriptor = open_private(path)
     if descriptor is None:
         return None
@@ -91,7 +91,7 @@ def read_private(path: str) -> bytes | None:
 
 
 def write_whole(path: str, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file aside and rename it, so that nobody ever meets half of it. Raises OSError."""
+    """Write a file aside and rename it, so that no reader sees half of it. Raises OSError."""
     import tempfile
 
     descriptor, aside = tempfile.mkstemp(dir=os.path.dirname(path), suffix=_LEFT_OVER)
@@ -107,7 +107,7 @@ def write_whole(path: str, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def mark_used(path: str) -> None:
-    """Note that a file is used now, as its time of access; at most once an hour."""
+    """Record in its time of access that a file is used now, at most once an hour."""
     with contextlib.suppress(OSError):
         found = os.stat(path)
         now = time.time()
@@ -116,13 +116,13 @@ def mark_used(path: str) -> None:
 
 
 def trim(folder: str, limit: int, note: str = "") -> None:
-    """Remove the files of a folder that were used longest ago, until the rest is within `limit`
-    bytes; and what was never finished. `note`: the ending of a small file that belongs to another.
+    """Remove the least recently used files of a folder until at most `limit` bytes are left, and
+    all unfinished ones. `note`: the suffix of small companion files, removed with their file.
     """
     found: list[tuple[float, int, str]] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # another process trims, too
+            with contextlib.suppress(OSError):  # another process may trim at the same time
                 about = entry.stat(follow_symlinks=False)
                 if not stat.S_ISREG(about.st_mode) or (note and entry.name.endswith(note)):
                     continue

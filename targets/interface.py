@@ -1,6 +1,6 @@
-"""What the compiler gets from every target: errors and executables.
+"""What every target provides to the compiler: its errors and executables.
 
-Running a compiled model needs no more than this of the targets' side: nothing here imports xDSL.
+Running a compiled model needs nothing more from the targets, so nothing here imports xDSL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TargetError(Exception):
-    """The machine or the options do not allow what is asked of a target; says what to do."""
+    """The machine or the options do not allow a request to a target; says what to do."""
 
 
 class Executable(ABC):
@@ -24,38 +24,40 @@ class Executable(ABC):
     input_names: list[str]
     output_names: list[str]
     takes_gpu_tensors: bool = False
-    """Whether `run` takes torch tensors on the GPU as they are, and then returns such."""
+    """Whether `run` accepts torch tensors on the GPU without a copy, and then returns such."""
     notes: Sequence[str] = ()
-    """What a person should know of how the model runs, such as what the host decides."""
+    """What a user should know about how the model runs, such as decisions made on the host."""
 
     @abstractmethod
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order. Inputs are C-contiguous arrays of the model's dtypes.
 
-        Raises ValueError, naming the input, for a wrong count, rank, dtype or contradicting sizes.
+        Raises ValueError, naming the input, for a wrong count, rank or dtype, or for sizes that
+        contradict each other.
         """
 
     def run_alike(self, inputs: Sequence[Array]) -> list[Array]:
-        """The same for inputs of the last run's shapes, types and devices, which go unchecked."""
+        """Like `run`, for inputs with the shapes, dtypes and devices of the last run; unchecked."""
         return self.run(inputs)
 
     def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
         """Let outputs be computed in the memory of inputs (output -> input, by number).
 
-        To be asked before the first run; these inputs must overlap no others. Which outputs will
-        be: `run` returns the very inputs for them, if these are on the device and lie as kernels
-        expect, and no longer what they held. The other outputs stay as they were.
+        To be called before the first run; the donated inputs must overlap no others. Returns the
+        outputs for which that is possible. For those `run` returns the input itself, with new
+        contents, if it is on the device and has the layout that kernels expect. Other outputs are
+        computed as before.
         """
         del inputs
         return ()
 
 
 Timer = Callable[[int], float]
-"""The seconds that a call takes, on the average of so many in a row."""
+"""Maps a number of consecutive calls to the average seconds per call."""
 
 
 def cpu_seconds(executable: Executable, inputs: Sequence[Array], calls: int) -> float:
-    """CPU time of this process, with all that belongs to a call."""
+    """CPU seconds of this process per call, including all work around the kernels."""
     started = time.process_time()
     for _ in range(calls):
         executable.run(inputs)

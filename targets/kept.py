@@ -1,11 +1,11 @@
-"""Contents on disk by key: the hash of all that they depend on.
+"""A store of files on disk. A key is the hash of everything that its contents depend on.
 
     SHA-256 of the key and the contents | contents
 
-Several processes may share a folder: files appear whole (written aside, then renamed). A file that
-is damaged, or that holds what belongs to another key, counts as absent. A folder that cannot be
-written, or that others can write to, is no error: it is not used, which is told once. What was used
-longest ago makes room.
+Several processes may share a folder, because files appear atomically (written aside, then renamed).
+A file that is damaged, or that belongs to another key, counts as absent. A folder that cannot be
+written, or that others can write to, is no error: it is not used, and one warning says so. The
+least recently used files make room for new ones.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from targets.files import (
 )
 
 LIMIT = 1 << 30
-"""Bytes that are kept in a folder."""
+"""The most bytes that are kept in one folder."""
 _DIGEST = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
 class KeptFiles:
-    """A folder of such files, whose names end in `suffix`; None keeps nothing."""
+    """A folder of such files, whose names end in `suffix`. A folder of None keeps nothing."""
 
     folder: str | None
     suffix: str
@@ -46,7 +46,7 @@ class KeptFiles:
         return found[_DIGEST:]
 
     def put(self, key: str, contents: bytes) -> None:
-        """Keep contents. Where they cannot be written, that is told once."""
+        """Keep contents. If they cannot be written, one warning says so."""
         if self.folder is None:
             return
         why = folder_fault(self.folder)
@@ -58,7 +58,7 @@ class KeptFiles:
         return warn_unkept(self.folder, why)
 
     def trim(self) -> None:
-        """Keep no more than the limit."""
+        """Remove the least recently used files beyond the limit."""
         if self.folder is not None:
             trim(self.folder, LIMIT)
 

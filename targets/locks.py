@@ -1,7 +1,7 @@
-"""Locks that outlive signals and forks.
+"""Locks that are safe in signal handlers and across forks.
 
-A plain lock hangs its thread when a signal handler or a finalizer asks for it again, and hangs a
-child made by `fork` for ever when another thread of the parent held it at that moment.
+A plain lock deadlocks its thread when a signal handler or a finalizer asks for it again. It also
+deadlocks a child made by `fork` if another thread of the parent held it at that moment.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from types import TracebackType
 
 
 class SafeLock:
-    """For short bookkeeping: the thread that has it may take it again, and a forked child begins
-    with a free one. What it protects must be in order between any two statements."""
+    """For short bookkeeping. The thread that holds the lock may take it again, and a forked child
+    starts with a free one. What it protects must be consistent between any two statements."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -30,16 +30,16 @@ class SafeLock:
         self._lock.release()
 
     def renew(self) -> None:
-        """Be free, whoever had it."""
+        """Make the lock free, whoever held it."""
         self._lock = threading.RLock()
 
 
 class Turns:
-    """For work that cannot be nested: threads take turns at it, and a call that would wait for
-    itself is an error. A forked child begins with a free one."""
+    """For work that cannot be nested. Threads take turns at it, and a call that would wait for
+    itself is an error. A forked child starts with a free lock."""
 
     def __init__(self, work: str, error: type[Exception]):
-        """`work`: what is done, for messages. `error`: what is raised."""
+        """`work`: its description, for messages. `error`: the type to raise."""
         self._work, self._error = work, error
         self.renew()
         _LOCKS.add(self)
@@ -60,7 +60,7 @@ class Turns:
         self._lock.release()
 
     def renew(self) -> None:
-        """Be free, whoever had it."""
+        """Make the lock free, whoever held it."""
         self._lock, self._is_under_way = threading.RLock(), False
 
 
@@ -77,15 +77,15 @@ if hasattr(os, "register_at_fork"):
 
 
 class OneProcess:
-    """That this is the process that began some work which no child made by `fork` can continue."""
+    """A guard for work that a child made by `fork` cannot continue: only its process may use it."""
 
     def __init__(self, work: str, error: type[Exception]):
-        """`work`: what is done, for messages. `error`: what is raised."""
+        """`work`: its description, for messages. `error`: the type to raise."""
         self._message = (f"{work} began in another process: a child made by fork cannot "
                          "continue it; start processes with multiprocessing's 'spawn'")
         self._error, self._process = error, os.getpid()
 
     def check(self) -> None:
-        """Raises the error in another process."""
+        """Raises the error in any other process."""
         if self._process != os.getpid():
             raise self._error(self._message)

@@ -1,6 +1,6 @@
-"""What a target offers whose executables can be kept in files: a module `stored` in its folder.
+"""The interface of targets whose executables can be kept in files: a module `stored` per target.
 
-That module imports nothing that loading does not need, neither xDSL nor a code generator.
+That module imports only what loading needs, neither xDSL nor a code generator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class StoredCode(Protocol):
     """The functions of such a module."""
 
     def identity(self) -> str | None:
-        """What code for this machine depends on; None where that is not known."""
+        """What code for this machine depends on; None if that is not known."""
         ...
 
     def parts(self, executable: Executable) -> tuple[dict[str, Any], list[Array]] | None:
@@ -27,5 +27,5 @@ class StoredCode(Protocol):
     def load(
         self, facts: Mapping[str, Any], blobs: Sequence[Array], threads: int | None
     ) -> Executable:
-        """The executable of which these are the parts."""
+        """The executable from its parts."""
         ...

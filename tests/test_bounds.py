@@ -156,7 +156,7 @@ def test_a_condition_longer_than_its_axis() -> None:
     assert assumed(module) == []
     assert verdicts(module) == ["proven", "checked", "proven"]
     assert [str(r) for r in context.remarks] == [
-        "block-prove-bounds: checked: index %d1 of dim 0, of n, may lie outside"]
+        "block-prove-bounds: checked: index %d1 may be out of bounds for dim 0 of size n"]
     found = run(module, context, floats(3) + 1, np.array([2, 5, -1, 0], np.int64))
     assert found[0].tolist() == [3, 0, 0, 1]
 
@@ -257,5 +257,5 @@ def test_what_no_size_mends_is_checked() -> None:
 def test_a_kernel_that_takes_other_buffers() -> None:
     text = copy_module("n", "n", "n", ["%p"]).replace("@k(%x: f32[n]", "@k(%x: f32[n, 1]").replace(
         "%x[%p]", "%x[%p, 0]")
-    with pytest.raises(PassError, match=r"takes f32\[n, 1\], and is given f32\[n\]"):
+    with pytest.raises(PassError, match=r"expects f32\[n, 1\], but is passed f32\[n\]"):
         checked(text)

@@ -114,7 +114,7 @@ def test_lanes_are_beside_what_is_scanned() -> None:
 
 @pytest.mark.parametrize(("levels", "fault"), [
     ("grid i, loop j tile 8 lanes", "axis j is scanned, so it cannot lie in lanes"),
-    ("grid i, loop j tile 8, loop j tile 1", "axis j is scanned, and has several levels"),
+    ("grid i, loop j tile 8, loop j tile 1", "axis j is scanned, so it cannot have several levels"),
     ("grid i, grid j", "axis j is summed over, so it cannot be a grid level"),
 ])
 def test_schedules_that_cannot_scan(levels: str, fault: str) -> None:

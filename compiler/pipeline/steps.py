@@ -1,9 +1,9 @@
-"""The whole flow, from an imported model to blocks of tiles, on one page.
+"""The whole pipeline, from an imported model to blocks of tiles, on one page.
 
 Each line is one pass, and its comment says why it stands there. A step's level is the level of the
-module once the pass has run, so the step that changes the level is the first of the new one.
-`--passes` edits this list, `--to` ends it, and a dump that is read again goes on behind its pass.
-What `needed` tells of a pass is why no level after its own can do without it.
+module after the pass has run, so the step that changes the level is the first of the new one.
+`--passes` edits this list, and `--to` ends it. A dump that is read again continues after its pass.
+`needed` says why no later level can do without the pass.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Step:
     level: str
     spec: str
     needed: str = ""
-    """Why it cannot be left out, where anything is to follow at a later level."""
+    """Why the pass cannot be left out if a later level is to follow."""
     rounds: bool = False
-    """Whether it rounds on purpose, so that results differ from then on; told by `plan`."""
+    """Whether the pass rounds on purpose, so that results differ after it; `plan` reports that."""
 
     @property
     def name(self) -> str:
@@ -31,61 +31,61 @@ class Step:
 PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ graph: what is computed
     Step("graph", "graph-fold-sizes"),  # first: known sizes let all later passes decide more
-    Step("graph", "graph-quantize-contractions"),  # before constants are folded into floats
-    Step("graph", "graph-sign-products"),  # before their zero points are folded into weights
-    Step("graph", "graph-delay-scales"),  # before constants are folded, while weights are bytes
+    Step("graph", "graph-quantize-contractions"),  # before dequantized weights fold into floats
+    Step("graph", "graph-sign-products"),  # before zero points are folded into weights
+    Step("graph", "graph-delay-scales"),  # before constant folding, while weights are still bytes
     Step("graph", "graph-fold-constants"),  # before the rules, which look for constant operands
-    Step("graph", "graph-sink-constants"),  # so that bodies fold, and pack, what they read
+    Step("graph", "graph-sink-constants"),  # so that functions can fold and pack their constants
     Step("graph", "graph-simplify"),  # on whole operators: some rules know softmax or clip
-    Step("graph", "graph-decompose",  # now that no rule needs a composite operator any more
+    Step("graph", "graph-decompose",  # after all rules that match composite operators
          needed="composite operators, such as softmax, have no nests of their own"),
-    Step("graph", "graph-tile-groups"),  # before its tables' constants are folded, and merged
+    Step("graph", "graph-tile-groups"),  # before its tables' constants are folded and merged
     Step("graph", "graph-fold-constants"),  # again: parts of batch norm have constant operands
     Step("graph", "graph-simplify"),  # again: the parts meet their new neighbours
-    Step("graph", "graph-narrow-products"),  # when scales have become part of weights
-    Step("graph", "graph-fold-constants"),  # and again: weights that are rounded now
-    Step("graph", "graph-join-groups"),  # on filters that are constants, of the type they keep
-    Step("graph", "graph-shorten-constants"),  # when all that computes constants has done so
-    Step("graph", "graph-cse"),  # after simplifying, which makes equal things look equal
+    Step("graph", "graph-narrow-products"),  # once scales are folded into weights
+    Step("graph", "graph-fold-constants"),  # once more: weights are rounded now
+    Step("graph", "graph-join-groups"),  # on constant filters in their final type
+    Step("graph", "graph-shorten-constants"),  # after the last pass that computes constants
+    Step("graph", "graph-cse"),  # after simplifying, which makes equal operations look equal
     Step("graph", "graph-dce"),  # last: removes what all of these left unused
     # ------------------------------------------------------------------ loop: how it is computed
     Step("loop", "graph-to-loop",  # on few, simple operators: one nest or a few for each
          needed="kernels are made of nests, not of operators"),
-    Step("loop", "loop-assume-bounds",  # while every nest still is one operator's, with its name
+    Step("loop", "loop-assume-bounds",  # while every nest still belongs to one operator
          needed="reads beyond a tensor's end would go unnoticed"),
-    Step("loop", "loop-simplify-nests",  # before nests meet: rules and schedules know this form
+    Step("loop", "loop-simplify-nests",  # before fusion: rules and schedules rely on this form
          needed="later passes know no axes of one element"),
-    Step("loop", "loop-fuse"),  # at once: the fewer nests, the less all later passes have to do
-    Step("loop", "loop-narrow-factors"),  # what is left between: conversions that fusion kept apart
-    Step("loop", "loop-widen-factors"),  # likewise, before windows are shortened, which takes f32
-    Step("loop", "loop-assign-layouts"),  # while no kernel's arguments are in the way
+    Step("loop", "loop-fuse"),  # early: fewer nests mean less work for all later passes
+    Step("loop", "loop-narrow-factors"),  # on conversions that fusion could not inline
+    Step("loop", "loop-widen-factors"),  # likewise, before loop-winograd, which needs f32
+    Step("loop", "loop-assign-layouts"),  # while no kernel arguments fix a layout
     Step("loop", "loop-winograd"),  # on final layouts, while a convolution is one nest
-    Step("loop", "loop-split-reductions"),  # when the order in memory is known, before kernels
-    Step("loop", "loop-split-products"),  # likewise: what follows joins the sum of the parts
-    Step("loop", "loop-prove-writes"),  # while what is not proven can be filled by a nest
-    Step("loop", "loop-outline",  # which nests share a kernel depends on what fusion left
+    Step("loop", "loop-split-reductions"),  # once the order in memory is known, before kernels
+    Step("loop", "loop-split-products"),  # likewise: epilogues join the sum of the parts
+    Step("loop", "loop-prove-writes"),  # while a nest can still fill what is not proven
+    Step("loop", "loop-outline",  # after fusion, which determines the nests to group
          needed="nests get buffers as parts of kernels only"),
-    Step("loop", "loop-join-rows"),  # on kernels: what is between them stays in a program
-    Step("loop", "loop-join-online"),  # likewise; what is between them never is in memory
-    Step("loop", "loop-split-online"),  # joined kernels of few rows: parts are kernels of their own
+    Step("loop", "loop-join-rows"),  # on kernels: a program keeps the intermediates of its rows
+    Step("loop", "loop-join-online"),  # likewise, but without materializing intermediates
+    Step("loop", "loop-split-online"),  # joined kernels of few rows: parts become kernels
     Step("loop", "loop-collapse-axes"),  # before axes get tiles: long axes are tiled better
-    Step("loop", "loop-prepare-kernels"),  # the target's own wishes, on the axes that remain
+    Step("loop", "loop-prepare-kernels"),  # the target's own rewrites of the remaining axes
     Step("loop", "loop-apply-tuned"),  # before packing, which follows from a schedule
-    Step("loop", "loop-pack-operands"),  # when axes are final, for panels are cut along them
-    Step("loop", "loop-lift-constants"),  # when panels are packed, which need to know constants
-    Step("loop", "loop-deduplicate-kernels"),  # before scheduling: each kernel is decided once
-    Step("loop", "loop-schedule",  # last: rules look at the kernel as it will be lowered
+    Step("loop", "loop-pack-operands"),  # once axes are final, because panels are cut along them
+    Step("loop", "loop-lift-constants"),  # after packing, which needs to see constants
+    Step("loop", "loop-deduplicate-kernels"),  # before scheduling: each kernel is scheduled once
+    Step("loop", "loop-schedule",  # last: rules see the kernel as it will be lowered
          needed="a kernel without a schedule has no tiles; --schedule gives it one"),
-    Step("loop", "loop-prove-writes"),  # again: on all that passes on kernels have made of it
+    Step("loop", "loop-prove-writes"),  # again: on what the passes on kernels made of it
     # ------------------------------------------------------------------ host: in which memory
-    Step("host", "host-bufferize",  # kernels are final, so what they pass on is a buffer each
+    Step("host", "host-bufferize",  # kernels are final, so each value between them is a buffer
          needed="kernels on tiles read and write buffers"),
-    Step("host", "host-plan-buffers"),  # when all buffers and the order of launches are known
+    Step("host", "host-plan-buffers"),  # once all buffers and the order of launches are known
     # ------------------------------------------------------------------ block: kernels on tiles
-    Step("block", "loop-to-block",  # now that a kernel and its schedule say all that it needs
+    Step("block", "loop-to-block",  # once a kernel and its schedule determine the program
          needed="target code is made of tiles, not of nests"),
-    Step("block", "block-prefetch-operands"),  # on the loops and addresses that really are
-    Step("block", "block-expand-floats"),  # so that dumps before it read as casts
-    Step("block", "block-prove-bounds"),  # on the accesses that become code, all of them
-    Step("block", "block-check-accesses"),  # last, and only on demand: of what really runs
+    Step("block", "block-prefetch-operands"),  # on the final loops and addresses
+    Step("block", "block-expand-floats"),  # late, so that earlier dumps show plain casts
+    Step("block", "block-prove-bounds"),  # on all accesses as they become code
+    Step("block", "block-check-accesses"),  # last, and only on demand: on the code that runs
 )

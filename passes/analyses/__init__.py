@@ -1,1 +1,1 @@
-"""Questions that passes ask about modules; nothing here changes one."""
+"""Analyses that passes use; nothing here changes a module."""

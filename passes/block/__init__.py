@@ -1,1 +1,1 @@
-"""Passes on the `block` level; the file `fold_it.py` has the pass `block-fold-it`."""
+"""Passes on the `block` level; the pass `block-fold-it` lives in the file `fold_it.py`."""

@@ -1,18 +1,18 @@
-"""`block-check-accesses`: every access to memory looks whether it stays inside its buffer.
+"""`block-check-accesses`: check for every memory access whether it stays inside its buffer.
 
     block.kernel @k(%x: f32[n, 8], %y: f32[n]) {       block.kernel @k(%x, %y, %fault: i64[1]) {
-      %v = block.load %x[%p, t0] : tile<[8]xf32>         ... the first dim that is left, or 0
+      %v = block.load %x[%p, t0] : tile<[8]xf32>         ... the first dim out of bounds, or 0
                                                  -->     block.store %found, %fault[%at] check [0]
                                                          %v = block.load %x[%p, t0] check [0, 1]
     host.launch @k(%x, %y)                             host.launch @k(%x, %y, %fault)
                                                        strata.trap %fault ["load leaves dim 0", ...]
 
-A dim that is checked already may be left, and where it is, the others may be left, too. All dims of
-an access are checked afterwards, so that one that is wrong reads the pad or writes nothing until
-the launch is over; then the run ends with an AccessError. What copies, views, calls and places in
-the arena need of sizes becomes assumptions. Nothing is left out because it is proven to be inside:
-this tests what is proven. Enters: final kernels. It does nothing unless the target's option
-`check`, or its own `always`, asks for it. A second run finds nothing to check.
+A dim that is already checked may legally be out of bounds, and then the other dims may be, too.
+After this pass all dims of an access are checked, so that a wrong access reads the padding or
+writes nothing until the launch is over; then the run ends with an AccessError. Copies, views, calls
+and places in the arena add assumptions on sizes. Nothing is skipped because it is proven, since
+this pass tests the proofs. Enters: final kernels. Does nothing unless the target's option `check`,
+or the pass's own option `always`, asks for it. A second run finds nothing to check.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FAULT = t.buffer_of(t.tensor(t.i64, [1]))
 
 @dataclass(frozen=True)
 class BlockCheckAccesses(StrataPass):
-    """Check every access. `always`: also where no target asks for it."""
+    """Check every access. `always`: even if no target asks for it."""
 
     name = "block-check-accesses"
 
@@ -72,7 +72,7 @@ class BlockCheckAccesses(StrataPass):
 
 # ---------------------------------------------------------------------- kernels
 def _check_kernel(kernel: KernelOp) -> list[str]:
-    """What may be found wrong in a kernel, by number from 1 on."""
+    """The faults that may be found in a kernel, numbered from 1."""
     accesses = [op for op in kernel.walk() if isinstance(op, LoadOp | StoreOp)
                 and len(set(op.checked_dims)) < len(op.exprs)]
     if not accesses:
@@ -89,7 +89,7 @@ def _check_kernel(kernel: KernelOp) -> list[str]:
 
 
 def _is_of_matrices(op: LoadOp | StoreOp) -> bool:
-    """Whether sums go from matrix registers to memory: row by row, which takes no mask."""
+    """Whether an access stores sums from matrix registers, which it does row by row, unmasked."""
     return isinstance(op, StoreOp) and isinstance(op.value.type, TileType) and op.value.type.matrix
 
 
@@ -114,7 +114,7 @@ class _Check:
     first: int
 
     def write(self) -> None:
-        """Store the number of a dim that is left, if one is."""
+        """Store the number of a dim that is out of bounds, if there is one."""
         found = self._found()
         for dim in reversed(range(self.tile.rank)):
             found = self._add(ReduceOp.of("max", found, dim))
@@ -133,7 +133,7 @@ class _Check:
         return type_
 
     def _found(self) -> SSAValue:
-        """For each position of the tile the number of the first dim that is left there, or 0."""
+        """Per position of the tile, the number of the first dim out of bounds there, or 0."""
         shape = self.tile.shape
         lanes = len(shape) - 1 if self.tile.lanes is None and shape else self.tile.lanes
         dims = [[e.constant or 0 for e in d.data] for d in self.op.index_dims.data]
@@ -154,7 +154,7 @@ class _Check:
     def _number(
         self, body: Body, places: Sequence[Scalar], sizes: Sequence[Scalar]
     ) -> Scalar:
-        """Compared without a sign, what is negative is too large."""
+        """Compare as unsigned, so that a negative index is too large."""
         number = body.constant(0, t.i64)
         for k, dim in reversed(list(enumerate(_unchecked(self.op)))):
             left = places[dim].compare("ge", sizes[dim])
@@ -180,7 +180,7 @@ def _yield(value: Scalar) -> None:
 
 # ---------------------------------------------------------------------- host functions
 def _check_launches(func: FuncOp, texts: Mapping[str, list[str]]) -> None:
-    """Hand launches a word, 0 at first, and look at it after each."""
+    """Pass launches a word that is initially 0, and test it after each launch."""
     block = func.body.block
     launches = [op for op in block.ops if isinstance(op, LaunchOp) and op.kernel.data in texts]
     if not launches:
@@ -208,8 +208,8 @@ def _insert_after(op: Operation, place: Operation) -> None:
 
 
 def _check_sizes(func: FuncOp, calls: Calls) -> None:
-    """Let views and copies be of equally many elements, calls get and give what both sides say, and
-    buffers lie inside the arena."""
+    """Assume that views and copies keep the number of bytes, that calls receive and return what
+    both sides declare, and that buffers lie inside the arena."""
     for op in list(func.body.block.ops):
         needs = [*_needs(op, func), *((c.left, c.relation, c.right) for c in calls.claims(op))]
         for left, relation, right in needs:

@@ -1,15 +1,16 @@
-"""`block-expand-floats`: conversions of narrow floats become arithmetic on their bits.
+"""`block-expand-floats`: expand conversions of narrow floats to arithmetic on their bits.
 
     %y = arith.extf %x : f8E4M3FN to f32      ->   %b = arith.bitcast %x : f8E4M3FN to i8
                                                    ... integers ...
                                                    %y = arith.bitcast %n : i32 to f32
 
-and `arith.truncf` from f32 likewise. The semantics of the type say all: with M bits of mantissa, a
-code without its sign is, M bits further up, the number's f32 but for the bias. Numbers below the
-smallest normal one are multiples of the smallest; a code above the largest finite one is inf or
-NaN. Both conversions are exact or rounded to even, and do not depend on how the machine treats
-subnormal numbers of f32. Targets need only move narrow floats, and read their bits; a target that
-says that it `decodes` a type keeps its extf, and one that `encodes` it its truncf.
+`arith.truncf` from f32 is expanded likewise. The semantics of the type determine everything. With M
+bits of mantissa, a code without its sign, shifted up to the mantissa of f32, is the number's f32
+code except for the bias. Numbers below the smallest normal one are multiples of the smallest
+number. A code above the largest finite one is inf or NaN. Both conversions are exact or rounded to
+even, and do not depend on how the machine treats subnormal f32 numbers. Targets only need to move
+narrow floats and read their bits. A target that `decodes` a type keeps its extf, and one that
+`encodes` it keeps its truncf.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ class BlockExpandFloats(StrataPass):
 
 
 def _is_decoded(op: arith.ExtFOp, context: StrataContext) -> bool:
-    """Whether it converts a narrow float, and the target does not."""
+    """Whether an extf converts a narrow float that the target cannot convert itself."""
     element, target = op.input.type, context.target
     return t.is_narrow_float(element) and (
         target is None or not target.decodes(element, context.options))
 
 
 def _is_encoded(op: arith.TruncFOp, context: StrataContext) -> bool:
-    """Whether it converts to a narrow float, and the target does not."""
+    """Whether a truncf converts to a narrow float and the target cannot do that itself."""
     element, target = op.result.type, context.target
     return t.is_narrow_float(element) and (
         target is None or op.input.type != t.f32 or not target.encodes(element, context.options))
@@ -84,7 +85,7 @@ def decode(x: Scalar) -> Scalar:
 
 
 def _with_small(form: FloatSemantics, magnitude: Scalar, normal: Scalar) -> Scalar:
-    """The bits of f32, where the exponent is 0 too: multiples of the smallest number."""
+    """The bits of f32 including numbers with exponent 0: multiples of the smallest number."""
     if not form.has_zero:  # 2^-127, which f32 has as a subnormal number
         return magnitude.compare("eq", 0).where(normal.like(1 << (_MANTISSA - 1)), normal)
     small = magnitude.to(t.f32) * _smallest(form)
@@ -94,7 +95,7 @@ def _with_small(form: FloatSemantics, magnitude: Scalar, normal: Scalar) -> Scal
 def _with_specials(
     form: FloatSemantics, code: Scalar, magnitude: Scalar, shifted: Scalar, number: Scalar
 ) -> Scalar:
-    """The bits of f32, where codes stand for NaN or inf too."""
+    """The bits of f32 including codes that stand for NaN or inf."""
     limit, _ = _specials(form)
     match form.nonfinite, form.nan_encoding:
         case FloatNonfiniteBehavior.FINITE_ONLY, _:
@@ -109,7 +110,8 @@ def _with_specials(
 
 # ---------------------------------------------------------------------- to bits
 def encode(x: Scalar, element: Attribute) -> Scalar:
-    """f32 as a narrow float, rounded to even; inf, NaN or the largest number above all others."""
+    """f32 as a narrow float, rounded to even; larger numbers become inf, NaN or the largest number.
+    """
     form = t.semantics_of(element)
     limit, nan = _specials(form)
     bits = x.bitcast(t.i32)
@@ -120,18 +122,18 @@ def encode(x: Scalar, element: Attribute) -> Scalar:
 
 
 def _rounded(form: FloatSemantics, x: Scalar, magnitude: Scalar) -> Scalar:
-    """The code of a magnitude, as if there were no end to the exponents above."""
+    """The code of a magnitude, as if exponents had no upper limit."""
     places = _MANTISSA - form.mantissa_bits
     if form.mantissa_bits:
         tie_up = (magnitude >> places) & 1
-    else:  # a power of two: ties go up, but for that of 0 and the smallest
+    else:  # a power of two: ties go up, except the one between 0 and the smallest number
         tie_up = magnitude.compare("ge", 1 << _MANTISSA).to(t.i32)
     carried = magnitude + tie_up + ((1 << (places - 1)) - 1)
     normal = (carried >> places) - ((_BIAS - form.exponent_bias) << form.mantissa_bits)
     if not form.has_zero:
         return normal
     exponent = 1 - form.exponent_bias - form.mantissa_bits + _MANTISSA
-    aligned = x.absolute() + 2.0**exponent  # from where on f32 has no smaller fractions
+    aligned = x.absolute() + 2.0**exponent  # large enough that f32 rounds off smaller fractions
     small = aligned.bitcast(t.i32) - ((_BIAS + exponent) << _MANTISSA)
     least = (_BIAS + 1 - form.exponent_bias) << _MANTISSA
     return magnitude.compare("lt", least).where(small, normal)
@@ -157,12 +159,12 @@ def _sign(form: FloatSemantics) -> int:
 
 
 def _smallest(form: FloatSemantics) -> float:
-    """The smallest number above 0."""
+    """The smallest positive number."""
     return 2.0 ** (1 - form.exponent_bias - form.mantissa_bits)
 
 
 def _specials(form: FloatSemantics) -> tuple[int, int]:
-    """The code that numbers beyond the largest get, and that of NaN; without a sign."""
+    """The codes, without a sign, of numbers beyond the largest, and of NaN."""
     ones = (1 << form.sign_shift) - 1
     match form.nonfinite, form.nan_encoding:
         case FloatNonfiniteBehavior.FINITE_ONLY, _:

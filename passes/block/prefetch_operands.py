@@ -1,19 +1,20 @@
-"""`block-prefetch-operands`: ask for what the next trip reads while this one computes.
+"""`block-prefetch-operands`: software prefetch of what the next trip reads while this one computes.
 
     grid(%p: 96) {                                     a program reads a panel of 768 x 32 elements
-      block.for %i = 0 to 117 step 13 parallel {       again and again
+      block.for %i = 0 to 117 step 13 parallel {       over and over
         block.for %k = 0 to 768 step 1 (...) {
           block.prefetch %w[%p + 1, 0, 3072*(%i floordiv 13) + 4*%k]             <- added
           %b = block.load %w[%p, %k, t0] : tile<[32]xf32>
           ... a sum of products
 
-Weights of a model are in far memory whenever their kernel starts, and a panel that is used a few
-times spends much of that time on its way. So the loops around a sum bring the next panel, an even
-share in each step. Likewise the rows that the next trip of a loop reads, where the operand as a
-whole is larger than a cache: processors follow one stream of addresses by themselves, not twelve.
+A model's weights are in slow memory when their kernel starts, and a panel that is only used a few
+times spends much of that time in transit. So the loops around a sum prefetch the next panel, an
+equal share in each step. The same applies to the rows that the next trip of a loop reads, if the
+whole operand is larger than a cache: hardware prefetchers follow one stream of addresses, not
+twelve.
 
-Enters: kernels whose loops and addresses are final. Only what lies dense in memory is asked for,
-of buffers that the kernel does not write. Nothing is computed, so no number changes.
+Enters: kernels whose loops and addresses are final. Only dense memory is prefetched, and only from
+buffers that the kernel does not write. No numbers change, because nothing is computed.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from passes.base import StrataContext, StrataPass
 from passes.contract import Caches
 
 MANY_TRIPS = 64
-"""What is read more often than so many times is there most of the time."""
+"""Data that is read more often than this is in the cache most of the time."""
 OPEN_TRIPS = 16
-"""What counts as the number of trips that only a run knows."""
+"""The number of trips that is assumed if it is only known at run time."""
 PARTS = 2
-"""What is more than one part in so many of a cache hardly stays there beside all else."""
+"""Data larger than 1/PARTS of a cache hardly stays there next to everything else."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class BlockPrefetchOperands(StrataPass):
 
 
 def _prefetch(kernel: KernelOp, caches: Caches) -> None:
-    """Per buffer at most one stream of prefetches: where a loop repeats a read most often."""
+    """Add at most one stream per buffer, at the loop that repeats a read most often."""
     written = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
     best: dict[SSAValue, _Stream] = {}
     for load, axes in _reads(kernel.body.block, _grid(kernel)):
@@ -75,20 +76,20 @@ def _prefetch(kernel: KernelOp, caches: Caches) -> None:
 # ---------------------------------------------------------------------- loops and reads
 @dataclass(frozen=True)
 class _Axis:
-    """A grid axis or a loop: the index value lower, lower + step, ..."""
+    """A grid axis or a loop, with the index values lower, lower + step, ..."""
 
     symbol: Symbol
-    """By how deep it is."""
+    """Named by its depth."""
     index: SSAValue
     lower: Expr
-    """Over the symbols of the axes around."""
+    """In terms of the symbols of the enclosing axes."""
     step: int
     trips: int | None
     sums: bool
 
     @property
     def number(self) -> Expr:
-        """Which trip it is."""
+        """The number of the trip."""
         return (Expr.symbol(self.symbol) - self.lower) // self.step
 
 
@@ -99,7 +100,7 @@ def _grid(kernel: KernelOp) -> tuple[_Axis, ...]:
 
 
 def _reads(block: Block, axes: tuple[_Axis, ...]) -> Iterator[tuple[LoadOp, tuple[_Axis, ...]]]:
-    """The loads of sums of products, and the axes around each, outermost first."""
+    """The loads of sums of products, each with its enclosing axes, outermost first."""
     for op in block.ops:
         if not isinstance(op, ForOp):
             continue
@@ -118,37 +119,37 @@ def _loop_axis(op: ForOp, axes: Sequence[_Axis]) -> _Axis:
 
 
 def _sums_products(op: ForOp) -> bool:
-    """Whether a loop, which holds no other, sums products of two tiles."""
+    """Whether an innermost loop sums products of two tiles."""
     found = find_contraction(op)
     return found is not None and len(found.loops) == 1 and (
         len(found.terms) == 2 or isinstance(found.update, DotOp))
 
 
 def _named(expr: Expr, indices: Sequence[SSAValue], axes: Sequence[_Axis]) -> Expr:
-    """An expression of an operation over the symbols of the axes around it."""
+    """An operation's expression in terms of the symbols of the enclosing axes."""
     symbols = {a.index: Expr.symbol(a.symbol) for a in axes}
     return expr.substitute({Symbol.operand(k): symbols[v] for k, v in enumerate(indices)})
 
 
-# ---------------------------------------------------------------------- what to ask for
+# ---------------------------------------------------------------------- prefetches
 @dataclass(frozen=True)
 class _Stream:
-    """What the next trip of an axis reads, and the steps over which to spread it."""
+    """The data that the next trip of an axis reads, and the steps over which to spread it."""
 
     load: LoadOp
     axes: tuple[_Axis, ...]
     start: tuple[Expr, ...]
-    """Where in its buffer the next trip begins to read."""
+    """The index in the buffer at which the next trip starts to read."""
     size: int
-    """Elements that it reads."""
+    """The number of elements that it reads."""
     again: tuple[_Axis, ...]
-    """The loops between that axis and the sum: they read the same in each trip."""
+    """The loops between that axis and the sum, which read the same data in each trip."""
     walked: tuple[_Axis, ...]
     """The loops of the sum."""
 
     @property
     def trips(self) -> int:
-        """How often the same is read."""
+        """The number of times that the same data is read."""
         return prod(OPEN_TRIPS if a.trips is None else a.trips for a in self.again)
 
     @property
@@ -159,7 +160,7 @@ class _Stream:
     def pays(self, caches: Caches) -> bool:
         width = byte_width(self.buffer.element)
         if self.size * width * PARTS > caches.capacity:
-            return False  # it would drive out what is used now
+            return False  # it would evict what is in use
         if self.trips > 1:
             return self.trips <= MANY_TRIPS
         count = product(self.buffer.shape).constant
@@ -167,7 +168,7 @@ class _Stream:
             count * width * PARTS > caches.capacity)
 
     def add(self, line: int) -> None:
-        """Ask in each step for its share, the shares one behind another in memory."""
+        """Prefetch a share in each step; the shares are contiguous in memory."""
         width = byte_width(self.buffer.element)
         steps = prod(a.trips or 1 for a in self.walked)
         share = _power_of_two(-(-self.size * width // (steps * self.trips)))
@@ -181,7 +182,7 @@ class _Stream:
             block.insert_op_before(op, self.load)
 
     def _step(self, steps: int) -> Expr:
-        """Which step it is of all that read the same."""
+        """The number of the step among all that read the same data."""
         total, count = Expr.of(0), 1
         for axis in reversed(self.walked):
             total, count = total + axis.number * count, count * (axis.trips or 1)
@@ -202,12 +203,12 @@ class _Stream:
 
 
 def _power_of_two(number: int) -> int:
-    """The least power of two that is not less: so shares divide lines, or lines divide them."""
+    """The smallest power of two that is not less, so that shares divide lines or lines shares."""
     return 1 << max(0, number - 1).bit_length()
 
 
 def _stream(load: LoadOp, axes: tuple[_Axis, ...]) -> _Stream | None:
-    """What the next trip reads; None where that is not one dense piece of memory."""
+    """The stream of the next trip; None unless that reads one dense piece of memory."""
     if any(v not in [a.index for a in axes] for v in load.indices):
         return None  # gathered
     where = tuple(_named(e, load.indices, axes) for e in load.exprs)
@@ -226,9 +227,9 @@ def _stream(load: LoadOp, axes: tuple[_Axis, ...]) -> _Stream | None:
 
 
 def _with_counters(expr: Expr, loops: Sequence[_Axis], distance: Callable[[_Axis], Expr]) -> Expr:
-    """The expression where each loop is at a distance from where it begins.
+    """The expression with each loop at a distance from its start.
 
-    Innermost first, since where a loop begins may depend on the loops around it.
+    Innermost first, because the start of a loop may depend on the loops around it.
     """
     for loop in reversed(loops):
         expr = expr.substitute({loop.symbol: loop.lower + distance(loop)})
@@ -238,7 +239,7 @@ def _with_counters(expr: Expr, loops: Sequence[_Axis], distance: Callable[[_Axis
 def _dense_size(
     load: LoadOp, where: Sequence[Expr], walked: Sequence[_Axis]
 ) -> int | None:
-    """How many elements the loops of a sum read, if these lie side by side."""
+    """The number of elements that the loops of a sum read, if these are contiguous; else None."""
     buffer, tile = load.buffer.type, load.result.type
     assert isinstance(buffer, BufferType) and isinstance(tile, TileType)
     flat = sum((e * product(buffer.shape[d + 1:]) for d, e in enumerate(where)), Expr.of(0))

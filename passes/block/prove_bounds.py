@@ -1,4 +1,4 @@
-"""block-prove-bounds: no access without a proof that it stays inside its buffer.
+"""block-prove-bounds: prove, assume or check that every access stays inside its buffer.
 
     host.launch @k(%x, %y) sizes(n, k)            strata.assume k <= n
                                                   host.launch @k(%x, %y) sizes(n, k)
@@ -7,20 +7,21 @@
       %i = block.load %ids[%p]                      %i = block.load %ids[%p]
       %w = block.load %x[%i]                        %w = block.load %x[%i] check [0]
 
-Enters: host functions and kernels, as they will become code. Leaves: every index of every load and
-store is
+Enters: host functions and kernels as they will become code. Leaves: every index of every load and
+store is one of the following:
 
-- proven to be inside its dim for all sizes from 0 on, and all data: nothing is written beside it;
-- or inside because of what the caller assumes: `assumed`. What only sizes can keep inside becomes
-  an assumption at its node, before the launch;
-- or checked: what it reads outside is the pad, what it would store outside is not stored.
+- proven to be inside its dim for all sizes from 0 on, and for all data;
+- inside because of what the caller assumes: `assumed`. A condition that depends only on sizes
+  becomes an assumption at its node, before the launch;
+- checked: an out-of-bounds load reads the padding, and an out-of-bounds store writes nothing.
 
-The ranges of programs, loops and tiles, what loaded indices can be, and assumptions on sizes are
-what a proof may use (`passes/analyses/block/bounds.py`); how buffers fit views, copies and launches
-is seen to before (`passes/rewrites/block/shapes.py`). No earlier pass is trusted: where one forgot
-an assumption, it is added here. That no number of these is too large for 64 bits becomes an
-assumption, too (`magnitudes.py` there). Where every access is to look for itself (`--check`), no
-access is proven: `block-check-accesses` shall find what is wrong, not a pad in its place.
+A proof may use the ranges of programs, loops and tiles, the possible values of loaded indices, and
+assumptions on sizes (`passes/analyses/block/bounds.py`). Views, copies and launches are checked
+first (`passes/rewrites/block/shapes.py`). No earlier pass is trusted: where one forgot an
+assumption, it is added here. Another assumption makes sure that no number computed from sizes
+overflows 64 bits (`passes/rewrites/block/magnitudes.py`). With `--check`, nothing is proven here,
+so that `block-check-accesses` reports a wrong access, which a check would silently replace by
+padding.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from passes.rewrites.block.shapes import check_shapes, facts_before
 
 @dataclass(frozen=True)
 class BlockProveBounds(StrataPass):
-    """Prove, assume or check that accesses are inside."""
+    """Prove, assume or check that accesses stay inside their buffers."""
 
     name = "block-prove-bounds"
 
@@ -84,23 +85,23 @@ class BlockProveBounds(StrataPass):
 
 @dataclass
 class _Launch:
-    """A launch of a kernel, and what is known where it stands."""
+    """A launch of a kernel, and what is known at that point."""
 
     op: LaunchOp
     function: FuncOp
     contents: Contents
     needs: dict[Need, Operation] = field(default_factory=dict[Need, Operation])
-    """Assumptions to be made, and the operations that need them."""
+    """Assumptions to add, and the operations that need them."""
 
     def judge(self, kernel: Kernel) -> Judge:
-        """What proves accesses of this launch, with what is assumed so far."""
+        """The prover for accesses of this launch, with everything that is assumed so far."""
         sizes = kernel.sizes(self.op)
         facts = [*shape_facts(kernel, sizes), *facts_before(self.function, self.op),
                  *(n.fact for n in self.needs)]
         return Judge(self.contents.values_of(self.op), sizes, facts)
 
     def assume(self) -> None:
-        """Write the assumptions before the launch."""
+        """Insert the assumptions before the launch."""
         for need, op in self.needs.items():
             assume = AssumeOp.of(need.left, "<=", need.right)
             set_location(assume, op if location_name(op) else self.op)
@@ -108,7 +109,7 @@ class _Launch:
 
 
 def _settle(kernel: Kernel, launches: Sequence[_Launch]) -> Iterator[Access]:
-    """See to all accesses of a kernel; those that get a check."""
+    """Settle all accesses of a kernel; yields those that get a check."""
     assumed: dict[Operation, list[int]] = defaultdict(list)
     if not (rest := list(_unproven(kernel))):
         return
@@ -134,7 +135,7 @@ def _settle(kernel: Kernel, launches: Sequence[_Launch]) -> Iterator[Access]:
 
 
 def _unproven(kernel: Kernel) -> Iterator[Access]:
-    """The accesses that leave their buffers for some sizes, or may for some data."""
+    """The accesses that leave their buffers for some sizes, or may do so for some data."""
     numbers = Numbers(kernel)
     values = Values(kernel.scope, lambda argument: ANYTHING)
     judge = Judge(values, {}, list(shape_facts(kernel, {})))
@@ -145,7 +146,7 @@ def _unproven(kernel: Kernel) -> Iterator[Access]:
 
 
 def _verdict(access: Access, judge: Judge, launch: _Launch) -> str:
-    """Whether what is assumed suffices, more is `needed` (and noted), or it must be `checked`."""
+    """`assumed` if assumptions suffice, `needed` if more were noted, or `checked` if none help."""
     prover, verdict = judge.prover(access), "assumed"
     for goal in judge.goals(access):
         prover.open.clear()
@@ -161,5 +162,5 @@ def _verdict(access: Access, judge: Judge, launch: _Launch) -> str:
 
 def _told(access: Access) -> str:
     index, size = access.index, access.size
-    return f"index {index} of dim {access.dim}, of {size}, may lie outside"
+    return f"index {index} may be out of bounds for dim {access.dim} of size {size}"
 

@@ -1,1 +1,1 @@
-"""Passes on the `graph` level; the file `fold_it.py` has the pass `graph-fold-it`."""
+"""Passes on the `graph` level; the pass `graph-fold-it` lives in the file `fold_it.py`."""

@@ -1,11 +1,11 @@
-"""graph-cse: equal operations on equal operands are computed once.
+"""graph-cse: compute equal operations on equal operands only once.
 
     %a = graph.exp %x                    %a = graph.exp %x
     %b = graph.exp %x            -->     %y = graph.add %a, %a
     %y = graph.add %a, %b
 
-Equal constants become one too, whatever names their weights have. The first of equal operations
-stays, with its location. Assumes nothing.
+Equal constants are merged as well, whatever the names of their weights are. The first of several
+equal operations is kept, with its location. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def _merge_equal(block: Block) -> None:
 
 
 def _key(op: Operation) -> Hashable:
-    """Equal for operations that compute the same, as their operands are merged already."""
+    """A key that operations share if they compute the same; operands are merged already."""
     properties = [(name, _attribute_key(value)) for name, value in sorted(op.properties.items())]
     types = tuple(r.type for r in op.results)
     return op.name, tuple(map(id, op.operands)), tuple(properties), types
 
 
 def _attribute_key(value: Attribute) -> Hashable:
-    """Attributes with 0.0 and -0.0 compare equal, but their texts differ; a weight is its bytes."""
+    """The text of numbers, which tells 0.0 from -0.0; the content of weights, not their name."""
     match value:
         case LiteralAttr():
             return "literal", format_literal(value.data)

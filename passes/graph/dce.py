@@ -1,12 +1,12 @@
-"""graph-dce: erase operations whose results nobody uses.
+"""graph-dce: erase operations whose results are unused.
 
     %a = graph.exp %x            -->
     strata.return %x                   strata.return %x
 
-So are sizes that nothing uses, decisions whose results and sizes nobody uses, and functions that
-nobody calls any more.
+Sizes that nothing uses are erased as well, and so are control-flow operations whose results and
+sizes are unused, and functions that are no longer called.
 
-Weights that no constant names any more stay in the store: it is shared with other modules.
+Weights that no constant refers to any more stay in the store, because other modules share it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GraphDce(StrataPass):
 
 
 def _erase_unused_sizes(block: Block) -> None:
-    """Erase operations whose results and sizes nothing behind them uses."""
+    """Erase operations whose results and sizes are not used after them."""
     if not any(map(defined_sizes, block.ops)):
         return
     used: set[Symbol] = set()
@@ -54,7 +54,7 @@ def _has_no_users(op: Operation) -> bool:
 
 
 def _erase_uncalled(module: ModuleOp) -> None:
-    """Erase functions that the model's function does not reach."""
+    """Erase functions that the model's function does not call, directly or indirectly."""
     by_name = {f.sym_name.data: f for f in functions(module)}
     reached, todo = set[str](), ["main"]
     while todo:

@@ -1,11 +1,11 @@
-"""graph-decompose: composite operations become what they are defined by.
+"""graph-decompose: replace composite operations by their definitions.
 
     %y = graph.relu %x       -->     %0 = graph.constant {value = literal[0.0]}
                                      %y = graph.max %x, %0
 
-A composite that the target claims stays whole: the target has its own lowering of it. Definitions
-may use composites again; they are decomposed in turn. One that
-has no definition for its operands (an LSTM over a symbolic number of steps) is a PassError.
+A composite that the target claims stays as it is, because the target has its own lowering for it.
+Definitions may use other composites, which are decomposed in turn. A composite without a definition
+for its operands (an LSTM over a symbolic number of steps) raises PassError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from passes.rewriting import Rewriter, functions, rewrite
 def _as_declared(op: CompositeOp, values: Sequence[SSAValue], at: Rewriter) -> list[SSAValue]:
     """The values in the shapes of the op's results.
 
-    A definition may know a size better: a bias of 2 makes 2 of the n that a norm of x declares.
+    A definition may know a size better: a bias of 2 elements proves that n is 2.
     """
     return [v if v.type == r.type else at(ReshapeOp, v, shape=tensor_type(r).shape)
             for v, r in zip(values, op.results, strict=True)]

@@ -1,16 +1,17 @@
-"""graph-delay-scales: products multiply floats of a byte as they are; what scales them comes after.
+"""graph-delay-scales: multiply one-byte floats directly, and apply their scales to the products.
 
     %p = graph.mul (graph.cast %a {to = f32}), %s      %t = graph.matmul %a, %b {to = f32}
     %q = graph.dequantize_linear %b, %u {to = f32}     %y = %t * %s * %u
     %y = graph.matmul %p, %q : f32[n, 5]          -->
 
-A scale that does not depend on the summed dim is a factor of the sum: one of a tensor, of a row of
-the first operand (a token), or of a column of the second (an output channel). Weights stay bytes,
-which is why this stands before constants are folded. Where nothing is scaled, widening alone is
-left out. For targets whose instructions multiply such floats (`Target.multiplies`).
+A scale that does not depend on the summed dim is a factor of the sum. It may belong to the whole
+tensor, to a row of the first operand (a token), or to a column of the second (an output channel).
+Weights stay bytes, which is why this pass runs before constants are folded. If nothing is scaled,
+only the widening is dropped. Applies to targets whose instructions multiply such floats
+(`Target.multiplies`).
 
-What is rounded in between is not any more, and sums are scaled instead of factors: results differ
-by roundings, so under `--exact` only what has no scales is rewritten. Assumes nothing.
+Intermediate roundings disappear, and sums are scaled instead of factors, so results differ by
+rounding errors. Under `--exact`, only products without scales are rewritten. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from passes.rewriting import Rewriter, functions, rewrite
 _SUMMED = (f32, f16, bf16)
 """Element types of products whose sums are f32."""
 _LONGEST = 8
-"""So many operations may stand between a product and the floats of a byte."""
+"""The most operations between a product and the one-byte floats."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def multiply_bytes(op: MatmulOp, at: Rewriter) -> SSAValue | None:
 
 @dataclass(frozen=True)
 class Scale:
-    """A tensor that another one, which it broadcasts to, is multiplied with or divided by."""
+    """A tensor that another one, to which it broadcasts, is multiplied or divided by."""
 
     value: SSAValue
     divides: bool = False
@@ -89,25 +90,25 @@ class Scale:
 
 @dataclass(frozen=True)
 class Factor:
-    """Floats of a byte, and what scales them."""
+    """One-byte floats and their scales."""
 
     x: SSAValue
     scales: Sequence[Scale] = ()
 
     def scaled(self, scale: SSAValue, *, divides: bool = False) -> Factor:
-        """With one scale more, which is not rounded before it is used."""
+        """The factor with one more scale, without the casts that would round the scale."""
         while isinstance(scale.owner, CastOp) and is_float(type_of(scale.owner.x).element):
             scale = scale.owner.x
         return Factor(self.x, [*self.scales, Scale(scale, divides)])
 
     def is_even(self, dim: int) -> bool:
-        """Whether no scale depends on a dim, counted from behind."""
+        """Whether no scale depends on a dim, which is counted from the end."""
         shapes = [type_of(s.value).shape for s in self.scales]
         return all(len(shape) < -dim or shape[dim].constant == 1 for shape in shapes)
 
 
 def factor_of(value: SSAValue, at: Rewriter, steps: int = _LONGEST) -> Factor | None:
-    """What a value was computed from; None unless that is floats of a byte, widened."""
+    """The one-byte floats that a value was computed from; None if there are none."""
     op = value.owner
     if is_narrow_float(type_of(value).element):
         return Factor(value)
@@ -134,7 +135,7 @@ def factor_of(value: SSAValue, at: Rewriter, steps: int = _LONGEST) -> Factor | 
 
 
 def _widens(op: CastOp) -> bool:
-    """Whether a cast keeps all numbers of a byte, though it may round what was scaled."""
+    """Whether a cast keeps all values of the one-byte floats, though it may round scaled ones."""
     source, to = type_of(op.x).element, type_of(op.result).element
     return to in _SUMMED and is_float(source) and (not is_narrow_float(source)
                                                    or holds(to, source))
@@ -143,11 +144,11 @@ def _widens(op: CastOp) -> bool:
 def _product(
     x: SSAValue, scale: SSAValue, at: Rewriter, steps: int, *, divides: bool = False
 ) -> Factor | None:
-    """x times a scale that does not make it larger."""
+    """x times or divided by a scale that broadcasts to x."""
     wide, narrow = type_of(x).shape, type_of(scale).shape
-    behind = wide[len(wide) - len(narrow):]
+    trailing = wide[len(wide) - len(narrow):]
     if len(narrow) > len(wide) or any(
-            n.constant != 1 and n != w for n, w in zip(narrow, behind, strict=True)):
+            n.constant != 1 and n != w for n, w in zip(narrow, trailing, strict=True)):
         return None
     factor = factor_of(x, at, steps - 1)
     return factor and factor.scaled(scale, divides=divides)
@@ -160,14 +161,14 @@ def _transposed(factor: Factor, perm: Sequence[int], at: Rewriter) -> Factor:
 
 
 def _filled(value: SSAValue, rank: int, at: Rewriter) -> SSAValue:
-    """With leading dims of 1."""
+    """The value with leading dims of 1 up to the given rank."""
     shape = type_of(value).shape
     missing = rank - len(shape)
     return reshaped(at, value, [*[1] * missing, *shape]) if missing else value
 
 
 def _reshaped(factor: Factor, shape: Sequence[Expr], at: Rewriter) -> Factor | None:
-    """Where rows are only counted otherwise."""
+    """The factor in another shape, if that only regroups its rows."""
     own = type_of(factor.x).shape
     if not own or not shape or own[-1] != shape[-1] or not factor.is_even(-1):
         return None
@@ -176,7 +177,7 @@ def _reshaped(factor: Factor, shape: Sequence[Expr], at: Rewriter) -> Factor | N
 
 
 def _by_rows(scale: Scale, own: Sequence[Expr], rows: Sequence[Expr], at: Rewriter) -> Scale:
-    """A scale of each row, rows counted otherwise."""
+    """A scale per row, for regrouped rows."""
     if not type_of(scale.value).rank:
         return scale
     each, value = (*own, Expr.of(1)), scale.value

@@ -1,4 +1,4 @@
-"""graph-fix-sizes: give sizes of the model's inputs the values that they will always have.
+"""graph-fix-sizes: replace sizes of the model's inputs by fixed values.
 
     graph-fix-sizes{names="batch","seq" values=8,128}
 
@@ -6,9 +6,10 @@
       strata.assume seq <= 512                    -->
       %y = graph.exp %x : f32[batch, seq]                  %y = graph.exp %x : f32[8, 128]
 
-Functions that the model's function calls get the values of sizes that they have from it. Names that
-are no sizes of the inputs change nothing. It stands in no pipeline: what compiles a model again for
-sizes that are met often (`compiler/specialization.py`) begins with it.
+Functions that the model's function calls receive the values of the sizes that they take from it.
+Names that are no sizes of the inputs have no effect. No default pipeline contains this pass.
+Specialization begins with it when it compiles a model again for frequent sizes
+(`compiler/specialization.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class GraphFixSizes(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         del context
         if len(self.names) != len(self.values):
-            raise PassError(self.name, [("", f"{len(self.names)} names are given for "
+            raise PassError(self.name, [("", f"there are {len(self.names)} names for "
                                              f"{len(self.values)} values")])
         main = main_function(module)
         given = zip(map(Symbol.size, self.names), self.values, strict=True)
@@ -63,9 +64,9 @@ def _bound(func: FuncOp) -> set[Symbol]:
 
 
 def _check_meaning(others: list[FuncOp], sizes: Sizes) -> None:
-    """A function's caller may be another than the model's function, and its sizes of that name too.
+    """Raises PassError if a size name may mean different sizes in different functions.
 
-    Raises PassError where that is possible.
+    A function may be called by another function that uses the same name for a size of its own.
     """
     wanted = {n for func in others for n in func.caller_sizes if n in sizes}
     for func in others:
@@ -73,7 +74,8 @@ def _check_meaning(others: list[FuncOp], sizes: Sizes) -> None:
         own |= {op.step_symbol for op in func.body.block.ops if isinstance(op, LoopOp)}
         if twice := sorted(wanted & own):
             raise PassError(GraphFixSizes.name, [("", f"the size {twice[0]} of the model's inputs "
-                                                      f"is another one in @{func.sym_name.data}")])
+                                                      "names a different size in "
+                                                      f"@{func.sym_name.data}")])
 
 
 def _fix(func: FuncOp, sizes: Sizes) -> None:
@@ -99,7 +101,7 @@ def _retype(value: SSAValue, sizes: Sizes) -> None:
 
 
 def _fixed(attribute: Attribute, sizes: Sizes) -> Attribute:
-    """An attribute with the values of sizes in it; the attribute itself if it has none of them."""
+    """An attribute with sizes replaced by their values; the attribute itself if it uses none."""
     match attribute:
         case ExprAttr() if attribute.data.symbols & sizes.keys():
             return ExprAttr(attribute.data.substitute(sizes))

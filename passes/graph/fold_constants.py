@@ -1,14 +1,15 @@
-"""graph-fold-constants: what depends on constants only is computed now.
+"""graph-fold-constants: evaluate operations that depend only on constants (constant folding).
 
     %w = graph.constant #strata.weight<"fc.w", ...> : f32[8, 64]
     %t = graph.transpose %w {perm = [1, 0]} : f32[64, 8]               -->
     %t = graph.constant #strata.weight<"fc.w.transpose", ...> : f32[64, 8]
 
-A result larger than 1 MB and than four times all operands together is left alone (a broadcast
-would only fill memory), as are results beyond the memory budget of the context, with a remark. So
-is a transposition of more than 1 MB whose operand others read as it lies, such as an embedding that
-also gives the scores of words, or the caller, who holds it: products read it in either order, and
-the weight is there once. What depends on size symbols is not constant. Assumes nothing.
+A result that is larger than 1 MB and than four times all operands together is not folded, because a
+broadcast would only fill memory. Results that exceed the memory budget of the context are not
+folded either, with a remark. A transposition of more than 1 MB is kept if others read its operand
+as it is: an embedding that also computes the scores of words, say, or the caller, who holds the
+memory. Products read either order, so a single copy of the weight suffices. Values that depend on
+size symbols are not constant. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, replace
 
 SMALL = 1 << 20
-"""Results of up to so many bytes may be any times as large as the operands."""
+"""Results of up to this many bytes are folded, however small their operands are."""
 GROWTH = 4
-"""Larger ones this often: bytes may become f32."""
+"""Larger results may take up to this many times the bytes of their operands (i8 to f32)."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class GraphFoldConstants(StrataPass):
 
 @dataclass
 class _Folding:
-    """One run: what it is given, and how many bytes are left."""
+    """One run of the pass, and the number of bytes that it may still use."""
 
     pass_: GraphFoldConstants
     context: StrataContext
@@ -70,7 +71,7 @@ class _Folding:
                 erase(op)
 
     def _holds(self, op: RequireOp) -> bool:
-        """Whether constants are known to be as required; if not, a run tells, if it gets there."""
+        """Whether constants surely satisfy a requirement; otherwise it is checked at run time."""
         if op.symbols or not isinstance(op.values.owner, ConstantOp):
             return False
         array = op.values.owner.array(self.context.weights)
@@ -87,12 +88,12 @@ class _Folding:
         if isinstance(op, TransposeOp) and size > SMALL and self._is_read_both_ways(op):
             return False
         if size > self.bytes_left:
-            self._remark(op, f"{size} bytes are beyond the budget for folded constants")
+            self._remark(op, f"{size} bytes exceed the budget for folded constants")
             return False
         return True
 
     def _is_read_both_ways(self, op: TransposeOp) -> bool:
-        """Whether products read the result, and others the operand."""
+        """Whether only products read the result, while others read the operand."""
         source = op.operands[0]
         assert isinstance(source.owner, ConstantOp)
         return all(isinstance(use.operation, MatmulOp) for use in op.result.uses) and (
@@ -109,7 +110,7 @@ class _Folding:
         replace(op, [build.insert(c).results[0] for c in constants])
 
     def _evaluate(self, op: GraphOp) -> list[Array] | None:
-        """The results, contiguous; None, with a remark, where the evaluation fails."""
+        """The results, contiguous; None, with a remark, if the evaluation fails."""
         operands: list[Array] = []
         try:
             for value in op.operands:
@@ -149,19 +150,19 @@ def _symbols(attribute: object) -> bool:
 
 
 def _bytes(types: Sequence[TensorType]) -> int:
-    """What tensors of constant shape take."""
+    """The total size of tensors of constant shape in bytes."""
     return sum(t.byte_size.constant or 0 for t in types)
 
 
 def _label(op: GraphOp) -> str:
-    """The node's name, or else that of a weight it is computed from and what was done to it."""
+    """The node's name; if it has none, the name of a constant operand and the operation."""
     labels = [v.owner.label for v in op.operands if isinstance(v.owner, ConstantOp)]
     step = op.name.removeprefix("graph.")
     return location_name(op) or ".".join([next(filter(None, labels), "constant"), step])
 
 
 def _forget_unused(context: StrataContext, module: ModuleOp, before: set[str]) -> None:
-    """Drop the intermediate arrays of this run that no constant names any more."""
+    """Drop arrays that this run added to the store and that no constant refers to any more."""
     used = {op.value.key.data for op in module.walk() if isinstance(op, ConstantOp)
             and isinstance(op.value, WeightAttr) and isinstance(op.value.key, StringAttr)}
     for key in set(context.weights.arrays) - before - used:

@@ -1,14 +1,14 @@
-"""graph-fold-sizes: follow shape computations symbolically.
+"""graph-fold-sizes: evaluate shape computations symbolically.
 
-Models compute shapes with tensor operations. Where the value of such an integer tensor is known as
-size expressions, the chain becomes one operation, and what only it used is erased:
+Models compute shapes with tensor operations. If the value of such an integer tensor is known in
+terms of sizes, the chain becomes one operation, and operations that only it used are erased:
 
     %s = graph.sizes {values = [batch, 3, 2*h]} : i64[3]        %t = graph.sizes {values = [6*h]}
     %a = graph.gather %s, 1      %b = graph.gather %s, 2   -->
     %t = graph.mul %a, %b
 
-A tensor of plain integers becomes a `graph.constant`. Comparisons and choices are decided where
-they come out the same for all sizes. What `strata.require` says of such a tensor becomes
+A tensor of plain integers becomes a `graph.constant`. Comparisons and selections are decided if
+they have the same outcome for all sizes. A `strata.require` on such a tensor becomes
 `strata.assume`s. Assumes nothing.
 """
 
@@ -43,7 +43,7 @@ FOLLOWED = (i1, i32, i64)
 
 @dataclass(frozen=True)
 class GraphFoldSizes(StrataPass):
-    """Integer tensors known as size expressions become `graph.sizes` or `graph.constant`."""
+    """Replace integer tensors that are known in terms of sizes by `graph.sizes` or constants."""
 
     name = "graph-fold-sizes"
 
@@ -70,7 +70,7 @@ def _fold(func: FuncOp, context: StrataContext) -> None:
 
 
 def _settle(op: RequireOp, values: Array) -> None:
-    """A requirement of sizes is one of sizes; it stays where some are certainly not as required."""
+    """Turn a requirement on known sizes into assumptions; it stays if some certainly violate it."""
     low, high = op.low.data, op.high.data - 1
     pairs = [p for e in map(Expr.of, values.reshape(-1)) for p in ((low, e), (e, high))]
     if any(certain_sign(b - a) == -1 for a, b in pairs):
@@ -87,7 +87,7 @@ def _known_values(op: Operation, known: dict[SSAValue, Array]) -> Array | None:
         return None
     try:
         values = fold_sizes(op, [known.get(v) for v in op.operands], EvaluationContext())
-    except ShapeError:  # a symbolic size where only a known one can be followed
+    except ShapeError:  # a symbolic size where evaluation needs a known one
         return None
     return values if values is None or _fits(values, op.result_tensors[0]) else None
 
@@ -97,7 +97,7 @@ def _is_followed(value: SSAValue) -> bool:
 
 
 def _fits(values: Array, type_: TensorType) -> bool:
-    """Whether the plain integers are in range, so that nothing has wrapped around."""
+    """Whether the plain integers are in the range of their type, so that none wrapped around."""
     numbers = [e.constant for e in values.reshape(-1)]
     if type_.element == i1:
         return all(n in (0, 1) for n in numbers)
@@ -117,7 +117,7 @@ def _plain(values: Array) -> list[int] | None:
 
 
 def _written_out(op: Operation, values: Array, context: StrataContext) -> SSAValue:
-    """The value as a constant, or as sizes (reshaped if it has several dims)."""
+    """The value as a constant or as sizes, reshaped if it has several dims."""
     build, type_ = Build(op), op.results[0].type
     assert isinstance(type_, TensorType)
     numbers = _plain(values)

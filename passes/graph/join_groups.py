@@ -1,11 +1,12 @@
-"""graph-join-groups: groups of few channels become fewer of more channels, zeros between them.
+"""graph-join-groups: merge groups of few channels into larger ones, with zeros between them.
 
     %y = graph.conv %x, %w {group = 32}: %w: f16[128, 4, 3, 3]
-    -->  %y = graph.conv %x, %w' {group = 4}, %w': f16[128, 32, 3, 3]    zeros but for 4 of each 32
+    -->  %y = graph.conv %x, %w' {group = 4}, %w': f16[128, 32, 3, 3]    zero except 4 of each 32
 
-A machine that multiplies tiles of 16 by 16 and more takes as long for a tile of which little is
-needed. The target says how many groups to join (`Target.joined_groups`). Sums are those of before,
-and zeros; only an infinite or undefined element of x now reaches all results of the joined groups.
+A machine that multiplies tiles of at least 16 by 16 takes just as long if little of a tile is
+needed. The target chooses how many groups to join (`Target.joined_groups`). Each sum has the same
+terms as before, plus zeros. The only difference is that an infinity or NaN in x now reaches all
+results of the joined groups.
 
 Enters: filters as constants. Assumes nothing.
 """
@@ -29,7 +30,7 @@ from passes.rewriting import Rewriter, functions, rewrite
 
 @dataclass(frozen=True)
 class GraphJoinGroups(StrataPass):
-    """Join groups of a convolution that the target multiplies as fast together."""
+    """Join groups of a convolution if the target computes them as fast together."""
 
     name = "graph-join-groups"
 
@@ -61,7 +62,7 @@ def join_groups(op: ConvOp, at: Rewriter) -> SSAValue | None:
 
 
 def with_zeros(filters: Array, group: int, joined: int) -> Array:
-    """Filters [co, c, k...] of groups as those of fewer ones, [co, joined*c, k...]."""
+    """Filters [co, c, k...] padded with zeros to [co, joined*c, k...], for fewer groups."""
     outputs, channels = filters.shape[0] // group, filters.shape[1]
     result = np.zeros((filters.shape[0], joined * channels, *filters.shape[2:]), filters.dtype)
     for g in range(group):

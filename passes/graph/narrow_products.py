@@ -1,19 +1,21 @@
-"""graph-narrow-products: products of f32 become products of bf16, summed in f32, where allowed.
+"""graph-narrow-products: replace products of f32 by products of bf16 summed in f32, if allowed.
 
     %y = graph.matmul %a, %w : f32[n, 5]   -->   %0 = graph.cast %a {to = bf16} : bf16[n, 7]
                                                  %1 = graph.cast %w {to = bf16} : bf16[7, 5]
                                                  %y = graph.matmul %0, %1 {to = f32} : f32[n, 5]
 
-For `--precision bf16` where a target multiplies such factors, and for `fast` where that is faster
-(`Target.narrow_factors`). Weights, which take half the memory then, are rounded when constants are
-folded; other factors by a cast, which becomes part of what computes them. Each factor is rounded
-once, to 8 bits: results differ from those of f32 by what `verify` shows. Convolutions over few
-channels stay as they are, depthwise ones too: `Target.narrow_channels`.
+Applies with `--precision bf16` if the target multiplies such factors, and with `fast` if that is
+also faster (`Target.narrow_factors`). Weights then take half the memory; they are rounded by
+constant folding. Other factors are rounded by a cast, which is fused into the operation that
+computes them. Each factor is rounded once, to 8 bits, so results differ from those of f32; `verify`
+shows by how much. Convolutions over few channels stay as they are, including depthwise ones
+(`Target.narrow_channels`).
 
-For `--precision fp8` products with weights are those of floats of a byte, with scales, where a
-target multiplies these (`Target.scaled_factors`, `rules/scaled_products.py`); others as for bf16.
+With `--precision fp8`, products with weights become products of one-byte floats with scales, if the
+target multiplies these (`Target.scaled_factors`, `passes/rewrites/graph/scaled_products.py`). Other
+products are treated as for bf16.
 
-Enters: simplified operators, so that scales have become part of weights. Assumes nothing.
+Enters: simplified operators, so that scales are already folded into weights. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from passes.rewriting import Rewriter, Rule, functions, rewrite
 
 @dataclass(frozen=True)
 class GraphNarrowProducts(StrataPass):
-    """Round the factors of products where the user and the target allow it."""
+    """Round the factors of products if the user and the target allow it."""
 
     name = "graph-narrow-products"
     rounds = True
@@ -76,8 +78,11 @@ def _narrow(at: Rewriter, *factors: SSAValue) -> list[SSAValue]:
 
 
 def _rounded(at: Rewriter, x: SSAValue, element: Attribute) -> SSAValue:
-    """A factor of another type. Of a transposed weight, which may not be folded since others read
-    it as it lies, the weight is rounded, and then the transposition has it alone."""
+    """A factor in another type.
+
+    A transposition of a weight may not have been folded, because others read the weight as it is.
+    Then the weight is rounded, so that the transposition is its only reader.
+    """
     op = x.owner
     if isinstance(op, TransposeOp) and isinstance(op.operands[0].owner, ConstantOp):
         return at(TransposeOp, cast(at, op.operands[0], element), **op.properties)

@@ -1,17 +1,17 @@
-"""graph-quantize-contractions: products of quantized tensors become sums of integers.
+"""graph-quantize-contractions: compute products of quantized tensors as sums of integers.
 
     %x = graph.dequantize_linear %a, %s, %z {to = f32}       %0 = graph.matmul_integer %a, %b, %z, 0
     %w = graph.dequantize_linear %b, %t {to = f32}           %1 = graph.cast %0 {to = f32}
     %y = graph.matmul %x, %w                           -->   %2 = graph.mul %1, s*t/u
     %r = graph.quantize_linear %y, %u, %v {to = ui8}         %r = graph.quantize_linear %2, 1.0, %v
 
-What stands between two products and only moves elements moves integers. Elementwise operators stay
-as they are: between the conversions around them they become one nest in any case. The rules are in
-`passes/rewrites/graph/quantization.py`, each with its algebra.
+Operations between two products that only move elements move integers instead. Elementwise operators
+stay as they are, because fusion merges them with the conversions around them anyway. The rules are
+in `passes/rewrites/graph/quantization.py`, each with its algebra.
 
-A result differs from the definition in floats by one quantization step at most; with the option
-`exact` nothing is done. Assumes nothing; finds most where constants are not folded yet, since
-dequantized weights then are floats.
+A result differs from the definition in floats by at most one quantization step. With the option
+`exact`, the pass does nothing. Assumes nothing. It finds the most before constants are folded,
+because folding would turn dequantized weights into floats.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from passes.rewriting import functions, rewrite
 
 @dataclass(frozen=True)
 class GraphQuantizeContractions(StrataPass):
-    """Compute products of quantized tensors in integers."""
+    """Compute products of quantized tensors with integers."""
 
     name = "graph-quantize-contractions"
 

@@ -1,13 +1,14 @@
-"""graph-shorten-constants: constants of f32 whose values all are halves become constants of halves.
+"""graph-shorten-constants: store f32 constants in half precision if that is exact.
 
     %w = graph.constant #strata.weight<"norm.w.cast", ...> : f32[4096]
     -->  %0 = graph.constant #strata.weight<"norm.w.cast", ...> : bf16[4096]
          %w = graph.cast %0 {to = f32} : f32[4096]
 
-Weights of halves are computed with in f32, so their casts were folded, and kernels would read them
-in twice the bytes. Whatever widens is computed where it is read. Only constants that elementwise
-operations alone read, and only halves of a type that the function converts anyway: elsewhere ones
-and zeros would look like halves. For targets that want it (`Target.shortens_constants`).
+Half-precision weights are often used in f32, so constant folding folded their casts, and kernels
+would read twice the bytes. A widening cast is computed where its result is read. Applies only to
+constants that elementwise operations alone read, and only to half types that the function converts
+from or to anyway; otherwise any constant of ones and zeros would qualify. For targets that ask for
+it (`Target.shortens_constants`).
 
 Enters: folded constants. Assumes nothing.
 """
@@ -33,12 +34,12 @@ from passes.rewrites.graph.matching import MAX_COMPARED, PROBED, constant_array,
 from passes.rewriting import functions, replace
 
 LEAST = 64
-"""Elements that make it worth an operation."""
+"""Constants with fewer elements than this do not justify another operation."""
 
 
 @dataclass(frozen=True)
 class GraphShortenConstants(StrataPass):
-    """Store constants as halves where that is exact."""
+    """Store constants in half precision where that is exact."""
 
     name = "graph-shorten-constants"
 
@@ -65,7 +66,7 @@ class GraphShortenConstants(StrataPass):
 
 
 def _converted(func: FuncOp) -> list[Attribute]:
-    """The types of halves that a function converts to f32 or makes of it."""
+    """The half types that a function converts to or from f32."""
     casts = [op for op in func.body.block.ops if isinstance(op, CastOp)]
     found = {type_of(v).element for op in casts for v in (op.x, op.result)}
     return [element for element in (bf16, f16) if element in found]
@@ -78,7 +79,7 @@ def _is_candidate(op: ConstantOp) -> bool:
 
 
 def _holds(element: Attribute, array: Array) -> bool:
-    """Whether a shorter type has every element; most arrays of others differ at once."""
+    """Whether a shorter type holds every element; a few elements usually suffice to refute it."""
     flat = array.reshape(-1)
     return _is_exact(flat[:PROBED], element) and _is_exact(flat, element)
 

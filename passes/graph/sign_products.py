@@ -1,12 +1,12 @@
-"""graph-sign-products: products of quantized bytes become those of bytes with suitable signs.
+"""graph-sign-products: give the quantized bytes of products the signs that the target multiplies.
 
     %y = graph.matmul_integer %a, %b, %y, %z    -->    %s = graph.bitcast (%a ^ 128) {to = i8}
                                                        %t = graph.matmul %s, %w {to = i32}
                                                        %y = %t - (%y - 128) * sums of %w
 
-The target says which signs its instructions want (here none but signed bytes). Weights stay
-bytes whatever their zero point: the share of the zero points is subtracted from the sums. The rules
-are in `passes/rewrites/graph/signed_products.py`, with their algebra. Assumes nothing.
+The target says which signs its instructions support (here only signed bytes). Weights stay bytes
+whatever their zero point is: the contribution of the zero points is subtracted from the sums. The
+rules are in `passes/rewrites/graph/signed_products.py`, with their algebra. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from passes.rewriting import functions, rewrite
 
 @dataclass(frozen=True)
 class GraphSignProducts(StrataPass):
-    """Multiply bytes of the signs that the target's instructions take."""
+    """Multiply bytes with the signs that the target's instructions support."""
 
     name = "graph-sign-products"
 

@@ -1,4 +1,4 @@
-"""graph-simplify: algebraic rules, applied until none fits.
+"""graph-simplify: apply algebraic rules until none fits.
 
     %a = graph.mul %x, 1                    %c = graph.conv %x, %w, %b
     %b = graph.transpose %a, [1, 0]         %y = graph.batch_norm %c, ...constants
@@ -6,9 +6,9 @@
     strata.return %y                        %y = graph.conv %x, %w2, %b2
     strata.return %x
 
-The rules are in `passes/graph/rules`, each with its algebra; all but the folding into convolutions
-keep floating-point results bit for bit. Assumes nothing; a rule that needs the value of a weight
-does nothing where the store lacks it.
+The rules are in `passes/rewrites/graph`, each with its algebra. All keep floating-point results bit
+for bit, except those that fold arithmetic into convolutions. Assumes nothing; a rule that needs the
+value of a weight does nothing if the store lacks it.
 """
 
 from __future__ import annotations

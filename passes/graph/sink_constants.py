@@ -1,4 +1,4 @@
-"""graph-sink-constants: what a branch or a loop's body gets as a constant becomes its own.
+"""graph-sink-constants: move constants that branches and loop bodies receive into those functions.
 
     %w = graph.constant ... : f32[8, 8]                   %h = strata.loop @step at k trip n
     %h = strata.loop @step at k trip n                            carried(%h0) with() : f32[b, 8]
@@ -7,8 +7,8 @@
     strata.func @step(%h: f32[b, 8], %w: f32[8, 8])       strata.func @step(%h: f32[b, 8])
                                                             %w = graph.constant ... : f32[8, 8]
 
-There it can be folded, and packed for the products that read it, once and not in every call. Only
-functions that one place calls are changed. Assumes nothing.
+There the constant can be folded, and packed for the products that read it, once instead of in every
+call. Only functions with a single call site are changed. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GraphSinkConstants(StrataPass):
         by_name = {f.sym_name.data: f for f in functions(module)}
         calls = Counter(n for f in by_name.values() for op in _controls(f) for n in op.callees)
         todo = [f for name, f in by_name.items() if name not in calls]
-        while todo:  # callers first: what sinks may sink further
+        while todo:  # callers first, because a constant that has sunk may sink further
             for op in _controls(todo.pop()):
                 called = [by_name[name] for name in op.callees if name in by_name]
                 if all(calls[name] == 1 and name in by_name for name in op.callees):
@@ -54,17 +54,17 @@ def _sink(op: IfOp | LoopOp, bodies: Sequence[FuncOp]) -> None:
     first = len(op.operands) - len(op.inputs)
     kept = list(op.operands)
     for k in reversed(range(first, len(kept))):
-        constant, behind = kept[k].owner, len(kept) - k
+        constant, from_end = kept[k].owner, len(kept) - k
         if isinstance(constant, ConstantOp) and all(
-                f.body.block.args[-behind].type == constant.type for f in bodies):
+                f.body.block.args[-from_end].type == constant.type for f in bodies):
             for body in bodies:
-                _own(body, len(body.body.block.args) - behind, constant)
+                _own(body, len(body.body.block.args) - from_end, constant)
             del kept[k]
     op.operands = kept
 
 
 def _own(func: FuncOp, place: int, constant: ConstantOp) -> None:
-    """A copy of a constant in a function, instead of one of its arguments."""
+    """Replace an argument of a function by a copy of a constant."""
     block = func.body.block
     copy = ConstantOp.of_value(constant.value, constant.type)
     set_location(copy, constant)

@@ -1,23 +1,23 @@
-"""graph-tile-groups: a grouped product becomes one of tiles of rows, each with one matrix.
+"""graph-tile-groups: compute a grouped product in tiles of rows, each with a single matrix.
 
     %y = graph.grouped_matmul %a, %b, %ends : f32[n, 7]
     -->
-    %0 = graph.gather %a, %rows {axis = 0}               [tiles, t, k]: t rows of a group each
+    %0 = graph.gather %a, %rows {axis = 0}               [tiles, t, k]: t rows of one group each
     %1 = graph.gather %b, %group {axis = 0}              [tiles, k, 7]
     %2 = graph.matmul %0, %1                             [tiles, t, 7]
     %3 = graph.gather (graph.reshape %2), %place         the rows in their order
     %y = graph.where %known, %3, 0
 
-A group begins with a new tile, so a tile needs one matrix only; what is left of its last tile is
-filled with other rows, and not read. Rows and matrices are gathered where the product reads them:
-nothing of either is copied. The tables are computed from the ends:
+Each group starts a new tile, so a tile needs only one matrix. The unused part of a group's last
+tile is filled with other rows, whose results are not read. The product gathers rows and matrices
+itself, so neither is copied. The tables are computed from the ends:
 
-    before[g]   tiles of the groups before g        group[p]   of tile p
-    place[i]    of row i among those of all tiles   known[i]   whether some group has row i
+    before[g]   tiles of the groups before g        group[p]   the group of tile p
+    place[i]    the place of row i in all tiles     known[i]   whether some group has row i
 
-There are as many tiles as groups can need at most. Whatever the ends are, no other memory is read.
-The target says how many rows a tile has (`Target.group_rows`); for 1, the product stays, as it does
-without a target. Assumes nothing.
+The number of tiles is the largest that any ends could need. Whatever the ends are, no out-of-bounds
+memory is read. The target chooses the number of rows per tile (`Target.group_rows`). If it chooses
+1, or if there is no target, the product stays as it is. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GraphTileGroups(StrataPass):
 
 
 def tile_groups(op: GroupedMatmulOp, at: Rewriter) -> SSAValue | None:
-    # row i of the result is one of the tile that holds row i, times that tile's matrix
+    # row i of the result is a row of the tile that holds row i, times that tile's matrix
     rows, groups = type_of(op.a).shape[0], type_of(op.b).shape[0]
     assert at.context.target is not None
     size = at.context.target.group_rows(rows.constant, groups.constant, at.context.options)
@@ -86,7 +86,7 @@ def tile_groups(op: GroupedMatmulOp, at: Rewriter) -> SSAValue | None:
 
 
 class _Tables:
-    """Which rows and groups tiles have, and where rows are in tiles: i64 tensors."""
+    """The rows and groups of tiles, and the places of rows in tiles, as i64 tensors."""
 
     def __init__(
         self, at: Rewriter, ends: SSAValue, rows: Expr, groups: Expr, size: int
@@ -105,12 +105,12 @@ class _Tables:
         self.before = at(SubOp, self.sums, whole)
 
     def group(self) -> SSAValue:
-        """Of each tile."""
+        """The group of each tile."""
         tile = self.range(self.tiles)
         return self.limited(self.passed(self.sums, tile, self.tiles), self.groups - 1)
 
     def rows(self, group: SSAValue) -> SSAValue:
-        """Of each tile: those of its group in order, and others behind its end."""
+        """The rows of each tile: those of its group in order, then others after the group's end."""
         at, tile = self.at, self.range(self.tiles)
         number = at(SubOp, tile, at(GatherOp, self.before, group, axis=0))
         first = at(AddOp, at(GatherOp, self.starts, group, axis=0),
@@ -119,7 +119,7 @@ class _Tables:
         return self.limited(each, self.count - 1)
 
     def places(self) -> tuple[SSAValue, SSAValue]:
-        """Of each row, counted through all tiles; and whether some group has it."""
+        """The place of each row in all tiles, and whether some group has the row."""
         at, row = self.at, self.range(self.count)
         found = self.passed(self.ends, row, self.count)
         group = self.limited(found, self.groups - 1)
@@ -130,14 +130,14 @@ class _Tables:
         return place, reshaped(at, known, [self.count, 1])
 
     def passed(self, bounds: SSAValue, numbers: SSAValue, count: Expr) -> SSAValue:
-        """How many bounds are not greater than each of some numbers."""
+        """For each of some numbers, how many bounds are not greater than it."""
         at = self.at
         reached = at(LessEqualOp, reshaped(at, bounds, [1, self.groups]),
                      reshaped(at, numbers, [count, 1]))
         return at(ReduceSumOp, at(CastOp, reached, to=i64), axes=[1], keepdims=False)
 
     def limited(self, x: SSAValue, most: Expr) -> SSAValue:
-        """From 0 to a size."""
+        """x clamped to the range from 0 to `most`."""
         return self.at(MaxOp, self.at(MinOp, x, self.number(most)), self.number(0))
 
     def number(self, size: Size) -> SSAValue:

@@ -1,23 +1,23 @@
-"""graph-to-loop: tensor operators become nests.
+"""graph-to-loop: lower tensor operators to nests.
 
     %y = graph.matmul %a, %b : f32[n, 8]
     -->
     %y = loop.nest (i0: n, i1: 8, reduce i2: 64) ins(%a[i0, i2], %b[i2, i1])
         outs(add f32[n, 8][i0, i1]) { ... arith.mulf ... }
 
-Enters: a function of graph operations, the composite ones decomposed (`graph-decompose`), except
-those that the target claims; they stay. Leaves: `loop.nest`, `loop.view`, `loop.empty`, and
+Enters: a function of graph operations. Composite ones are decomposed (`graph-decompose`), except
+those that the target claims, which stay. Leaves: `loop.nest`, `loop.view`, `loop.empty`, and
 `graph.constant`. Conventions that later passes may rely on:
 
 - axes are named i0, i1 ...: first the parallel ones, in the order of the result's dims, then the
-  reductions; a result is indexed by the parallel axes themselves wherever that is possible;
+  reduce axes; a result is indexed by the parallel axes themselves wherever possible;
 - an operand's dim of size 1 that broadcasts is indexed by 0;
-- constants of one element become `arith.constant` in bodies of elementwise nests;
-- bodies compute f16 and bf16 in f32; sums, products and extrema of them are held in an f32 tensor,
-  and a nest of its own rounds them; unsigned extrema are those of integers with the sign bit
-  flipped; `max` and `min` of truth values are `or` and `and`;
-- integer division by zero gives 0, and indices of gathers are clamped: nothing traps or reads
-  outside memory; what must hold of indices is compared at the end (`requirements.py`);
+- constants of one element become `arith.constant` in the bodies of elementwise nests;
+- bodies compute f16 and bf16 in f32; their sums, products and extrema are held in an f32 tensor,
+  which a separate nest rounds; unsigned extrema are those of integers with the sign bit flipped;
+  `max` and `min` of truth values are `or` and `and`;
+- integer division by zero yields 0, and indices of gathers are clamped, so nothing traps or reads
+  out of bounds; requirements on indices are checked at the end (`requirements.py`);
 - every operation carries its graph operation's location.
 """
 
@@ -64,10 +64,10 @@ def _without_lowering(op: Operation) -> str:
 
 
 def _definition(class_: type[Operation]) -> str:
-    """Where a class is defined: for operations from outside."""
+    """Where a class is defined, for operations of plugins."""
     try:
         line = inspect.getsourcelines(class_)[1]
-    except (OSError, TypeError):  # it was not read from a file
+    except (OSError, TypeError):  # its source is not a file
         return f"defined in {class_.__module__}"
     return f"defined in {inspect.getsourcefile(class_)}, line {line}"
 

@@ -1,4 +1,4 @@
-"""Operations on bits, and the trigonometric and hyperbolic functions that `math` has."""
+"""Bit operations, and the trigonometric and hyperbolic functions that the `math` dialect has."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def shift_left(x: Scalar, y: Scalar) -> Scalar:
 
 @formula(ShiftRightOp)
 def shift_right(x: Scalar, y: Scalar) -> Scalar:
-    """Of signed integers, a shift by the width less 1 leaves only the sign."""
+    """For signed integers, an out-of-range shift leaves only copies of the sign bit."""
     inside = _is_inside(x, y)
     if not x.is_unsigned:
         return x.apply(arith.ShRSIOp, inside.where(y, x.bits - 1))
@@ -70,6 +70,6 @@ def shift_right(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _is_inside(x: Scalar, y: Scalar) -> Scalar:
-    """Whether a shift is from 0 to the width less 1; of others `arith` gives anything."""
+    """Whether a shift amount is from 0 to the width - 1; `arith` leaves others undefined."""
     inside = y.compare("lt", x.bits)
     return inside if y.is_unsigned else inside & y.compare("ge", 0)

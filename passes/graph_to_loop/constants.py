@@ -25,7 +25,7 @@ def range_(op: RangeOp, at: Rewriter) -> SSAValue:
 
 @lowers(SizesOp)
 def sizes(op: SizesOp, at: Rewriter) -> SSAValue:
-    """The values, chosen by the place in the result."""
+    """The values, selected by the position in the result."""
     result, values = type_of(op.result), op.values.data
     domain = Domain()
     point = domain.parallel(*result.shape)

@@ -1,4 +1,4 @@
-"""Sums of products: matrix multiplication, and what convolutions share with it."""
+"""Sums of products: matrix multiplication, and helpers that it shares with convolutions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def contract(
 ) -> SSAValue:
     """Sum the products of two reads over the reduce axes, of which there may be none.
 
-    They are computed in the element type of the result; for f16 and bf16 the sum is an f32 tensor.
+    Products use the element type of the result; for f16 and bf16, the sum is an f32 tensor.
     """
     element = wide_element(result.element)
     combiner = "add" if any(a.reduce for a in domain.axes) else "none"
@@ -55,5 +55,5 @@ def matmul(op: MatmulOp, at: Rewriter) -> SSAValue:
 
 
 def _row_and_column(rest: list[Expr], has_row: bool) -> tuple[list[Expr], list[Expr]]:
-    """The axes behind the batch, split; an operand of one dim has no such axis."""
+    """Split the axes after the batch axes; an operand with one dim has no such axis."""
     return (rest[:1], rest[1:]) if has_row else ([], rest)

@@ -63,16 +63,16 @@ def _zero(x: TensorType) -> Number:
 
 @dataclass(frozen=True)
 class _Channels:
-    """The channel axes of a convolution with groups, as few as describe it.
+    """The channel axes of a convolution with groups, as few as possible.
 
-    One group: output and input channels. Depthwise, one channel in and out per group: the group.
-    Else the group, the group's output and the group's input channels.
+    With one group: output and input channels. Depthwise, with one input and one output channel per
+    group: the group. Otherwise the group, and the output and input channels within the group.
     """
 
     group: int
     inputs: Expr
     outputs: Expr
-    """Per group."""
+    """The number of output channels per group."""
 
     @staticmethod
     def of(group: int, inputs: Expr, all_outputs: Expr) -> _Channels:
@@ -97,11 +97,11 @@ class _Channels:
         return outer[0] if len(outer) == 1 else outer[0] * self.outputs + outer[1]
 
     def within(self, inner: list[Expr]) -> Expr:
-        """The input channel, counted inside its group."""
+        """The input channel, counted within its group."""
         return inner[0] if inner else Expr.of(0)
 
     def result_within(self, outer: list[Expr]) -> Expr:
-        """The output channel, counted inside its group."""
+        """The output channel, counted within its group."""
         return Expr.of(0) if self.depthwise else outer[-1]
 
     def source(self, outer: list[Expr], inner: list[Expr]) -> Expr:
@@ -115,7 +115,7 @@ def _finish(
     at: Build, total: SSAValue, bias: SSAValue | None, result: TensorType,
     ahead: Sequence[int] | None = None,
 ) -> SSAValue:
-    """Add the bias and round to the result's element type; the sums may begin `ahead` of it."""
+    """Add the bias and round to the result's element type; skip the first `ahead` sums."""
     whole = type_of(total).shape == result.shape
     if bias is None and whole:
         return converted(at, total, result.element)
@@ -132,10 +132,10 @@ def _finish(
 # ---------------------------------------------------------------------- conv_transpose
 @dataclass(frozen=True)
 class _Part:
-    """Results of some neighbouring phases along one dim, which sum equally many taps.
+    """Results of adjacent phases along one dim that sum the same number of taps.
 
-    A result at p of a stride s has the phase v in p + low = s*u + v, and sums the sources at
-    u - j with the taps at v + s*j.
+    For stride s, a result at p has the phase v in p + low = s*u + v. It sums the sources at u - j
+    with the taps at v + s*j.
     """
 
     first: int
@@ -148,10 +148,10 @@ class _Spread:
     """One spatial dim of a transposed convolution, in the simplest of three forms.
 
     Stride 1: the result at p sums the sources at p + low - position*dilation.
-    Phases: each result sums the taps alone that meet a source, as `_Part` says. Whole groups of
-    `stride` results are computed, of which the first and the last may reach over the ends.
-    Else, with a dilation or fewer taps than phases, zeros are inserted between the sources,
-    `stretch` apart, and the stride is 1 then.
+    Phases: each result sums only the taps that meet a source, as `_Part` says. Whole groups of
+    `stride` results are computed, and the first and the last group may extend beyond the ends.
+    Otherwise, with a dilation or fewer taps than phases, zeros are inserted between the sources,
+    which are then `stretch` apart, and the stride becomes 1.
     """
 
     result_size: Expr
@@ -175,12 +175,12 @@ class _Spread:
 
     @property
     def ahead(self) -> int:
-        """How many results are computed before the first that is wanted."""
+        """The number of results that are computed before the first one that is needed."""
         return self.low % self.stride if self.by_phases else 0
 
     @property
     def places(self) -> Expr:
-        """The extent of the axis that source and result share."""
+        """The extent of the axis that sources and results share."""
         if not self.by_phases:
             return self.result_size
         return (self.result_size + (self.ahead - 1)) // self.stride + 1
@@ -194,7 +194,7 @@ class _Spread:
         return [part for part in parts if part.phases]
 
     def is_inside(self, part: _Part, size: Expr) -> bool:
-        """Whether no result of the part looks beyond the `size` sources."""
+        """Whether no result of the part reads beyond the `size` sources."""
         return self.by_phases and part.taps == 1 and self.low < self.stride and is_at_most(
             self.places, size)
 
@@ -204,7 +204,7 @@ class _Spread:
         return place + self.low - tap * self.dilation
 
     def tap(self, phase: Expr, tap: Expr) -> Expr:
-        """Where the filter is read."""
+        """The index at which the filter is read."""
         return phase + tap * self.stride if self.by_phases else tap
 
     def target(self, place: Expr, phase: Expr) -> Expr:
@@ -232,7 +232,7 @@ def _phases(
     op: ConvTransposeOp, at: Rewriter, source: SSAValue, channels: _Channels,
     dims: Sequence[_Spread], parts: Sequence[_Part],
 ) -> SSAValue:
-    """The sums of one part along each dim, with its phases side by side."""
+    """The sums of one part along each dim, with adjacent phases."""
     x, result = type_of(op.x), type_of(op.result)
     domain = Domain()
     [n] = domain.parallel(x.shape[0])
@@ -262,7 +262,7 @@ def _selected(
     at: Build, domain: Domain, reads: Sequence[Read], result: TensorType, index: Sequence[Expr],
     bounds: Sequence[tuple[Expr, Expr]],
 ) -> SSAValue:
-    """As `contract`, of the products alone whose source is there: index and size in `bounds`."""
+    """Like `contract`, but only for products whose source exists: (index, size) in `bounds`."""
     element = wide_element(result.element)
 
     def product_there(body: Body, read: Sequence[Scalar]) -> Scalar:
@@ -284,7 +284,7 @@ def _interleaved(
     at: Build, dims: Sequence[_Spread], choices: Sequence[Sequence[_Part]],
     sums: Sequence[SSAValue],
 ) -> SSAValue:
-    """The phases of all parts in the order in which they follow one another."""
+    """Interleave the phases of all parts into the order of the results."""
     first = type_of(sums[0])
     whole_type = tensor(first.element, [
         *first.shape[:2], *(d.places * sum(p.phases for p in d.parts) for d in dims)])
@@ -303,7 +303,8 @@ def _interleaved(
 
 
 def _may_be_infinite(w: SSAValue, at: Rewriter) -> bool:
-    """Whether a zero times the filter may be NaN: also of a filter that only a run has."""
+    """Whether 0 times an element of the filter may be NaN; true for filters known only at run time.
+    """
     if not is_float(type_of(w).element):
         return False
     array = constant_array(w, at.context)
@@ -313,7 +314,7 @@ def _may_be_infinite(w: SSAValue, at: Rewriter) -> bool:
 def _added_apart(
     op: ConvTransposeOp, at: Rewriter, window: Window, channels: _Channels
 ) -> SSAValue:
-    """The sums of the sources alone that are there, where zeros would be between them."""
+    """The sums over existing sources only, for filters where inserted zeros could yield NaN."""
     x, result = type_of(op.x), type_of(op.result)
     domain = Domain()
     [n], outer = domain.parallel(x.shape[0]), channels.outer(domain)
@@ -341,7 +342,7 @@ def _added_apart(
 
 
 def _stretched(at: Build, x: SSAValue, steps: Sequence[int]) -> SSAValue:
-    """x with step - 1 zeros between neighbours of each dim."""
+    """x with step - 1 zeros inserted between neighbours along each dim."""
     if max(steps) == 1:
         return x
     type_ = type_of(x)

@@ -1,12 +1,13 @@
-"""Running sums and products.
+"""Running (cumulative) sums and products.
 
-For targets that have scans, one nest (`Target.scans`), or three where there are few rows and long
-ones: of chunks, of their sums, and one that adds what is before. For others:
+Targets with scans (`Target.scans`) get one nest, or three nests for a few long rows: one scans
+chunks, one scans their sums, and one adds the sum of the chunks before. For other targets:
 
-Over an axis of constant size n in log8(n) elementwise nests: the k-th adds to every element those
-8^k, 2*8^k ... 7*8^k places before it, so that each then holds the sum of 8^(k+1). An axis whose
-size only a run tells is cut into chunks of a constant size, which are summed like that; then every
-element gets the sum of the chunks before its own. That is quadratic in the number of chunks only.
+An axis of constant size n takes log8(n) elementwise nests. The k-th nest adds to every element
+those that are 8^k, 2*8^k ... 7*8^k positions before it, so that each then holds the sum of 8^(k+1)
+elements. An axis of unknown size is cut into chunks of a constant size, which are summed in this
+way. Then the sum of all earlier chunks is added to every element. That is quadratic only in the
+number of chunks.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter
 
 CHUNK = 256
-"""Elements of a chunk."""
+"""The number of elements per chunk."""
 SCANNED, LEAST_SCANNED = 1024, 64
-"""The most and the fewest elements of a chunk that is scanned."""
+"""The most and the fewest elements of a scanned chunk."""
 BESIDE = 64
-"""Rows that one program scans, where they run across memory."""
+"""The number of rows that one program scans if neighbouring rows interleave in memory."""
 SUMMED = 8
-"""Elements that a nest sums up: more of them means fewer nests, each of which walks all memory."""
+"""The elements that a nest sums at a time: more elements mean fewer nests that walk all memory."""
 
 
 @lowers(CumulativeSumOp, CumulativeProdOp)
@@ -57,7 +58,7 @@ def backwards(op: CumulativeOp) -> bool:
 
 
 def _in_order(op: CumulativeOp, at: Rewriter, result: TensorType) -> SSAValue:
-    """The elements; if each is to have the sum before it, its neighbour instead."""
+    """The elements; for exclusive sums, each element's predecessor instead."""
     if not flag_of(op.properties, "exclusive"):
         return op.x
     domain, axis = Domain(), int_of(op.properties, "axis")
@@ -81,7 +82,7 @@ def _summed(
 def _combined(
     op: CumulativeOp, at: Rewriter, x: SSAValue, axis: int, steps: Sequence[int], reverse: bool
 ) -> SSAValue:
-    """Each element with those so many steps before it."""
+    """Combine each element with those at the given distances before it."""
     domain, type_ = Domain(), type_of(x)
     point = domain.parallel(*type_.shape)
     reads = [Read(x, _moved(point, axis, step, reverse), op.NEUTRAL if step else None)
@@ -91,15 +92,17 @@ def _combined(
 
 
 def _moved(point: Sequence[Expr], axis: int, step: int, reverse: bool) -> list[Expr]:
-    """The point so many steps before this one."""
+    """The point `step` positions before this one."""
     moved = step if reverse else -step
     return [i + moved if dim == axis else i for dim, i in enumerate(point)]
 
 
 # ---------------------------------------------------------------------- scans
 def _scanned_chunk(op: CumulativeOp, at: Rewriter) -> int | None:
-    """How many elements one program scans: the whole axis, or chunks where there are few programs
-    else; None: it is not scanned."""
+    """The number of elements that one program scans, or None if the target does not scan.
+
+    It is the whole axis, or a chunk if there would be too few programs otherwise.
+    """
     target, options = at.context.target, at.context.options
     if target is None or not target.scans():
         return None
@@ -127,7 +130,7 @@ def _by_scan(op: CumulativeOp, at: Rewriter, result: TensorType) -> SSAValue:
 
 
 def _by_scans(op: CumulativeOp, at: Rewriter, result: TensorType, chunk: int) -> SSAValue:
-    """Of chunks, and of the sums of chunks."""
+    """Scan chunks, and then the sums of chunks."""
     axis = int_of(op.properties, "axis")
     parts = _chunks(op, at, result, chunk)
     sums = _scan(op, at, type_of(parts), axis + 1, lambda point: Read(parts, point), list)
@@ -163,12 +166,12 @@ def _combiner(op: CumulativeOp) -> str:
 
 # ---------------------------------------------------------------------- axes in chunks
 def _place(op: CumulativeOp, i: Expr, size: Expr) -> Expr:
-    """An element's number in the order of the sum, and the other way round."""
+    """An element's position in the order of the sum; also the reverse mapping."""
     return size - 1 - i if backwards(op) else i
 
 
 def _chunks(op: CumulativeOp, at: Rewriter, result: TensorType, chunk: int) -> SSAValue:
-    """The elements in the order of the sum, as [chunks, chunk], neutral numbers behind the end."""
+    """The elements in the order of the sum, as [chunks, chunk], padded with neutral elements."""
     axis = int_of(op.properties, "axis")
     size = result.shape[axis]
     shape = [*result.shape[:axis], size.ceildiv(chunk), Expr.of(chunk), *result.shape[axis + 1:]]
@@ -181,7 +184,7 @@ def _chunks(op: CumulativeOp, at: Rewriter, result: TensorType, chunk: int) -> S
 
 
 def _sums_before(op: CumulativeOp, at: Rewriter, sums: SSAValue, axis: int) -> SSAValue:
-    """Of every chunk the sum of all chunks before it."""
+    """For every chunk, the sum of all chunks before it."""
     type_ = type_of(sums)
     shape = [s for dim, s in enumerate(type_.shape) if dim != axis + 1]
     domain = Domain()

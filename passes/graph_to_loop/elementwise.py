@@ -1,6 +1,6 @@
 """Elementwise operations: one nest over the dims of the result, with the formula as its body.
 
-Formulas get scalars whose narrow floats are widened already.
+Formulas receive scalars whose narrow floats have been widened.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _FUNCTIONS: dict[type[GraphOp], Any] = {
     CeilOp: math.CeilOp, RoundOp: math.RoundEvenOp, Log1pOp: math.Log1pOp,
     Expm1Op: math.ExpM1Op,
 }
-"""Functions of floats that `math` has."""
+"""Functions on floats that the `math` dialect has."""
 
 _PREDICATES: dict[type[GraphOp], str] = {
     EqualOp: "eq", LessOp: "lt", LessEqualOp: "le", GreaterOp: "gt", GreaterEqualOp: "ge",
@@ -129,7 +129,7 @@ def lower_cast(op: CastOp, at: Rewriter) -> SSAValue:
 
 
 def _power_of_two(x: Scalar, step: int, saturate: bool) -> Scalar:
-    """Adding `step` to the bits carries the mantissa into the exponent; NaN stays."""
+    """Adding `step` to the bits carries the mantissa into the exponent; NaN stays NaN."""
     bits = x.bitcast(t.i32) & 0x7FFFFFFF
     moved = ((bits + step) & 0x7F800000).maximum(LEAST_POWER)
     least = bits.like(LEAST_POWER) if saturate else bits
@@ -175,7 +175,7 @@ def fmod(x: Scalar, y: Scalar) -> Scalar:
 
 @formula(ModOp)
 def mod(x: Scalar, y: Scalar) -> Scalar:
-    """The remainder, moved by y to the sign of y."""
+    """The remainder, shifted by y where its sign differs from that of y."""
     rest = _remainder(x, y)
     if x.is_unsigned:
         return rest
@@ -184,14 +184,14 @@ def mod(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _remainder(x: Scalar, y: Scalar) -> Scalar:
-    """With the sign of x. Of integers x mod 0 and x mod -1 are 0, as x mod 1 is."""
+    """The remainder with the sign of x. Integer x mod 0 and x mod -1 are 0, like x mod 1."""
     if x.is_float:
         return x.apply(RemFOp, y)
     return x.apply(arith.RemUIOp if x.is_unsigned else arith.RemSIOp, _safe_divisor(y))
 
 
 def _safe_divisor(y: Scalar) -> Scalar:
-    """y, or 1 in place of what traps: 0, and -1 below the smallest integer."""
+    """y, or 1 in place of divisors that may trap: 0, and -1 with the smallest integer."""
     if y.constant not in (None, 0, -1):
         return y
     traps = y.compare("eq", 0)
@@ -212,10 +212,10 @@ def power(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _integer_power(x: Scalar, y: Scalar) -> Scalar:
-    """Repeated squaring, over the bits of the exponent.
+    """Repeated squaring over the bits of the exponent.
 
-    Exponents from 64 up count as 62 or 63, by their parity: that is the same for 0, 1 and -1, and
-    all other powers overflow.
+    Exponents of at least 64 are replaced by 62 or 63, by parity. That gives the same result for 0,
+    1 and -1, and all other powers overflow.
     """
     exponent = y.compare("lt", 64).where(y, (y & 1) + 62)
     result, square = x.like(1), x
@@ -227,7 +227,7 @@ def _integer_power(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _or_fraction(x: Scalar, y: Scalar, whole: Scalar) -> Scalar:
-    """The power, for a negative exponent 0 unless |x| is 1."""
+    """The power; for negative exponents, 0 unless |x| is 1."""
     odd = (y & 1).compare("ne", 0)
     sign = odd.where(x, 1)
     fraction = x.absolute().compare("eq", 1).where(sign, 0)

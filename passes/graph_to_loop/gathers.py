@@ -1,10 +1,10 @@
-"""Gathers: the position along an axis is read from an index tensor.
+"""Gathers: positions along an axis are read from an index tensor.
 
     loop.nest (...) ins(%ids[i0], %x[in0, i1]) outs(...)
 
-Negative indices are made positive by a nest of their own before, which also clamps: an index that
-is wrong reads some element, never other memory. Constant indices need no such nest. What makes a
-wrong one an error is `strata.require` (requirements.py).
+A separate nest first makes negative indices positive and clamps them, so a wrong index reads some
+element but never reads out of bounds. Constant indices need no such nest. `strata.require` turns
+wrong indices into errors (`requirements.py`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def gather(op: GatherOp, at: Rewriter) -> SSAValue:
     x, axis = type_of(op.x), int_of(op.properties, "axis")
     domain = Domain()
     point = domain.parallel(*type_of(op.result).shape)
-    behind = axis + type_of(op.indices).rank
-    place = _place(at, op.indices, point[axis:behind], x.shape[axis])
-    return pick(at, domain, op.x, [*point[:axis], place, *point[behind:]])
+    end = axis + type_of(op.indices).rank
+    place = _place(at, op.indices, point[axis:end], x.shape[axis])
+    return pick(at, domain, op.x, [*point[:axis], place, *point[end:]])
 
 
 @lowers(GatherElementsOp)
@@ -58,7 +58,7 @@ def gather_nd(op: GatherNdOp, at: Rewriter) -> SSAValue:
 
 
 def pick(at: Build, domain: Domain, x: SSAValue, index: Sequence[Expr | Read]) -> SSAValue:
-    """The nest that copies elements of x; some of their indices are read from other tensors."""
+    """Copy elements of x at an index some of whose entries are read from other tensors."""
     reads = [i for i in index if isinstance(i, Read)]
     names = iter([Expr.gathered(k) for k in range(len(reads))])
     places = [next(names) if isinstance(i, Read) else i for i in index]
@@ -71,9 +71,9 @@ def _place(
     at: Rewriter, indices: SSAValue, point: Sequence[Expr], extent: Expr,
     coordinate: int | None = None,
 ) -> Expr | Read:
-    """Where a dim of size `extent` is read: certainly inside.
+    """Where to read a dim of size `extent`, certainly in bounds.
 
-    `coordinate`: take this entry of the last dim of `indices`.
+    `coordinate` selects an entry of the last dim of `indices`.
     """
     if isinstance(indices.owner, ConstantOp):
         array = indices.owner.array(at.context.weights)
@@ -87,7 +87,7 @@ def _place(
 def _known_place(
     at: Rewriter, op: ConstantOp, array: Array, point: Sequence[Expr], extent: Expr
 ) -> Expr | Read | None:
-    """The place for constant indices that are right; None if they may be wrong."""
+    """The place for constant indices that are in range; None if they may not be."""
     size = extent.constant
     if size is None or not array.size or array.min() < -size or array.max() >= size:
         return None
@@ -104,7 +104,7 @@ def _known_place(
 def clamped(
     at: Build, indices: SSAValue, extent: Expr, coordinate: int | None = None,
 ) -> SSAValue:
-    """The indices, or one entry of their last dim: the negative ones wrapped, then clamped."""
+    """The indices, or one entry of their last dim: negative ones wrapped, then all clamped."""
     type_ = type_of(indices)
     domain = Domain()
     point = domain.parallel(*type_.shape[:None if coordinate is None else -1])

@@ -1,9 +1,9 @@
-"""Grouped products, row by row: each row reads the matrix of its group.
+"""Grouped products, row by row: each row is multiplied by the matrix of its group.
 
     %g = nest (i, reduce e) ins(%ends[e]) outs(add) {ends <= i}
     %y = nest (i, j, reduce k) ins(%g[i], %a[i, k], %b[in0, k, j]) outs(add) {a * b}
 
-A row behind the last group reads the last matrix, and what it gives becomes 0.
+A row after the last group reads the last matrix, and its result is replaced by 0.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def grouped_matmul(op: GroupedMatmulOp, at: Rewriter) -> SSAValue:
     def chosen(body: Body, read: Sequence[Scalar]) -> Scalar:
         return read[0].compare("lt", body.index(groups)).where(read[1], read[1].like(0.0))
 
-    behind = Domain()
-    point = behind.parallel(rows, columns)
-    return make_nest(at, behind, [Read(group, point[:1]), Read(total, point)],
+    masked = Domain()
+    point = masked.parallel(rows, columns)
+    return make_nest(at, masked, [Read(group, point[:1]), Read(total, point)],
                      type_of(op.result), chosen)
 
 
 def _groups(op: GroupedMatmulOp, at: Rewriter, rows: Expr, groups: Expr) -> SSAValue:
-    """The group of each row: how many groups end before it."""
+    """The group of each row, which is the number of groups that end before it."""
     domain = Domain()
     [i] = domain.parallel(rows)
     [e] = domain.reduce(groups)
@@ -61,7 +61,7 @@ def _groups(op: GroupedMatmulOp, at: Rewriter, rows: Expr, groups: Expr) -> SSAV
 
 
 def _inside(at: Rewriter, group: SSAValue, rows: Expr, groups: Expr) -> SSAValue:
-    """The matrix that a row reads: that of its group, or the last one."""
+    """The matrix for each row: that of its group, or the last one."""
     domain = Domain()
     point = domain.parallel(rows)
 

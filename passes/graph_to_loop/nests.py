@@ -1,4 +1,4 @@
-"""How lowerings make nests: domains, reads, and the nest with its body.
+"""How lowerings build nests: domains, reads, and the nest with its body.
 
     domain = Domain()
     i, j = domain.parallel(m, n)
@@ -26,20 +26,20 @@ from dialects.symbolic.symbol import Symbol
 from passes.graph_to_loop.scalars import Body, Number, Scalar, number_of
 
 Formula = Callable[[Body, Sequence[Scalar]], Scalar]
-"""`formula(body, read)`: what a point computes from what it reads."""
+"""`formula(body, read)` computes the value of a point from the elements that it reads."""
 
 
 @dataclass
 class Domain:
-    """The axes of a nest, named i0, i1 ... in the order they are made."""
+    """The axes of a nest, named i0, i1 ... in order of creation."""
 
     axes: list[Axis] = field(default_factory=list[Axis])
     made: int = 0
-    """Names that are taken."""
+    """The number of names in use."""
 
     def dims(self, shape: Sequence[Expr]) -> list[Expr]:
-        """The index of a point of a tensor: a new parallel axis for each dim but those of size 1,
-        where it is 0."""
+        """The index of a point of a tensor: 0 for a dim of size 1, and a new parallel axis for any
+        other dim."""
         return [self._add(size, False) if size.constant != 1 else self._none() for size in shape]
 
     def parallel(self, *extents: Size) -> list[Expr]:
@@ -52,7 +52,7 @@ class Domain:
 
     @property
     def point(self) -> list[Expr]:
-        """The parallel axes: the index of a result that they enumerate."""
+        """The parallel axes as an index into the result."""
         return [Expr.symbol(a.name) for a in self.axes if not a.reduce]
 
     def _add(self, extent: Size, reduce: bool) -> Expr:
@@ -62,14 +62,14 @@ class Domain:
         return Expr.symbol(axis.name)
 
     def _none(self) -> Expr:
-        """The index along a dim that needs no axis; the others are named as with one."""
+        """The index 0 for a dim without an axis; it uses up a name, so that others keep theirs."""
         self.made += 1
         return Expr.of(0)
 
 
 @dataclass(frozen=True)
 class Read:
-    """A tensor, one index expression per dim, and what is read outside (None: nothing is)."""
+    """A tensor, one index expression per dim, and the value of out-of-bounds reads (None: none)."""
 
     value: SSAValue
     index: Sequence[Size]
@@ -81,9 +81,10 @@ def make_nest(
     index: Sequence[Size] | None = None, combiner: str = "none",
     into: SSAValue | None = None,
 ) -> SSAValue:
-    """Insert a nest of one result, which is indexed by the parallel axes unless `index` is given.
+    """Insert a nest with one result, indexed by the parallel axes unless `index` is given.
 
-    The formula gets the elements as they are stored; what it returns is converted to the result's.
+    The formula receives the elements as they are stored; its result is converted to the result
+    type.
     """
     nest = NestOp.of(
         domain.axes, [r.value for r in reads], [r.index for r in reads], [result],
@@ -98,7 +99,7 @@ def make_nest(
 
 
 def copy(body: Body, read: Sequence[Scalar]) -> Scalar:
-    """The formula of nests that move elements: the last read; others only say where it is."""
+    """The formula of nests that move elements: the last read; other reads only index it."""
     return read[-1]
 
 
@@ -111,7 +112,7 @@ def pointwise(at: Build, operands: Sequence[SSAValue], result: TensorType,
               formula: Callable[..., Scalar]) -> SSAValue:
     """A nest over the dims of the result, to which the operands broadcast.
 
-    `formula` takes one scalar per operand. Constants of one element become constants of the body.
+    `formula` takes one scalar per operand. Constants of one element become constants in the body.
     """
     domain = Domain()
     point = domain.dims(result.shape)
@@ -132,7 +133,7 @@ def pointwise(at: Build, operands: Sequence[SSAValue], result: TensorType,
 def broadcast_index(
     type_: TensorType, shape: Sequence[Expr], point: Sequence[Expr]
 ) -> list[Expr]:
-    """Where an operand that broadcasts to `shape` is read for a point of it."""
+    """The index at which an operand that broadcasts to `shape` is read for a point of it."""
     skipped = len(shape) - type_.rank
     rows = zip(type_.shape, shape[skipped:], point[skipped:], strict=True)
     zero = Expr.of(0)
@@ -140,7 +141,7 @@ def broadcast_index(
 
 
 def converted(at: Build, value: SSAValue, element: Attribute) -> SSAValue:
-    """The value in an element type, which it may have already."""
+    """The value converted to an element type, if it does not have it already."""
     type_ = type_of(value)
     if type_.element == element:
         return value
@@ -148,25 +149,25 @@ def converted(at: Build, value: SSAValue, element: Attribute) -> SSAValue:
 
 
 def assume_equal(at: Build, left: Expr, right: Expr) -> None:
-    """Write down that two sizes are equal, where the program does not say so already."""
+    """Assume that two sizes are equal, unless the program says so already."""
     if left != right:
         at.insert(AssumeOp.of(left, "==", right))
 
 
 def assume_at_most(at: Build, low: Expr, high: Expr) -> None:
-    """Write down that a size is at most another, where that is not certain for all sizes."""
+    """Assume that a size is at most another, unless that is certain for all sizes."""
     if not is_at_most(low, high, frozenset()):
         at.insert(AssumeOp.of(low, "<=", high))
 
 
-# ---------------------------------------------------------------------- asking values
+# ---------------------------------------------------------------------- questions about values
 def type_of(value: SSAValue) -> TensorType:
     assert isinstance(value.type, TensorType)
     return value.type
 
 
 def literal_number(value: SSAValue) -> Number | None:
-    """The value of a constant of one element that is written out in the IR."""
+    """The value of a one-element constant that is written out in the IR; None for other values."""
     op = value.owner
     if not isinstance(op, ConstantOp) or not isinstance(op.value, LiteralAttr):
         return None

@@ -1,10 +1,11 @@
-"""top_k. A few results are selected, one after another. More of a short axis are found by counting:
+"""top_k. Selects a few results one after another; ranks short axes by counting, for more results:
 
     rank[i]    = sum over j of (x[j] comes before x[i])
     indices[p] = the i with rank[i] == p
 
-Both are quadratic in the size of the axis, but parallel and without a temporary beyond the ranks.
-Axes that are long, or may be, are sorted: the first of their indices are those of the result.
+Counting is quadratic in the size of the axis, but parallel and without a temporary beyond the
+ranks. Axes that are long, or may be, are sorted, and the result takes the first of the sorted
+indices.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from passes.graph_to_loop.sorting import sorted_indices
 from passes.rewriting import Rewriter
 
 SHORT = 256
-"""Up to so many elements are ranked by counting."""
+"""Axes of up to this many elements are ranked by counting."""
 
 
 @lowers(TopKOp)
@@ -72,10 +73,10 @@ def _ranks(op: TopKOp, at: Rewriter) -> SSAValue:
 
     def comes_before(body: Body, read: Sequence[Scalar]) -> Scalar:
         x, y = (r.wide() for r in read)
-        ahead, behind = (_greater(y, x), _greater(x, y)) if largest else (
+        ahead, after = (_greater(y, x), _greater(x, y)) if largest else (
             _greater(x, y), _greater(y, x))
         earlier = body.index(other - own).compare("lt", 0)
-        return (ahead | ((behind ^ 1) & earlier)).to(t.i64)
+        return (ahead | ((after ^ 1) & earlier)).to(t.i64)
 
     return make_nest(at, domain, reads, tensor(t.i64, x.shape), comes_before, combiner="add")
 

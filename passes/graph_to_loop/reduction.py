@@ -1,4 +1,4 @@
-"""Reductions and pools: one nest with a combiner."""
+"""Reductions and pools, each as one nest with a combiner."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def reduce(op: ReduceOp, at: Rewriter) -> SSAValue:
 def combine(
     at: Build, domain: Domain, read: Read, result: TensorType, combiner: str
 ) -> SSAValue:
-    """Combine what is read over the reduce axes, in the element type that holds it exactly.
+    """Combine the elements read over the reduce axes, in an element type that holds them exactly.
 
-    f16 and bf16 are held in f32, unsigned extrema in signed integers with the sign bit flipped;
+    f16 and bf16 are held in f32, and unsigned extrema in signed integers with the sign bit flipped;
     a second nest converts them back. Extrema of truth values are `or` and `and`.
     """
     element = result.element
@@ -80,7 +80,7 @@ def held_element(element: Attribute, combiner: str) -> Attribute:
 
 
 def recoded(x: Scalar, element: Attribute) -> Scalar:
-    """Integers of either sign in the other, in the same order; floats in another width."""
+    """An integer in the type of the other sign, with the order kept; a float in another width."""
     if x.element == element or x.is_float:
         return x.to(element)
     return x.flipped(element)
@@ -94,7 +94,7 @@ def max_pool(op: MaxPoolOp, at: Rewriter) -> SSAValue:
 
 @lowers(AvgPoolOp)
 def avg_pool(op: AvgPoolOp, at: Rewriter) -> SSAValue:
-    """The sum, divided by how many elements count."""
+    """The sum of a window, divided by the number of elements that count."""
     result = type_of(op.result)
     total = _pool(op, at, 0.0, "add", tensor(t.wide_element(result.element), result.shape))
     domain = Domain()
@@ -110,7 +110,7 @@ def avg_pool(op: AvgPoolOp, at: Rewriter) -> SSAValue:
 
 @lowers(MaxPoolIndicesOp)
 def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
-    """The least number of the elements in a window that are its largest, or NaN."""
+    """The smallest number of an element in a window that equals the maximum, or is NaN."""
     result, nowhere = type_of(op.result), int(highest(np.dtype(np.int64)))
     window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
     domain = Domain()
@@ -132,7 +132,7 @@ def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
 
 
 def _number(place: Sequence[Expr], shape: Sequence[Expr], column_major: bool) -> Expr:
-    """The number of an element, counted over all dims; the spatial ones perhaps backwards."""
+    """The number of an element in row-major order, or with the spatial dims reversed."""
     dims = [0, 1, *range(2, len(shape))[::-1 if column_major else 1]]
     number = Expr.of(0)
     for dim in dims:
@@ -141,23 +141,23 @@ def _number(place: Sequence[Expr], shape: Sequence[Expr], column_major: bool) ->
 
 
 def _leaves(op: MaxPoolOp | AvgPoolOp | MaxPoolIndicesOp, window: Window) -> bool:
-    """Whether windows may reach out of x."""
+    """Whether windows may extend beyond x."""
     return any((*window.low, *window.high)) or _may_reach_over(op)
 
 
 def _may_reach_over(op: MaxPoolOp | AvgPoolOp | MaxPoolIndicesOp) -> bool:
-    """Whether windows may reach over the end of x, and its pads."""
+    """Whether windows may extend beyond the end of x and its pads."""
     return flag_of(op.properties, "ceil_mode") or flag_of(op.properties, "toward_zero")
 
 
 def _window_index(window: Window, places: Sequence[Expr], taps: Sequence[Expr]) -> list[Expr]:
-    """Where x is read for a window's place and a position in it."""
+    """The index into x for a window's place and a position in the window."""
     return [p * s + k * d - low for p, s, k, d, low in zip(
         places, window.strides, taps, window.dilations, window.low, strict=True)]
 
 
 def _outside(x: TensorType) -> Number:
-    """What never wins."""
+    """The value of positions outside of x: it never is the maximum."""
     return float("-inf") if t.is_float(x.element) else int(lowest(x.dtype))
 
 
@@ -177,7 +177,7 @@ def _pool(
 
 
 def _counts(op: AvgPoolOp, places: Sequence[Expr]) -> list[Expr]:
-    """Per spatial dim, how many kernel positions of a window count: those from `first` to `end`."""
+    """Per spatial dim, the number of kernel positions of a window from `first` to `end`."""
     window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
     include = flag_of(op.properties, "count_include_pad")
     counts: list[Expr] = []
@@ -190,6 +190,6 @@ def _counts(op: AvgPoolOp, places: Sequence[Expr]) -> list[Expr]:
         start, step = place * window.strides[dim] - low, window.dilations[dim]
         before = maximum((first - start).ceildiv(step), 0)
         inside = minimum((end - start).ceildiv(step), kernel) - before
-        is_met = step == 1 and size.constant  # a window of x that may be empty meets nothing
+        is_met = step == 1 and size.constant  # windows that may miss x would divide by 0
         counts.append(inside if is_met else maximum(inside, 1))
     return counts

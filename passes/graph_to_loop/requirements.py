@@ -1,13 +1,14 @@
-"""Requirements on indices become comparisons of the index that is farthest out.
+"""Lower requirements on indices to a comparison of the index that is farthest out of range.
 
     strata.require -n <= %ids < n
     -->
     %worst = nest (reduce i0: m) ins(%ids[i0]) outs(max i64[]) { (ids + n) with its sign inverted }
     strata.require -n <= farthest %worst < n
 
-They then move down, to where the function decides by data, calls another function, or returns:
-reads and writes by an index stay inside their tensors anyway, and what is compared in one place
-makes threads wait once. Targets that check nothing (`Target.checks_indices`) lose them instead.
+The comparisons then move down, to where the function branches on data, calls another function or
+returns. That is safe because reads and writes by an index stay inside their tensors anyway, and
+comparing in one place makes threads wait only once. Targets that check no indices
+(`Target.checks_indices`) drop requirements instead.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from passes.rewriting import Rewriter, erase
 
 
 def lower_requirements(func: FuncOp, context: StrataContext) -> None:
-    """Lower those of a function, whose other operations may be graph operations still."""
+    """Lower the requirements of a function; its other operations may not be lowered yet."""
     wanted = context.target is None or context.target.checks_indices(context.options)
     seen: set[Hashable] = set()
     for op in [op for op in func.body.block.ops if isinstance(op, RequireOp)]:
@@ -50,7 +51,7 @@ def _lower(op: RequireOp, at: Rewriter) -> None:
 
 
 def _farthest(op: RequireOp, at: Rewriter) -> SSAValue:
-    """What is farthest above the lower bound, as `strata.require` wants it."""
+    """The index farthest above the lower bound, in the form that `strata.require` expects."""
     domain, low = Domain(), op.low.data
     read = Read(op.values, domain.reduce(*type_of(op.values).shape))
 
@@ -62,12 +63,12 @@ def _farthest(op: RequireOp, at: Rewriter) -> SSAValue:
             distance = distance - low.constant
         return distance.flipped(t.i64)
 
-    combiner = "max" if domain.axes else "none"  # one index of another type is the farthest
+    combiner = "max" if domain.axes else "none"  # a single index of another type is the farthest
     return make_nest(at, domain, [read], tensor(t.i64, ()), key, combiner=combiner)
 
 
 def move_requirements(func: FuncOp) -> None:
-    """Let each stand where the function would look at data, or end, anyway."""
+    """Move each to where the function reads data on the host, calls or returns anyway."""
     waiting: list[RequireOp] = []
     for op in list(func.body.block.ops):
         if isinstance(op, RequireOp):

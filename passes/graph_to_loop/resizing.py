@@ -1,8 +1,8 @@
-"""Resize: where each result element lies in x, and which elements of x it takes or mixes.
+"""Resize: the position in x of each result element, and the elements of x that it copies or mixes.
 
-Along each dim that changes, small nests compute positions (and weights) once per result index, in
-f64 as the operation defines; the result gathers by them. The nearest element at an integer factor
-has a closed form and needs no such nest.
+For each dim that changes, small nests compute positions (and weights) once per result index, in f64
+as the operation defines. The result gathers with them. The nearest element at an integer factor has
+a closed form and needs no such nest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def resize(op: ResizeOp, at: Rewriter) -> SSAValue:
 
 @dataclass(frozen=True)
 class _Dim:
-    """One dim: its sizes in x and in the result, the factor if one is given, and the formula."""
+    """One dim: its sizes in x and in the result, its factor if one is given, and the formula."""
 
     number: int
     source: Expr
@@ -64,14 +64,14 @@ class _Dim:
         return self.source != self.size or self.scale not in (None, 1.0)
 
     def factor(self) -> int | None:
-        """The whole number by which the dim grows, if it is one."""
+        """The factor by which the dim grows, if it is a whole number."""
         given = (self.size // self.source).constant if self.scale is None else self.scale
         factor = int(given or 0)
         exact = factor == given and self.source * factor == self.size
         return factor if exact and factor else None
 
     def coordinate(self, body: Body, place: Expr) -> Scalar:
-        """Where a result index lies in x: the formulas of `graph.resize`."""
+        """The position of a result index in x, by the formulas of `graph.resize`."""
         p, source, size = (body.index(e, t.f64) for e in (place, self.source, self.size))
         over, under = (source, size) if self.scale is None else (p.like(1.0), p.like(self.scale))
         if self.coordinates == "asymmetric":
@@ -127,7 +127,7 @@ def _nearest(op: ResizeOp, at: Rewriter, dims: Sequence[_Dim]) -> SSAValue:
 
 
 def _nearest_place(at: Build, dim: _Dim, place: Expr, rule: str) -> Expr | Read:
-    """p/f rounded down, and (p + 0.5)/f - 0.5 rounded, are both p floordiv f: 2p + 1 is odd."""
+    """p/f rounded down and (p + 0.5)/f - 0.5 rounded are both p floordiv f: 2p + 1 is odd."""
     factor = dim.factor()
     down = (dim.coordinates == "asymmetric" and rule == "floor") or (
         dim.coordinates == "half_pixel" and rule.startswith("round"))
@@ -141,7 +141,7 @@ def _nearest_place(at: Build, dim: _Dim, place: Expr, rule: str) -> Expr | Read:
 # ---------------------------------------------------------------------- linear and cubic
 @dataclass(frozen=True)
 class _Tap:
-    """One of the elements that are mixed along a dim, as formulas of (coordinate, last index)."""
+    """One of the elements mixed along a dim, as formulas of (coordinate, last index)."""
 
     position: Callable[[Scalar, Scalar], Scalar]
     weight: Callable[[Scalar, Scalar], Scalar]
@@ -172,7 +172,7 @@ _CUBIC_TAPS = [_cubic_tap(step) for step in (-1, 0, 1, 2)]
 
 
 def _mixed(at: Build, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -> SSAValue:
-    """The weighted sum over all choices of one tap per dim; narrow floats give f32."""
+    """The weighted sum over all choices of one tap per dim; narrow floats are mixed in f32."""
     type_, count = type_of(x), len(taps)
     element = t.wide_element(type_.element)
     sizes = {d.number: d.size for d in dims}
@@ -198,13 +198,13 @@ def _mixed(at: Build, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -
 def _replaced(
     point: Sequence[Expr], dims: Sequence[_Dim], places: Sequence[Expr]
 ) -> list[Expr]:
-    """The point, with other places in the dims."""
+    """The point with the given dims replaced by other places."""
     others = {d.number: place for d, place in zip(dims, places, strict=True)}
     return [others.get(k, i) for k, i in enumerate(point)]
 
 
 def _weighted_sums(values: Sequence[Scalar], weights: Sequence[Scalar]) -> list[Scalar]:
-    """The sums of neighbouring values, as many at a time as there are weights."""
+    """Weighted sums of runs of values, each as long as the list of weights."""
     count = len(weights)
     groups = [values[k:k + count] for k in range(0, len(values), count)]
     products = [[v * w for v, w in zip(g, weights, strict=True)] for g in groups]

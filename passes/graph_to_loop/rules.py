@@ -1,11 +1,11 @@
-"""Marks the functions that lower operations, and finds them.
+"""Marks the functions that lower operations, and collects them.
 
     @lowers(TransposeOp)
     def transpose(op: TransposeOp, at: Rewriter) -> SSAValue:
         ...
 
 A rule inserts nests through `at` and returns the value to use instead of the operation's result.
-Modules of this folder are found by scanning it.
+The modules of this folder are found by scanning it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def lowers(*ops: type[GraphOp]) -> Callable[[_Function], _Function]:
 def lowering_rules(
     plugins: tuple[ModuleType, ...] = ()
 ) -> Mapping[type[Operation], Sequence[Rule]]:
-    """Operation class -> its one lowering. `plugins`: modules with lowerings besides ours."""
+    """Operation class -> its lowering. `plugins` are modules that add lowerings to ours."""
     own = [importlib.import_module(f"passes.graph_to_loop.{entry.name}")
            for entry in pkgutil.iter_modules([str(Path(__file__).parent)])]
     found: dict[type[Operation], list[Rule]] = {}
@@ -54,7 +54,7 @@ def lowering_rules(
 
 
 def _checked(rule: FunctionType) -> Rule:
-    """A plugin's lowering: PassError, with its file and line, where it returns no values."""
+    """A plugin's lowering; raises PassError, with its file and line, if it returns no values."""
     @wraps(rule)
     def call(op: Operation, at: Rewriter) -> Any:
         result: object = rule(op, at)
@@ -64,7 +64,7 @@ def _checked(rule: FunctionType) -> Rule:
             return values
         code, kind = rule.__code__, type(values[0]).__name__ if single else "several"
         raise PassError("graph-to-loop", [(location_name(op), (
-            f"what {rule.__name__} returns must be the value to use instead of {op.name}, and is "
+            f"{rule.__name__} must return the value to use instead of {op.name}, but returned "
             f"{kind} ({code.co_filename}, line {code.co_firstlineno})"))])
 
     return call

@@ -1,10 +1,10 @@
-"""Scalars: how lowerings write the body of a nest, as formulas on Python operators.
+"""Scalars let lowerings write the body of a nest as formulas with Python operators.
 
     def sigmoid(x):
         return 1 / (1 + (-x).exp())
 
-Every operation appends one `arith` or `math` operation to the body. A scalar remembers whether its
-integer type is unsigned, which the signless types of `arith` do not say, and its value where that
+Every operator appends one `arith` or `math` operation to the body. A scalar records whether its
+integer type is unsigned, because the signless types of `arith` do not say so, and its value if it
 is a constant.
 """
 
@@ -30,7 +30,7 @@ OpClass: TypeAlias = "type[Any]"
 
 @dataclass(frozen=True)
 class Body:
-    """The body of a nest under construction, or a place in one, before the operation `before`."""
+    """The body of a nest under construction, or a point in one, before the operation `before`."""
 
     block: Block
     before: Operation | None = None
@@ -55,7 +55,7 @@ class Body:
 
 
 def _attribute(value: Number, element: Attribute) -> Any:
-    """The attribute of a number; integers are signless, so in two's complement."""
+    """The attribute of a number; integers are signless, in two's complement."""
     if t.is_float(element):
         return FloatAttr(float(value), cast(Float32Type, element))
     width = t.bit_width(element)
@@ -66,10 +66,10 @@ def _attribute(value: Number, element: Attribute) -> Any:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number in a body: its value, its element type (with the sign), its constant if it is one.
+    """A number in a body: its value, its element type (with signedness), and its value if constant.
 
-    Python operators append the operation for floats, signed or unsigned integers. Numbers on the
-    other side become constants of this type.
+    Python operators append the operation for floats, signed or unsigned integers. Python numbers as
+    the other operand become constants of this type.
     """
 
     body: Body
@@ -87,11 +87,11 @@ class Scalar:
 
     @property
     def bits(self) -> int:
-        """How many bits of the stored value count."""
+        """The number of significant bits of the stored value."""
         return t.bit_width(self.element)
 
     def like(self, other: Operand) -> Scalar:
-        """A number as a constant of this type; a scalar as it is."""
+        """A number as a constant of this type; a scalar is returned as it is."""
         return other if isinstance(other, Scalar) else self.body.constant(other, self.element)
 
     # ------------------------------------------------------------------ operators
@@ -127,7 +127,7 @@ class Scalar:
         return self.apply(arith.ShLIOp, bits)
 
     def __rshift__(self, bits: int) -> Scalar:
-        """The bits further down, with zeros above them."""
+        """A logical shift to the right, with zeros shifted in."""
         return self.apply(arith.ShRUIOp, bits)
 
     def __and__(self, other: Operand) -> Scalar:
@@ -140,7 +140,7 @@ class Scalar:
         return self.apply(arith.XOrIOp, other)
 
     def apply(self, op: OpClass, *others: Operand) -> Scalar:
-        """Append an operation of operands of this type, which its result has too."""
+        """Append an operation whose operands and result have this type."""
         values = [self.like(o).value for o in others]
         return Scalar(self.body, self.body.append(op(self.value, *values)), self.element)
 
@@ -156,7 +156,7 @@ class Scalar:
 
     # ------------------------------------------------------------------ comparison and choice
     def compare(self, predicate: str, other: Operand) -> Scalar:
-        """`eq`, `ne`, `lt`, `le`, `gt` or `ge`; with NaN only `ne` holds."""
+        """`eq`, `ne`, `lt`, `le`, `gt` or `ge`; with NaN, only `ne` holds."""
         right = self.like(other).value
         if self.is_float:
             prefix = "u" if predicate == "ne" else "o"
@@ -171,7 +171,7 @@ class Scalar:
         return Scalar(self.body, self.body.append(op), t.i1)
 
     def where(self, yes: Scalar, no: Operand) -> Scalar:
-        """`yes` where this truth value holds, else `no`."""
+        """`yes` where this truth value holds, otherwise `no`."""
         op = arith.SelectOp(self.value, yes.value, yes.like(no).value)
         return Scalar(self.body, self.body.append(op), yes.element)
 
@@ -189,18 +189,18 @@ class Scalar:
         return self.apply(math.CeilOp)
 
     def absolute(self) -> Scalar:
-        """The magnitude; an unsigned integer is its own."""
+        """The magnitude; an unsigned integer is its own magnitude."""
         if self.is_float:
             return self.apply(math.AbsFOp)
         return self if self.is_unsigned else self.apply(math.AbsIOp)
 
     # ------------------------------------------------------------------ conversion
     def wide(self) -> Scalar:
-        """In the type that elements of this type are computed in (`wide_element`)."""
+        """The scalar in the type in which its elements are computed (`wide_element`)."""
         return self.to(t.wide_element(self.element))
 
     def to(self, element: Attribute) -> Scalar:
-        """In another element type, by the rules of `graph.cast`."""
+        """The scalar in another element type, by the rules of `graph.cast`."""
         if element == self.element:
             return self
         if element == t.i1:
@@ -210,7 +210,7 @@ class Scalar:
         return self._int_to_float(element) if t.is_float(element) else self._int_to_int(element)
 
     def bitcast(self, element: Attribute) -> Scalar:
-        """The same bits as another type of as many."""
+        """The same bits as another type of the same width."""
         if t.signless(self.element) == t.signless(element):
             return Scalar(self.body, self.value, element)
         return self._convert(arith.BitcastOp, element)
@@ -218,7 +218,7 @@ class Scalar:
     def flipped(self, element: Attribute) -> Scalar:
         """An integer with its sign bit inverted, read in another type of the same width.
 
-        Signed comparison of flipped unsigned integers is unsigned comparison, and back.
+        Signed comparison of flipped unsigned integers is unsigned comparison, and vice versa.
         """
         flipped = self ^ (1 << (self.bits - 1))
         return Scalar(self.body, flipped.value, element)
@@ -228,7 +228,7 @@ class Scalar:
         return Scalar(self.body, value, element)
 
     def _float_to_float(self, element: Attribute) -> Scalar:
-        """Between f32 and all others, and from f64 to halves, directly; else through f32."""
+        """Direct between f32 and any other type, and from f64 to halves; otherwise through f32."""
         if t.f32 not in (self.element, element) and not self._is_direct(element):
             return self.to(t.f32).to(element)
         bits = t.bit_width(element)
@@ -239,14 +239,14 @@ class Scalar:
         return wide and not (t.is_narrow_float(self.element) or t.is_narrow_float(element))
 
     def _to_int(self, element: Attribute) -> Scalar:
-        """Through i32 into integers of less than a byte, which keep its low bits."""
+        """Through i32 for integers of less than a byte, which keep its low bits."""
         if t.is_short_integer(element):
             return self._to_int(t.i32).to(element)
         op = arith.FPToUIOp if t.is_unsigned(element) else arith.FPToSIOp
         return self.wide()._convert(op, element)
 
     def _int_to_float(self, element: Attribute) -> Scalar:
-        """Through f32 into halves and narrow floats."""
+        """Through f32 for halves and narrow floats."""
         op = arith.UIToFPOp if self.is_unsigned else arith.SIToFPOp
         return self.wide()._convert(op, t.wide_element(element)).to(element)
 

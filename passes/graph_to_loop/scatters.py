@@ -1,14 +1,14 @@
-"""Scatters: a copy of x that the updates are merged into, one after another.
+"""Scatters: merge updates into a copy of x, one after another.
 
     %y = nest (reduce i0: count, i1: m) ins(%places[i0], %updates[i0, i1])
         outs(add f32[n, m][in0, i1]) into(%x)
 
-Where the indices are constant and no element gets two updates that are merged, it is turned round:
-a table, made here, says which update each element gets.
+If the indices are constant and no element receives two updates that must be merged, the scatter is
+inverted: a table that is computed at compile time gives the update for each element.
 
     y[p] = updates[last[p]] where last[p] >= 0, else x[p]
 
-Indices are clamped: one that is wrong changes some element, never other memory.
+Indices are clamped, so a wrong index changes some element but never writes out of bounds.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter
 
 NOWHERE = -1
-"""The number of an update that is not there."""
+"""The table entry of an element without an update."""
 
 MAX_PLACES = 1 << 24
-"""For constant indices a table is made of so many places at most."""
+"""The most elements of a table for constant indices."""
 
 Index = Callable[[Sequence[Expr], Expr], Sequence[Expr]]
-"""Where the update is that a point of x gets, given its number."""
+"""The index of the update for a point of x, given the update's number."""
 
 
 @lowers(ScatterElementsOp)
@@ -69,7 +69,7 @@ def scatter_elements(op: ScatterElementsOp, at: Rewriter) -> SSAValue:
 
 
 def _agreed(at: Rewriter, updates: Sequence[Expr], indices: Sequence[Expr]) -> list[Expr]:
-    """The sizes that updates and indices have both: assumed equal, a known one rather than a name.
+    """The sizes that updates and indices share, which are assumed equal; numbers instead of names.
     """
     for own, size in zip(updates, indices, strict=True):
         assume_equal(at, own, size)
@@ -90,7 +90,7 @@ def _known_elements(op: ScatterElementsOp, at: Rewriter, combiner: str) -> Array
 
 @lowers(ScatterNdOp)
 def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
-    """Of the updates as [count, inner] and the indices as [count, depth]."""
+    """Works on updates as [count, inner] and indices as [count, depth]."""
     x, sizes = type_of(op.x), type_of(op.indices).shape
     depth, count = sizes[-1].constant or 0, product(sizes[:-1])
     for own, size in zip(type_of(op.updates).shape, (*sizes[:-1], *x.shape[depth:]), strict=True):
@@ -111,7 +111,7 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
 
 
 def _scatter_whole(op: ScatterNdOp, at: Rewriter, scatter: _Scatter, count: Expr) -> SSAValue:
-    """Empty index vectors: every update is one of all of x, the only slice there is."""
+    """Empty index vectors: every update applies to the whole of x, which is the only slice."""
     shape = type_of(op.x).shape
     slices = at.insert(ViewOp.of(op.x, [1, *shape])).results[0]
     numbers = Domain()
@@ -137,9 +137,9 @@ def _known_slices(op: ScatterNdOp, at: Rewriter, combiner: str) -> Array | None:
 def _table(
     shape: tuple[int, ...], places: Sequence[Array], numbers: Array, combiner: str
 ) -> Array | None:
-    """The number of the last update of every place, if that is all that counts.
+    """The number of the last update of every element, if only the last one counts.
 
-    None for wrong indices, and for more places than a table should have.
+    None for out-of-range indices, and for tables with more than `MAX_PLACES` elements.
     """
     if prod(shape) > MAX_PLACES or any(p.size and not -n <= p.min() <= p.max() < n
            for p, n in zip(places, shape, strict=True)):
@@ -159,7 +159,7 @@ class _Scatter:
     combiner: str
 
     def from_table(self, at: Rewriter, table: Array, update_index: Index) -> SSAValue:
-        """Every point takes its update, or merges it. `table` has the first dims of x."""
+        """Every point takes or merges its update. `table` has the leading dims of x."""
         result = type_of(self.x)
         held = held_element(result.element, self.combiner)
         numbers = at.insert(ConstantOp.of_array(table, at.context.weights, "places")).results[0]
@@ -182,7 +182,7 @@ class _Scatter:
         self, at: Rewriter, domain: Domain, places: Sequence[Read], update: Sequence[Expr],
         where: Sequence[Expr],
     ) -> SSAValue:
-        """Merge the updates at `update` into the elements at `where`, which `places` tell."""
+        """Merge the updates at `update` into the elements at `where`, which `places` determine."""
         type_ = type_of(self.x)
         held = type_.element if self.combiner == "none" else held_element(
             type_.element, self.combiner)
@@ -195,7 +195,7 @@ class _Scatter:
 
 
 def _recoded(at: Rewriter, value: SSAValue, element: Attribute) -> SSAValue:
-    """A tensor in the type in which elements are merged, or back; it may have it already."""
+    """A tensor in another type, such as the one in which elements are merged."""
     def recode(x: Scalar) -> Scalar:
         return recoded(x, element)
 

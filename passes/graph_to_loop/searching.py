@@ -1,9 +1,9 @@
-"""search_sorted: the count is found bit by bit, the highest first.
+"""search_sorted: find the count bit by bit, highest bit first.
 
-    c[i] = c[i] + 2^b  if the list has so many elements and its element c[i] + 2^b - 1 <= value[i]
+    c[i] = c[i] + 2^b  if the list is that long and its element c[i] + 2^b - 1 is <= value[i]
 
-One elementwise nest per bit, which reads the list where the nest before says. A list whose size
-only a run tells gets as many as any list in memory can need.
+Each bit is one elementwise nest, which reads the list at the index that the previous nest computed.
+For a list of unknown size, there are enough bits for any list that fits in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter
 
 MOST_BITS = 32
-"""Of the number of elements of a list: more than 2^32 are not searched."""
+"""The most bits of a list's size; lists of more than 2^32 elements are not searched."""
 
 
 @lowers(SearchSortedOp)

@@ -1,10 +1,11 @@
-"""The few first elements of rows in order: as many walks over a row, each finds the next one.
+"""The first few elements of rows in sorted order: each pass over a row finds the next element.
 
-    code[i]  = the key of x[i], above the distance of i from the end     (so that no two are alike)
+    code[i]  = the key of x[i] in the upper word, the distance of i from the end in the lower one
     best[p]  = max over i of (code[i] if it is below best[p - 1])
-    index[p] = what the lower word of best[p] tells
+    index[p] = the index in the lower word of best[p]
 
-Linear in the size of a row times the number of results, without a temporary beyond the codes.
+All codes differ. Takes time linear in the size of a row times the number of results, and no
+temporary memory beyond the codes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from passes.graph_to_loop.sorting import order_key
 from passes.rewriting import Rewriter
 
 FEW = 16
-"""So many results are found faster than a row is sorted."""
+"""Up to this many results are found faster than a row is sorted."""
 
 _WORD = 32
 _LAST = (1 << _WORD) - 1
@@ -29,17 +30,17 @@ _LEAST = -(1 << 63)
 
 
 def can_select(x: TensorType, count: int | None) -> bool:
-    """Whether so few results are wanted, of elements whose key leaves room for an index."""
+    """Whether few enough results are wanted, and the elements' keys leave room for an index."""
     return count is not None and 0 < count <= FEW and x.dtype.itemsize <= _WORD // 8
 
 
 def selected_indices(
     at: Rewriter, x: SSAValue, axis: int, result: TensorType, descending: bool
 ) -> SSAValue:
-    """The indices of the first elements of x along an axis; equal ones in their order.
+    """The indices of the first elements of x along an axis; equal elements keep their order.
 
-    `result`: the type of the indices, i64, with as many along the axis as are wanted. NaN is
-    greater than all numbers.
+    `result` is the type of the indices, i64, whose size along the axis is the number of results.
+    NaN is greater than all numbers.
     """
     codes = _codes(at, x, axis, descending)
     count = result.shape[axis].constant or 0
@@ -64,7 +65,7 @@ def _codes(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SSAValue:
 
 
 def _next(at: Rewriter, codes: SSAValue, axis: int, before: SSAValue | None) -> SSAValue:
-    """The greatest code of each row, of those below the one before."""
+    """The greatest code of each row below the previous one."""
     shape = type_of(codes).shape
     domain = Domain()
     point = domain.parallel(*(s for dim, s in enumerate(shape) if dim != axis))

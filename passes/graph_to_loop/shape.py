@@ -83,7 +83,7 @@ def frames(op: FramesOp, at: Rewriter) -> SSAValue:
 
 @lowers(ConcatOp)
 def concat(op: ConcatOp, at: Rewriter) -> SSAValue:
-    """Each operand is written into the result behind the ones before it."""
+    """Each operand is written into the result after the previous ones."""
     result, axis = type_of(op.result), int_of(op.properties, "axis")
     whole = at.insert(EmptyOp.of(result)).results[0]
     offset = Expr.of(0)
@@ -116,8 +116,8 @@ def pad(op: PadOp, at: Rewriter) -> SSAValue:
 
 
 def _assume_room(op: PadOp, at: Rewriter) -> None:
-    """Pads are not negative, and what is mirrored, repeated or taken from the other end must be
-    there, which a run may have to tell."""
+    """Assume that pads are not negative and that x has the elements that a mode mirrors, repeats
+    or wraps; some of that is only checked at run time."""
     beside = {"reflect": 1, "wrap": 0}.get(op.mode.data)
     rows = zip(type_of(op.x).shape, op.low.data, op.high.data, strict=True)
     for size, pad in [(size, pad) for size, *pads in rows for pad in pads if pad.constant != 0]:
@@ -136,7 +136,7 @@ def _pad_value(op: PadOp) -> Number:
 
 
 def _source(place: Expr, size: Expr, mode: str) -> Expr:
-    """The index that stands for one which may lie outside 0 to size - 1."""
+    """The index inside x that stands for an index which may lie outside of 0 to size - 1."""
     last = size - 1
     if mode == "edge":
         return minimum(maximum(place, 0), last)

@@ -1,16 +1,16 @@
-"""Sorting the rows of a tensor: a radix sort, four bits of the keys in each round.
+"""Sort the rows of a tensor with a radix sort, four bits of the keys per round.
 
-Elements become integer keys in whose order, as unsigned numbers, they are to stand. Rows are cut
-into chunks. Each round sorts by the lowest digit of the keys and keeps the order of equal ones:
+Elements become integer keys whose unsigned order is the order of the elements. Rows are cut into
+chunks. Each round sorts by the lowest digit of the keys and is stable, so equal digits keep order:
 
-    counts[d, c]   how many elements of chunk c have the digit d
-    starts[d, c]   the sum of all counts before it: where those elements go
-    place[c, i]    starts[digit of i, c] + how many elements of chunk c before i have its digit
-    sorted[place[c, i]] = the key without that digit, and the index it started from
+    counts[d, c]   the number of elements of chunk c that have the digit d
+    starts[d, c]   the sum of all counts before it: the first position of those elements
+    place[c, i]    starts[digit of i, c] + the number of elements before i in chunk c with its digit
+    sorted[place[c, i]] = the key without that digit, and the original index
 
-A round is linear in the size of a row but for the sums of sums, which are quadratic in a 512th of
-it. The rounds are alike, so that their kernels are compiled once; how many there are depends on the
-type of the elements, not on how many there are.
+A round is linear in the size of a row, except for prefix sums, which are quadratic in 1/512 of that
+size. All rounds are alike, so their kernels are compiled once. The number of rounds depends on the
+element type, not on the number of elements.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewriting import Rewriter
 
 CHUNK = 32
-"""Elements of a chunk: each is compared with all others of it."""
+"""Elements per chunk; each is compared with all others of its chunk."""
 
 DIGIT = 4
-"""The bits of a digit."""
+"""The number of bits per digit."""
 
 BASE = 1 << DIGIT
-"""How many different digits there are."""
+"""The number of different digits."""
 
 GROUP = 16
-"""Numbers that are summed at a time to find sums of all before."""
+"""The number of counts that are summed at a time for prefix sums."""
 
 DEPTH = 2
-"""How often sums are grouped where their number is not known."""
+"""The number of levels of grouping where the number of counts is not known."""
 
 FEW = 256
-"""So many numbers are summed directly."""
+"""Up to this many counts, prefix sums are computed directly."""
 
 
 def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SSAValue:
-    """The indices of x along an axis in the order of its elements, i64; equal ones in theirs.
+    """The indices that sort x along an axis, as i64; equal elements keep their order.
 
-    The axis becomes the last one, and is longer than that of x: what follows are some indices.
-    NaN is greater than all numbers.
+    The axis becomes the last one. It is longer than that of x; the additional indices are valid but
+    arbitrary. NaN is greater than all numbers.
     """
     shape = type_of(x).shape
     rows = _Rows(at, [s for dim, s in enumerate(shape) if dim != axis], shape[axis])
@@ -71,14 +71,14 @@ def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SS
 
 # ---------------------------------------------------------------------- keys
 def _key_digits(element: Attribute) -> int:
-    """Digits that tell keys apart; those of halves lie in the upper ones of a float's."""
+    """The number of digits that tell keys apart; keys of halves use only upper digits of f32."""
     upper: dict[Attribute, int] = {t.bf16: 4, t.f16: 5}
     wide = t.wide_element(element) if t.is_float(element) else element
     return upper.get(element) or 2 * t.byte_width(wide)
 
 
 def _keys(rows: _Rows, x: SSAValue, axis: int, descending: bool) -> SSAValue:
-    """The keys of the elements, chunk by chunk; the greatest key of all behind the last one."""
+    """The keys of the elements, chunk by chunk, padded with the greatest possible key."""
     domain = Domain()
     *batch, chunk, i = domain.parallel(*rows.shape)
     number = chunk * CHUNK + i
@@ -95,21 +95,21 @@ def _keys(rows: _Rows, x: SSAValue, axis: int, descending: bool) -> SSAValue:
 
 
 def order_key(x: Scalar, element: Attribute) -> Scalar:
-    """An integer in whose order, as an unsigned number, elements stand; NaN behind all others.
+    """An integer whose unsigned order is the order of the elements; NaN comes after all others.
 
-    `element`: its type for an integer, as wide or wider.
+    `element` is the type of the key of an integer; it must be at least as wide.
     """
     return _float_key(x) if x.is_float else _integer_key(x, element)
 
 
 def _integer_key(x: Scalar, element: Attribute) -> Scalar:
-    """With the sign bit inverted, in the lowest bytes."""
+    """An integer with its sign bit inverted, in the lowest bytes of `element`."""
     wide = x.to(element)
     return wide if x.is_unsigned else wide ^ (1 << (8 * t.byte_width(x.element) - 1))
 
 
 def _float_key(x: Scalar) -> Scalar:
-    """The bits of a float, all inverted if it is negative, else only the sign; -0.0 is 0.0."""
+    """The bits of a float, all inverted if negative, else with the sign inverted; -0.0 is 0.0."""
     wide = x.wide()
     sign = 1 << (wide.bits - 1)
     bits = wide.bitcast(t.i64 if wide.bits == 64 else t.i32)
@@ -139,11 +139,11 @@ class _Rows:
 
     @property
     def length(self) -> Expr:
-        """Elements of a row with those that fill its last chunk."""
+        """The number of elements of a row, including the padding of its last chunk."""
         return self.chunks * CHUNK
 
     def places(self, keys: SSAValue) -> SSAValue:
-        """Where each key goes, i64."""
+        """The position of each key after this round, as i64."""
         starts = self._sums_before(self._counts(keys))
         equal = self._equal_before(keys)
         domain = Domain()
@@ -155,7 +155,7 @@ class _Rows:
                          lambda body, read: read[1].to(t.i64) + read[2].to(t.i64))
 
     def _counts(self, keys: SSAValue) -> SSAValue:
-        """How often each digit occurs in each chunk, as [*batch, BASE * chunks]."""
+        """The number of occurrences of each digit in each chunk, as [*batch, BASE * chunks]."""
         domain = Domain()
         *batch, digit, chunk = domain.parallel(*self.batch, BASE, self.chunks)
         [i] = domain.reduce(CHUNK)
@@ -170,7 +170,7 @@ class _Rows:
         return self._flat(counts, BASE * self.chunks)
 
     def _equal_before(self, keys: SSAValue) -> SSAValue:
-        """How many elements before each in its chunk have the same digit."""
+        """The number of elements with the same digit before each element in its chunk."""
         before = ConstantOp.of_array(
             np.tri(CHUNK, k=-1, dtype=np.int32).T, self.at.context.weights, "before")
         domain = Domain()
@@ -187,7 +187,7 @@ class _Rows:
                          combiner="add")
 
     def moved(self, places: SSAValue, values: SSAValue | None, drop: int = 0) -> SSAValue:
-        """The values at their places, without their `drop` low bits. None: the keys' indices."""
+        """The values at their places, without their `drop` low bits; the keys' indices for None."""
         domain = Domain()
         point = domain.parallel(*self.shape)
         *batch, chunk, i = point
@@ -196,7 +196,7 @@ class _Rows:
         reads = [Read(places, point), *([] if values is None else [Read(values, point)])]
 
         def value(body: Body, read: Sequence[Scalar]) -> Scalar:
-            if values is None:  # what follows the elements has the index of the last one
+            if values is None:  # padding gets the index of the last element
                 return body.index(minimum(chunk * CHUNK + i, self.size - 1))
             return read[1] >> drop if drop else read[1]
 
@@ -207,7 +207,7 @@ class _Rows:
 
     # ------------------------------------------------------------------ sums
     def _sums_before(self, x: SSAValue) -> SSAValue:
-        """Of the numbers in every row, the sum of all before each; longer than x."""
+        """The sum of all numbers before each one, per row; rows are longer than those of x."""
         count = type_of(x).shape[-1]
         depth = DEPTH
         if count.constant is not None:
@@ -216,7 +216,7 @@ class _Rows:
         return self._grouped_sums(x, count.ceildiv(unit) * unit, depth)
 
     def _grouped_sums(self, x: SSAValue, length: Expr, depth: int) -> SSAValue:
-        """The same for rows of `length` numbers, zeros behind those of x."""
+        """The same for rows of `length` numbers, where zeros follow those of x."""
         if depth == 0:
             return self._sums(x, [length])
         groups = length // GROUP
@@ -236,7 +236,7 @@ class _Rows:
         return self._flat(sums, length)
 
     def _sums(self, x: SSAValue, shape: Sequence[Expr]) -> SSAValue:
-        """The sums of all numbers before each, in groups of the last of the dims `shape`."""
+        """The sum of all numbers before each one, in groups along the last of the dims `shape`."""
         domain = Domain()
         point = domain.parallel(*self.batch, *shape)
         [w] = domain.reduce(shape[-1])

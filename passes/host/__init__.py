@@ -1,1 +1,1 @@
-"""Passes on the `host` level; the file `fold_it.py` has the pass `host-fold-it`."""
+"""Passes on the `host` level; the pass `host-fold-it` lives in the file `fold_it.py`."""

@@ -1,4 +1,4 @@
-"""host-bufferize: tensors become buffers, and the function becomes the program around its kernels.
+"""host-bufferize: turn tensors into buffers, and the function into the host program.
 
     strata.func @main(%x: f32[b, 64])             host.func @main(%x: f32[b, 64], %y: f32[b, 8])
       %h = loop.call @k0(%x) : f32[b, 64]           %h = host.alloc : f32[b, 64]
@@ -6,14 +6,14 @@
       strata.return %y                              host.launch @k1(%h, %y)
 
 Enters: a function of constants, calls, views and empties; no nest is left outside a kernel. Leaves:
-one buffer per tensor, none of them placed, and launches in the order of the calls.
+one buffer per tensor, without a place in memory, and launches in the order of the calls.
 
-A returned tensor is computed right in the output argument; what cannot be (an input or constant
-that is returned, or a tensor returned twice) is copied there at the end. An output whose size is
-known only later has no argument, nor have outputs of functions that others call: their buffers are
-returned. A kernel that keeps the rest of a tensor (`into`) gets one buffer for that argument and
-for its result: that tensor's own buffer if nobody needs it afterwards, else a copy. Views share
-the memory of their source.
+A returned tensor is computed directly in the output argument. Where that is impossible (an input or
+constant that is returned, or a tensor that is returned twice), it is copied there at the end. An
+output whose size is not known on entry has no argument, and neither have outputs of functions that
+others call: their buffers are returned. A kernel that keeps the rest of a tensor (`into`) gets one
+buffer for that argument and for its result: the tensor's own buffer if it is not needed afterwards,
+otherwise a copy. Views share the memory of their source.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HostBufferize(StrataPass):
 
 
 class _Bufferizer:
-    """Builds the host function of one function."""
+    """Builds the host function for one tensor function."""
 
     def __init__(self, func: FuncOp, kernels: dict[str, KernelOp]):
         self.func = func
@@ -86,7 +86,7 @@ class _Bufferizer:
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.memory: dict[Storage, SSAValue] = {}
         self.at: Operation = func
-        """The operation whose buffers are being made: new operations take its location."""
+        """The operation being converted, whose location new operations take."""
 
     def run(self) -> None:
         self.driver.location = self.func.location
@@ -101,7 +101,7 @@ class _Bufferizer:
         parent.erase_op(self.func)
 
     def _drop_unused(self) -> None:
-        """Views and empties that only calls with another buffer took."""
+        """Erase views and empties that no longer have users."""
         for op in reversed(list(self.block.ops)):
             if op.results and op.results[0].first_use is None and not isinstance(op, ControlOp):
                 self.block.erase_op(op)
@@ -119,7 +119,7 @@ class _Bufferizer:
                 self.memory[storage] = output
 
     def _output_arguments(self) -> Iterator[tuple[SSAValue, BlockArgument, str]]:
-        """(returned tensor, argument, name) of the outputs that are arguments."""
+        """(returned tensor, argument, name) for each output that is an argument."""
         arguments = iter(self.driver.output_arguments)
         for value, returned, name in zip(
                 self.func.return_op.operands, self.returned, self.func.output_names, strict=True):
@@ -157,7 +157,7 @@ class _Bufferizer:
         return op
 
     def _make(self, value: SSAValue) -> None:
-        """The buffer of a value that is computed here: its storage's, or a new one."""
+        """Define the buffer of a value that is computed here: its storage's, or a new one."""
         storage = self.storage[value]
         if storage not in self.memory:
             self._define(value, host.AllocOp.of(_buffer_type(value)))
@@ -165,7 +165,7 @@ class _Bufferizer:
         self.buffers[value] = self._shaped(self.memory[storage], value)
 
     def _shaped(self, buffer: SSAValue, value: SSAValue) -> SSAValue:
-        """The buffer under the shape of a value."""
+        """The buffer, viewed in the shape of a value."""
         type_ = _buffer_type(value)
         if buffer.type == type_:
             return buffer
@@ -185,13 +185,13 @@ class _Bufferizer:
         self._add(host.LaunchOp.of(op.kernel.data, [*arguments, *results], op.sizes.data))
 
     def _fill(self, kept: SSAValue, result: SSAValue) -> None:
-        """Let the result's buffer start as a copy, unless it is the same or was undefined."""
+        """Initialize the result's buffer with a copy, unless it is the same or starts undefined."""
         if self.storage[kept] is not self.storage[result] and not isinstance(
                 root(kept).owner, EmptyOp):
             self._add(host.CopyOp.of(self.buffers[kept], self.buffers[result]))
 
     def _control(self, op: ControlOp) -> None:
-        """A call on buffers. This function owns the results."""
+        """Convert a call to one on buffers; this function owns its results."""
         new = self._add(type(op).create(
             operands=[self.buffers[v] for v in op.operands],
             result_types=[_buffer_type(r) for r in op.results],
@@ -209,7 +209,7 @@ class _Bufferizer:
         self._add(host.ReturnOp.of(values))
 
     def _given_away(self, value: SSAValue, given: set[Storage]) -> SSAValue:
-        """The buffer of a value, if this function owns it and has not given it yet; else a copy."""
+        """A value's buffer, if this function owns it and has not returned it yet; else a copy."""
         storage = self.storage[value]
         is_own = storage.is_owned or (storage.is_fresh and not isinstance(
             self.memory.get(storage), BlockArgument))
@@ -227,12 +227,12 @@ def _buffer_type(value: SSAValue) -> BufferType:
 
 
 def _symbols_of(type_: BufferType) -> set[Symbol]:
-    """The sizes that a shape has, also where another dim is empty."""
+    """The size symbols of a shape, even where another dim is empty."""
     return {symbol for size in type_.shape for symbol in size.symbols}
 
 
 def _size_names(func: FuncOp) -> list[Symbol]:
-    """The size symbols of the arguments and the caller's, in order of appearance."""
+    """The size symbols of the arguments and of the caller, in order of appearance."""
     sizes: list[Expr] = [e for a in func.body.block.args for e in _shape(a)]
     names = [name for e in sizes for name in sorted(e.symbols)]
     return list(dict.fromkeys([*names, *func.caller_sizes]))

@@ -1,4 +1,4 @@
-"""host-plan-buffers: give every buffer its place in one arena.
+"""host-plan-buffers: assign every buffer a place in one arena.
 
     %a = host.alloc : f32[1024]                 host.func ... arena(8192)
     host.launch @k0(%x, %a)                       %a = host.alloc offset 0 : f32[1024]
@@ -8,12 +8,12 @@
     host.launch @k2(%b, %c)                       %c = host.alloc offset 0 : f32[1024]
                                                   host.launch @k2(%b, %c)
 
-Two buffers overlap only where one is used for the last time before the other is first written; an
+Two buffers overlap only if one is used for the last time before the other is first written. An
 elementwise kernel may also compute in place, over an input that dies there (`in-place=false`
-forbids it). Offsets are multiples of 256 bytes. A buffer lives from the first to the last step that
-uses it, also through views. A buffer that the function returns, or whose size is known only later,
-stays memory of its own, and is freed behind its last use. Enters: a `host.func`; offsets that are
-there already are replaced.
+forbids that). Offsets are multiples of 256 bytes. A buffer is live from the first to the last step
+that uses it, including uses through views. Buffers that the function returns, or whose size is not
+known on entry, keep memory of their own, which is freed after its last use. Enters: a `host.func`;
+existing offsets are replaced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from passes.base import StrataContext, StrataPass
 
 @dataclass(frozen=True)
 class HostPlanBuffers(StrataPass):
-    """Place all buffers of the driver in one arena."""
+    """Place all buffers of a host function in one arena."""
 
     name = "host-plan-buffers"
 
@@ -64,7 +64,7 @@ class HostPlanBuffers(StrataPass):
 
 
 def _lives(func: FuncOp) -> dict[AllocOp, Block]:
-    """Of every buffer that can be planned the bytes, and the first and last step that uses it."""
+    """For every buffer that can be planned, its bytes and the first and last step that uses it."""
     steps, known = list(func.body.block.ops), {*func.size_names}
     returned = {memory_of(v) for v in func.return_op.values}
     lives = {op: Block(op.type.byte_size, at, at) for at, op in enumerate(steps)
@@ -81,20 +81,20 @@ def _lives(func: FuncOp) -> dict[AllocOp, Block]:
 
 
 def memory_of(value: SSAValue) -> AllocOp | None:
-    """The allocation whose memory a buffer shows; None for that of arguments, constants, calls."""
+    """The allocation that a buffer views; None for arguments, constants and results of calls."""
     value = seen_memory(value)
     return value.owner if isinstance(value.owner, AllocOp) else None
 
 
 def seen_memory(value: SSAValue) -> SSAValue:
-    """The buffer whose memory views show."""
+    """The buffer behind a chain of views."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.source
     return value
 
 
 def _free_others(func: FuncOp) -> None:
-    """Free memory of its own behind its last use, unless the function gives it away."""
+    """Free memory outside of the arena after its last use, unless the function returns it."""
     last: dict[SSAValue, Operation] = {}
     for op in func.body.block.ops:
         is_own = isinstance(op, ControlOp) or (isinstance(op, AllocOp) and op.offset is None)
@@ -113,7 +113,7 @@ def _total(sizes: Iterable[Expr]) -> Expr:
 
 
 def _report(arena: Expr, everything: Expr) -> str:
-    """The bytes, at the hint where they are symbolic: the expressions are in the text."""
+    """A report in bytes, with symbolic sizes at the hint, since the IR shows the formulas."""
     have, all_ = hint(arena), hint(everything)
     symbols = format_symbols(sorted(arena.symbols | everything.symbols))
     sizes = f" (with {symbols} = {SYMBOL_HINT})" if symbols else ""
@@ -124,7 +124,7 @@ def _report(arena: Expr, everything: Expr) -> str:
 def _merge_in_place(
     func: FuncOp, lives: dict[AllocOp, Block], kernels: dict[str, KernelOp]
 ) -> None:
-    """Let buffers that one kernel reads for the last time and writes first be one."""
+    """Merge buffers if a kernel reads one for the last time and is the first to write the other."""
     sharing = {life: [op] for op, life in lives.items()}
     for at, op in enumerate(func.body.block.ops):
         if isinstance(op, LaunchOp) and op.kernel.data in kernels:
@@ -135,7 +135,7 @@ def _merge_in_place(
 def _mergeable(
     op: LaunchOp, at: int, kernel: KernelOp, lives: dict[AllocOp, Block]
 ) -> Iterator[tuple[AllocOp, AllocOp]]:
-    """Pairs of a buffer that dies in a launch, and one that is born and may lie there."""
+    """Pairs of a buffer that dies in a launch and one first written there that may reuse it."""
     count = len(kernel.body.block.args)
     memories = [memory_of(b) for b in op.buffers]
     taken: set[AllocOp] = set()
@@ -164,7 +164,7 @@ def _same_layout(left: SSAValue, right: SSAValue) -> bool:
 def _merge(
     kept: Block, gone: Block, lives: dict[AllocOp, Block], sharing: dict[Block, list[AllocOp]]
 ) -> None:
-    """Let one memory be for the buffers of both, and live on as long as the other would."""
+    """Let one block serve the buffers of both, and live until the end of the later one."""
     kept.last = gone.last
     moved = sharing.pop(gone)
     lives |= dict.fromkeys(moved, kept)

@@ -1,1 +1,1 @@
-"""Passes on the `loop` level; the file `fold_it.py` has the pass `loop-fold-it`."""
+"""Passes on the `loop` level; the pass `loop-fold-it` lives in the file `fold_it.py`."""

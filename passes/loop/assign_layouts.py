@@ -1,19 +1,19 @@
-"""`loop-assign-layouts`: keep image tensors with channels last.
+"""`loop-assign-layouts`: store image tensors with channels last (NHWC).
 
-Enters: nests over tensors in the model's order of dims (batch, channels, height, width).
-Leaves: the same nests, with tensors around convolutions stored as (batch, height, width, channels).
+Enters: nests over tensors in the model's order of dims (batch, channels, height, width). Leaves:
+the same nests, with tensors around convolutions stored as (batch, height, width, channels).
 
-A convolution sums over channels and makes many channels: with channels last, its reads run along
-memory and its results fill vector lanes, on every target. Changing a tensor's layout is permuting
-its dims in every index expression that names it, so no operator is special:
+A convolution sums over input channels and computes many output channels. With channels last, its
+reads are contiguous and its results fill vector lanes, on every target. Changing a tensor's layout
+means permuting its dims in every index expression that names it, so no operator is a special case:
 
     %y = nest ins(%x[n, c, h, w]) outs(f32[1, 64, 56, 56][n, c, h, w])
     ->   ins(%x[n, h, w, c]) outs(f32[1, 56, 56, 64][n, h, w, c])
 
-Tensors that the same nest walks alike get one layout, so that no transpose comes into being.
-Inputs and results of the model, and what a view reads, keep their order. A result that nests read,
-too, is copied into that order where the function returns. A nest whose result is only viewed as an
-image, with dims merged, stores it as that (a shuffle of channels):
+Tensors that a nest walks in the same way get the same layout, so that no transpose is needed.
+Inputs and results of the model keep their order, and so do tensors that a view reads. A result that
+nests read as well is copied into that order where the function returns. A nest whose result is
+only viewed as an image, with dims merged, stores the image directly (a shuffle of channels):
 
     %p = nest outs(f32[1, 29, 2, h, w][0, a, b, i, j])   %y = view %p : f32[1, 58, h, w]
     ->  %y = nest outs(f32[1, 58, h, w][0, 2*a + b, i, j])
@@ -43,7 +43,7 @@ from passes.rewriting import erase, functions, replace
 
 @dataclass(frozen=True)
 class LoopAssignLayouts(StrataPass):
-    """Permute image tensors to channels last."""
+    """Permute image tensors to channels-last order."""
 
     name = "loop-assign-layouts"
 
@@ -54,7 +54,7 @@ class LoopAssignLayouts(StrataPass):
 
 
 def _store_viewed(block: Block) -> None:
-    """Let nests store what is only viewed as an image as the view has it."""
+    """Let nests whose result is only viewed as an image store it in the view's shape."""
     for view in [op for op in block.ops if isinstance(op, ViewOp)]:
         nest = view.source.owner
         if not isinstance(nest, NestOp) or nest.into or not _is_free(view.result) or (
@@ -82,7 +82,7 @@ def _assign(block: Block) -> None:
 
 
 class _Layouts:
-    """Classes of tensors that share a layout; which want channels last, and which must not."""
+    """Classes of tensors that share a layout: which want channels last, and which cannot."""
 
     def __init__(self, ops: Sequence[Operation]):
         self.parent: dict[SSAValue, SSAValue] = {}
@@ -109,13 +109,13 @@ class _Layouts:
             ends = [v for v in (nest.into[0], nest.results[0]) if v in self.parent]
             if len(ends) == 2:
                 self.unite(*ends)
-            else:  # what one tensor is written into has its layout
+            else:  # a tensor that a nest writes into fixes the layout of the result
                 self.fixed += ends
         if is_contraction(nest) and _makes_channels(nest):
             self.wanted += [v for v, _ in known if _rank(v) == _rank(nest.results[0])]
 
     def find(self, value: SSAValue) -> SSAValue:
-        """What stands for the class of a tensor. Each step halves the way for those to come."""
+        """The representative of a tensor's class, with path halving for later lookups."""
         parent = self.parent
         while parent[value] is not value:
             parent[value] = parent[parent[value]]
@@ -140,13 +140,13 @@ def _rank(value: SSAValue) -> int:
 
 
 def _is_free(value: SSAValue) -> bool:
-    """Whether all that use the tensor can follow a permutation, or return a copy."""
+    """Whether every use of the tensor can follow a permutation or return a copy."""
     kinds = {type(use.operation) for use in value.uses}
     return _rank(value) >= 3 and NestOp in kinds and kinds <= {NestOp, ReturnOp}
 
 
 def _copy_returned(block: Block, chosen: set[SSAValue]) -> None:
-    """Let the function return copies of tensors that will have another layout."""
+    """Let the function return copies of tensors whose layout will change."""
     last = block.last_op
     for k, value in enumerate(last.operands if isinstance(last, ReturnOp) else ()):
         if value in chosen and isinstance(value.owner, NestOp):
@@ -161,8 +161,8 @@ def _copy_returned(block: Block, chosen: set[SSAValue]) -> None:
 
 
 def _walked(nest: NestOp, map_: Sequence[Expr]) -> list[frozenset[Symbol] | None]:
-    """The axes that walk each dim; None for a dim of which one index is read. An index that is
-    read from a tensor walks as that tensor does."""
+    """The axes that walk each dim; None for a dim that is read at one constant index. An index that
+    is gathered from a tensor walks along the axes of that tensor."""
     indices = [frozenset[Symbol]().union(*(e.symbols for e in m)) for m in nest.input_maps]
     numbers = {Symbol.gathered(k): axes for k, axes in enumerate(indices)}
     return [None if e.constant is not None else frozenset[Symbol]().union(
@@ -172,8 +172,8 @@ def _walked(nest: NestOp, map_: Sequence[Expr]) -> list[frozenset[Symbol] | None
 def _aligned(
     a: Sequence[frozenset[Symbol] | None], b: Sequence[frozenset[Symbol] | None]
 ) -> bool:
-    """Whether two tensors are walked alike: dim by dim the same axes, or broadcast. Where one has
-    more positions than the other, along memory for instance, these together."""
+    """Whether two tensors are walked alike: dim by dim by the same axes, or broadcast. If their
+    ranks differ, because one has its positions merged, say, all positions count as one dim."""
     if len(a) != len(b):
         a, b = ([*dims[:2], frozenset[Symbol]().union(*(d or () for d in dims[2:]))]
                 for dims in (a, b))
@@ -183,11 +183,12 @@ def _aligned(
 def _makes_channels(nest: NestOp) -> bool:
     """Whether dim 1 of the result counts channels: the weights index it, but no later dim.
 
-    The data is the operand that the later dims (the positions) index: of the result's rank, or
-    without a dim for its only channel. Where a transposed convolution stores several results per
-    position, `2*i + v`, the weights may index these. Where the channels are its own, too, it is
-    read by windows: a batch of products of one row would look like that otherwise. Constants are no
-    data: a batch of weights, by which one matrix is multiplied, would look like images otherwise.
+    The data is the operand that the later dims (the positions) index. It has the result's rank, or
+    lacks the dim of its only channel. A transposed convolution stores several results per position,
+    `2*i + v`; its weights may index the `v`. If each channel of the data makes one of the result,
+    the data must be read by windows, because a batch of products of one row would look the same.
+    Constants are not data, because a batch of weights that multiplies one matrix would look like
+    images.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:
@@ -204,7 +205,7 @@ def _makes_channels(nest: NestOp) -> bool:
 
 
 def _stored_at(dims: Sequence[Expr]) -> set[Symbol]:
-    """The axes that walk positions: of a dim that mixes axes, those that take more than a step."""
+    """The axes that walk positions; in a dim that mixes axes, those with a step larger than 1."""
     found = set[Symbol]()
     for expr in dims:
         steps = {s for atoms, factor in expr.terms if factor != 1 for s in monomial_symbols(atoms)}
@@ -213,7 +214,7 @@ def _stored_at(dims: Sequence[Expr]) -> set[Symbol]:
 
 
 def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[Symbol]) -> bool:
-    """Whether each channel of the data makes one of the result, summed along a dim as a whole."""
+    """Whether channels form a batch: each yields one of the result, summed along a whole dim."""
     if len(data) != len(nest.output_maps[0]) or not channel.symbols & data[1].symbols:
         return False
     reduce = {a.name for a in nest.reduce_axes}
@@ -221,26 +222,26 @@ def _is_batch(nest: NestOp, data: Sequence[Expr], channel: Expr, positions: set[
 
 
 def _is_constant(nest: NestOp, data: Sequence[Expr]) -> bool:
-    """Whether the operand that is read there is a constant of the model."""
+    """Whether the operand read at `data` is a constant of the model."""
     return any(isinstance(v.owner, ConstantOp) for v, m in
                zip(nest.inputs, nest.input_maps, strict=True) if m == data)
 
 
 def _positions(nest: NestOp, map_: Sequence[Expr], rank: int) -> set[Symbol]:
-    """The axes that may index positions of an operand: those of its dims behind the channels.
+    """The axes that may index positions of an operand: those of its dims after the channels.
 
-    An operand without channels must be read by windows, which overlap; a matrix would not.
+    An operand without channels must be read by windows, which overlap; a plain matrix is not.
     """
-    behind = map_[2 - rank:]
+    later = map_[2 - rank:]
     if len(map_) == rank:
-        return {s for e in behind for s in e.symbols}
+        return {s for e in later for s in e.symbols}
     reduce = {a.name for a in nest.reduce_axes}
-    windows = len(map_) == rank - 1 and all(e.symbols & reduce for e in behind)
-    return {s for e in behind for s in e.symbols} if windows else set()
+    windows = len(map_) == rank - 1 and all(e.symbols & reduce for e in later)
+    return {s for e in later for s in e.symbols} if windows else set()
 
 
 def _moved(items: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Dim 1 becomes the last."""
+    """The items with dim 1 moved to the end."""
     return (items[0], *items[2:], items[1])
 
 
@@ -264,7 +265,7 @@ def _permute_nest(nest: NestOp, chosen: set[SSAValue]) -> None:
 
 
 def _replace(old: Operation, new: Operation, chosen: set[SSAValue]) -> None:
-    """Put `new` in the place of `old`; its results inherit the choice."""
+    """Put `new` in the place of `old`; its results inherit the chosen layout."""
     set_location(new, old)
     block = old.parent_block()
     assert block is not None

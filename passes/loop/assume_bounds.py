@@ -1,13 +1,13 @@
-"""`loop-assume-bounds`: write down what nests rely on about run-time sizes.
+"""`loop-assume-bounds`: record what nests assume about run-time sizes.
 
     %y = nest (i0: n, i1: 64) ins(%x[i0, i1], %b[i0])            %x: f32[n, 64], %b: f32[m]
     ->  strata.assume n == m                                      (checked before every run)
 
-Enters: nests as lowering made them. Where sizes are expressions, the model's own words do not
-always prove that every read stays inside its tensor: two sizes that an operator wants equal may
-come from different inputs. Each such read becomes an assumption on the sizes, at its node, so that
-contradicting inputs are an error and never a read of foreign memory. A size may be 0, but never
-less: a filter that is larger than its image is an error, too.
+Enters: nests as lowering made them. Where sizes are expressions, the model alone does not always
+prove that every read stays inside its tensor: two sizes that an operator needs to be equal may come
+from different inputs. Each such read becomes an assumption on the sizes, located at its node, so
+that contradictory inputs are an error and never an out-of-bounds read. A size may be 0 but never
+negative: a filter that is larger than its image is an error, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Need: TypeAlias = tuple[Expr, str, Expr]
 
 @dataclass(frozen=True)
 class LoopAssumeBounds(StrataPass):
-    """Turn reads that sizes alone keep inside into assumptions."""
+    """Turn reads whose bounds depend on sizes into assumptions."""
 
     name = "loop-assume-bounds"
 
@@ -51,12 +51,12 @@ class LoopAssumeBounds(StrataPass):
 
 
 def needs_of(nest: NestOp) -> Iterator[Need]:
-    """What remains to be seen at run time about the reads and stores of a nest.
+    """What must be checked at run time about the reads and stores of a nest.
 
-    A tensor that an axis walks from end to end beside others must be as long as the axis: the
-    operator wants equal sizes, unless it certainly leaves out the tensor's end. Any other read or
-    store, a gather's too, must stay inside. Where an axis is empty, nothing is read or stored. An
-    index from a tensor stays inside if there is any place.
+    If an axis walks several tensors from end to end, each of them must be as long as the axis: the
+    operator needs equal sizes, unless the axis certainly stops before the tensor's end. Any other
+    read or store, including a gather's, must stay inside. Where an axis is empty, nothing is read
+    or stored. An index that is read from a tensor stays inside as long as the dim is not empty.
     """
     for axis in nest.axes:
         if _may_be_negative(axis.extent):
@@ -83,19 +83,19 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
 
 
 def _is_shorter(highest: Expr, size: Expr) -> bool:
-    """Whether an axis certainly ends before the tensor that it walks."""
+    """Whether an axis certainly ends before the end of the tensor that it walks."""
     return is_at_most(highest + 2, size)
 
 
 def _may_be_negative(size: Expr) -> bool:
-    """Whether sizes of 1 and up, or of 0, may make a size negative."""
+    """Whether `size` can be negative for sizes of at least 1, or where all of them are 0."""
     if not is_nonnegative(size):
         return True
     return not list(divisors(size)) and size.evaluate(dict.fromkeys(size.symbols, 0)) < 0
 
 
 def positive_symbols(extents: Iterable[Expr]) -> frozenset[Symbol]:
-    """The sizes that are at least 1 wherever no extent is 0: factors of extents."""
+    """The sizes that are at least 1 wherever no extent is 0: the factors of extents."""
     products = [e.terms[0][0] for e in extents if len(e.terms) == 1]
     return frozenset(a for product in products for a in product if isinstance(a, Symbol))
 

@@ -1,11 +1,11 @@
-"""`loop-collapse-axes`: walk fewer, longer axes.
+"""`loop-collapse-axes`: merge axes into fewer, longer ones.
 
     kernel(%x: f32[1, 56, 56, 64]) nest (i0: 56, i1: 56, i2: 64) ins(%x[0, i0, i1, i2])
     ->  kernel(%x: f32[200704]) nest (i0: 200704) ins(%x[i0])        called on a view
 
-Dims of size 1 go, and two axes that all references of the kernel walk as neighbouring whole dims
-become one. Callers pass views, which cost nothing. Long
-axes fill vectors, split evenly among threads, and make a 1x1 convolution the matrix product it is.
+Dims of size 1 are dropped. Two axes are merged if all references of the kernel walk them as
+adjacent whole dims. Callers pass views, which cost nothing. Long axes fill vectors and split evenly
+among threads, and they turn a 1x1 convolution into the matrix product it is.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from passes.rewrites.loop.nests import carry, gathered_inputs
 from passes.rewriting import functions
 
 Shapes = dict[SSAValue, list[list[int]]]
-"""Per tensor of a kernel: its new dims, each a run of old dims."""
+"""Per tensor of a kernel: its new dims, each a run of consecutive old dims."""
 
 
 @dataclass(frozen=True)
 class LoopCollapseAxes(StrataPass):
-    """Drop unit dims and merge neighbouring axes."""
+    """Drop unit dims and merge adjacent axes."""
 
     name = "loop-collapse-axes"
 
@@ -50,13 +50,13 @@ def _has_into(kernel: KernelOp) -> bool:
 
 @dataclass(frozen=True)
 class _Walks:
-    """How a kernel's nests walk its tensors: gathered once, and asked for every pair of axes."""
+    """How a kernel's nests walk its tensors: collected once, queried for each pair of axes."""
 
     extents: Mapping[Symbol, Expr]
     nests: Sequence[Mapping[Symbol, bool]]
-    """Per nest its axes, and whether they reduce."""
+    """Per nest, its axes and whether each is a reduce axis."""
     computed_with: frozenset[Symbol]
-    """Axes whose values bodies use."""
+    """Axes whose values the bodies use."""
     references: Sequence[tuple[SSAValue, tuple[Expr, ...]]]
 
     @staticmethod
@@ -101,14 +101,14 @@ def _references(kernel: KernelOp) -> Iterator[tuple[SSAValue, tuple[Expr, ...]]]
 
 
 def _read_outside(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
-    """Dims that a padded read may leave: there the index says more than the position."""
+    """Dims in which a padded read may go out of bounds; these must keep their own index."""
     return {(v, d) for nest in kernel.nests
             for v, m, p in zip(nest.inputs, nest.input_maps, nest.pad_values, strict=True)
             if p is not None for d, e in enumerate(m) if e.constant != 0}
 
 
 def _scattered(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
-    """Dims where inputs say which element is written: without them it would be no scatter."""
+    """Dims whose index a scatter reads from an input; a scatter must keep them."""
     return {(v, d) for nest in kernel.nests if nest.is_scatter
             for v in (*nest.results, *nest.into)
             for d, e in enumerate(nest.output_maps[0]) if gathered_inputs([e])}
@@ -117,7 +117,7 @@ def _scattered(kernel: KernelOp) -> set[tuple[SSAValue, int]]:
 def _find_pair(
     walks: _Walks, merged: Sequence[Sequence[Symbol]], runs: Shapes
 ) -> tuple[int, int] | None:
-    """Two runs of axes, by position, that everything in the kernel walks as one."""
+    """The positions of two runs of axes that everything in the kernel walks as one."""
     for i, first in enumerate(merged):
         for j, second in enumerate(merged):
             if i != j and _are_neighbours(walks, first, second, runs):
@@ -148,9 +148,9 @@ def _position(
     value: SSAValue, map_: Sequence[Expr], first: Sequence[Symbol], second: Sequence[Symbol],
     runs: Shapes, extents: Mapping[Symbol, Expr],
 ) -> int | None:
-    """Where a reference walks `first` and then `second` as whole neighbouring dims.
+    """Where a reference walks `first` and then `second` as whole adjacent dims.
 
-    The place among the tensor's runs, -1 when the reference uses neither, None otherwise.
+    The position among the tensor's runs; -1 if the reference uses neither; None otherwise.
     """
     names = {*first, *second}
     if not any(e.symbols & names for e in map_):
@@ -178,7 +178,7 @@ def _merge(
 
 
 def _rebuild(kernel: KernelOp, merged: Sequence[Sequence[Symbol]], runs: Shapes) -> None:
-    """Make the nests anew over merged axes and tensors of merged dims."""
+    """Rebuild the nests over merged axes and tensors with merged dims."""
     extents = kernel.axes
     first = {names[0]: names for names in merged}
     block = kernel.body.block
@@ -210,7 +210,7 @@ def _rebuild(kernel: KernelOp, merged: Sequence[Sequence[Symbol]], runs: Shapes)
 
 
 def _runs_of(value: SSAValue, map_: Sequence[Expr], runs: Shapes) -> list[Expr]:
-    """A merged run is walked by its first axis."""
+    """The index map over merged dims: the first axis of a run now walks the whole run."""
     return [map_[run[0]] for run in runs[value]]
 
 
@@ -221,7 +221,7 @@ def _run_type(value: SSAValue, runs: Shapes) -> TensorType:
 
 
 def _update_call(kernel: KernelOp, call: CallOp) -> None:
-    """Pass views of the new shapes, and give views of the old ones back."""
+    """Pass views with the new shapes to the kernel, and view its results with the old shapes."""
     block = call.parent_block()
     assert block is not None
     inputs: list[SSAValue] = []

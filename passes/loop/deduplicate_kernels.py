@@ -1,12 +1,12 @@
-"""loop-deduplicate-kernels: kernels that differ only in names become one.
+"""loop-deduplicate-kernels: merge kernels that differ only in names.
 
     %a = loop.call @k0(%x) sizes(b, 2*b)              %a = loop.call @k0(%x) sizes(b, 2*b)
     %b = loop.call @k1(%y) sizes(n, m)                %b = loop.call @k0(%y) sizes(m, n)
     loop.kernel @k0(%p: f32[s, t]) sizes(s, t)  -->   loop.kernel @k0(%p: f32[s, t]) sizes(s, t)
     loop.kernel @k1(%q: f32[u, v]) sizes(v, u)
 
-`Canonical` says what names are. The first kernel stays. Schedules count: kernels with different
-ones stay apart. Works on the loop level and on the host level (`host.launch`).
+`Canonical` defines what counts as a name. The first of the equal kernels is kept. Kernels with
+different schedules are not merged. Works on the loop level and on the host level (`host.launch`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _calls(module: ModuleOp) -> list[CallOp | LaunchOp]:
 
 
 def _redirect(call: CallOp | LaunchOp, old: Canonical, new: Canonical) -> None:
-    """Call the kept kernel: its size parameters are the same sizes in another order."""
+    """Call the kept kernel; its size parameters are the same sizes in another order."""
     values = dict(zip(old.parameters, call.sizes.data, strict=True))
     call.properties["kernel"] = new.kernel.sym_name
     call.properties["sizes"] = SizesAttr(tuple(values[p] for p in new.parameters))

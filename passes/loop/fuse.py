@@ -1,7 +1,7 @@
-"""`loop-fuse`: compute producers inside their consumers, and let data movement vanish into maps.
+"""`loop-fuse`: inline producers into their consumers, and fold data movement into index maps.
 
-Enters: nests over tensors as lowering made them, one per operator or less. Leaves: fewer nests that
-compute the same. Seven rules, applied until none fits:
+Enters: nests over tensors as lowering made them, about one per operator. Leaves: fewer nests
+that compute the same. Seven rules are applied until none fits:
 
     compose views      %v = view %x; nest reads %v[e]      ->  nest reads %x[e']
     inline producers   %p = nest {f}; nest reads %p[e] {g} ->  nest reads f's inputs at e {f; g}
@@ -13,12 +13,12 @@ compute the same. Seven rules, applied until none fits:
                                                            %y = copy of %s, the same for every j
     merge equal reads  nest reads %x[e], %x[e]             ->  nest reads %x[e]
 
-A producer is inlined when it is elementwise and is not computed more often than before: the
-consumer reads each of its elements once. Copies are free to repeat, and so are conversions to a
-wider type, unless a contraction would repeat them for each product. A contraction reads rows and
-matrices where they are gathered from, for targets whose products do (`Target.gathers`). What rounds
-the sums of a contraction stays with it where the consumer belongs to another kernel. Everything is
-composition of index expressions; no rule knows an operator.
+A producer is inlined if it is elementwise and is not computed more often than before, that is, if
+the consumer reads each of its elements once. Copies may be repeated for free. So may conversions to
+a wider type, except in a contraction, which would repeat them for each product. A contraction reads
+gathered rows and matrices directly on targets that can gather operands (`Target.gathers`). A nest
+that rounds the sums of a contraction stays with it when the consumer belongs to another kernel. All
+of this is composition of index expressions; no rule knows an operator.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from passes.rewrites.loop.nests import (
 from passes.rewriting import Rewriter, rewrite
 
 MAX_INPUTS = 24
-"""More inputs than this would spill registers on every target."""
+"""More inputs than this would cause register spills on every target."""
 
 MAX_OPERATIONS = 128
-"""A body of so many operations is busy enough: one more pass over memory would not show. Larger
-ones are slow to make and to compile."""
+"""The most operations in a fused body. At this size a body is compute bound, and saving one pass
+over memory would not show. Larger bodies are slow to build and to compile."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class LoopFuse(StrataPass):
 
 # ---------------------------------------------------------------------- views
 def merge_views(view: ViewOp, at: Rewriter) -> SSAValue | None:
-    """view (view %x) == view %x; a view of the same shape is nothing."""
+    """view (view %x) == view %x; a view of the same shape is dropped."""
     if view.source.type == view.result.type:
         return view.source
     inner = view.source.owner
@@ -117,7 +117,7 @@ def _shape(value: SSAValue) -> tuple[Expr, ...]:
 
 # ---------------------------------------------------------------------- copies
 def forward_copy(copy: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """Let the only producer of a copied tensor store it in the copy's order.
+    """Let a copied tensor's producer store it in the copy's order, if nothing else reads it.
 
         %p = nest (i, j) outs(f32[a, b][i, j])   %c = nest (k, l) ins(%p[l, k]) outs([k, l])
         ->  %c = nest (i, j) outs(f32[b, a][j, i])
@@ -139,7 +139,7 @@ def forward_copy(copy: NestOp, at: Rewriter) -> list[SSAValue] | None:
 
 
 def _stored_at(copy: NestOp, producer: NestOp) -> list[Expr] | None:
-    """Where the copy's result keeps the producer's elements, if the copy is a permutation."""
+    """Where the copy's result stores the producer's elements, if the copy is a permutation."""
     read_at, kept_at = copy.input_maps[0], copy.output_maps[0]
     names = plain_axes(read_at)
     if names is None or len(names) != len(copy.axes) or has_calls(kept_at):
@@ -162,7 +162,7 @@ def _stored_at(copy: NestOp, producer: NestOp) -> list[Expr] | None:
 
 # ---------------------------------------------------------------------- producers
 def inline_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """Inline the first producer that may be; the driver visits the new nest again."""
+    """Inline the first producer that qualifies; the driver then visits the new nest."""
     for position, read in enumerate(reads_of(nest)):
         producer = read.value.owner
         if isinstance(producer, NestOp) and (
@@ -174,7 +174,7 @@ def inline_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
 
 
 def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
-    """Legal, and no work is done twice."""
+    """Whether inlining is legal and repeats no work."""
     if not can_inline(nest, position, read, producer):
         return False
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
@@ -186,8 +186,8 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
 def _may_gather(
     nest: NestOp, position: int, read: Read, producer: NestOp, context: StrataContext
 ) -> bool:
-    """Whether a contraction gathers a factor itself: whole words, at places that are the same in
-    every step of its sums."""
+    """Whether a contraction can gather a factor itself: whole words (neighbouring elements) from
+    places that are the same in every step of its sums."""
     gathers = context.target is not None and context.target.gathers(context.options)
     if not gathers or not is_contraction(nest) or not is_gather(producer) or not (
             _only_reader(nest, producer) and can_inline(nest, position, read, producer)):
@@ -202,7 +202,7 @@ def _may_gather(
 
 
 def is_gather(nest: NestOp) -> bool:
-    """Whether a nest moves the elements of one input, and others say from where."""
+    """Whether a nest moves elements of one input to places that the other inputs determine."""
     if len(nest.results) != 1 or not nest.is_elementwise or any(
             p is not None for p in nest.pad_values):
         return False
@@ -211,7 +211,7 @@ def is_gather(nest: NestOp) -> bool:
 
 
 def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
-    """Legal, and the result is no monster."""
+    """Whether inlining is legal and the result stays within `MAX_INPUTS` and `MAX_OPERATIONS`."""
     if len(producer.results) != 1 or not producer.is_elementwise:
         return False
     names = plain_axes(producer.output_maps[0])
@@ -229,10 +229,11 @@ def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
 
 
 def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
-    """Whether it rounds sums of products to fewer bytes, and no kernel sums up and computes `nest`.
+    """Whether `producer` rounds sums of products to fewer bytes, and `nest` needs another kernel.
 
-    For that one reduces, ends other sums as well, or cuts a dim in two as it reads, heads of
-    attention, say; unrounded sums would then cross memory.
+    `nest` cannot share the kernel of the sums if it reduces, if it ends other sums as well, or if
+    it splits a dim as it reads (heads of attention, say). Unrounded sums would then pass through
+    memory.
     """
     width = byte_width(scalar_type(producer.results[0]))
     rounded = [v for v in _sums(producer.inputs) if byte_width(scalar_type(v)) > width]
@@ -245,8 +246,7 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
 
 
 def _widens_for_others(nest: NestOp) -> bool:
-    """Whether a nest only widens, and all its readers take that in: what it reads has fewer bytes.
-    """
+    """Whether a nest only widens, and all its readers can fuse that; its input has fewer bytes."""
     readers = [use.operation for use in nest.results[0].uses]
     return is_widening(nest) and all(
         isinstance(r, NestOp) and not is_contraction(r) for r in readers)
@@ -257,7 +257,7 @@ def _sums(values: Sequence[SSAValue]) -> list[SSAValue]:
 
 
 def is_free(producer: NestOp) -> bool:
-    """Whether computing an element again costs nothing: affine copies, and constants."""
+    """Whether computing an element again costs nothing: true of affine copies and of constants."""
     if not producer.inputs:
         return all(isinstance(op, (arith.ConstantOp, YieldOp)) for op in producer.body.block.ops)
     return (is_copy(producer) and producer.pad_values[0] is None
@@ -265,7 +265,7 @@ def is_free(producer: NestOp) -> bool:
 
 
 def is_widening(producer: NestOp) -> bool:
-    """Whether a nest converts to a wider type, by an instruction: then the loads cost more."""
+    """Whether a nest only converts to a wider type with a native instruction, so loads dominate."""
     conversion = producer.yielded[0].owner
     if len(producer.inputs) != 1 or not isinstance(conversion, _WIDENINGS):
         return False
@@ -278,18 +278,20 @@ _WIDENINGS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
 
 
 def _pad_commutes(read: Read, producer: NestOp) -> bool:
-    """Whether reading a copy outside means reading its source outside."""
+    """Whether a read outside of a copy is also a read outside of the copy's source."""
     return is_copy(producer) and producer.pad_values[0] is None and (
         is_outside_likewise(read, producer))
 
 
 def is_outside_likewise(read: Read, producer: NestOp) -> bool:
-    """Whether what a read finds outside of a nest's result, the nest would outside of its input,
-    of which it reads all."""
+    """Whether a read leaves the producer's result exactly where it would leave the input.
+
+    The producer must read all of its input.
+    """
     names = plain_axes(producer.input_maps[0])
     extents = extents_of(producer.axes)
     if names is None or any(at.constant != 0 and e.as_symbol not in names for at, e in zip(
-            read.map, producer.output_maps[0], strict=True)):  # it may leave a dim that is new
+            read.map, producer.output_maps[0], strict=True)):  # a dim that the input lacks
         return False
     return all(
         size.constant == 1 if e.as_symbol is None else extents[e.as_symbol] == size
@@ -301,7 +303,7 @@ def _only_reader(nest: NestOp, producer: NestOp) -> bool:
 
 
 def reads_once(nest: NestOp, read: Read) -> bool:
-    """Whether distinct points of the nest read distinct elements."""
+    """Whether different points of the nest read different elements."""
     used = set[Symbol]().union(*(e.symbols for e in read.map)) if read.map else set[Symbol]()
     if any(a.name not in used and a.extent.constant != 1 for a in nest.axes):
         return False
@@ -316,7 +318,7 @@ def reads_once(nest: NestOp, read: Read) -> bool:
 
 
 def _is_mixed_radix(expr: Expr, extents: Mapping[Symbol, Expr]) -> bool:
-    """Whether distinct axis values give distinct sums: each step exceeds all below it together.
+    """Whether different axis values give different sums: each step exceeds the sum of all below.
 
     64*i + j with 0 <= j < 64.
     """

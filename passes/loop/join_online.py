@@ -1,4 +1,4 @@
-"""`loop-join-online`: a chain of kernels becomes one that keeps nothing, as its sums are online.
+"""`loop-join-online`: fuse a chain of kernels into one that keeps no intermediate (online softmax).
 
     %s = call @contract_0(%q, %k)      nests (i, j, reduce d) (i, j)
     %p = call @reduce_1(%s)            nests (i, reduce j) (i, j) (i, reduce j) (i, j)
@@ -7,15 +7,16 @@
     %y = call @online_2(%q, %k, %v)    nests (i, j, reduce d) (i, j) (i, reduce j)
                                              (i, j) (i, reduce j) (i, d, reduce j) (i, d)
 
-Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, but a chain from
-contraction through a maximum and sums to contraction is one kernel, for targets that want that
-(`Target.joins_online`). All its nests walk j together, once: the sums are online on the maximum
-(`passes.analyses.loop.online`). For that the results of the last contraction are divided, not its
-factors.
+Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, except that a
+chain from a contraction through a maximum and sums to another contraction is one kernel, on targets
+that ask for it (`Target.joins_online`). All nests of that kernel share a single loop over j,
+because its sums are online: they are rescaled whenever the running maximum grows
+(`passes.analyses.loop.online`). To make this possible, the division moves from the factors of the
+last contraction to its results.
 
-Not under `--exact`: sums are rescaled, and round otherwise than the operators say. For the same
-reason values stay in f32 that operators on halves round in between, but for the factors of the last
-contraction: they get the type of what they are multiplied by.
+Does nothing under `--exact`, because rescaled sums round differently from what the operators say.
+For the same reason, values that half-precision operators would round in between stay in f32. Only
+the factors of the last contraction are rounded: they get the type of what they are multiplied by.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from passes.rewriting import erase
 
 @dataclass(frozen=True)
 class LoopJoinOnline(StrataPass):
-    """Join chains of kernels whose sums are online."""
+    """Fuse chains of kernels into one with online sums."""
 
     name = "loop-join-online"
 
@@ -82,20 +83,22 @@ class LoopJoinOnline(StrataPass):
 
 @dataclass
 class OnlineChain(Chain):
-    """Two contractions, what is between them along the axis that the last one sums over, and what
-    is computed element by element for the rows; other inputs are read before they are widened or
-    repeated."""
+    """Two contractions, and everything between them along the axis that the last one sums over.
+
+    Elementwise nests over the rows are included. Other inputs are read from where they were before
+    they were widened or repeated.
+    """
 
     kind: ClassVar[str] = "online"
     sums_while_walking: ClassVar[bool] = True
 
     triangles: dict[SSAValue, Triangle] = field(default_factory=dict[SSAValue, Triangle])
     counts: dict[SSAValue, Count] = field(default_factory=dict[SSAValue, Count])
-    """Constants that are computed instead of read."""
+    """Constants that are computed instead of loaded."""
     masks: list[CallOp] = field(default_factory=list[CallOp])
-    """Calls whose results are computed where they are read, in the order of the function."""
+    """Calls whose results are recomputed at their readers, in the order of the function."""
     read: set[CallOp] = field(default_factory=set[CallOp])
-    """Calls whose results are read as they are, for all that was tried."""
+    """Calls that could not be recomputed, so that their results are loaded."""
 
     def grow(self) -> None:
         super().grow()
@@ -112,14 +115,16 @@ class OnlineChain(Chain):
         return fits and super().accepts(call)
 
     def _walks(self, call: CallOp) -> bool:
-        """Whether a producer walks what the last call sums over."""
+        """Whether a producer iterates over the axis that the last call sums over."""
         summed = {self.names[self.last, a.name] for nest in self.kernel_of(self.last).nests
                   for a in nest.reduce_axes}
         return summed <= set(self.shared_axes(call, self.kernel_of(call)).values())
 
     def _is_moving(self, call: CallOp) -> bool:
-        """Whether a call widens elements at most, multiplies them by a constant, or repeats them:
-        heads of keys, as a rule."""
+        """Whether a call only widens elements, multiplies them by a constant, or repeats them.
+
+        Repeated heads of keys are the usual case.
+        """
         if not self.program.may_join(call) or any(
                 use.operation not in self.calls for r in call.results for use in r.uses):
             return False
@@ -127,7 +132,7 @@ class OnlineChain(Chain):
                    for n in self.kernel_of(call).nests)
 
     def find_computed(self, weights: WeightStore) -> None:
-        """Find what is computed instead of read, before there is a kernel."""
+        """Find what is computed instead of loaded, before the kernel is built."""
         for call in self.calls:
             self._find(call, weights)
         self.masks.sort(key=lambda c: self.program.places[c])
@@ -149,14 +154,14 @@ class OnlineChain(Chain):
                 and all(map(self._may_be_inlined, call.results)))
 
     def _may_be_inlined(self, value: SSAValue) -> bool:
-        """Whether all of the chain may compute a value; masks may."""
+        """Whether every reader in the chain may compute a value itself."""
         readers = [(self.kernel_of(c), k) for c in self.calls
                    for k, v in enumerate(c.inputs) if v is value]
         return all(may_be_inlined(kernel, kernel.body.block.args[k])
                    for kernel, k in readers)
 
     def _find_mask(self, call: CallOp, weights: WeightStore) -> None:
-        """What a mask is computed from comes first: so little may be left to read."""
+        """Recompute a mask, if what it is computed from is recomputed too or is loaded anyway."""
         before = dict(self.triangles), dict(self.counts), list(self.masks)
         self._find(call, weights)
         made = {*self.triangles, *self.counts, *(r for c in self.masks for r in c.results),
@@ -195,7 +200,7 @@ class OnlineChain(Chain):
 
 
 def misfit(kernel: KernelOp) -> str | None:
-    """Why one walk does not compute a joined kernel, or None."""
+    """Why a joined kernel cannot be computed in a single walk, or None."""
     if private_values(kernel):
         return "a nest reads elsewhere than another one makes what it reads"
     walked = {a.name for nest in kernel.nests if running_maximum(nest) for a in nest.reduce_axes}

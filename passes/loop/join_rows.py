@@ -1,4 +1,4 @@
-"""`loop-join-rows`: kernels that walk the same rows become one, which holds a block of rows.
+"""`loop-join-rows`: fuse kernels that walk the same rows into one that holds a block of rows.
 
     %s = call @contract_0(%q, %k)      nests (i, j, reduce d) (i, j)
     %p = call @reduce_1(%s)            nests (i, reduce j) (i, j) (i, reduce j) (i, j)
@@ -7,17 +7,20 @@
     %y = call @rows_2(%q, %k, %v)      nests (i, j, reduce d) (i, j) (i, reduce j)
                                              (i, j1) (i, reduce j1)  (i, d, reduce j2)
 
-Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, but a chain from
-contraction through reductions to contraction is one kernel if its values are read inside it only. A
-program then computes all of the chain for its rows, and what one nest leaves for the next (whole
-rows of scores, say) stays in memory of its own, where it is hot: `passes.analyses.loop.private`.
-Nothing here knows attention: rows are the axes that everything in the chain has in parallel.
+Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, except that a
+chain from a contraction through reductions to another contraction is one kernel, provided that its
+intermediate values are read only inside it. A program then computes the whole chain for its rows.
+What one nest leaves for the next (whole rows of scores, say) stays in private memory, where it is
+hot in cache: `passes.analyses.loop.private`. Nothing here knows about attention: rows are the axes
+over which everything in the chain is parallel.
 
-Only nests that name an axis alike walk it together. A nest that needs a finished reduction over
-an axis, and a contraction that sums over it, walk it once more, so they get an axis of their own.
+Only nests that use the same name for an axis walk it together. A nest that needs a finished
+reduction over an axis, and a contraction that sums over it, must walk it again, so each of them
+gets an axis of its own.
 
-The target says how much memory a program may have (`Target.row_memory`); 0 joins nothing. It also
-says up to which size of what lies between them kernels are faster apart (`Target.apart_memory`).
+The target says how much memory a program may use (`Target.row_memory`); 0 disables the pass. It
+also gives the size of intermediates up to which separate kernels are faster
+(`Target.apart_memory`).
 """
 
 from __future__ import annotations
@@ -45,21 +48,21 @@ from passes.rewrites.loop.separate_walks import separate_walks
 from passes.rewriting import erase, functions
 
 BLOCK_ROWS = 32
-"""About so many rows belong to one program, when memory is counted."""
+"""The number of rows per program that is assumed when memory is counted."""
 
 MIN_ROWS = 16
 """Fewer rows than this do not fill a block."""
 
 OPEN_SIZE = 512
-"""What a size that only a run knows is taken for, when memory is counted."""
+"""The value that is assumed for a size known only at run time, when memory is counted."""
 
 MAX_STREAM = 16
-"""A block may read so many times as many bytes that all blocks read, as it keeps to itself."""
+"""The most bytes of shared inputs that a block may read, per byte that it keeps to itself."""
 
 
 @dataclass(frozen=True)
 class LoopJoinRows(StrataPass):
-    """Join chains of kernels by their rows."""
+    """Fuse chains of kernels along their rows."""
 
     name = "loop-join-rows"
 
@@ -95,7 +98,7 @@ def calls_in(module: ModuleOp) -> list[CallOp]:
 
 @dataclass(frozen=True)
 class Program:
-    """All calls in order, and the kernels that only one of them calls, by name."""
+    """All calls in order, and by name the kernels that exactly one of them calls."""
 
     kernels: Mapping[str, KernelOp]
     places: Mapping[CallOp, int]
@@ -121,13 +124,13 @@ class Program:
         return kernel is not None and any(map(is_contraction, kernel.nests))
 
     def is_reduction(self, call: CallOp) -> bool:
-        """Whether it reduces, and contracts nothing."""
+        """Whether the call reduces without contracting."""
         kernel = self.kernel(call)
         return kernel is not None and not self.has_contraction(call) and any(
             n.reduce_axes for n in kernel.nests)
 
     def may_join(self, call: CallOp) -> bool:
-        """Whether a kernel is nests only, not joined before, with its caller's names of sizes."""
+        """Whether the kernel holds only nests, is not joined yet, and uses its caller's sizes."""
         kernel = self.kernel(call)
         if kernel is None or [Expr.symbol(s) for s in kernel.size_names] != list(call.sizes.data):
             return False
@@ -140,27 +143,27 @@ def misfit(kernel: KernelOp, room: int, apart: int = 0) -> str | None:
     """Why a joined kernel would not be faster, or None."""
     axis = block_axis(kernel)
     if axis is None:
-        return "no axis of rows uses an operand again"
+        return "no axis of rows reuses an operand"
     if any(_moves_windows(kernel, nest) for nest in kernel.nests):
-        return "a product moves a window over what would be kept"
+        return "a convolution's window moves over a value that would be kept"
     if (kernel.axes[axis].constant or MIN_ROWS) < MIN_ROWS:
         return "too few rows"
     kept = {v: _axes_of(v) - set(common_rows(kernel)) for v in private_values(kernel)}
     rows, walked = kernel.axes[axis], {kernel.axes[a] for axes in kept.values() for a in axes}
     if rows.constant is None and rows not in walked:
-        return "there may be few rows, and much to be walked for them"
+        return "the number of rows is not known and may be too small for the work per row"
     largest = max((BLOCK_ROWS * _bytes(kernel, v, axes) for v, axes in kept.items()), default=0)
     if largest > room:
         return "a block of rows is too large"
     if max((_bytes(kernel, v, _axes_of(v)) for v in kept), default=0) <= apart:
-        return "its products are faster apart, and what is between them is small"
+        return "separate kernels are faster, because the intermediate is small"
     if _stream(kernel, axis) > MAX_STREAM * largest:
-        return "each block would read too much that all of them read"
+        return "each block would read too much data that all blocks share"
     return None
 
 
 def _moves_windows(kernel: KernelOp, nest: NestOp) -> bool:
-    """Whether sums run over places beside those that the result's axes, not its rows, point at."""
+    """Whether a contraction sums over windows along an axis of its result that is not a row."""
     if not is_contraction(nest):
         return False
     summed, rows = {a.name for a in nest.reduce_axes}, {*common_rows(kernel)}
@@ -169,13 +172,13 @@ def _moves_windows(kernel: KernelOp, nest: NestOp) -> bool:
 
 
 def _axes_of(value: SSAValue) -> set[Symbol]:
-    """The axes over which a nest makes a value."""
+    """The axes over which a nest computes a value."""
     assert isinstance(value.owner, NestOp)
     return {s for e in value.owner.stored_at(value) for s in e.symbols}
 
 
 def _stream(kernel: KernelOp, axis: Symbol) -> int:
-    """What every block reads of inputs that do not depend on its rows."""
+    """The bytes that every block reads of inputs that do not depend on its rows."""
     total = 0
     for argument in kernel.body.block.args:
         axes = {s for nest in kernel.nests for read in reads_of(nest) if read.value is argument
@@ -186,7 +189,7 @@ def _stream(kernel: KernelOp, axis: Symbol) -> int:
 
 
 def _bytes(kernel: KernelOp, value: SSAValue, axes: set[Symbol]) -> int:
-    """The part of a value at all places along some axes."""
+    """The size in bytes of the part of a value that spans the given axes."""
     assert isinstance(value.type, TensorType)
     count = product(e for a, e in kernel.axes.items() if a in axes)
     sizes = dict.fromkeys(count.symbols, OPEN_SIZE)
@@ -196,17 +199,17 @@ def _bytes(kernel: KernelOp, value: SSAValue, axes: set[Symbol]) -> int:
 # ---------------------------------------------------------------------- finding a chain
 @dataclass
 class Chain:
-    """Calls whose kernels have rows in common, and the names that their axes share."""
+    """Calls whose kernels have rows in common, and the joint names of their axes."""
 
     kind: ClassVar[str] = "rows"
-    """The word that names its kernel."""
+    """The prefix of the joined kernel's name."""
     sums_while_walking: ClassVar[bool] = False
     """Whether a contraction sums over an axis while others of the chain walk it."""
 
     program: Program
     last: CallOp
     calls: list[CallOp] = field(default_factory=list[CallOp])
-    """In the order of the function, the last one last."""
+    """In the order of the function; `last` comes last."""
     names: dict[tuple[CallOp, Symbol], Symbol] = field(
         default_factory=dict[tuple[CallOp, Symbol], Symbol])
     rows: set[Symbol] = field(default_factory=set[Symbol])
@@ -214,7 +217,9 @@ class Chain:
 
     @classmethod
     def ending_in(cls, call: CallOp, program: Program) -> Self | None:
-        """The chain behind a contraction that reads a reduction of another; None if there is none.
+        """The chain that ends in a contraction and leads from another one through a reduction.
+
+        None if there is no such chain.
         """
         if not program.has_contraction(call):
             return None
@@ -232,7 +237,7 @@ class Chain:
         return self.program.kernels[call.kernel.data]
 
     def grow(self) -> None:
-        """Take in every producer that fits, until none is left."""
+        """Add every producer that fits, until none is left."""
         refused: set[CallOp] = set()
         while (found := next((p for p in self.program.producers(self.calls)
                               if p not in self.calls and p not in refused), None)) is not None:
@@ -240,7 +245,7 @@ class Chain:
                 refused.add(found)
 
     def before(self, call: CallOp) -> list[CallOp]:
-        """The calls of the chain whose results one of them needs, directly or not."""
+        """The calls of the chain on whose results a call depends, directly or indirectly."""
         found: list[CallOp] = [call]
         for later in found:
             found += [p for p in self.program.producers([later])
@@ -248,7 +253,7 @@ class Chain:
         return found[1:]
 
     def accepts(self, call: CallOp) -> bool:
-        """Take in a producer if only the chain reads it, and it walks all of the chain's rows."""
+        """Add a producer if only the chain reads it and it walks all of the chain's rows."""
         if any(use.operation not in self.calls for r in call.results for use in r.uses):
             return False
         if not self.program.may_join(call):
@@ -265,7 +270,7 @@ class Chain:
         return True
 
     def admit(self, call: CallOp, shared: Mapping[Symbol, Symbol]) -> None:
-        """A call with names for its kernel's axes: those it shares, and new ones."""
+        """Add a call; its kernel's axes get their joint name, or a fresh one if not shared."""
         for axis in self.kernel_of(call).axes:
             self.names[call, axis] = shared.get(axis) or self.fresh()
         self.calls.insert(0, call)
@@ -275,7 +280,7 @@ class Chain:
         return Symbol.axis(f"i{self.count - 1}")
 
     def shared_axes(self, call: CallOp, kernel: KernelOp) -> dict[Symbol, Symbol]:
-        """Axes of a producer's kernel that the chain's reads of its results tie to their own."""
+        """A producer's axes, mapped to the axes of the chain at which its results are read."""
         ties: dict[Symbol, set[Symbol | None]] = {}
         for reader, nest, read, k in self._reads_of_results(call):
             maker = kernel.yielded[k].owner
@@ -293,7 +298,7 @@ class Chain:
     def _tie(
         self, reader: CallOp, nest: NestOp, read: Read, at: Expr, extent: Expr
     ) -> Symbol | None:
-        """The joint name of the axis at which a dim is read, if both can walk it together."""
+        """The joint name of the axis that reads a dim, if reader and producer can share it."""
         axis = next((a for a in nest.axes if a.name == at.as_symbol), None)
         if axis is None or axis.extent != extent or read.pad is not None or (
                 axis.reduce and is_contraction(nest) and not self.sums_while_walking):
@@ -334,29 +339,29 @@ class Chain:
         return kernel
 
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
-        """Let its nests walk together what they can walk together."""
+        """Let the kernel's nests share loops where they can."""
         if not exact:
             delay_divisions(kernel, self.rows)
         separate_walks(kernel, self.rows)
 
     def constants(self, block: Block) -> dict[SSAValue, SSAValue]:
-        """What the kernel computes instead of reading it, at its beginning."""
+        """Values that the kernel computes at its beginning instead of loading them."""
         del block
         return {}
 
     def inputs(self) -> list[SSAValue]:
-        """What the chain reads of others."""
+        """The values that the chain reads from outside."""
         own = {r for c in self.parts() for r in c.results}
         return list(dict.fromkeys(v for c in self.parts() for v in c.inputs if v not in own))
 
     def parts(self) -> list[CallOp]:
-        """The calls whose nests the kernel has, in order."""
+        """The calls whose nests make up the kernel, in order."""
         return self.calls
 
     def _inline(
         self, call: CallOp, block: Block, values: Mapping[SSAValue, SSAValue]
     ) -> dict[SSAValue, SSAValue]:
-        """Append the nests of a call's kernel; its results as values of the new kernel."""
+        """Append the nests of a call's kernel; its results, as values of the new kernel."""
         kernel = self.kernel_of(call)
         inside: dict[SSAValue, SSAValue] = {
             a: values[v] for a, v in zip(kernel.body.block.args, call.inputs, strict=True)}
@@ -370,7 +375,7 @@ class Chain:
         return {r: inside[v] for r, v in zip(call.results, kernel.yielded, strict=True)}
 
     def replace(self, kernel: KernelOp) -> None:
-        """Call the new kernel in place of the chain, whose kernels go."""
+        """Call the new kernel in place of the chain, and erase the chain's kernels."""
         last = self.kernel_of(self.last)
         module = last.parent_block()
         assert module is not None

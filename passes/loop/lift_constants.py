@@ -1,4 +1,4 @@
-"""`loop-lift-constants`: kernels that differ only in numbers read these as inputs.
+"""`loop-lift-constants`: turn numbers in which otherwise equal kernels differ into inputs.
 
     %a = loop.call @k0(%x)        loop.kernel @k0(%p) { .. arith.constant 2.0 .. }
     %b = loop.call @k1(%y)        loop.kernel @k1(%p) { .. arith.constant 3.0 .. }
@@ -8,9 +8,10 @@
     %a = loop.call @k0(%x, %2)
     %b = loop.call @k1(%y, %3)
 
-`loop-deduplicate-kernels` then makes one of them: layers with learned scales, say, are compiled
-once. A number stays where knowing it saves work: only what is added, multiplied or compared is
-lifted, but no divisor. So do numbers in which all kernels agree.
+`loop-deduplicate-kernels` then merges the kernels, so that layers with learned scales, say, are
+compiled once. A number stays in the kernel where knowing it saves work: only numbers that are
+added, multiplied or compared are lifted, and divisors are not. Numbers that are the same in all
+kernels stay as well.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from passes.rewriting import functions
 _TAKES_ANY_NUMBER = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.MaximumfOp, arith.MinimumfOp)
 
 MAX_LIFTED = 8
-"""More numbers than this make a kernel another one."""
+"""The most numbers to lift; kernels that differ in more are treated as different."""
 
 
 @dataclass(frozen=True)
 class LoopLiftConstants(StrataPass):
-    """Let kernels that differ only in numbers read them."""
+    """Turn numbers in which otherwise equal kernels differ into inputs."""
 
     name = "loop-lift-constants"
 
@@ -68,7 +69,7 @@ def _calls(module: ModuleOp) -> dict[str, list[CallOp]]:
 
 
 def _groups(module: ModuleOp) -> list[list[Canonical]]:
-    """Kernels that are equal but for numbers, in the order of the module."""
+    """Kernels that are equal except for numbers, in the order of the module."""
     groups: dict[Hashable, list[Canonical]] = {}
     for op in module.body.block.ops:
         if isinstance(op, KernelOp):
@@ -78,8 +79,7 @@ def _groups(module: ModuleOp) -> list[list[Canonical]]:
 
 
 def _could_be_read(op: Operation) -> bool:
-    """Whether a constant is as good as an input: a number in a nest's body that is not divided by.
-    """
+    """Whether a constant is as good as an input: a number in a nest's body that is no divisor."""
     if not isinstance(op, arith.ConstantOp) or op.result.type != f32:
         return False
     inside = isinstance(op.parent_op(), NestOp)
@@ -87,7 +87,7 @@ def _could_be_read(op: Operation) -> bool:
 
 
 def _differing(group: Sequence[Canonical]) -> list[int]:
-    """The places where not all have the same number."""
+    """The positions at which the kernels have different numbers."""
     values = [[str(op.value) for op in kernel.constants] for kernel in group]
     return [k for k, same in enumerate(zip(*values, strict=True)) if len(set(same)) > 1]
 
@@ -108,7 +108,7 @@ def _pass_numbers(
 
 
 def _lift(kernel: KernelOp, lifted: Sequence[arith.ConstantOp]) -> None:
-    """Append the numbers to a kernel's arguments, and read them in its nests."""
+    """Append the numbers to a kernel's arguments, and let its nests read them."""
     block = kernel.body.block
     scalar = tensor(f32, [])
     arguments = {op: block.insert_arg(scalar, len(block.args)) for op in lifted}

@@ -1,14 +1,15 @@
-"""`loop-narrow-factors`: products read factors in the narrow type that they were widened from.
+"""`loop-narrow-factors`: let products read factors in the narrow type that they were widened from.
 
     %p = nest (i, k) ins(%a[i, k]) {extf f8 to f32}        %q likewise, of %b
     %y = nest (i, j, reduce k) ins(%p[i, k], %q[k, j]) {mulf}
     ->  %y = nest (i, j, reduce k) ins(%a[i, k], %b[k, j]) {extf; extf; mulf}
 
-Widening is exact, so the numbers are the same; a target whose instructions multiply the narrow type
-and sum in f32 (`Target.multiplies`) reads less memory and multiplies faster. Both factors must come
-from one type. Elsewhere a factor that is read often is widened once, before the product.
+Widening is exact, so the numbers do not change. A target whose instructions multiply the narrow
+type and sum in f32 (`Target.multiplies`) reads less memory and multiplies faster. Both factors must
+have been widened from the same type. Elsewhere, a factor that is read often is widened once, before
+the product.
 
-Enters: fused nests. Leaves: nests. Sums that are f32 alone: others are no instruction's.
+Enters: fused nests. Leaves: nests. Only sums in f32 qualify; no instruction supports others.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _element(value: SSAValue) -> Attribute:
 
 
 def _is_candidate(nest: NestOp) -> bool:
-    """Whether a nest sums the products of its two inputs, widened or not, in f32."""
+    """Whether a nest sums products of its two inputs in f32, widened or not."""
     if not is_contraction(nest) or len(nest.inputs) != 2 or len(nest.results) != 1 or nest.into:
         return False
     multiply = nest.yielded[0].owner
@@ -69,7 +70,7 @@ def _is_candidate(nest: NestOp) -> bool:
 
 
 def _source(value: SSAValue) -> SSAValue:
-    """What a value was converted from, without any loss."""
+    """The value that a value was converted from without loss."""
     through, source = list[Attribute](), value
     while isinstance(source.owner, (arith.ExtFOp, arith.TruncFOp)):
         through.append(source.type)
@@ -78,14 +79,17 @@ def _source(value: SSAValue) -> SSAValue:
 
 
 def narrow_read(read: Read) -> Read:
-    """A read of what another nest widens as one of its source; any other read as it is, and one
-    that leaves what is only a part of the source, too: there it finds zeros."""
+    """A read of a widened tensor, turned into a read of its narrow source.
+
+    Any other read is returned as it is. So is a padded read of a tensor that holds only a part of
+    the source, because out of bounds of that part it must find zeros.
+    """
     maker = read.value.owner
     if not isinstance(maker, NestOp) or not _only_widens(maker) or read.pad:
         return read
     if read.pad is not None and not is_outside_likewise(read, maker):
         return read
-    at: dict[Symbol, Size] = {a.name: 0 for a in maker.axes}  # left for axes of extent 1
+    at: dict[Symbol, Size] = {a.name: 0 for a in maker.axes}  # 0 remains for axes of extent 1
     for stored, expr in zip(maker.output_maps[0], read.map, strict=True):
         if stored.as_symbol is not None:
             at[stored.as_symbol] = expr
@@ -105,7 +109,7 @@ def _only_widens(maker: NestOp) -> bool:
 
 
 def _product(nest: NestOp, reads: Sequence[Read]) -> NestOp:
-    """The sum of products of other reads of equal elements, widened."""
+    """The sum of products, with inputs of one narrow type that the body widens."""
     block = Block(arg_types=[_element(r.value) for r in reads])
     wide = [arith.ExtFOp(a, f32) for a in block.args]
     multiply = arith.MulfOp(wide[0].result, wide[1].result)

@@ -1,19 +1,20 @@
 """`loop-outline`: group nests into kernels.
 
-Enters: a function of nests, views and constants. Leaves: the function calls `loop.kernel`s, each of
-which one launch computes; no nest remains outside a kernel.
+Enters: a function of nests, views and constants. Leaves: a function that calls `loop.kernel`s. Each
+kernel is computed by one launch, and no nest remains outside a kernel.
 
     %a = nest (m, n, reduce k)   %y = nest (m, n) ins(%a)   ->   %y = loop.call @contract_0(...)
 
-Four kinds of group, by what the nests are and never by operator:
-- a contraction, then elementwise nests over exactly its parallel axes (the epilogue);
-- reductions over the same rows, and elementwise nests over rows or elements of rows (softmax);
-  they may be few, or one, where the target walks them faster than it starts another kernel;
-  reductions that only read the same tensor alike are among them (its sum, and that of its squares);
+There are four kinds of group. They depend on what the nests are, never on the operator:
+- a contraction, followed by elementwise nests over exactly its parallel axes (the epilogue);
+- reductions over the same rows, with elementwise nests over rows or elements of rows (softmax).
+  There may be few rows, or only one, where the target computes them faster than it launches another
+  kernel. Reductions that only read the same tensor in the same way belong here, too (the sum of a
+  tensor and the sum of its squares);
 - elementwise nests over one domain (several results);
-- a scatter, alone, or with what computes where it writes.
-Nests that read each other's results inside a group do so at the same point, so one program can
-compute a tile of all of them. A group never waits for something that waits for the group.
+- a scatter, either alone or with the nests that compute at the places where it writes.
+Nests of a group that read each other's results do so at the same point, so one program can compute
+a tile of all of them. No cycle arises: a group never depends on anything that depends on the group.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _outline(module: ModuleOp, func: FuncOp, groups: list[Group]) -> None:
 
 
 def _make_kernel(module: ModuleOp, group: Group, number: int) -> CallOp:
-    """The kernel of a group, added to the module; the call, its results in use already."""
+    """Add the kernel of a group to the module; the call, whose results already replace the old."""
     name = f"{kind_of(group.renamed)}_{number}"
     inside = {r for n in group.nests for r in n.results}
     inputs = list(dict.fromkeys(
@@ -86,7 +87,7 @@ def _make_kernel(module: ModuleOp, group: Group, number: int) -> CallOp:
 def _fill(
     block: Block, group: Group, inputs: Sequence[SSAValue], results: Sequence[SSAValue]
 ) -> None:
-    """Copy the nests into the kernel, axes named i0, i1 ... in order of appearance."""
+    """Copy the nests into the kernel, with axes named i0, i1 ... in order of appearance."""
     values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
     for old, new in zip(inputs, block.args, strict=True):
         new.name_hint = old.name_hint
@@ -112,7 +113,7 @@ def _size_names(group: Group, values: Sequence[SSAValue]) -> set[Symbol]:
 
 
 def _sort(block: Block) -> None:
-    """Bring operations into an order in which values and sizes are made before they are used."""
+    """Sort operations so that values and sizes are defined before they are used."""
     ops = list(block.ops)
     definitions = SizeDefinitions.of(block)
     placed: set[Operation] = set()

@@ -1,18 +1,19 @@
-"""`loop-pack-operands`: bring the operands of contractions into the order the kernel reads them in.
+"""`loop-pack-operands`: lay out the operands of contractions in the order the kernel reads them.
 
     contract(%x, %w: f32[768, 3072]) ins(%x[i0, i2], %w[i2, i1])        target: tiles of 64 along i1
     ->  contract(%x, %w': f32[48, 768, 64]) ins(%x[i0, i2], %w'[i1 floordiv 64, i2, i1 mod 64])
 
-An operand that holds the lanes axis becomes panels of the tile's width, padded with zeros at its
-end, so that a tile is one unmasked contiguous load. Where the target multiplies groups of the
-summed axis at once, each group lies side by side, the last one filled up with zeros:
+An operand indexed by the vectorized axis becomes panels of the tile's width. The last panel is
+padded with zeros, so that a tile is one unmasked contiguous load. Where the target multiplies
+groups of the summed axis with one instruction, the elements of a group are adjacent, and the last
+group is padded with zeros:
 
     %w: i8[768, 3072]  ->  %w': i8[48, 192, 64, 4]  read at [i1 floordiv 64, i2 floordiv 4,
                                                              i1 mod 64, i2 mod 4]
 
-A padded read of a convolution gets a tensor with its border written out, so that the inner loop
-compares nothing; its dims may change places, too. Constants are packed now, into the weight store;
-other operands by a copy kernel before the call.
+A padded read of a convolution becomes a read of a tensor with its border written out, so that the
+inner loop has no bounds checks; its dims may be reordered as well. Constants are packed at compile
+time, into the weight store. Other operands are packed by a copy kernel before the call.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from passes.rewriting import erase_unused, functions
 
 @dataclass(frozen=True)
 class LoopPackOperands(StrataPass):
-    """Pack what the target asks for, and write out borders."""
+    """Pack the operands that the target asks for, and write out borders."""
 
     name = "loop-pack-operands"
 
@@ -67,7 +68,7 @@ class LoopPackOperands(StrataPass):
                     kernel, nest, packer.constants(), context.options)
                 if panels is not None:
                     packer.run(panels)
-        erase_unused(block)  # constants of which the packed ones are left
+        erase_unused(block)  # constants whose packed copies have replaced them
 
 
 class _Packer:
@@ -80,7 +81,7 @@ class _Packer:
         self.extents = extents_of(nest.axes)
 
     def constants(self) -> set[int]:
-        """The inputs of the nest that are constants in the caller, and in no other memory."""
+        """The inputs of the nest that are constants, except those whose bytes the caller holds."""
         arguments: dict[SSAValue, SSAValue] = dict(
             zip(self.kernel.body.block.args, self.call.inputs, strict=True))
         found = {k: constant_behind(arguments[v]) for k, v in enumerate(self.nest.inputs)
@@ -99,7 +100,7 @@ class _Packer:
     def copy(
         self, position: int, panels: Mapping[int, Packing]
     ) -> tuple[NestOp, tuple[Expr, ...]] | None:
-        """The copy that the target asks for."""
+        """The copy that the target asks for, and where the kernel reads it."""
         match panels[position]:
             case Panel() as panel:
                 return self.panel(position, panel)
@@ -136,7 +137,7 @@ class _Packer:
     def border(
         self, position: int, order: Sequence[int] | None = None
     ) -> tuple[NestOp, tuple[Expr, ...]] | None:
-        """The copy with its border, and where the kernel reads it; None if that is not known."""
+        """The copy with its border, and where the kernel reads it; None if its range is unknown."""
         read = reads_of(self.nest)[position]
         ranges = [_range(e, self.extents) for e in read.map]
         if None in ranges:
@@ -162,7 +163,7 @@ class _Packer:
 
     # ------------------------------------------------------------------ doing it
     def replace(self, position: int, copy: NestOp, at: tuple[Expr, ...]) -> None:
-        """Let the kernel read the copy instead, and give it one."""
+        """Make the kernel read the copy, and pass the copy to it."""
         argument = self.nest.inputs[position]
         assert isinstance(argument, BlockArgument)
         number = argument.index

@@ -1,6 +1,6 @@
-"""`loop-prepare-kernels`: the target rewrites the axes of kernels as its schedules need them.
+"""`loop-prepare-kernels`: let the target rewrite the axes of kernels as its schedules need them.
 
-Splitting an axis or fusing several changes index expressions only; arguments stay as they are.
+Splitting an axis or fusing several changes only index expressions; arguments stay as they are.
 """
 
 from __future__ import annotations

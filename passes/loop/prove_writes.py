@@ -1,17 +1,18 @@
-"""`loop-prove-writes`: every element of a tensor is written before it is read.
+"""`loop-prove-writes`: prove that every element of a tensor is written before it is read.
 
     %e = loop.empty : f32[n, 3]                     %z = nest (i: n, j: 3) outs(f32[n, 3][i, j]) {0}
     %y = nest (i: n) .. outs(f32[n, 3][i, 2*j])     %y = nest (i: n) .. into(%z)
          into(%e)                              -->
 
-A tensor of undefined elements becomes one of numbers by the nests `into` it, one after another.
-What reads it, a nest, a view, a call or the end of the function, must find all of it written: the
-boxes that the nests store cover it, for all sizes (`passes/analyses/loop/coverage.py`). Neither
-lowering nor any pass before is trusted. What is not proven is filled with zeros first, which the
-dump and a remark show; inside of kernels, whose schedules are decided, it is remarked.
+An `empty` tensor starts undefined, and each nest that writes `into` it defines some of its
+elements. Where a nest, a view, a call or the end of the function reads the tensor, all elements
+must have been written: the boxes that the nests store must cover it, for all sizes
+(`passes/analyses/loop/coverage.py`). Neither lowering nor any earlier pass is trusted. A tensor
+without a proof is filled with zeros first, and the dump and a remark show it. Inside kernels, whose
+schedules are already decided, there is only the remark.
 
 Enters: nests, in functions or in kernels. Assumes that stores stay inside their tensors
-(`block-prove-bounds` proves it of what becomes code), and that a kernel stores what its nests say.
+(`block-prove-bounds` proves that for the code) and that a kernel stores what its nests say.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _Value: TypeAlias = tuple[SSAValue, CallOp | None]
 
 @dataclass(frozen=True)
 class LoopProveWrites(StrataPass):
-    """Prove that what is read is written, or fill it."""
+    """Prove that every element read has been written, or fill the tensor with zeros."""
 
     name = "loop-prove-writes"
 
@@ -62,7 +63,7 @@ class LoopProveWrites(StrataPass):
 def unproven(
     func: FuncOp, kernels: Mapping[str, KernelOp]
 ) -> Iterator[tuple[_Value, Operation]]:
-    """The values that are read and not proven to be written, each once, with who reads them."""
+    """Values that are read without a proof that they are written, each once, with the reader."""
     proof = _Proof(kernels, [s for a in func.body.block.args if isinstance(a.type, TensorType)
                              for s in a.type.shape if not is_plain(s)])
     for op in list(func.body.block.ops):
@@ -74,7 +75,7 @@ def unproven(
 
 
 def _reads(op: Operation, kernels: Mapping[str, KernelOp]) -> Iterator[tuple[_Value, Operation]]:
-    """What an operation of a function needs to be written, and the operation that reads it."""
+    """The values that an operation of a function reads, each with the operation that reads it."""
     if isinstance(op, CallOp):
         for inner in kernels[op.kernel.data].body.block.ops:
             if not isinstance(inner, YieldOp):
@@ -84,7 +85,7 @@ def _reads(op: Operation, kernels: Mapping[str, KernelOp]) -> Iterator[tuple[_Va
 
 
 def _read_by(op: Operation) -> Iterator[SSAValue]:
-    """The operands but for one whose rest is kept, which a scatter merges with what is there."""
+    """The operands that are read; an `into` operand only if a scatter merges with it."""
     if isinstance(op, NestOp):
         yield from (*op.inputs, *(op.into if op.is_scatter else ()))
     else:
@@ -93,15 +94,15 @@ def _read_by(op: Operation) -> Iterator[SSAValue]:
 
 @dataclass
 class _Proof:
-    """What is known to be written so far, of one function."""
+    """What is known to be written so far in one function."""
 
     kernels: Mapping[str, KernelOp]
     facts: list[Expr]
     known: set[_Value] = field(default_factory=set[_Value])
-    """The values that are written, or were told not to be."""
+    """Values that are proven to be written, or that were already reported."""
 
     def is_written(self, value: _Value) -> bool:
-        """Whether all elements of a value certainly are, or it was asked about before."""
+        """Whether a value is certainly written everywhere, or was asked about before."""
         stores, at = list[_Store](), value
         while at is not None and at not in self.known:
             store = self._last_store(at)
@@ -124,8 +125,8 @@ class _Proof:
         return Cover(Prover({}, self.facts)).holds(boxes, shape)
 
     def _last_store(self, value: _Value) -> _Store | _Value | None:
-        """The nest that stores a value, or the same value elsewhere, or itself where it is defined;
-        None for undefined elements."""
+        """The nest that stores a value, the same value elsewhere, or the value itself where it is
+        defined; None for undefined elements."""
         made, call = value
         match made.owner:
             case NestOp() as nest:
@@ -158,25 +159,26 @@ class _Store:
 
     @property
     def before(self) -> _Value | None:
-        """What is there before; None for nothing."""
+        """The value that the nest writes into; None if there is none."""
         return (self.nest.into[0], self.call) if self.nest.into else None
 
     @property
     def is_everything(self) -> bool:
-        """Whether that is plain; what a scatter merges with is asked about where it reads it."""
+        """Whether the store needs no proof; a scatter reads what it merges with, which is checked
+        where it reads it."""
         return self.nest.is_scatter or covers_alone(
             self.nest.axes, self.nest.output_maps[self.number], self.type.shape)
 
     @property
     def box(self) -> Box | None:
-        """What it stores, over the sizes of the function."""
+        """The box that it stores, in terms of the function's sizes."""
         sizes, map_ = _sizes(self.call, self.kernels), self.nest.output_maps[self.number]
         axes = [Axis(a.name, a.extent.substitute(sizes), a.reduce) for a in self.nest.axes]
         return box_of(axes, [e.substitute(sizes) for e in map_])
 
 
 def _sizes(call: CallOp | None, kernels: Mapping[str, KernelOp]) -> dict[Symbol, Expr]:
-    """A kernel's sizes as a call gives them."""
+    """The values of a kernel's size parameters in a call."""
     if call is None:
         return {}
     return dict(zip(kernels[call.kernel.data].size_names, call.sizes.data, strict=True))
@@ -184,7 +186,7 @@ def _sizes(call: CallOp | None, kernels: Mapping[str, KernelOp]) -> dict[Symbol,
 
 # ---------------------------------------------------------------------- what is not proven
 def _fill(value: SSAValue) -> bool:
-    """Let zeros be where nests of a function write a value; False where they are in kernels."""
+    """Fill a value with zeros before nests of a function write it; False inside kernels."""
     while isinstance(value.owner, NestOp) and value.owner.into:
         value = value.owner.into[0]
     maker, block = value.owner, value.owner.parent

@@ -1,4 +1,4 @@
-"""`loop-simplify-nests`: the form of nests that all later passes count on.
+"""`loop-simplify-nests`: bring nests into the form that all later passes rely on.
 
     drop unit axes     nest (i: 1, j: n)                   ->  nest (j: n), with 0 for i
     drop idle axes     %y = sum nest (i, j, reduce k) ins(%x[i, k])
@@ -6,8 +6,9 @@
                                                            %y = copy of %s, the same for every j
     merge equal reads  nest reads %x[e], %x[e]             ->  nest reads %x[e]
 
-Enters: nests as lowering made them. Leaves: nests whose axes all move something, and are named by
-what is computed. Fusion makes such axes and reads again, and so has these rules among its own.
+Enters: nests as lowering made them. Leaves: nests in which every axis has more than one element,
+and every parallel axis of a reduction indexes an input. Fusion can create such axes and reads
+again, so it applies these rules, too.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from passes.rewriting import Rewriter, rewrite
 
 @dataclass(frozen=True)
 class LoopSimplifyNests(StrataPass):
-    """Drop axes of one element, and those along which a reduction computes the same."""
+    """Drop unit axes, and axes along which every result of a reduction is the same."""
 
     name = "loop-simplify-nests"
 
@@ -45,7 +46,7 @@ class LoopSimplifyNests(StrataPass):
 
 
 def drop_unit_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """An axis of extent 1 is the index 0; a reduction over nothing else just stores."""
+    """An axis of extent 1 is the index 0; a reduction over nothing but unit axes just stores."""
     unit = {a.name: 0 for a in nest.axes if a.extent.constant == 1}
     if not unit:
         return None
@@ -57,7 +58,7 @@ def drop_unit_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
 
 
 def drop_idle_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """What a reduction makes alike for all places along an axis is computed once, and repeated."""
+    """Compute a reduction once if it is the same along an axis, and repeat its result."""
     if nest.is_elementwise or len(nest.results) != 1 or nest.into or nest.is_scan:
         return None
     named = [e for read in reads_of(nest) for e in read.map] + index_exprs(nest)
@@ -76,9 +77,9 @@ def drop_idle_axes(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
 
 
 def _without_axes(nest: NestOp, names: set[Symbol]) -> NestOp:
-    """The nest of one result without axes that only the result's map names.
+    """The nest of one result without the given axes, which only the result's map names.
 
-    A dim of the result that such axes index together with others becomes a dim per other axis.
+    A dim of the result that mixes such axes with others is replaced by one dim per other axis.
     """
     [result], extents = result_types(nest), extents_of(nest.axes)
     dims: list[tuple[Expr, Expr]] = []
@@ -95,7 +96,7 @@ def _without_axes(nest: NestOp, names: set[Symbol]) -> NestOp:
 
 
 def merge_equal_reads(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """Read an element once, also when the operator names it twice: x * x."""
+    """Read an element once, even when the operator names it twice: x * x."""
     reads = reads_of(nest)
     keys = [r.key() for r in reads]
     if len(set(keys)) == len(keys):

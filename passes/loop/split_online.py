@@ -1,14 +1,15 @@
-"""`loop-split-online`: few rows walk parts of what they walk side by side.
+"""`loop-split-online`: split the walk of online sums into parts when there are few rows (split-KV).
 
     %y = call @online_2(%q, %k, %v)
     ->
     %m, %l, %t = call @online_2(%q, %k, %v)       the maximum and the sums of each part
     %y = call @parts_2(%m, %l, %t)                n = max m,  sum l * exp(m - n) ...,  t / l
 
-A sum of exp(x - m) is for the maximum n of all parts that sum, times exp(m - n): see
-`passes.analyses.loop.online`. So one row of a few heads, with a long cache of keys, keeps a GPU
-busy. The target says into how many parts (`Target.online_parts`). They are added in one order,
-always the same. A part in which all is -inf counts nothing.
+A sum of exp(x - m) becomes a sum relative to n, the maximum over all parts, when it is multiplied
+by exp(m - n); see `passes.analyses.loop.online`. This keeps a GPU busy even for one row of a few
+heads with a long cache of keys. The target chooses the number of parts (`Target.online_parts`). A
+second kernel adds the parts, always in the same order. A part whose elements are all -inf
+contributes 0.
 
 Enters: kernels, as `loop-join-online` leaves them. Leaves: kernels.
 """
@@ -45,7 +46,7 @@ from passes.rewriting import erase
 
 @dataclass(frozen=True)
 class LoopSplitOnline(StrataPass):
-    """Cut what online sums walk into parts that programs walk side by side."""
+    """Split the walk of online sums into parts that programs compute in parallel."""
 
     name = "loop-split-online"
 
@@ -64,18 +65,18 @@ class LoopSplitOnline(StrataPass):
 
 @dataclass(frozen=True)
 class Work:
-    """An online kernel: the nests that walk an axis, or are needed for that; those behind."""
+    """An online kernel: the nests that walk the axis or feed those that do, and the rest."""
 
     axis: Axis
     finder: NestOp
     sums: dict[NestOp, Running]
     walking: Sequence[NestOp]
-    behind: Sequence[NestOp]
+    following: Sequence[NestOp]
 
     @staticmethod
     def of(kernel: KernelOp) -> Work | None:
-        """None for a kernel that sums no products so, or of which more is needed than maximum and
-        sums."""
+        """None for a kernel without an online sum of products, and for one whose results need more
+        than the maximum and the sums."""
         sums = {n: r for n in kernel.nests if (r := running_maximum(n)) is not None}
         finders = {r.maximum.owner for r in sums.values()}
         finder = finders.pop() if len(finders) == 1 else None
@@ -84,13 +85,13 @@ class Work:
             return None
         [axis] = finder.reduce_axes
         made = {finder.results[0], *(n.results[0] for n in sums)}
-        behind = [n for n in kernel.nests if axis.name not in {a.name for a in n.axes}
-                  and made & sources_of(n)]
-        walking = [n for n in kernel.nests if n not in behind]
-        known = {*made, *kernel.body.block.args, *(r for n in behind for r in n.results)}
-        fits = all(v in known for n in behind for v in n.inputs) and (
-            all(v.owner in behind for v in kernel.yielded))
-        return Work(axis, finder, sums, walking, behind) if fits else None
+        following = [n for n in kernel.nests if axis.name not in {a.name for a in n.axes}
+                     and made & sources_of(n)]
+        walking = [n for n in kernel.nests if n not in following]
+        known = {*made, *kernel.body.block.args, *(r for n in following for r in n.results)}
+        fits = all(v in known for n in following for v in n.inputs) and (
+            all(v.owner in following for v in kernel.yielded))
+        return Work(axis, finder, sums, walking, following) if fits else None
 
 
 @dataclass(frozen=True)
@@ -101,17 +102,17 @@ class _Split:
 
     @property
     def _made(self) -> list[SSAValue]:
-        """What the first kernel passes on, in its order."""
+        """The values that the first kernel passes on, in its order."""
         return [self.work.finder.results[0], *(n.results[0] for n in self.work.sums)]
 
     @property
     def _axis(self) -> Axis:
-        """The parts, to be reduced."""
+        """The axis over the parts, as a reduce axis."""
         return Axis(self.work.axis.name, Expr.of(self.parts), True)
 
     # ------------------------------------------------------------------ the parts
     def first(self) -> KernelOp:
-        """The kernel that makes the maximum and the sums of each part."""
+        """The kernel that computes the maximum and the sums of each part."""
         inputs = self.kernel.body.block.args
         kernel = self._empty(self.kernel.sym_name.data, [a.type for a in inputs])
         values: dict[SSAValue, SSAValue] = dict(
@@ -126,7 +127,7 @@ class _Split:
         return kernel
 
     def _part(self, nest: NestOp, values: dict[SSAValue, SSAValue]) -> NestOp:
-        """A nest that walks a part; what it reduces is one of the part."""
+        """A nest over one part; each part has its own result of a reduction."""
         axis, size = self.work.axis, self.work.axis.extent // self.parts
         inner = axis.name.followed_by("_part")
         axes = [new for a in nest.axes for new in (
@@ -156,7 +157,7 @@ class _Split:
 
     # ------------------------------------------------------------------ their sum
     def second(self) -> KernelOp:
-        """The kernel that adds them, and makes of them what is needed."""
+        """The kernel that combines the parts, and computes the results from the combined sums."""
         others = self.others
         number = self.kernel.sym_name.data.rpartition("_")[2]
         types = [*map(self._type, self._made), *(v.type for v in others)]
@@ -170,7 +171,7 @@ class _Split:
         for nest, running in self.work.sums.items():
             total = self._total(nest, running, parts, values[finder.results[0]])
             values[nest.results[0]] = self._add(kernel, total)
-        for nest in self.work.behind:
+        for nest in self.work.following:
             reads = [Read(values[r.value], r.map, r.pad) for r in reads_of(nest)]
             values |= zip(nest.results, [self._add(kernel, with_reads(nest, reads))], strict=True)
         self._finish(kernel, [values[v] for v in self.kernel.yielded])
@@ -178,8 +179,8 @@ class _Split:
 
     @property
     def others(self) -> list[SSAValue]:
-        """Arguments that nests read behind the sums."""
-        read = [v for n in self.work.behind for v in n.inputs]
+        """Kernel arguments that the nests after the sums read."""
+        read = [v for n in self.work.following for v in n.inputs]
         return [a for a in self.kernel.body.block.args if a in read]
 
     def _empty(self, name: str, types: Sequence[Attribute]) -> KernelOp:
@@ -209,7 +210,7 @@ class _Split:
     def _total(
         self, nest: NestOp, running: Running, parts: Mapping[SSAValue, SSAValue], greatest: SSAValue
     ) -> NestOp:
-        """The sum of s * exp(m - n), or 0 where m is -inf."""
+        """The sum over the parts of s * exp(m - n), where a part with m = -inf counts as 0."""
         maximum, [place] = running.maximum, self.work.finder.output_maps
         element = scalar_type(maximum)
         block = Block(arg_types=[element] * 3)
@@ -235,7 +236,7 @@ def _locate(block: Block, nest: NestOp) -> None:
 
 
 def _replace(call: CallOp, split: _Split) -> None:
-    """Call both kernels in place of one."""
+    """Replace a call by calls of both kernels."""
     kernel, block = split.kernel, call.parent_block()
     module = kernel.parent_block()
     assert module is not None and block is not None

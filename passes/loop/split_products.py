@@ -1,16 +1,16 @@
-"""`loop-split-products`: a sum of products in parts, where its results alone are too few programs.
+"""`loop-split-products`: split the sums of contractions that have few results (split-K).
 
     %y = nest (i: 16, j: 64, reduce k: 4096) ins(%a[i, k], %b[k, j]) outs(add f32[16, 64][i, j])
     ->  %p = nest (k: 4, i: 16, j: 64, reduce l: 1024)
                ins(%a[i, 1024*k + l], %b[1024*k + l, j]) outs(add f32[4, 16, 64][k, i, j])
         %y = nest (reduce k: 4, i: 16, j: 64) ins(%p[k, i, j]) outs(add f32[16, 64][i, j])
 
-The parts are added in one order, always the same, and by the kernel that has what follows: a bias,
-an activation. The target says which axis to cut into how many parts (`Target.product_parts`), since
-only it knows what a program computes and how many of them keep its machine busy.
+The parts are added in a fixed order, by the kernel that also computes what follows, such as a bias
+or an activation. The target chooses the axis and the number of parts (`Target.product_parts`),
+since only it knows what a program computes and how many programs keep its machine busy.
 
-Enters: fused nests, in their final layouts. Leaves: nests. Sums of half precision would be rounded
-twice, and stay as they are.
+Enters: fused nests, in their final layouts. Leaves: nests. Sums in half precision stay as they are,
+because they would be rounded twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from passes.rewriting import Rewriter, functions, rewrite
 
 @dataclass(frozen=True)
 class LoopSplitProducts(StrataPass):
-    """Cut the sums of contractions into parts that programs compute side by side."""
+    """Split the sums of contractions into parts that programs compute in parallel."""
 
     name = "loop-split-products"
 
@@ -50,7 +50,7 @@ class LoopSplitProducts(StrataPass):
 
 
 def _is_candidate(nest: NestOp) -> bool:
-    """Whether a nest is a sum of products that may be added in another order."""
+    """Whether a nest is a sum of products whose order of addition may change."""
     return is_contraction(nest) and len(nest.results) == 1 and not nest.into and (
         result_types(nest)[0].element not in (f16, bf16))
 

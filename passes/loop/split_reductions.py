@@ -1,18 +1,18 @@
-"""`loop-split-reductions`: a reduction to few values in two steps, the first parallel.
+"""`loop-split-reductions`: split a reduction to few values into two steps, the first parallel.
 
     %m = nest (reduce i: 512, reduce j: 64) ins(%x[i, j]) outs(max f32[][])
     ->  %p = nest (i: 512, reduce j: 64) ins(%x[i, j]) outs(max f32[512][i])
         %m = nest (reduce i: 512) ins(%p[i]) outs(max f32[][])
 
-One program computes what has no rows, and one computes a row, or a few columns side by side. The
-target says how many programs keep its machine busy (`Target.programs`): the summed axes that run
-slowest through memory, or a part of one, become parallel until there are as many. Axes of open size
-become parallel as long as known ones remain to be summed over inside. Floats are added in another
-order, which is the more exact one. Sums of powers that follow a maximum do so part by part
-(`passes/rewrites/loop/online_parts.py`).
+Otherwise a single program computes a result without rows, and one program computes each row or each
+block of adjacent columns. The target says how many programs keep its machine busy
+(`Target.programs`). The summed axes that are slowest in memory, or a part of one, become parallel
+until that number is reached. Axes of unknown size become parallel as long as known ones remain to
+be summed over inside. Floats are added in another order, which is the more accurate one. Sums of
+powers that follow a maximum are split in the same way (`passes/rewrites/loop/online_parts.py`).
 
-Enters: fused nests, in their final layouts. Leaves: nests. Contractions, whose operands are read
-again and again, and sums of half precision, which would be rounded twice, stay as they are.
+Enters: fused nests, in their final layouts. Leaves: nests. Contractions stay as they are, because
+they read their operands repeatedly; sums in half precision do, because they would be rounded twice.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ from passes.rewriting import Rewriter, functions, rewrite
 MIN_ELEMENTS = 1 << 15
 """Fewer elements than this are reduced by one program."""
 MIN_PART = 256
-"""The least elements of a part, where sizes are known."""
+"""The fewest elements of a part, where sizes are known."""
 COLUMNS = 64
-"""So many neighbouring results of sums across memory are computed side by side."""
+"""The number of adjacent results that one program computes when sums run across memory."""
 MIN_COLUMN_PART = 32
-"""The least elements of a part of such a column."""
+"""The fewest elements of a part of such a column."""
 MAX_MAXIMUM = 1 << 13
-"""The most elements of a part of a maximum. Sums may follow it, so that a program walks its part
-twice, and so many it can hold."""
+"""The most elements of a part of a maximum. Sums may follow the maximum, so that a program walks
+its part twice; a part of this size can be held for that."""
 SMALL = 1 / 16
-"""What is so much smaller than a tensor is not worth counting beside it."""
+"""Inputs whose size exceeds a tensor's by less than this fraction count as no larger."""
 MIN_OPEN_PART = 32
-"""The least elements of a part, where how many parts there are is only known at run time."""
+"""The fewest elements of a part, where the number of parts is only known at run time."""
 
 
 @dataclass(frozen=True)
 class LoopSplitReductions(StrataPass):
-    """Reduce long tensors to single values by many programs."""
+    """Reduce long tensors to few values with many programs."""
 
     name = "loop-split-reductions"
 
@@ -97,9 +97,10 @@ def _split(nest: NestOp, at: Rewriter, programs: int) -> SSAValue | None:
 
 
 def _computing(nest: NestOp) -> NestOp:
-    """The nest that computes what it reads, where that is elementwise, and made of no more bytes.
+    """The nest with the producer of its input inlined, if that reads no more bytes than it stores.
 
-    As the parts and what else reads it belong to different kernels, it would cross memory.
+    The producer must be elementwise. Otherwise its result would pass through memory, because the
+    parts and the other readers of the result belong to different kernels.
     """
     maker = nest.inputs[0].owner if len(nest.inputs) == 1 else None
     if not isinstance(maker, NestOp) or not can_inline(nest, 0, reads_of(nest)[0], maker):
@@ -114,13 +115,13 @@ def _computing(nest: NestOp) -> NestOp:
 
 
 def _bytes(value: SSAValue) -> int:
-    """Of a tensor; 0 if its size is not known."""
+    """The size of a tensor in bytes; 0 if it is not known."""
     assert isinstance(value.type, TensorType)
     return (product(value.type.shape).constant or 0) * byte_width(value.type.element)
 
 
 def _is_candidate(nest: NestOp) -> bool:
-    """Whether a nest reduces a known number of rows or columns, or everything to one value."""
+    """Whether a nest is a plain reduction to a known number of results that may be split."""
     single = nest.is_reduction and len(nest.results) == 1 and not nest.into and not nest.is_scan
     return single and not is_contraction(nest) and _results(nest) is not None and (
         result_types(nest)[0].element not in (f16, bf16)) and not is_between_products(nest)
@@ -131,7 +132,7 @@ def _results(nest: NestOp) -> int | None:
 
 
 def _side_by_side(nest: NestOp) -> int:
-    """How many results one program computes together."""
+    """The number of results that one program computes together."""
     along = [running_axis(m, nest.axes) for m in nest.input_maps]
     summed = {a.name for a in nest.reduce_axes}
     return 1 if any(summed.intersection(names) for names in along) else COLUMNS
@@ -139,7 +140,7 @@ def _side_by_side(nest: NestOp) -> int:
 
 # ---------------------------------------------------------------------- where to cut
 def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[Symbol]] | None:
-    """The nest, an axis of it in two if need be, and the axes that become parallel; or None."""
+    """The nest, with an axis split in two if necessary, and the axes to make parallel; or None."""
     summed = {a.name: a for a in nest.reduce_axes}
     axes = [summed[name] for name in memory_order(nest, list(summed))]
     total, results = product(a.extent for a in axes).constant, _results(nest) or 0
@@ -160,7 +161,7 @@ def _short_parts(nest: NestOp, total: int) -> int:
 def _known_cut(
     nest: NestOp, axes: Sequence[Axis], wanted: int, least: int
 ) -> tuple[NestOp, Sequence[Symbol]] | None:
-    """The slowest axes, until there are as many parts as wanted, of `least` elements or more."""
+    """Take the slowest axes until there are `wanted` parts, each of at least `least` elements."""
     total = product(a.extent for a in axes).constant or 1
     outer, parts = list[Symbol](), 1
     for axis in axes:
@@ -175,7 +176,7 @@ def _known_cut(
 
 
 def _share(size: int, wanted: int, most: int) -> int:
-    """Into how many equal parts to cut an axis: as wanted or some more, at most `most`."""
+    """The number of equal parts of an axis: at least `wanted` if possible, and at most `most`."""
     low = [d for d in range(1, isqrt(size) + 1) if size % d == 0]
     divisors = sorted({*low, *(size // d for d in low)})
     fitting = [d for d in divisors if d <= most] or [1]
@@ -183,7 +184,7 @@ def _share(size: int, wanted: int, most: int) -> int:
 
 
 def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[Symbol]] | None:
-    """All axes up to the last one of open size."""
+    """Make all axes up to the last one of unknown size parallel, if enough is left to sum."""
     last = max(k for k, a in enumerate(axes) if a.extent.constant is None)
     inner = product(a.extent for a in axes[last + 1:]).constant or 1
     return (nest, [a.name for a in axes[:last + 1]]) if inner >= MIN_OPEN_PART else None
@@ -191,7 +192,7 @@ def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[Symb
 
 # ---------------------------------------------------------------------- two steps
 def split_nest(at: Rewriter, nest: NestOp, outer: Sequence[Symbol]) -> SSAValue:
-    """Reduce each part, then their results."""
+    """Reduce each part, then reduce the partial results."""
     [type_], [map_] = result_types(nest), nest.output_maps
     parts = [a for a in nest.axes if a.name in outer]
     place = [*(Expr.symbol(a.name) for a in parts), *map_]

@@ -1,14 +1,14 @@
-"""`loop-widen-factors`: tensors that products read often are kept in the type that sums have.
+"""`loop-widen-factors`: store tensors that products read often in the type of the sums.
 
     %x = nest (i, k) ins(..) outs(f16[n, 64]) { .. truncf; yield f16 }
     %y = nest (i, j, reduce k: 64) ins(%x[i, k], %w[k, j]) {extf; extf; mulf}
     ->  %x = nest (i, k) ins(..) outs(f32[n, 64]) { .. truncf; extf; yield f32 }
         %y = nest (i, j, reduce k: 64) ins(%x[i, k], %w[k, j]) {extf %w; mulf}
 
-Elements are rounded as before, so that the numbers are the same. A processor without instructions
-for the narrow type (`Target.widens`) would widen each of them once per product otherwise. What
-tensors are viewed as, and what is written into one tensor, is kept alike. Inputs and results of the
-function and constants keep their types.
+Elements are rounded as before, so the numbers do not change. A processor without instructions for
+the narrow type (`Target.widens`) would otherwise widen each element once per product. Views of such
+a tensor and tensors written into it change their type along with it. Inputs and results of the
+function keep their types, and so do constants.
 
 Enters: fused nests. Leaves: nests.
 """
@@ -33,12 +33,12 @@ from passes.rewrites.loop.nests import gathered_inputs
 from passes.rewriting import functions
 
 USES = 16
-"""Products per element from which on it pays to move twice the bytes."""
+"""Products per element from which it pays to move twice the bytes."""
 
 
 @dataclass(frozen=True)
 class LoopWidenFactors(StrataPass):
-    """Keep factors that are read often in the type of their sums."""
+    """Store factors that are read often in the type of their sums."""
 
     name = "loop-widen-factors"
 
@@ -60,7 +60,7 @@ def _type(value: SSAValue) -> TensorType:
 
 # ---------------------------------------------------------------------- which tensors
 def _alike(block: Block) -> list[list[SSAValue]]:
-    """The tensors of which all that makes and uses them can follow, by what must be kept alike."""
+    """Groups of tensors that must share a type, without groups that something holds back."""
     parent: dict[SSAValue, SSAValue] = {}
     fixed = list[SSAValue]()
 
@@ -90,14 +90,14 @@ def _alike(block: Block) -> list[list[SSAValue]]:
 
 
 def _joined(op: Operation) -> list[tuple[SSAValue, SSAValue]]:
-    """Results, and the tensors that lie in the same memory."""
+    """Pairs of a result and a tensor that occupies the same memory."""
     if isinstance(op, ViewOp):
         return [(op.result, op.source)]
     return list(zip(op.results, op.into, strict=False)) if isinstance(op, NestOp) else []
 
 
 def _is_free(value: SSAValue) -> bool:
-    """Whether a tensor is made element by element, and read by nests alone."""
+    """Whether a tensor is computed element by element and read only by nests."""
     if isinstance(value.owner, NestOp):
         number = value.owner.results.index(value)  # type: ignore[arg-type]
         if value.owner.combiner_names[number] != "none":
@@ -112,14 +112,14 @@ def _is_index(op: Operation, value: SSAValue) -> bool:
 
 
 def _is_used_often(value: SSAValue) -> bool:
-    """Whether a contraction multiplies each element many times."""
+    """Whether a contraction multiplies each element at least `USES` times."""
     return any(isinstance(use.operation, NestOp) and is_contraction(use.operation)
                and use.index < len(use.operation.inputs) and _uses(use.operation, use.index) >= USES
                for use in value.uses)
 
 
 def _uses(nest: NestOp, position: int) -> int:
-    """How many results each element of an input goes into, at least."""
+    """A lower bound on the results that each element of an input contributes to."""
     read = {s for e in nest.input_maps[position] for s in e.symbols}
     count = product(a.extent for a in nest.parallel_axes if a.name not in read)
     return count.constant or 0
@@ -140,7 +140,7 @@ def _widen(values: Sequence[SSAValue]) -> None:
 
 
 def _follow(nest: NestOp) -> None:
-    """Let a nest's body read and yield the elements that its tensors have now."""
+    """Let a nest's body read and yield the element types that its tensors have now."""
     block = nest.body.block
     for value, argument in zip(nest.inputs, tuple(block.args), strict=True):
         if _type(value).element != argument.type:

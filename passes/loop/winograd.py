@@ -1,23 +1,24 @@
-"""`loop-winograd`: compute neighbouring sums of a convolution together, from fewer products.
+"""`loop-winograd`: compute neighbouring sums of a convolution together, with fewer products.
 
     %y = nest (n, h, w, o, reduce c, k: 3) ins(%x[n, h, w + k, c], %f[o, c, k])
     ->  %v = nest (q: 6, n, h, t, c, reduce j: 6) ins(%B[q, j], %x[n, h, 4*t + j, c])
         %m = nest (q: 6, n, h, t, o, reduce c)    ins(%v[q, n, h, t, c], %u[q, o, c])
         %y = nest (n, h, w, o, reduce q: 6)       ins(%A[w mod 4, q], %m[q, n, h, w floordiv 4, o])
 
-Six products per channel make four sums of three taps, which are twelve products otherwise
-(S. Winograd, Arithmetic Complexity of Computations; A. Toom): x along the window and the filter are
-polynomials that are multiplied by their values at six points. The filter's values %u are computed
-now. The transforms of x and of the products are small dense sums like any others, so that nothing
-below knows of them. Two windows of one convolution are shortened one after another: 36 products
-for 16 sums of nine taps, or 24 for 8 where one has four points.
+Six products per channel yield four sums of three taps, which need twelve products otherwise
+(S. Winograd, Arithmetic Complexity of Computations; A. Toom). Along the window, x and the filter
+are polynomials, and they are multiplied by multiplying their values at six points. The filter's
+values %u are computed at compile time. The transforms of x and of the products are small dense sums
+like any others, so later passes need not know about them. Two windows of one convolution are
+shortened one after the other: 36 products for 16 sums of nine taps, or 24 for 8 where one window
+has four points.
 
-The transforms enlarge each rounding (`Window.loss`), while sums of products are shorter, and made
-of sums of PART terms. Over 16 to 256 channels of noise, six points in one window give 0.7 to 1.3
-times the error of onnxruntime's direct convolutions (root of the mean square), and in two windows
-0.9 to 2.8 times. Where few values are not zero, direct sums are short, too, and the whole loss
-shows: 2.5 and 5 times behind a ReLU and a pooling. The target decides where it pays, and how much
-may be lost.
+The transforms amplify each rounding error (`Window.loss`). On the other hand, sums of products are
+shorter, and they are added up from sums of PART terms. Over 16 to 256 channels of noise, six points
+in one window give 0.7 to 1.3 times the error of onnxruntime's direct convolutions (root mean
+square), and 0.9 to 2.8 times in two windows. Where most values are zero, direct sums are short as
+well, and the whole loss shows: 2.5 and 5 times after a ReLU and a pooling. The target decides where
+it pays, and how much accuracy may be lost.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ from passes.rewrites.loop.nests import Read, reads_of
 from passes.rewriting import erase_unused, functions, replace
 
 PART = 32
-"""Products that are summed in a row; the transforms enlarge what their sums lose."""
+"""The number of products that are summed in a row; the transforms amplify the error of each sum."""
 SLAB = 4096
-"""Rows of a filter that are multiplied at a time: in double precision they stay in a cache."""
+"""Filter rows that are multiplied at a time, so that they stay in cache in double precision."""
 
 
 @dataclass(frozen=True)
@@ -66,25 +67,25 @@ class LoopWinograd(StrataPass):
             shortened = [_shorten(nest, context.target, context) for nest in func.body.block.ops
                          if isinstance(nest, NestOp)]
             if any(shortened):
-                erase_unused(func.body.block)  # filters of which only values are left
+                erase_unused(func.body.block)  # filters that only their transforms used
 
 
 def _shorten(nest: NestOp, target: TargetLike, context: StrataContext) -> bool:
-    """Put fewer products in a nest's place, along the windows that the target chooses, if any."""
+    """Replace a nest by nests with fewer products, along the windows that the target chooses."""
     found = _filter_of(nest)
     if found is None:
         return False
     data, constant = found
     windows = target.shorten(nest, data, windows_of(nest, data), context.options)
     if not windows or not np.isfinite(constant.array(context.weights)).all():
-        return False  # a transform spreads what is not finite over all taps
+        return False  # a transform would spread an infinity or a NaN over all taps
     shortening = _Shortening(nest, data, tuple(windows), Build(nest), context.weights)
     replace(nest, [shortening.result(constant)])
     return True
 
 
 def _filter_of(nest: NestOp) -> tuple[int, ConstantOp] | None:
-    """The input that is data, and the constant that the other one is, if nothing else is read."""
+    """The number of the data input and the constant filter, if the nest reads exactly these two."""
     if not is_contraction(nest) or len(nest.inputs) != 2 or product_operands(nest) is None:
         return None
     if nest.into or scalar_type(nest.results[0]) != f32:
@@ -98,7 +99,7 @@ def _filter_of(nest: NestOp) -> tuple[int, ConstantOp] | None:
 
 @dataclass
 class _Shortening:
-    """The nests in the place of one: per window a transform, the products, per window another."""
+    """The nests that replace one: a transform per window, the products, another per window."""
 
     nest: NestOp
     data: int
@@ -110,7 +111,7 @@ class _Shortening:
         self.extents = extents_of(self.nest.axes)
         self.fresh = fresh_axes(self.extents)
         self.points = [next(self.fresh) for _ in self.windows]
-        """Axes over the points of each window."""
+        """The axes over the points of each window."""
         self.step = next(self.fresh)
         """The axis that a transform sums over."""
 
@@ -124,10 +125,10 @@ class _Shortening:
 
     # ------------------------------------------------------------------ the data's values
     def _values(self) -> Read:
-        """The data at all points, and where the products read it.
+        """The data transformed to all points, and where the products read it.
 
-        Its dims: the points of the last window, ..., of the first, then the data's own dims, with
-        their borders, and tiles instead of a window's positions.
+        Its dims: the points of the last window, ..., of the first, then the data's own dims with
+        their borders, where tiles replace the positions of a window.
         """
         read = reads_of(self.nest)[self.data]
         value, spans = read.value, [self._span(d, e) for d, e in enumerate(read.map)]
@@ -142,7 +143,7 @@ class _Shortening:
         return Read(value, (*points, *at))
 
     def _span(self, dim: int, expr: Expr) -> tuple[Expr, Expr]:
-        """Where the products begin to read a dim of the data, and how many positions they read."""
+        """Where the products begin to read a dim of the data, and the number of positions read."""
         low, high = lower_bound(expr, self.extents), upper_bound(expr, self.extents)
         assert low is not None and high is not None, "windows are of affine reads"
         for window in self.windows:
@@ -171,7 +172,7 @@ class _Shortening:
 
     # ------------------------------------------------------------------ products
     def _filter_values(self, constant: ConstantOp) -> Array:
-        """The filter at all points: those of the last window first, then dims without taps."""
+        """The filter at all points, as [points of the last window, ..., dims without taps]."""
         map_ = self.nest.input_maps[1 - self.data]
         windows = tuple(reversed(self.windows))
         dims = [next(d for d, e in enumerate(map_) if e.as_symbol == w.taps) for w in windows]
@@ -186,7 +187,7 @@ class _Shortening:
         return products.reshape(*(w.points for w in windows), *values.shape[:len(kept)])
 
     def _products(self, data: Read, values: SSAValue) -> SSAValue:
-        """The nest of the products, without the windows, at all points."""
+        """The nest of the products at all points, without the windows."""
         taps = {w.taps for w in self.windows}
         points = [Expr.symbol(p) for p in reversed(self.points)]
         axes = [*(self._points(k) for k in reversed(range(len(self.windows)))),
@@ -234,7 +235,7 @@ class _Shortening:
     def _nest(
         self, axes: Sequence[Axis], a: Read, b: Read, stored: Sequence[Expr]
     ) -> SSAValue:
-        """The sum of a * b over the reduce axes; each dim is as long as what it is indexed by."""
+        """The sum of a * b over the reduce axes; each dim is as long as its index requires."""
         bounds = [upper_bound(e, extents_of(axes)) for e in stored]
         assert None not in bounds
         type_ = tensor(f32, [b + 1 for b in bounds if b is not None])

@@ -1,22 +1,22 @@
-"""loop-to-block: every scheduled kernel becomes a program on tiles.
+"""loop-to-block: turn every scheduled kernel into a program on tiles.
 
     loop.kernel @k(...) schedule<...> { nests }   ->   block.kernel @k(...) grid(...) { tiles }
 
-The host function stays; it launches kernels by name. In this folder:
+The host function is unchanged; it launches kernels by name. In this folder:
 
-    state.py     what is known about each axis at a place in the program: origin, tile, mask
+    state.py     what is known about each axis at a point of the program: origin, tile, mask
     access.py    index expressions of a nest -> loads and stores of tiles
     compute.py   bodies of nests -> maps, reductions, dots
-    tiles.py     the tiles at one place: what is loaded, computed and stored there
+    tiles.py     the tiles at one point: what is loaded, computed and stored there
     dots.py      sums of products as `block.dot`
-    online.py    sums that are rescaled while the maximum grows that they subtract
-    matrices.py  such sums in matrix registers, and where they are read from afterwards
-    copies.py    positions of a tile one by one, as copies of nests
-    scatters.py  tiles of updates, merged into what indices name
-    private.py   memory of a program for what nests read elsewhere than it is made
+    online.py    online sums: rescaled whenever the maximum that they subtract grows
+    matrices.py  sums of products in matrix registers, and the memory they are read from afterwards
+    copies.py    the positions of a tile one by one, as copies of nests
+    scatters.py  tiles of updates, merged into the elements that indices name
+    private.py   private memory for values that nests read elsewhere than they are computed
     kernel.py    the levels of a schedule -> grid, loops, and the order of everything
-    apart.py     a reduction with several results becomes one each
-    legality.py  what a schedule must keep
+    apart.py     splits a reduction with several results into one per result
+    legality.py  the rules that a schedule must obey
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Reads and results of nests as loads and stores of tiles.
 
-An axis at origin o with tile T becomes `o + t<d>` when it is dim d of the tile, and `o` when its
-tile has one element. A buffer dim is checked when its index may leave the buffer: because the read
-is padded, or because a tile reaches beyond its axis. Where that does not lead out of the buffer
-(but to what other axes or another kernel write), a store's index is moved out of it.
+An axis at origin o with tile T becomes `o + t<d>` if it is dim d of the tile, and `o` if its tile
+has one element. A buffer dim is checked if its index may leave the buffer, either because the read
+is padded or because a tile reaches beyond the end of its axis. Sometimes a position beyond the end
+of an axis is still inside the buffer, where other axes or another kernel write. A store's index is
+then moved out of the buffer, so that the check masks it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from passes.rewrites.loop.nests import Read, gathered_inputs
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tile lies: one expression per buffer dim over `@` symbols and `t<d>`; checks."""
+    """Where a tile lies: per buffer dim an expression over `@` symbols and `t<d>`; checks."""
 
     exprs: tuple[Expr, ...]
     checks: tuple[int, ...]
@@ -34,7 +35,7 @@ def place(
     map_: Sequence[Expr], shape: Sequence[Expr], dims: Sequence[Symbol],
     states: Mapping[Symbol, AxisState], symbols: Symbols, padded: bool,
 ) -> Place:
-    """The place of a tile with the given axes as dims."""
+    """The place of a tile whose dims are the given axes."""
     values = {a: _position(a, dims, s) for a, s in states.items() if s.origin is not None}
     tiles = {Symbol.place(d): states[a].tile for d, a in enumerate(dims)}
     ranges = symbols.extents | {name: Expr.of(n) for name, n in tiles.items()}
@@ -54,7 +55,7 @@ def load(
     buffer: SSAValue, read: Read, dims: Sequence[Symbol], states: Mapping[Symbol, AxisState],
     symbols: Symbols, layout: Layout, pad: float | bool,
 ) -> tuple[LoadOp, Tile]:
-    """Load the elements that a read needs, as a tile with `dims`."""
+    """Load the elements that a read needs, as a tile whose dims are `dims`."""
     assert isinstance(buffer.type, BufferType)
     at = place(read.map, buffer.type.shape, dims, states, symbols, read.pad is not None)
     type_ = layout.tile_type(buffer.type.element, dims, states)
@@ -68,7 +69,7 @@ def store(
     tile: Tile, buffer: SSAValue, map_: Sequence[Expr], states: Mapping[Symbol, AxisState],
     symbols: Symbols,
 ) -> StoreOp:
-    """Store a tile where a result map says."""
+    """Store a tile where a result map places it."""
     assert isinstance(buffer.type, BufferType)
     shape = buffer.type.shape
     inside = _without_masked(map_, shape, tile.axes, states)
@@ -80,7 +81,7 @@ def store(
 def leaves(
     map_: Sequence[Expr], shape: Sequence[Expr], axis: Symbol, states: Mapping[Symbol, AxisState]
 ) -> bool:
-    """Whether every position of an axis at its end and beyond lies outside of the tensor."""
+    """Whether every position from the end of an axis on lies outside of the tensor."""
     ranges = {a: s.end + (s.tile if s.masked else 0) for a, s in states.items()}
     ranges[axis] = Expr.of(states[axis].tile)
     end = states[axis].end + Expr.symbol(axis)
@@ -92,7 +93,7 @@ def leaves(
 
 
 def _varies(expr: Expr) -> bool:
-    """Whether an expression uses index values or gathered inputs, of which no range is known."""
+    """Whether an expression uses index values or gathered inputs, whose range is unknown."""
     return any(s.kind is Kind.COUNTER for s in expr.symbols) or bool(gathered_inputs([expr]))
 
 
@@ -106,7 +107,7 @@ def _without_masked(
     map_: Sequence[Expr], shape: Sequence[Expr], axes: Sequence[Symbol],
     states: Mapping[Symbol, AxisState],
 ) -> list[Expr]:
-    """The map with every position beyond an axis's end moved out of the buffer.
+    """The map, with every position beyond an axis's end moved out of the buffer.
 
     The map names all axes of the tile, or says by gathered inputs where their elements go.
     """

@@ -1,4 +1,4 @@
-"""A reduction with several results becomes one reduction each: it has one accumulator.
+"""Split a reduction with several results into one per result, each with its own accumulator.
 
     %s, %m = loop.nest (..., reduce k) outs(add ..., max ...)
         -->  %s = loop.nest (..., reduce k) outs(add ...)
@@ -26,7 +26,7 @@ def set_sums_apart(kernel: KernelOp) -> None:
 
 
 def _alone(nest: NestOp, number: int) -> NestOp:
-    """The nest with one of its results."""
+    """The nest with only one of its results."""
     body = nest.body.clone()
     last = body.block.last_op
     assert last is not None

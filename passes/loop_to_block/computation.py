@@ -1,4 +1,4 @@
-"""Nests computed on their own account: results of the kernel, reductions and their accumulators."""
+"""Nests that are computed for themselves: results of the kernel, reductions and accumulators."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from passes.loop_to_block.tiles import Tiles
 
 
 class Computation(Tiles):
-    """What the levels of a schedule have computed at each place."""
+    """Adds the computation of nests at the point that the levels of a schedule have reached."""
 
     def compute(self, nest: NestOp) -> None:
-        """One tile of a nest, on its own account."""
+        """Compute one tile of a nest at the current point."""
         if nest.is_scatter:
             add_scatter(self, nest)
         elif not nest.reduce_axes:
@@ -39,7 +39,7 @@ class Computation(Tiles):
             self.reduce_at_once(nest)
 
     def open_accumulators(self, nest: NestOp, depth: int, level: Level) -> None:
-        """Start a reduction: a tile of identities over the nest's parallel and tiled axes."""
+        """Start a reduction with a tile of identities over the nest's parallel and tiled axes."""
         self.source = nest
         sizes = dict(self.states)
         for later in self.schedule.levels[depth:]:
@@ -77,7 +77,7 @@ class Computation(Tiles):
         self.open[nest] = self.added(nest, part, tile)
 
     def reduce_at_once(self, nest: NestOp) -> None:
-        """A reduction whose axes all lie in one tile."""
+        """Compute a reduction whose axes all lie in one tile."""
         if nest.is_scan:
             add_scan(self, nest)
             return
@@ -91,7 +91,7 @@ class Computation(Tiles):
                      self.reduce_dims(nest, self.combined(nest, dims, None)))
 
     def finish(self, nest: NestOp) -> None:
-        """Combine what is left in the dims of reduce axes, and publish the result."""
+        """Reduce the remaining dims of reduce axes, and publish the result."""
         self.source = nest
         tile = self.open.pop(nest)
         if nest.is_scan:  # every step has published its part

@@ -19,7 +19,7 @@ from passes.loop_to_block.state import Tile
 from passes.rewrites.loop.nests import data_inputs
 
 Decided = Mapping[Operation, SSAValue]
-"""Selections of a body of which it is known what they give."""
+"""Selections of a body whose outcome is known, and the value that they select."""
 
 _FLOAT_COMBINE: dict[str, type[Operation]] = {
     "add": arith.AddfOp, "mul": arith.MulfOp, "max": arith.MaximumfOp, "min": arith.MinimumfOp,
@@ -39,7 +39,7 @@ def combine(kind: str, a: SSAValue, b: SSAValue) -> Operation:
 
 
 def identity(kind: str, element: Attribute) -> float | int | bool:
-    """The value that a combiner leaves others unchanged with."""
+    """The neutral element of a combiner."""
     if element == t.i1:
         return kind in ("and", "min", "mul")
     if kind in ("add", "or"):
@@ -58,7 +58,8 @@ def map_tiles(
     inputs: Sequence[Tile], dims: Sequence[Symbol], types: Sequence[TileType],
     build: Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]],
 ) -> MapOp:
-    """A `block.map` over tiles broadcast to `dims`; `build` fills the body, gives its results."""
+    """A `block.map` over tiles broadcast to `dims`; `build` fills the body and returns its results.
+    """
     block = Block(arg_types=[tile_element(i.value) for i in inputs])
     block.add_op(YieldOp.of(*build(block, block.args)))
     places = [[dims.index(a) for a in i.axes] for i in inputs]
@@ -69,10 +70,10 @@ def append_body(
     nest: NestOp, block: Block, arguments: Sequence[SSAValue],
     indices: Mapping[Operation, SSAValue], decided: Decided | None = None,
 ) -> list[SSAValue]:
-    """Copy a nest's scalar operations; `indices` holds the values of its `loop.index`es."""
+    """Copy a nest's scalar operations; `indices` maps its `loop.index` operations to values."""
     decided = decided or {}
     mapping: dict[SSAValue, SSAValue] = dict(
-        zip(nest.body.block.args, arguments, strict=False))  # masks and accumulators follow
+        zip(nest.body.block.args, arguments, strict=False))  # then come masks and accumulators
     for op in needed_ops(nest, decided):
         if isinstance(op, IndexOp):
             mapping[op.result] = indices[op]
@@ -86,7 +87,7 @@ def append_body(
 
 
 def needed_ops(nest: NestOp, decided: Decided) -> list[Operation]:
-    """The operations of a body, but for its yield; without what only undecided values need."""
+    """The operations of a body except its yield and what decided selections make dead."""
     ops = [op for op in nest.body.block.ops if op is not nest.body.block.last_op]
     if decided.keys().isdisjoint(ops):
         return ops
@@ -104,7 +105,7 @@ def index_ops(nest: NestOp, decided: Decided) -> list[IndexOp]:
 def select_identity(
     block: Block, valid: SSAValue, value: SSAValue, kind: str
 ) -> SSAValue:
-    """value where valid, else the combiner's identity."""
+    """`value` where `valid` holds, else the combiner's identity."""
     neutral = identity(kind, value.type)
     constant = scalar_constant(neutral, value.type)
     select = arith.SelectOp(valid, value, constant.results[0])
@@ -121,7 +122,7 @@ def scalar_constant(value: float | bool, type_: Attribute) -> arith.ConstantOp:
 
 
 def product_operands(nest: NestOp) -> tuple[int, int] | None:
-    """The inputs (p, q) when the body is p * q, each widened or not; None for anything else."""
+    """The inputs (p, q) if the body is p * q, each possibly widened; None for anything else."""
     value = nest.yielded[0]
     multiply = value.owner
     if not isinstance(multiply, (arith.MulfOp, arith.MuliOp)) or len(nest.results) != 1:
@@ -133,24 +134,24 @@ def product_operands(nest: NestOp) -> tuple[int, int] | None:
 
 
 def is_dot(nest: NestOp) -> bool:
-    """Whether `block.dot` computes a nest: sums of products of two inputs, widened or not."""
+    """Whether `block.dot` can compute a nest: a sum of products of two inputs, possibly widened."""
     return len(nest.inputs) == 2 and is_gathered_dot(nest)
 
 
 def lies_in_matrices(nest: NestOp, schedule: Schedule) -> bool:
-    """Whether a nest is summed up in matrix registers."""
+    """Whether a nest is summed in matrix registers."""
     return is_dot(nest) and any(a.name in schedule.matrix for a in nest.reduce_axes)
 
 
 def is_gathered_dot(nest: NestOp) -> bool:
-    """Whether it computes a nest whose other inputs, if any, only say where factors are read."""
+    """Like `is_dot`, but further inputs are allowed if they only index the factors."""
     factors = product_operands(nest)
     return nest.combiner_names[0] == "add" and factors is not None and (
         sorted(factors) == data_inputs(nest))
 
 
 def unsigned_factors(nest: NestOp) -> list[int]:
-    """The inputs that the body p * q of a nest widens as integers without a sign."""
+    """The inputs that the body p * q of a nest widens as unsigned integers."""
     arguments = list(nest.body.block.args)
     return [arguments.index(op.input) for op in nest.body.block.ops  # type: ignore[arg-type]
             if isinstance(op, arith.ExtUIOp) and op.input in arguments]

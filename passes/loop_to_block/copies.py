@@ -1,12 +1,12 @@
-"""Positions of a tile one by one: a copy of the nests for each, which share what they read.
+"""The positions of a tile one by one: one copy of the nests per position, with shared reads.
 
     schedule<grid h tile 2 unroll 2, loop p tile 1 unroll 3>
     nest (h: 56, reduce p: 3, reduce q: 3) ins(%x[h + p, q], %w[p, q])
     ->  nest (h: 28, reduce q: 3) ins(%x[2*h, q], %x[2*h + 1, q], %x[2*h + 2, q], %w[0, q], ...)
         nest (h: 28, reduce q: 3) ins(%x[2*h + 1, q], %x[2*h + 2, q], %x[2*h + 3, q], %w[0, q], ...)
 
-The summed axes that the schedule unrolls as a whole, and that reads add to the unrolled one, become
-operations of the body. What two copies read at one place is loaded once, and stays in registers.
+A summed axis becomes operations of the body if the schedule unrolls it completely and reads add it
+to the unrolled grid axis. An element that two copies read is loaded once and stays in registers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from passes.rewrites.loop.nests import (
 
 
 def copied_level(schedule: Schedule) -> Level | None:
-    """The level whose tile is computed position by position, if there is one."""
+    """The level whose tile is computed position by position; None if there is none."""
     return next((x for x in schedule.levels if x.kind == "grid" and x.unroll > 1), None)
 
 
 def in_copies(kernel: KernelOp) -> KernelOp:
-    """The kernel with copies as its schedule asks for them; itself if it asks for none."""
+    """The kernel with copies, if its schedule asks for them; otherwise the kernel itself."""
     assert kernel.schedule is not None
     schedule = kernel.schedule.data
     level = copied_level(schedule)
@@ -69,7 +69,7 @@ def in_copies(kernel: KernelOp) -> KernelOp:
 
 
 def _written_axes(kernel: KernelOp, schedule: Schedule, axis: Symbol) -> list[Symbol]:
-    """Summed axes that become operations of the bodies."""
+    """Summed axes that are unrolled into operations of the bodies."""
     beside = {s for n in kernel.nests for m in n.input_maps for e in m if axis in e.symbols
               for s in e.symbols}
     summed = {a.name: a.extent.constant for n in kernel.nests for a in n.reduce_axes}
@@ -91,7 +91,7 @@ def _copy(
 
 
 def _written(nest: NestOp, axis: Axis) -> NestOp:
-    """The nest without a summed axis: its body adds up what that walked."""
+    """The nest without a summed axis: its body adds up all positions of that axis."""
     positions: list[Mapping[Symbol, int]] = [
         {axis.name: k} for k in range(axis.extent.constant or 0)]
     reads = [Read(r.value, tuple(e.substitute(at) for e in r.map), r.pad)
@@ -117,7 +117,7 @@ def _written(nest: NestOp, axis: Axis) -> NestOp:
 
 
 def _in_one(copies: Sequence[NestOp]) -> list[NestOp]:
-    """The copies, each of which writes its part into the tensor of the one before."""
+    """The copies, each of which writes its part into the tensor of the previous one."""
     parts = [copies[0]]
     for copy in copies[1:]:
         parts.append(carry(copy, NestOp.of(

@@ -24,7 +24,7 @@ from passes.rewrites.loop.nests import Read, axes_of_input, data_inputs, gathere
 
 
 def add_dot(tiles: Tiles, nest: NestOp) -> None:
-    """Add a product to the open accumulator of a nest: the operand that lacks n is a."""
+    """Add a product to the open accumulator of a nest; the operand without the dim n becomes a."""
     tile, reads = tiles.open[nest], reads_of(nest)
     *rows, column = tile.axes
     (k,) = tiled((a.name for a in nest.reduce_axes), tiles.states, tiles.order)
@@ -43,9 +43,9 @@ def add_dot(tiles: Tiles, nest: NestOp) -> None:
 
 
 def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: Symbol, walked: set[Symbol]) -> None:
-    """Load what a loop over `axis` would load again and again for its products: factors that lie
-    along none of the axes that are still to be walked, and what says where factors are. The summed
-    axis is the last dim."""
+    """Hoist loads for products out of a loop over `axis`. These are factors that use none of the
+    axes still to be walked, and indices that say where factors are. The summed axis is the last
+    dim."""
     for nest in nests:
         summed = {a.name for a in nest.reduce_axes}
         if not (tiles.schedule.option("dot", 0) and tiles.uses_dot(nest)):
@@ -62,16 +62,16 @@ def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: Symbol, walked: se
 
 
 def _load_indices(tiles: Tiles, nest: NestOp, walked: set[Symbol]) -> None:
-    """Load what says where factors are, as far as it is the same in every step."""
+    """Load the indices of factors that are the same in every step."""
     for i in sorted(set(range(len(nest.inputs))) - {*data_inputs(nest)}):
         if not axes_of_input(nest, i) & walked:
             tiles.scopes[-1].factors[nest, i] = _index(tiles, nest, i)
 
 
 def _unclean(tiles: Tiles, nest: NestOp, k: Symbol, reads: Sequence[Read]) -> list[int]:
-    """The factors that need to be 0 beyond the end of the summed axis, and are not yet.
+    """The factors that must be 0 beyond the end of the summed axis, but are not yet.
 
-    Of integers it is enough that one is 0; of floats the other may be no number.
+    For integers it is enough if one factor is 0; for floats the other one may be NaN or infinite.
     """
     if not tiles.states[k].masked:
         return []
@@ -81,7 +81,7 @@ def _unclean(tiles: Tiles, nest: NestOp, k: Symbol, reads: Sequence[Read]) -> li
 
 
 def _factor(tiles: Tiles, nest: NestOp, number: int, dims: Sequence[Symbol]) -> Tile:
-    """A factor with these dims: loaded before, made by another nest, or loaded now."""
+    """A factor with these dims: loaded before, computed by another nest, or loaded now."""
     read = reads_of(nest)[number]
     loaded = _loaded(tiles, nest, number)
     if loaded is not None and loaded.axes == tuple(dims):
@@ -106,14 +106,14 @@ def _load(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[Symbol]) -> Til
 
 
 def _gathered(tiles: Tiles, nest: NestOp, read: Read) -> tuple[Expr, ...]:
-    """Where a factor is read, by tiles of indices."""
+    """Where a factor is read, with tiles of indices as symbols."""
     symbols = {Symbol.gathered(k): tiles.symbols.gathered(_index(tiles, nest, k))
                for k in sorted(gathered_inputs(read.map))}
     return tuple(e.substitute(symbols) for e in read.map)
 
 
 def _index(tiles: Tiles, nest: NestOp, number: int) -> Tile:
-    """An input that says where others are read: loaded before, made by another nest, or loaded."""
+    """An index input: loaded before, computed by another nest, or loaded now."""
     read = reads_of(nest)[number]
     found = _loaded(tiles, nest, number) or tiles.made_here(read)
     dims = tiled(axes_of_input(nest, number), tiles.states, tiles.order)
@@ -121,7 +121,7 @@ def _index(tiles: Tiles, nest: NestOp, number: int) -> Tile:
 
 
 def _spread(tiles: Tiles, nest: NestOp, tile: Tile, dims: Sequence[Symbol]) -> Tile:
-    """The tile of a nest's result with other dims: reordered, or repeated along new ones."""
+    """The tile of a nest's result with other dims: reordered, or broadcast along new ones."""
     if tile.axes == tuple(dims):
         return tile
     tiles.source = nest
@@ -132,7 +132,7 @@ def _spread(tiles: Tiles, nest: NestOp, tile: Tile, dims: Sequence[Symbol]) -> T
 
 
 def _zero_beyond(tiles: Tiles, tile: Tile, axis: Symbol) -> Tile:
-    """The tile with 0 beyond the end of an axis."""
+    """The tile with zeros beyond the end of an axis."""
     def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         return [select_identity(block, arguments[1], arguments[0], "add")]
 

@@ -1,17 +1,17 @@
-"""One scheduled loop.kernel as a block.kernel.
+"""Lower one scheduled loop.kernel to a block.kernel.
 
-    lower(kernel): bind buffers; every axis starts as (0, extent), nothing placed; gen(level 0)
+    lower(kernel): bind buffers; every axis starts as (0, extent), not placed; gen(level 0)
     gen(level i, nests):
       no level left -> compute each nest's tile, in order
       grid  -> the axis starts at program id * tile; gen(i + 1)
       whole -> one tile holds the axis; gen(i + 1)
-      loop  -> cut the nests into runs that use the axis or not, also before a nest that needs the
-               finished result of a reduction over it, unless it is online on that. A run without
-               the axis -> gen(i + 1), and so for an axis that has its whole tile in matrix
-               registers. Else
-               open accumulators for its reductions, walk full tiles and then the tail, each as a
-               block.for that carries the accumulators; finish the reductions. The loop over an
-               axis that orders a scatter is serial, too, and carries nothing
+      loop  -> split the nests into runs that use the axis and runs that do not. A nest that needs
+               the finished result of a reduction over the axis starts a new run, unless it is
+               online on that result. For a run without the axis, or if a tile in matrix registers
+               covers the axis already: gen(i + 1). Otherwise open accumulators for the run's
+               reductions, walk full tiles and then the tail, each as a block.for that carries the
+               accumulators, and finish the reductions. A loop over an axis that orders a scatter
+               is serial, too, and carries nothing
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from passes.loop_to_block.state import AxisState, Tile
 from passes.loop_to_block.words import Parts, parts
 
 SMALL_TILE, PAIR = 4, 2
-"""What is left behind tiles of an unknown number of places is walked by tiles of so many first: of
-a reduction, and of rows that share what they read."""
+"""The tile sizes that first walk what full tiles leave of an axis of unknown length: SMALL_TILE for
+a reduction, and PAIR for rows that share what they read."""
 
 
 def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
-    """The block kernel of a loop kernel whose schedule fits it (see `legality.faults`)."""
+    """The block kernel of a loop kernel whose schedule is legal (see `legality.faults`)."""
     copies = in_copies(kernel)
     assert copies.schedule is not None
     lowered = _Lowering(copies, copies.schedule.data).run()
@@ -65,7 +65,7 @@ class _Lowering:
         self.states = self.tiles.states
         self.private = kept_values(kernel, schedule)
         self.rows: dict[Symbol, AxisState] = {}
-        """Axes that are cut further, as they are while their tiles lie in matrix registers."""
+        """Axes with further levels, in their state while their tiles lie in matrix registers."""
         self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)
                        or any(r in self.private for r in n.results)]
 
@@ -113,7 +113,7 @@ class _Lowering:
         if level.kind == "loop" and before.origin is not None:
             self.generate(depth + 1, nests)
             return
-        if level.kind == "loop" or before.lower == before.upper:  # no tile of nothing
+        if level.kind == "loop" or before.lower == before.upper:  # an empty axis has no tile
             self.generate_loop(depth, level, nests)
             return
         self.states[level.axis] = (
@@ -123,7 +123,7 @@ class _Lowering:
         self.states[level.axis] = before
 
     def keep(self) -> None:
-        """Give private values their memory; now it is known which part of them is the program's."""
+        """Allocate private memory, now that the program's part of each private value is known."""
         plan = Plan(self.kernel, self.schedule, self.states)
         for group in plan.groups:
             memory = self.tiles.add(ScratchOp.of(plan.memory(group))).results[0]
@@ -140,7 +140,7 @@ class _Lowering:
         return self._at(depth, level.axis, start, level.tile, not fits)
 
     def _at(self, depth: int, axis: Symbol, start: Expr, tile: int, masked: bool) -> AxisState:
-        """An axis whose tile starts at `start`; what is left to walk, if further levels cut it."""
+        """An axis whose tile starts at `start`, or the range that further levels have to walk."""
         state = self.states[axis]
         inner = [x.tile for x in self.schedule.levels[depth + 1:] if x.axis == axis]
         whole = replace(state, origin=start, tile=tile, masked=masked)
@@ -151,7 +151,7 @@ class _Lowering:
         if self.schedule.levels[depth].matrix:
             self.rows[axis] = whole
         upper = minimum(start + tile, state.upper) if masked else start + tile
-        fits = all(tile % x == 0 for x in inner)  # then no tile reaches into the next part
+        fits = all(tile % x == 0 for x in inner)  # so that no tile reaches into the next part
         return AxisState(start, upper, state.end if fits else upper)
 
     def _whole_state(self, level: Level) -> AxisState:
@@ -188,8 +188,10 @@ class _Lowering:
         self, nest: NestOp, axis: Symbol, runs: Sequence[tuple[bool, list[NestOp]]],
         later: Sequence[NestOp],
     ) -> bool:
-        """Whether a nest without the axis must not part the last run from what comes after it,
-        which reads tiles of sums in that loop; and need not, since it reads nothing of the run.
+        """Whether a nest without the axis goes before the last run, so as not to split it.
+
+        The run and a later nest must share a loop, because the later nest reads tiles of sums in
+        it. The nest can go before the run, because it reads nothing that the run computes.
         """
         if not runs or not runs[-1][0]:
             return False
@@ -249,7 +251,7 @@ class _Lowering:
                 self.generate(depth + 1, [nest])
 
     def _limit(self, axis: Symbol, summed: Sequence[NestOp]) -> Limit | None:
-        """How far the current rows reach, if all that walks the axis is online."""
+        """How far the current rows reach, if an online sum walks the axis and a limit is known."""
         online = any(n in self.tiles.online for n in summed)
         limit = limit_of(self.kernel, axis) if online else None
         placed = {a for a, s in self.states.items() if s.origin is not None}
@@ -258,7 +260,8 @@ class _Lowering:
         return limit
 
     def _walk_up_to(self, limit: Limit, depth: int, level: Level, run: Sequence[NestOp]) -> None:
-        """First what all rows of the tile reach, then what the last one does; or both in a loop."""
+        """Walk the range that all rows of the tile reach, then the rest of the longest row's; or
+        walk both in one loop."""
         state = self.states[limit.axis]
         sure, end = reach(self.tiles, limit, state, level.tile)
         masked = bool(((state.upper - state.lower) % level.tile).terms)
@@ -273,7 +276,7 @@ class _Lowering:
     def _words(
         self, level: Level, run: Sequence[NestOp], summed: Sequence[NestOp]
     ) -> Parts | None:
-        """The parts of an axis whose rows begin between words; sums are of no tiles, then."""
+        """The parts of an axis whose rows start unaligned; None if a sum keeps its tile."""
         word = int(self.schedule.option("words", 0))
         if not word or any(level.axis not in self.tiles.folded(n) for n in summed):
             return None
@@ -295,7 +298,7 @@ class _Lowering:
         self.states[level.axis] = before
 
     def _tile(self, depth: int, level: Level, run: Sequence[NestOp]) -> None:
-        """What the further levels make of the current tile of an axis."""
+        """Generate the further levels for the current tile of an axis."""
         self.tiles.scopes.append(Scope())
         totals = begin_parts(self.tiles, run) if level.partial else {}
         self.generate(depth + 1, run)
@@ -303,7 +306,7 @@ class _Lowering:
         self.tiles.scopes.pop()
 
     def hoist(self, nests: Sequence[NestOp], axis: Symbol) -> None:
-        """Compute what the loop over `axis` would compute again and again."""
+        """Hoist elementwise producers that do not depend on `axis` out of the loop over it."""
         for nest in nests:
             producers = [v.owner for v in nest.inputs
                          if isinstance(v.owner, NestOp) and v not in self.private]
@@ -324,8 +327,8 @@ class _Lowering:
     def segments(
         self, level: Level, state: AxisState, whole_tiles: bool, reduces: bool
     ) -> list[tuple[Expr, Expr, int, bool]]:
-        """(lower, upper, tile, masked): full tiles, then the tail: a masked one where accumulators
-        have whole tiles, else smaller ones."""
+        """(lower, upper, tile, masked): full tiles, then the tail. The tail is one masked tile if
+        accumulators have whole tiles, and smaller tiles otherwise."""
         lower, upper, tile = state.lower, state.upper, level.tile
         length = upper - lower
         if not (length % tile).terms:
@@ -364,7 +367,7 @@ class _Lowering:
         self, depth: int, level: Level, run: Sequence[NestOp],
         bounds: tuple[Expr, Expr, int, bool], shift: Size = 0,
     ) -> None:
-        """A loop over tiles, which begin so far behind its counter."""
+        """A loop over tiles, which start at its counter plus `shift`."""
         lower, upper, tile, masked = bounds
         carried = [n for n in self.tiles.open if n in run]
         exprs, indices, _ = self.tiles.symbols.refer([lower, upper], [])
@@ -417,7 +420,7 @@ def _serial_axes(nest: NestOp) -> set[Symbol]:
 
 
 def _producers(nest: NestOp) -> set[NestOp]:
-    """The nests that a nest reads, also through others."""
+    """The nests that a nest reads, directly or through others."""
     found = set[NestOp]()
     todo = list(nest.inputs)
     while todo:
@@ -429,7 +432,7 @@ def _producers(nest: NestOp) -> set[NestOp]:
 
 
 def _parts(value: SSAValue) -> list[SSAValue]:
-    """The results that are stored into one tensor, the last one first."""
+    """The results that are stored into one tensor, with the last one first."""
     parts = [value]
     while isinstance(nest := parts[-1].owner, NestOp) and nest.into:
         parts.append(nest.into[0])

@@ -1,7 +1,7 @@
-"""What a schedule must keep so that its kernel can be lowered.
+"""The rules that a schedule must obey so that its kernel can be lowered.
 
-A user's file or a tuner may say anything; what the lowering cannot do is found here, and said in
-full, before any code is made.
+A user's file or a tuner may contain any schedule. Whatever the lowering cannot do is found here,
+and reported in full, before any code is generated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from passes.rewrites.loop.nests import Read, reads_of
 
 
 def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
-    """Everything for which a schedule does not fit its kernel; empty if it does."""
+    """All reasons why a schedule does not fit its kernel; empty if it fits."""
     placed = {x.axis for x in schedule.levels}
     unknown = sorted(placed - kernel.axes.keys())
     missing = sorted(kernel.axes.keys() - placed)
@@ -43,32 +43,34 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
 def _order_faults(schedule: Schedule) -> Iterator[str]:
     kinds = [x.kind for x in schedule.levels]
     if "grid" in kinds[kinds.count("grid"):]:
-        yield "grid levels come before all others"
+        yield "grid levels must come before all others"
     grid = [x.axis for x in schedule.levels if x.kind == "grid"]
     yield from (f"axis {a} has two grid levels" for a in sorted({a for a in grid
                                                                  if grid.count(a) > 1}))
     if len({x.axis for x in schedule.levels if x.lanes}) > 1:
         yield "only one axis can lie in lanes"
     if any(x.tile < 1 or x.unroll < 1 for x in schedule.levels):
-        yield "tiles and unroll factors are at least 1"
+        yield "tiles and unroll factors must be at least 1"
 
 
 def _copy_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
-    """What is computed position by position are whole tiles of a kernel's own nests."""
+    """A tile computed position by position must be whole, and every nest must fill it."""
     level = copied_level(schedule)
     if level is None:
         return
     if level.unroll != level.tile:
-        yield f"axis {level.axis} has a tile of {level.tile}, of which {level.unroll} are unrolled"
+        yield (f"axis {level.axis} has a tile of {level.tile}, of which {level.unroll} are "
+               "unrolled; a grid level unrolls its whole tile")
     if (kernel.axes[level.axis] % level.tile).terms:
-        yield f"a tile of {level.tile}, position by position, does not divide axis {level.axis}"
+        yield (f"axis {level.axis} is unrolled in the grid, but a tile of {level.tile} does not "
+               "divide it")
     if sum(x.axis == level.axis for x in schedule.levels) > 1:
-        yield f"axis {level.axis} is unrolled in the grid, and has further levels"
+        yield f"axis {level.axis} is unrolled in the grid, so it cannot have further levels"
     if len(kernel.nests) < len(list(kernel.body.block.ops)) - 1 or any(
             n.into or len(n.results) > 1 or level.axis not in {a.name for a in n.parallel_axes}
             for n in kernel.nests):
-        yield (f"axis {level.axis} is unrolled in the grid, but not all nests walk it and make one "
-               "whole result")
+        yield (f"axis {level.axis} is unrolled in the grid, but not every nest is parallel over it "
+               "and computes one whole result")
 
 
 def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
@@ -79,26 +81,28 @@ def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
         outer = [x for x in schedule.levels[:depth] if x.axis == level.axis]
         length = Expr.of(outer[-1].tile) if outer else kernel.axes[level.axis]
         if same[-1] is not level:
-            yield f"axis {level.axis} has further levels inside a whole one"
+            yield f"axis {level.axis} has further levels inside a `whole` level"
         if length.constant is None or length.constant > level.tile:
             yield f"a tile of {level.tile} does not hold axis {level.axis} of {length}"
 
 
 def _private_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
-    """What a program keeps for itself is complete when it is read, and made by that program."""
+    """A program's private values must be complete when they are read, and computed by itself."""
     divided = {x.axis for x in schedule.levels if x.kind == "grid"}
     for reader in kernel.nests:
         walked = {a.name for a in reader.axes}
         for read in reads_of(reader):
             for axis, at in _elsewhere(read):
                 if axis in divided:
-                    yield f"axis {axis} is a grid level, but something is read at {at} along it"
+                    yield (f"axis {axis} is a grid level, but a value computed along it is read at "
+                           f"{at}, which other programs compute")
                 elif axis in walked:
-                    yield f"a nest walks axis {axis}, and reads at {at} what is made along it"
+                    yield (f"a nest walks axis {axis}, but reads a value that is computed along it "
+                           f"at {at}")
 
 
 def _elsewhere(read: Read) -> Iterator[tuple[Symbol, Expr]]:
-    """Where a read of another nest's result is at another place of an axis: (axis, the place)."""
+    """Reads of another nest's result at another position of an axis, as (axis, the position)."""
     maker = read.value.owner
     if not isinstance(maker, NestOp):
         return
@@ -110,7 +114,7 @@ def _elsewhere(read: Read) -> Iterator[tuple[Symbol, Expr]]:
 
 
 def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
-    """What is summed up in a step of a loop is gone in the next loop over the same axis."""
+    """A sum that is open in one loop over an axis is no longer there in the next loop over it."""
     online = bool(schedule.option("online", 0))
     kept = set(kept_values(kernel, schedule))
     for axis in dict.fromkeys(x.axis for x in schedule.levels if x.kind == "loop"):
@@ -120,19 +124,19 @@ def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
             if walks and waits_for(nest, [axis], running) and any(
                     _is_sum_along(v, axis) for v in sources_of(nest) - kept) and (
                         nest.is_reduction or nest.results[0] in kernel.yielded):
-                yield (f"axis {axis} is a loop, but a nest over it waits for a finished "
-                       "reduction and needs sums made on the way: hold it whole, or, if the nest "
-                       "sums what a maximum is subtracted from, say online = 1")
+                yield (f"axis {axis} is a loop, but a nest over it waits for a finished reduction "
+                       "and needs sums from inside the loop: hold the axis `whole`, or, if the "
+                       "nest sums values from which a maximum is subtracted, add online = 1")
 
 
 def _is_sum_along(value: SSAValue, axis: Symbol) -> bool:
-    """Whether a sum has a value at each place of an axis."""
+    """Whether a value is a sum that has a separate value at each position of an axis."""
     return isinstance(value.owner, NestOp) and value.owner.is_reduction and (
         value.owner.is_scan or axis in {a.name for a in value.owner.parallel_axes})
 
 
 def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
-    """What is grouped and summed are products that an instruction computes lane by lane."""
+    """A grouped, summed axis must belong to products that an instruction computes lane by lane."""
     grouped = {x.axis for x in schedule.levels if x.group}
     if len(grouped) > 1:
         yield "only one axis can be grouped"
@@ -140,12 +144,12 @@ def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
         for nest in kernel.nests:
             walks = axis in {a.name for a in nest.axes}
             if walks and nest.reduce_axes and not _multiplies_lanes(nest, axis, schedule):
-                yield (f"axis {axis} is grouped, but a nest over it does not sum the products of "
-                       "two inputs along it, of which one lies along the lanes")
+                yield (f"axis {axis} is grouped, but a nest over it does not sum products along it "
+                       "of two inputs, exactly one of which is indexed by the lanes axis")
 
 
 def _matrix_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
-    """What lies in matrix registers are tiles of rows and of a summed axis, read as they lie."""
+    """Matrix registers hold tiles of rows and of one summed axis, both with plain reads."""
     for nest in kernel.nests:
         summed = [a for a in nest.reduce_axes if a.name in schedule.matrix]
         if len(summed) > 1:
@@ -153,14 +157,15 @@ def _matrix_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
         for axis in summed:
             if not _multiplies_lanes(nest, axis.name, schedule):
                 yield (f"axis {axis.name} lies in matrix registers, but a nest over it does not "
-                       "sum the products of two inputs along it, of which one lies along the lanes")
+                       "sum products along it of two inputs, exactly one of which is indexed by "
+                       "the lanes axis")
             elif not _ends_in_zeros(nest, axis, schedule):
-                yield (f"axis {axis.name} lies in matrix registers, but what is read beyond its "
-                       "end is not 0")
+                yield (f"axis {axis.name} lies in matrix registers, but the elements read beyond "
+                       "its end are not 0")
 
 
 def _ends_in_zeros(nest: NestOp, axis: Axis, schedule: Schedule) -> bool:
-    """Whether the factors are 0 beyond the end of an axis; of integers, whether one is."""
+    """Whether the factors are 0 beyond the end of an axis; for integers, whether one of them is."""
     level = next(x for x in schedule.levels if x.axis == axis.name and x.matrix)
     if not (axis.extent % level.tile).terms:
         return True
@@ -180,7 +185,7 @@ def _multiplies_lanes(nest: NestOp, axis: Symbol, schedule: Schedule) -> bool:
 
 
 def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
-    """Accumulators live where a reduction's loops are, in tiles of its parallel axes."""
+    """A reduction's accumulators live around its loops, in tiles of its parallel axes."""
     if nest.is_scatter:
         yield from _scatter_faults(nest, schedule)
         return
@@ -196,25 +201,25 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
         elif level.axis in reduce and level.kind == "loop":
             started = started or level
         elif started is not None and level.axis in parallel - in_matrices:
-            yield (f"axis {level.axis} is inside the loop over {started.axis}, which sums up "
-                   "one element of it at a time")
+                yield (f"axis {level.axis} is inside the loop over {started.axis}, which can only "
+                       "accumulate one element of it at a time")
 
 
 def _scan_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
-    """One tile behind the other, each in registers of one lane."""
+    """A scan walks one tile after the other, each within one lane."""
     [axis] = [a.name for a in nest.reduce_axes]
     levels = [x for x in schedule.levels if x.axis == axis]
     if len(levels) > 1:
-        yield f"axis {axis} is scanned, and has several levels"
+        yield f"axis {axis} is scanned, so it cannot have several levels"
     if any(x.lanes or x.group or x.matrix for x in levels):
         yield f"axis {axis} is scanned, so it cannot lie in lanes"
 
 
 def _scatter_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
-    """One point after another, where several may write the same element."""
+    """Points that may write the same element must run one after another."""
     names = [a.name for a in nest.reduce_axes]
     levels = [x for x in schedule.levels if x.axis in names]
-    yield from (f"axis {x.axis} orders what is written, so it is a loop with a tile of 1"
+    yield from (f"axis {x.axis} orders what is written, so it must be a loop with a tile of 1"
                 for x in levels if x.kind != "loop" or x.tile != 1)
     if [x.axis for x in levels] != names:
-        yield f"what is written is ordered by the loops {format_symbols(names)}, in this order"
+        yield f"writes are ordered by the loops {format_symbols(names)}; keep them in this order"

@@ -1,4 +1,4 @@
-"""Sums of products in matrix registers, and the memory in which they are read afterwards.
+"""Sums of products in matrix registers, and the memory that they are read from afterwards.
 
     schedule<grid i1 tile 32 lanes, loop i0 tile 32 matrix, loop i2 tile 32 matrix, loop i0 tile 4>
     ->  block.for %i0 = 0 to 128 step 32 parallel {
@@ -8,8 +8,8 @@
           block.for %r = %i0 to %i0 + 32 step 4 parallel {
             %v = block.load %s[%r - %i0 + t0, t1] : tile<4x[32]xf32> ...
 
-Nothing but a sum of products is computed in matrix registers. While it is summed up, its rows are
-those of the level `matrix`; what is made of it walks them by further levels.
+Only sums of products are computed in matrix registers. While they accumulate, their rows are those
+of the `matrix` level; nests that use the finished sums walk the rows by further levels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from passes.loop_to_block.state import Sums, Tile, tiled
 
 
 def keep_sums(place: Place, value: SSAValue, tile: Tile) -> None:
-    """Bring the finished tile of a value to memory."""
+    """Store the finished tile of a value in memory."""
     type_ = tile.value.type
     assert isinstance(type_, TileType)
     memory = place.add(ScratchOp.of(BufferType(type_.element, SizesAttr.of(type_.shape))))
@@ -37,7 +37,7 @@ def keep_sums(place: Place, value: SSAValue, tile: Tile) -> None:
 
 
 def sum_here(place: Place, value: SSAValue) -> Tile:
-    """The part of a finished tile at the place where operations are being added."""
+    """The part of a finished tile that belongs to the current point of the program."""
     known = place.find(value)
     if known is None:
         sums = place.sums[value]

@@ -1,11 +1,11 @@
-"""Sums that are rescaled while the maximum that they subtract grows.
+"""Online sums: rescaled whenever the maximum that they subtract grows.
 
     for each tile of j:   n = max(m, reduce max x)
                           l, y *= exp(m - n)
                           p = exp(x - n);  l += reduce add p;  y += dot p, v;  m = n
 
-Which nests these are, `passes.analyses.loop.online` knows. The maximum starts at the lowest finite
-number, so that exp(x - n) is 0 and no NaN while all of a row is -inf. A row that stays so ends with
+`passes.analyses.loop.online` finds these nests. The maximum starts at the lowest finite number, so
+that exp(x - n) is 0 and not NaN as long as all of a row is -inf. A row that is all -inf ends with
 sums of 0.
 """
 
@@ -33,7 +33,7 @@ Function = type[math.ExpOp] | type[math.Exp2Op]
 
 
 def follow(tiles: Tiles, nest: NestOp, before: Tile) -> None:
-    """Let open sums follow an accumulator that was `before`, if they are online on it."""
+    """Rescale the open sums that are online on an accumulator, whose old value is `before`."""
     result = nest.results[0]
     followers = [n for n, running in tiles.online.items()
                  if running.maximum is result and n in tiles.open]
@@ -55,7 +55,7 @@ def _map(
     tiles: Tiles, inputs: Sequence[Tile], like: Tile,
     body: Callable[[Block, Sequence[SSAValue]], Operation],
 ) -> Tile:
-    """A tile of the kind of another one; the last operation of the body gives its elements."""
+    """A tile of the same type as `like`; the last operation of the body computes its elements."""
     def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         last = body(block, arguments)
         block.add_op(last)
@@ -83,14 +83,16 @@ def _scaled(block: Block, arguments: Sequence[SSAValue]) -> Operation:
 
 
 def start(tiles: Tiles, nest: NestOp, element: Attribute) -> float | bool:
-    """What an accumulator starts with."""
+    """The initial value of an accumulator."""
     if tiles.is_followed(nest):
         return -float(np.finfo(dtype_of(element)).max)
     return identity(nest.combiner_names[0], element)
 
 
 def row_maximum(tiles: Tiles, nest: NestOp) -> Tile | None:
-    """The maximum of x*c over a tile for a constant c > 0: that of x, times c. None: no such one.
+    """The maximum of x*c over a tile for a constant c > 0, computed as the maximum of x, times c.
+
+    None if the nest has no such form.
     """
     if not tiles.is_followed(nest) or any(tiles.states[a.name].masked for a in nest.reduce_axes):
         return None
@@ -109,7 +111,7 @@ def row_maximum(tiles: Tiles, nest: NestOp) -> Tile | None:
 
 
 def _scaled_input(tiles: Tiles, nest: NestOp) -> tuple[Read, arith.ConstantOp] | None:
-    """(x, c) where a nest combines what another one makes as x*c, for c > 0."""
+    """(x, c) if a nest reduces a value that another one computes as x*c, for c > 0."""
     made = elementwise_maker(reads_of(nest)[0]) if len(nest.inputs) == 1 else None
     if made is None or nest.yielded[0] is not nest.body.block.args[0]:
         return None
@@ -127,7 +129,8 @@ def _scaled_input(tiles: Tiles, nest: NestOp) -> tuple[Read, arith.ConstantOp] |
 
 
 def reach(tiles: Tiles, limit: Limit, state: AxisState, step: int) -> tuple[Expr, Expr]:
-    """How far all of the current rows reach, rounded down to whole steps, and how far any does."""
+    """How far all of the current rows reach, rounded down to whole steps; how far the longest does.
+    """
     rows = [(a, s.origin, s.tile) for a, s in tiles.states.items()
             if s.origin is not None and a in limit.bound.symbols]
     first, last = extremes(limit.bound, rows) or (state.lower, state.upper)

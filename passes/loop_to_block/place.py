@@ -1,4 +1,4 @@
-"""A place of the program: where operations are being added, and what is known there."""
+"""A point of the program: where operations are being added, and what is known there."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from passes.rewrites.loop.nests import Read
 
 @dataclass
 class Scope:
-    """Tiles computed inside one loop body; gone at its end."""
+    """Tiles computed inside one loop body; dropped at its end."""
 
     loads: dict[object, dict[float | bool, Tile]] = field(
         default_factory=dict[object, dict[float | bool, Tile]])
-    """Per read, and per value that it gave to masked positions."""
+    """Per read, and per value that the read gave to masked positions."""
     results: dict[SSAValue, Tile] = field(default_factory=dict[SSAValue, Tile])
     factors: dict[tuple[NestOp, int], Tile] = field(
         default_factory=dict[tuple[NestOp, int], Tile])
     """Inputs of products, by number, that were loaded before the loops that use them: factors, and
-    what says where factors are."""
+    the indices that say where factors are."""
 
 
 class Place:
-    """What is known and computed where operations are being added; the levels move it around."""
+    """What is known and computed at the point of insertion; the levels move that point around."""
 
     def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
         self.schedule, self.lanes = schedule, schedule.lanes
@@ -48,7 +48,7 @@ class Place:
         self.symbols = Symbols()
         self.scopes = [Scope()]
         self.open: dict[NestOp, Tile] = {}
-        """Reductions under way, and their accumulators."""
+        """Open reductions, and their accumulators."""
         last = {x.axis: k for k, x in enumerate(schedule.levels)}
         self.order = sorted(self.states, key=lambda a: (a == self.lanes, last.get(a, 0)))
         """Axes in the order in which they are dims of tiles; lanes last."""
@@ -57,15 +57,15 @@ class Place:
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.outputs: dict[SSAValue, list[BlockArgument]] = {}
         self.kept: dict[SSAValue, Kept] = {}
-        """Values with memory of the program's own."""
+        """Values in private memory of the program."""
         self.sums: dict[SSAValue, Sums] = {}
-        """Sums of the current rows that were in matrix registers."""
+        """Sums of the current rows that were computed in matrix registers."""
         asked = bool(schedule.option("online", 0))
         found = {n: running_maximum(n) for n in kernel.nests} if asked else {}
         self.online = {nest: running for nest, running in found.items() if running is not None}
-        """Sums that follow a running maximum."""
+        """Sums that are online: they follow a running maximum."""
         self.decided: Decided = dict[Operation, SSAValue]()
-        """Selections that are decided where we are."""
+        """Selections whose outcome is known at this point."""
 
     def add(self, op: Operation) -> Operation:
         set_location(op, self.source)
@@ -109,12 +109,12 @@ class Place:
         return Tile(self.add(op).results[0], (axis,) if shape else ())
 
     def leaves(self, read: Read, axis: Symbol) -> bool:
-        """Whether a read gives what its load pads with, at the end of an axis and beyond."""
+        """Whether a read returns its load's padding from the end of an axis on."""
         assert isinstance(read.value.type, TensorType)
         return leaves(read.map, read.value.type.shape, axis, self.states)
 
     def layout_of(self, nest: NestOp) -> Layout:
-        """Where the tiles lie that a sum of products needs."""
+        """The layout of the tiles that a sum of products needs."""
         in_matrices = lies_in_matrices(nest, self.schedule)
         return Layout(None, None, matrix=True) if in_matrices else self.layout
 
@@ -124,7 +124,7 @@ class Place:
             is_gathered_dot(nest))
 
     def folded(self, nest: NestOp) -> set[Symbol]:
-        """Reduce axes whose tiles are combined at once: on lanes, what is unrolled beside them."""
+        """Reduce axes whose tiles are reduced in every step, so that accumulators lack them."""
         summed = {a.name for a in nest.reduce_axes}
         if nest in self.online or self.is_followed(nest) or nest.is_scan:
             return summed
@@ -132,5 +132,5 @@ class Place:
         return set() if self.lanes is None else summed - kept
 
     def is_followed(self, nest: NestOp) -> bool:
-        """Whether sums are online on a maximum."""
+        """Whether online sums follow the maximum that this nest computes."""
         return any(r.maximum is nest.results[0] for r in self.online.values())

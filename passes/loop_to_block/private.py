@@ -1,13 +1,14 @@
-"""Where a program keeps values that are read elsewhere than they are made, or cost much to compute.
+"""Private memory of a program, for values that are read at other positions or are costly.
 
-Which these are, `passes.analyses.loop.private` and `passes.analyses.loop.reuse` know.
+`passes.analyses.loop.private` and `passes.analyses.loop.reuse` decide which values these are.
 
     %s = nest (i, j) outs([i, j])          grid i tile 32 lanes, loop j tile 14
     ->  %b = block.scratch : f32[1037, 32]     %s at [i, j] lies at %b[j, i - 32*@program]
 
-Of an axis that the grid divides, memory holds the program's tile; of others everything, with room
-for a last tile that reaches beyond. Nothing needs a check, and lanes lie side by side. A value
-takes over the memory of another one that is read for the last time where it is made itself.
+Along an axis that the grid divides, the memory holds the program's tile. Along others it holds
+everything, with room for a last tile that reaches beyond the end. No access needs a check, and
+lanes are contiguous. A value reuses the memory of another one if that is read for the last time
+where the new value is computed.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from passes.rewrites.loop.nests import Read, plain_axes
 
 @dataclass(frozen=True)
 class Kept:
-    """The memory of a value: which dims of the value it has, and where the program's part starts.
+    """The memory of a value: which of the value's dims it has, and where the program's part starts.
     """
 
     buffer: SSAValue
     stored: tuple[Expr, ...]
-    """Where the value is made, over axes."""
+    """The index expressions, over axes, at which the value is computed."""
     dims: tuple[int, ...]
     origins: tuple[Expr, ...]
 
@@ -46,13 +47,13 @@ class Kept:
         return is_elsewhere(read, self.stored)
 
     def at(self, map_: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Where an element of the value lies in the memory."""
+        """The position of an element of the value in the memory."""
         return tuple(map_[d] - o for d, o in zip(self.dims, self.origins, strict=True))
 
     def store(
         self, tile: Tile, states: Mapping[Symbol, AxisState], symbols: Symbols
     ) -> StoreOp:
-        """Keep a tile, also what of it lies beyond the end of an axis."""
+        """Store a tile in full, including the part beyond the end of an axis."""
         assert isinstance(self.buffer.type, BufferType)
         there = place(self.at(self.stored), self.buffer.type.shape, tile.axes, states, symbols,
                       False)
@@ -62,14 +63,14 @@ class Kept:
 
 
 class Plan:
-    """What memory the private values of a kernel need, once its programs' places are known."""
+    """The memory for a kernel's private values, once the positions of its programs are known."""
 
     def __init__(
         self, kernel: KernelOp, schedule: Schedule, states: Mapping[Symbol, AxisState]
     ):
         self.kernel, self.schedule, self.states = kernel, schedule, states
         self.groups: list[list[SSAValue]] = []
-        """Values that share their memory, in order."""
+        """Values that share memory, in order."""
         for value in kept_values(kernel, schedule):
             shared = next((g for g in self.groups if self._takes_over(value, g[-1])), None)
             if shared is None:
@@ -78,7 +79,7 @@ class Plan:
                 shared.append(value)
 
     def memory(self, group: Sequence[SSAValue]) -> BufferType:
-        """The memory that holds each of some values, one after another."""
+        """A memory that is large enough for each of some values that use it in turn."""
         sizes = self._sizes(group[0])
         beyond = [max(self._beyond(v, self._dims(v)[k]) for v in group) for k in range(len(sizes))]
         assert isinstance(group[0].type, TensorType)
@@ -103,19 +104,19 @@ class Plan:
         return self.states[axis]
 
     def _dims(self, value: SSAValue) -> tuple[int, ...]:
-        """The dims of a value of which a program has more than one place, lanes last."""
+        """The dims of a value in which a program has more than one position, lanes last."""
         stored = self._stored(value)
         more = [d for d, e in enumerate(stored) if e.constant is None and not (
             self._state(value, d).origin is not None and self._state(value, d).tile == 1)]
         return tuple(sorted(more, key=lambda d: stored[d].as_symbol == self.schedule.lanes))
 
     def _sizes(self, value: SSAValue) -> list[Expr]:
-        """Per dim the program's tile, or what it walks."""
+        """Per dim, the length of the program's tile, or of the range that it walks."""
         states = [self._state(value, d) for d in self._dims(value)]
         return [s.upper - s.lower if s.origin is None else Expr.of(s.tile) for s in states]
 
     def _beyond(self, value: SSAValue, dim: int) -> int:
-        """How many places behind the end of a dim the last tiles reach that are made or read."""
+        """How far beyond the end of a dim the last tiles that write or read it can reach."""
         state = self._state(value, dim)
         if state.origin is not None:
             return 0
@@ -125,7 +126,7 @@ class Plan:
                     if s in self.states), default=0)
 
     def _overhang(self, expr: Expr, axis: Symbol, length: Expr) -> int:
-        """How many places the last tile of an axis reaches too far, at most."""
+        """How far the last tile of an axis reaches beyond the end, at most."""
         tile = self._last_tile(axis)
         if expr.as_symbol == axis and length.constant is not None:
             return -length.constant % tile
@@ -134,10 +135,11 @@ class Plan:
     def _last_tile(self, axis: Symbol) -> int:
         return [x.tile for x in self.schedule.levels if x.axis == axis][-1]
 
-    # ------------------------------------------------------------------ who follows whom
+    # ------------------------------------------------------------------ sharing of memory
     def _takes_over(self, value: SSAValue, source: SSAValue) -> bool:
-        """Whether a value may lie where another one does: it is made from that one, place by place,
-        and nobody reads that one later, or in the same loops at other places."""
+        """Whether a value may use another one's memory. It must be computed from that value,
+        position by position, and nothing may read that value later or, in the same loops, at other
+        positions."""
         nest = value.owner
         assert isinstance(nest, NestOp)
         stored = self._stored(value)

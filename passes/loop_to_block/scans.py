@@ -1,4 +1,4 @@
-"""Scans: what is combined so far at each place of an axis, in tiles of it.
+"""Scans: the running result at each position of an axis, tile by tile.
 
     for each tile of j:   p = scan add x;  y = p + c  is stored;  c = c + reduce add x
 """
@@ -12,7 +12,7 @@ from passes.loop_to_block.tiles import Tiles
 
 
 def add_scan(tiles: Tiles, nest: NestOp) -> None:
-    """One tile of a scan, behind what its accumulator has, if its axis is walked by a loop."""
+    """One tile of a scan, continued from its accumulator if a loop walks the axis."""
     [axis], before = [a.name for a in nest.reduce_axes], tiles.open.get(nest)
     dims = tiled((a.name for a in nest.axes), tiles.states, tiles.order)
     if axis not in dims:

@@ -34,7 +34,7 @@ def add_scatter(tiles: Tiles, nest: NestOp) -> None:
 def _there(
     tiles: Tiles, nest: NestOp, buffer: SSAValue, map_: tuple[Expr, ...], dims: Sequence[Symbol]
 ) -> list[Tile]:
-    """The elements that values merge with; none if they are replaced."""
+    """The elements that values are merged with; none if they are overwritten."""
     if nest.combiner_names[0] == "none":
         return []
     op, tile = load(buffer, Read(buffer, map_), dims, tiles.states, tiles.symbols, tiles.layout, 0)

@@ -1,8 +1,8 @@
-"""Where in the program we are: for each axis its origin and tile, and how names reach values.
+"""The current point of the program: origin and tile of each axis, and how names map to values.
 
 Index expressions are built over symbols `@0`, `@1` ..., each standing for an SSA index value (a
 program id, a loop counter) or a tile of gathered indices. `Symbols.refer` turns them into the
-operand list and `%k` symbols that block operations want.
+operand list and the `%k` symbols that block operations expect.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from passes.rewrites.loop.nests import Read, has_calls
 
 @dataclass(frozen=True)
 class AxisState:
-    """An axis inside one scope. `origin` is where the current tile starts, `tile` its length;
-    `masked` says that the tile may reach to `end` and beyond, where nothing counts. While further
-    levels of the axis are to come, `origin` is None and lower <= axis < upper is left to walk."""
+    """An axis inside one scope. `origin` is where the current tile starts, and `tile` is its
+    length. If `masked`, the tile may reach `end` and beyond, and positions from `end` on do not
+    count. While further levels of the axis are still to come, `origin` is None, and the positions
+    with lower <= axis < upper are left to walk."""
 
     lower: Expr
     upper: Expr
@@ -36,7 +37,7 @@ class AxisState:
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile and which axis each of its dims is."""
+    """A tile, and the axis of each of its dims."""
 
     value: SSAValue
     axes: tuple[Symbol, ...]
@@ -44,17 +45,17 @@ class Tile:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which axis lies in vector lanes, and of which a few positions share a lane; None: none."""
+    """The axis that lies in vector lanes, and the axis whose groups share a lane; None if none."""
 
     lanes: Symbol | None
     group: Symbol | None
     matrix: bool = False
-    """Whether tiles lie in matrix registers, and so have no lanes."""
+    """Whether tiles lie in matrix registers and therefore have no lanes."""
 
     def tile_type(
         self, element: Attribute, dims: Sequence[Symbol], states: Mapping[Symbol, AxisState]
     ) -> TileType:
-        """The type of a tile with these axes as dims."""
+        """The type of a tile whose dims are these axes."""
         lanes, group = (dims.index(a) if a in dims else None for a in (self.lanes, self.group))
         return t.tile(t.signless(element), [states[a].tile for a in dims], lanes, group,
                       self.matrix)
@@ -62,16 +63,16 @@ class Layout:
 
 @dataclass
 class Symbols:
-    """The symbols in use, the values behind them, and their ranges."""
+    """The symbols in use, the values they stand for, and their ranges."""
 
     values: dict[Symbol, SSAValue] = field(default_factory=dict[Symbol, SSAValue])
     tiles: dict[Symbol, tuple[Symbol, ...]] = field(
         default_factory=dict[Symbol, tuple[Symbol, ...]])
     """For symbols of gathered index tiles: the axes of the tile's dims."""
     extents: dict[Symbol, Expr] = field(default_factory=dict[Symbol, Expr])
-    """For index values: one more than the largest value. (Gathered ones have no range.)"""
+    """For index values: one more than the largest value. Gathered indices have no range."""
     steps: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
-    """For index values: what they are multiples of."""
+    """For index values: the step of which they are multiples."""
 
     def index(self, value: SSAValue, extent: Expr, step: int = 1) -> Expr:
         """A symbol for an index value with 0 <= value < extent, a multiple of `step`."""
@@ -82,9 +83,10 @@ class Symbols:
         return Expr.symbol(name)
 
     def simplify(self, expr: Expr, ranges: Mapping[Symbol, Expr]) -> Expr:
-        """Without the divisions that ranges decide, and steps: (@0 + t0) mod 4 == t0.
+        """Simplify divisions that ranges and steps decide: (@0 + t0) mod 4 == t0.
 
-        A division that is left is one of what a whole tile has in common, where steps allow.
+        Where steps allow, a remaining division is moved to the part that is the same for a whole
+        tile.
         """
         steps = {s: self.steps[s] for s in expr.symbols if self.steps.get(s, 1) > 1}
         if not steps or not has_calls([expr]):
@@ -104,7 +106,7 @@ class Symbols:
         return total + called.substitute({s: Expr.symbol(s) // n for s, n in steps.items()})
 
     def gathered(self, tile: Tile) -> Expr:
-        """A symbol for the values of a tile of indices."""
+        """A symbol for the values of a tile of gathered indices."""
         name = Symbol.counter(f"@{len(self.values)}")
         self.values[name] = tile.value
         self.tiles[name] = tile.axes
@@ -113,7 +115,7 @@ class Symbols:
     def refer(
         self, exprs: Sequence[Expr], dims: Sequence[Symbol]
     ) -> tuple[list[Expr], list[SSAValue], list[list[int]]]:
-        """Expressions with `%k` symbols, the operands behind those, and their dims among `dims`."""
+        """Expressions over `%k` symbols, the operands these name, and their dims in `dims`."""
         order = {s: k for k, s in enumerate(self.values)}
         names = sorted({s for e in exprs for s in e.symbols if s in order}, key=lambda s: order[s])
         values: list[SSAValue] = []
@@ -138,7 +140,7 @@ class Symbols:
 
 
 def _divides_mixed(expr: Expr, some: Collection[Symbol], ranged: Collection[Symbol]) -> bool:
-    """Whether a division is of some symbols and of others that have ranges, at a time."""
+    """Whether one division involves both some of the symbols and other symbols with ranges."""
     divided = [atom_symbols(a) & {*ranged} for m, _ in expr.terms for a in m
                if isinstance(a, Call)]
     return any(symbols & {*some} and symbols - {*some} for symbols in divided)
@@ -147,20 +149,20 @@ def _divides_mixed(expr: Expr, some: Collection[Symbol], ranged: Collection[Symb
 def tiled(
     axes: Iterable[Symbol], states: Mapping[Symbol, AxisState], order: Sequence[Symbol]
 ) -> list[Symbol]:
-    """Those axes that are dims of a tile here, in the order of dims."""
+    """The axes that are dims of a tile at this point, in the order of dims."""
     wanted = set(axes)
     return [a for a in order if a in wanted and states[a].tile > 1]
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Memory that holds a finished tile of sums: along which axes, and where they start there."""
+    """Memory that holds a finished tile of sums: its axes, and the origin of each axis."""
 
     memory: SSAValue
     axes: tuple[Symbol, ...]
     origins: tuple[Expr, ...]
 
     def read(self, value: SSAValue) -> Read:
-        """Where the sums at any place of the axes are."""
+        """The read of the sums at any position of the axes."""
         return Read(value, tuple(
             Expr.symbol(a) - o for a, o in zip(self.axes, self.origins, strict=True)))

@@ -1,7 +1,7 @@
-"""Tiles of values at one place of the program: what is loaded, and what bodies of nests make of it.
+"""Tiles of values at one point of the program: what is loaded, and what bodies of nests compute.
 
-Only reductions and results of the kernel are computed on their own account; other nests are
-computed where a tile of them is asked for, once per scope (and again where the scope has ended).
+Only reductions and results of the kernel are computed for themselves. Other nests are computed
+where a tile of them is needed, once per scope (and again after the scope has ended).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Tiles(Place):
 
     # ------------------------------------------------------------------ nests and loads
     def tiles_of(self, nest: NestOp) -> None:
-        """Compute an elementwise nest here, unless a tile of it is at hand."""
+        """Compute an elementwise nest at this point, unless a tile of it exists already."""
         if all(self.find(r) is not None for r in nest.results):
             return
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
@@ -56,7 +56,7 @@ class Tiles(Place):
     def inputs_of(
         self, nest: NestOp, dims: Sequence[Symbol]
     ) -> tuple[list[Tile], list[Operation]]:
-        """Tiles of the inputs, then of the index expressions that the body asks for."""
+        """Tiles of the inputs, followed by tiles of the index expressions that the body uses."""
         tiles: list[Tile] = []
         for read in reads_of(nest):
             tiles.append(self.read(nest, read, tiles))
@@ -68,20 +68,20 @@ class Tiles(Place):
         return tiles, indices
 
     def read(self, nest: NestOp, read: Read, before: Sequence[Tile]) -> Tile:
-        """The tile that a read needs: of a nest in this kernel, or loaded."""
+        """The tile that a read needs: computed by a nest of this kernel, or loaded."""
         if (made := self.made_here(read)) is not None:
             return made
         key = (read.key(), tuple(gathered_inputs(read.map) and [id(b.value) for b in before]))
         known = self.scopes[-1].loads.setdefault(key, {})
         pad = _neutral_pad(nest)
-        if known and pad is None:  # whatever masked positions hold
+        if known and pad is None:  # the content of masked positions does not matter
             return next(iter(known.values()))
         if (pad or 0) not in known:
             known[pad or 0] = self._load(nest, read, before, pad or 0)
         return known[pad or 0]
 
     def made_here(self, read: Read) -> Tile | None:
-        """The tile that another nest makes, computed now if need be; None: it is in memory."""
+        """The tile that another nest computes, now if necessary; None if it must be loaded."""
         if read.value in self.sums:
             return sum_here(self, read.value)
         producer, kept = read.value.owner, self.kept.get(read.value)
@@ -113,7 +113,7 @@ class Tiles(Place):
 
     # ------------------------------------------------------------------ parts of reductions
     def combined(self, nest: NestOp, dims: list[Symbol], into: Tile | None) -> Tile:
-        """The body's values on a tile, masked ones neutral, combined into `into` if given."""
+        """The body's values on a tile, neutral where masked, combined into `into` if given."""
         inputs, indices = self.inputs_of(nest, dims)
         masks = self._masks(nest)
         extra = [*masks, *([into] if into else [])]
@@ -139,7 +139,7 @@ class Tiles(Place):
         return Tile(op.results[0], tuple(dims))
 
     def added(self, nest: NestOp, part: Tile, total: Tile) -> Tile:
-        """Two tiles of partial results, combined; the axes of the first are those of the result."""
+        """Two tiles of partial results, combined; the result has the axes of the first one."""
         def build(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
             op = combine(nest.combiner_names[0], *arguments)
             block.add_op(op)
@@ -161,9 +161,9 @@ class Tiles(Place):
         return Tile(op.result, tuple(a for a in tile.axes if a != axis))
 
     def _masks(self, nest: NestOp) -> list[Tile]:
-        """One tile of truth values per reduce axis whose tile reaches beyond its end.
+        """One mask tile per reduce axis whose tile reaches beyond its end.
 
-        None where loads outside give the neutral value already.
+        No mask is needed where out-of-bounds loads already return the neutral value.
         """
         self.source = nest
         masks: list[Tile] = []
@@ -174,16 +174,17 @@ class Tiles(Place):
         return masks
 
     def _reads_neutral(self, nest: NestOp, axis: Symbol) -> bool:
-        """Whether what is read beyond the end of an axis leaves the reduction unchanged."""
+        """Whether the elements read beyond the end of an axis leave the reduction unchanged."""
         return _neutral_pad(nest) is not None and all(
             self.leaves(r, axis) for r in reads_of(nest))
 
 
 def _neutral_pad(nest: NestOp) -> float | bool | None:
-    """What loads must give to masked positions to leave a reduction unchanged.
+    """The value that loads must give to masked positions to leave a reduction unchanged.
 
-    0 for both factors of a sum of products, the combiner's identity for a plain float reduction.
-    None where no pad does that, or nothing is reduced: then it does not matter what they give.
+    It is 0 for both factors of a sum of products, and the combiner's identity for a plain float
+    reduction. None if no padding achieves that, and if nothing is reduced, so that any value will
+    do.
     """
     if not nest.is_reduction or any(isinstance(v.owner, NestOp) for v in nest.inputs) or any(
             p is not None for p in nest.pad_values):

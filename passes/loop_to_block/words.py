@@ -1,11 +1,11 @@
-"""Rows that begin between words of memory: what is before the first whole word is walked apart.
+"""Rows that start at unaligned addresses: a prologue runs up to the first aligned vector load.
 
     for i1 = 0 to 50257 step 4096                          a row of 50257 begins at 50257*i0
     ->  i1 from 0, below h = 8*((i0 + 7) floordiv 8) - i0  up to 7 elements
-        for k = 0 to 49152 step 4096: i1 = h + k           whole tiles that begin at whole words
+        for k = 0 to 49152 step 4096: i1 = h + k           whole tiles that start at aligned words
         i1 from h + 49152                                  the rest
 
-A schedule says of how many elements words are (`words`).
+A schedule gives the word size in elements (`words`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from passes.rewrites.loop.nests import Read, gathered_inputs, reads_of
 
 @dataclass(frozen=True)
 class Parts:
-    """An axis in three parts: the first one ends at `head`, then come `whole` elements in whole
-    tiles, and the rest is in a tile of `rest`."""
+    """An axis in three parts. The first one ends at `head`. Then come `whole` elements in whole
+    tiles, and the rest is in a tile of length `rest`."""
 
     head: Expr
     whole: int
@@ -34,7 +34,8 @@ class Parts:
 def parts(
     nests: Sequence[NestOp], axis: Symbol, states: Mapping[Symbol, AxisState], tile: int, word: int
 ) -> Parts | None:
-    """How nests walk an axis in tiles; None where they may as well begin at its start."""
+    """How nests walk an axis in tiles; None where they can just as well start at its first element.
+    """
     state = states[axis]
     length = state.upper.constant
     if state.lower != Expr.of(0) or length is None or length < word + tile:
@@ -51,7 +52,7 @@ def parts(
 
 
 def _runs_along(read: Read, axis: Symbol, states: Mapping[Symbol, AxisState]) -> bool:
-    """Whether a read walks rows of a tensor in memory along an axis, one row at a time."""
+    """Whether a read walks contiguous rows of a tensor along an axis, one row at a time."""
     assert isinstance(read.value.type, TensorType)
     if not read.map or read.pad is not None or gathered_inputs(read.map):
         return False
@@ -67,7 +68,7 @@ def _symbols(map_: Iterable[Expr]) -> set[Symbol]:
 
 
 def _begin(read: Read, states: Mapping[Symbol, AxisState]) -> Expr:
-    """Where a row begins in its tensor."""
+    """The offset in elements at which a row starts in its tensor."""
     assert isinstance(read.value.type, TensorType)
     origins = {a: s.origin for a, s in states.items() if s.origin is not None}
     begin = Expr.of(0)

@@ -1,7 +1,7 @@
-"""The CPU target; see `target.py`, and `emit/` for how kernels become LLVM text.
+"""The CPU target; see `target.py`, and `emit/` for how kernels become LLVM IR.
 
-What runs a compiled model is in this folder, too, and needs no LLVM: so the target is made only
-when somebody asks for it.
+This folder also has the modules that run compiled models, which need no LLVM. The target object is
+therefore created only on request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Facts about the processor: vector width, registers, caches, cores, and LLVM's names for them.
 
-All are asked from the hardware or the system. A user may name a feature set instead ("avx2" or
-"avx512"); then no instruction outside that set is emitted, whatever the machine offers.
+They are detected from the hardware or the system. A user may instead name a feature set ("avx2" or
+"avx512"). Then no instruction outside that set is emitted, whatever the machine supports.
 """
 
 # llvmlite has no types.
@@ -21,7 +21,7 @@ from targets.cpu.facts import SERVERS, Costs
 from targets.cpu.runtime.processors import cache_sizes, permits_matrices, usable_cores
 
 FEATURE_SETS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
-"""The feature sets that a user may name, and LLVM's processor of exactly these features."""
+"""The feature sets that a user may name, and LLVM's processor with exactly these features."""
 
 AVX512 = frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl"))
 _NAMED_FEATURES = {
@@ -32,20 +32,20 @@ _NAMED_FEATURES = {
 
 @dataclass(frozen=True)
 class MatrixUnit:
-    """Registers that hold matrices: how many, their rows and the bytes of each."""
+    """Matrix registers: their number, and the rows and bytes per row of each."""
 
     registers: int = 8
     rows: int = 16
     row_bytes: int = 64
     latency: int = 52
-    """Cycles until a product can be added to; a row of it begins every cycle."""
+    """Cycles until another product can be added to a result; one row starts every cycle."""
 
 
 @dataclass(frozen=True)
 class Machine:
     """A processor as the emitter and the schedule rules see it.
 
-    `cpu` and `attributes` are what LLVM is told; `features` is what it may use.
+    `cpu` and `attributes` are passed to LLVM; `features` are the features that may be used.
     """
 
     cpu: str
@@ -53,13 +53,13 @@ class Machine:
     features: frozenset[str]
     triple: str
     caches: tuple[int, int, int]
-    """Bytes of the data cache of level 1, of level 2, and of level 3 (shared)."""
+    """Bytes of the L1 data cache, the L2 cache, and the shared L3 cache."""
     cores: int
-    """How many processors this process may use: affinity, and the control group's share."""
+    """How many processors this process may use, by its affinity and its control group's quota."""
     flushes: bool = True
-    """Whether code takes denormal floats for zeros, as far as the processor does that by itself."""
+    """Whether code treats subnormal floats as zeros, as far as the processor does so itself."""
     contracts: bool = True
-    """Whether products may be added without being rounded before."""
+    """Whether products may be added without rounding them first (fused multiply-add)."""
 
     @property
     def vector_bytes(self) -> int:
@@ -70,15 +70,16 @@ class Machine:
 
     @property
     def lanes(self) -> int:
-        """How many f32 lie in one vector; other element types use as many lanes."""
+        """How many f32 fit in one vector; other element types use the same number of lanes."""
         return self.vector_bytes // 4
 
     @property
     def streamed_bytes(self) -> int | None:
-        """Bytes of a result from which on it is written past the caches; None: never.
+        """The size in bytes from which a result is written past the caches; None: never.
 
-        Half of what one core may count on: of the level 3 that all cores of a server share, sixteen
-        times its level 2 at most. What reads the result later is faster for it, too, from here on.
+        It is half of what one core may count on. On servers, where all cores share the L3 cache,
+        that is at most sixteen times the L2 cache. From this size on, later readers of the result
+        are faster, too.
         """
         _, second, third = self.caches
         return min(third, 16 * second) // 2 if self.is_x86 else None
@@ -90,10 +91,10 @@ class Machine:
 
     @property
     def far_rows(self) -> int:
-        """How many long rows are read from far memory side by side at no loss.
+        """How many long rows can be read from memory in parallel without a loss.
 
-        Measured on one of each: on Intel's, two are within a tenth of one, faster for 1024 f32 and
-        slower for 512; on AMD's, two take up to 1.6 times as long.
+        Chosen by measurements on one Intel and one AMD processor. Two rows cost little on Intel's,
+        and are much slower on AMD's.
         """
         return 1 if self.cpu.startswith("znver") else 2
 
@@ -103,15 +104,16 @@ class Machine:
 
     @property
     def line_bytes(self) -> int:
-        """Bytes that caches hold together: the same on all processors that we know."""
+        """Bytes of a cache line, the same on all processors that we know."""
         return 64
 
     @property
     def doubles_bf16(self) -> bool:
         """Whether products of bf16 take less time than those of f32.
 
-        With matrix registers, and on AMD's processors, whose dot instruction is issued as often as
-        a multiply-add and does twice the work. Intel's takes four times as long as a multiply-add.
+        They do with matrix registers. They also do on AMD processors, whose dot instruction does
+        twice the work of a multiply-add at the same rate. Intel's is four times slower than a
+        multiply-add.
         """
         return self.multiplies_matrices(t.bf16) or (
             self.multiplies_groups(t.bf16) and self.cpu.startswith("znver"))
@@ -119,7 +121,7 @@ class Machine:
     def multiplies_groups(self, element: Attribute) -> bool:
         """Whether an instruction adds the products of several elements to each lane.
 
-        Of bytes, one factor has no sign.
+        For bytes, one factor is unsigned.
         """
         if element == t.bf16:
             return self.features >= AVX512 | {"avx512bf16"}
@@ -128,7 +130,7 @@ class Machine:
 
     @property
     def matrix_unit(self) -> MatrixUnit | None:
-        """Its registers for matrices, where it has such (AMX) beside wide vectors."""
+        """The matrix registers (AMX), if the processor has them besides wide vectors; else None."""
         return MatrixUnit() if self.features >= AVX512 | {"amx-tile"} else None
 
     def multiplies_matrices(self, element: Attribute) -> bool:
@@ -142,7 +144,7 @@ class Machine:
 
     @property
     def name(self) -> str:
-        """A short name for reports: the processor and its vectors."""
+        """A short name for reports: the processor, its vectors and cores."""
         return f"{self.cpu}, {8 * self.vector_bytes}-bit vectors, {self.cores} cores"
 
     @property
@@ -153,9 +155,9 @@ class Machine:
 
 @cache
 def machine_of(features: str | None = None) -> Machine:
-    """This machine, or it restricted to a named feature set.
+    """This machine, possibly restricted to a named feature set.
 
-    Raises ValueError for an unknown set, or one that this processor lacks.
+    Raises ValueError for an unknown set, and for one that this processor lacks.
     """
     host = _host()
     if features is None:

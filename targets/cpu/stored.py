@@ -1,4 +1,4 @@
-"""Executables of the CPU target in parts, to be kept in a file and loaded again.
+"""Executables of the CPU target in parts, to be stored in a file and loaded again.
 
 Loading imports neither xDSL nor LLVM.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def identity() -> str | None:
-    """What code for this machine depends on; None where that is not known."""
+    """What code for this machine depends on; None if that is not known."""
     return processor_facts()
 
 
 def parts(executable: Executable) -> tuple[dict[str, Any], list[Array]] | None:
-    """Facts, and blobs: the machine code, then the constants. None for code that was not linked as
+    """Facts and blobs: the machine code, then the constants. None for code that was not linked as
     an image."""
     if not isinstance(executable, CpuExecutable) or executable.library.image is None:
         return None
@@ -36,7 +36,7 @@ def parts(executable: Executable) -> tuple[dict[str, Any], list[Array]] | None:
 
 
 def load(facts: Mapping[str, Any], blobs: Sequence[Array], threads: int | None) -> CpuExecutable:
-    """The executable of which these are the parts."""
+    """The executable from its parts."""
     code, *constants = blobs
     library = load_image(Image(code.tobytes(), facts["entry"], facts["slots"]))
     return CpuExecutable(RunPlan.read(facts["plan"]), library, constants, thread_count(threads))

@@ -1,4 +1,4 @@
-"""The CPU target: block kernels as LLVM text with explicit vectors, run in this process."""
+"""The CPU target: block kernels as LLVM IR with explicit vectors, run in this process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ from targets.cpu.runtime.threads import thread_pool
 from targets.interface import Executable, Timer
 
 MOST_APART = 64 << 20
-"""Bytes of scores, say, that may lie in memory between two products whose factors are bf16."""
+"""The most bytes of intermediate values, such as scores, between two products of bf16 factors that
+stay separate kernels."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,18 @@ class CpuTarget(Target):
             raise TargetError(str(error)) from None
 
     def narrow_factors(self, options: TargetOptions) -> Attribute | None:
-        """For `fast`, and `fp8`, which is less, where that is faster."""
+        """bf16: on request if the machine multiplies it; for `fast` and `fp8` if it is faster."""
         machine = machine_of(options.features)
         faster = machine.doubles_bf16
         allowed = {"bf16": machine.multiplies_groups(bf16), "fast": faster, "fp8": faster}
         return bf16 if allowed.get(options.precision) else None
 
     def narrow_channels(self, options: TargetOptions) -> int:
-        """As many as fill a vector."""
+        """The number of bf16 that fill a vector."""
         return machine_of(options.features).vector_bytes // byte_width(bf16)
 
     def widens(self, options: TargetOptions) -> Collection[Attribute]:
-        """Those that no instruction multiplies."""
+        """The 16-bit floats that no instruction multiplies."""
         machine = machine_of(options.features)
         return [t for t in (f16, bf16)
                 if not machine.multiplies_groups(t) and not machine.multiplies_matrices(t)]
@@ -76,7 +77,7 @@ class CpuTarget(Target):
     ) -> Mapping[int, Panel | None]:
         from targets.cpu.scheduling.panels import panels
 
-        if private_values(kernel):  # operands are read as they lie
+        if private_values(kernel):  # operands keep their layouts
             return {}
         return panels(nest, constants, machine_of(options.features), kernel.schedule)
 
@@ -88,7 +89,7 @@ class CpuTarget(Target):
         return shorten(nest, data, windows, options)
 
     def row_memory(self, options: TargetOptions) -> int:
-        """Rows stay in the cache of level 2, or in a share of level 3."""
+        """Rows stay in the L2 cache, or in a share of the L3 cache."""
         _, second, third = machine_of(options.features).caches
         return max(second, third // 4)
 
@@ -97,8 +98,9 @@ class CpuTarget(Target):
         return Caches(machine.line_bytes, machine.caches[1])
 
     def apart_memory(self, kernel: LoopKernel, options: TargetOptions) -> int:
-        """Joined kernels multiply plain f32 vectors. So a share of level 3 where the factors suit
-        matrix registers, and far memory where dot instructions do twice the work on them."""
+        """Fused kernels multiply plain f32 vectors, so separate kernels pay if they are faster.
+        With matrix registers the intermediate values may fill a share of the L3 cache. With dot
+        instructions, which do twice the work, they may be in memory."""
         machine = machine_of(options.features)
         factors = {scalar_type(nest.inputs[0]) for nest in kernel.nests if is_contraction(nest)}
         if factors and all(map(machine.multiplies_matrices, factors)):
@@ -139,7 +141,7 @@ class CpuTarget(Target):
         return CacheTimer(executable, inputs, 2 * second if footprint > second else 0)
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
-        """One LLVM module of all kernels and the driver, as LLVM text or as assembly."""
+        """One module with all kernels and the driver, as LLVM IR or as assembly."""
         machine = _machine(options)
         text = module_text(module, machine)
         if level == "asm":
@@ -149,7 +151,7 @@ class CpuTarget(Target):
     def load(
         self, module: ModuleOp, weights: WeightStore, options: TargetOptions
     ) -> CpuExecutable:
-        """Compile each distinct kernel and the driver, or take them from the cache; link them."""
+        """Compile each distinct kernel and the driver, or read them from the cache; link them."""
         machine = _machine(options)
         func, infos = host_function(module), dict[str, KernelInfo]()
         driver: list[DriverText] = []
@@ -185,13 +187,13 @@ class CpuTarget(Target):
 
 
 def _machine(options: TargetOptions) -> Machine:
-    """The machine that code is made for."""
+    """The machine for which code is generated, with the options that affect it."""
     return replace(machine_of(options.features), contracts=not options.exact,
                    flushes=options.denormals == "flush")
 
 
 def module_text(module: ModuleOp, machine: Machine) -> str:
-    """The whole LLVM module of a module at block level, kernels under their own names."""
+    """The LLVM IR of a whole module at block level, with kernels under their own names."""
     kernels = {op.sym_name.data: op for op in _kernels(module)}
     names = {name: re.sub(r"[^\w.$]", "_", name) for name in kernels}
     texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]

@@ -1,4 +1,4 @@
-"""The CUDA target: block kernels become Triton-language source, and cubins that we launch.
+"""The CUDA target: block kernels become Triton source, and then cubins that we launch.
 
     machine.py    what data sheets tell of GPUs; in `facts/` what was fitted on a device
     scheduling/   schedules of kernels: memory-bound ones, convolutions, attention; in `products/`
@@ -6,9 +6,9 @@
     emit/         a kernel as Triton source; in `specialized/` with warp specialization
     build/        source to PTX and cubins, in worker processes; Triton's interpreter
     runtime/      the driver's functions, memory, CUDA graphs, control flow, calls
-    libraries/    cuBLASLt and cuDNN, where the user lets them be candidates
+    libraries/    cuBLASLt and cuDNN, where the user allows them as candidates
 
-Only `build/workers/` imports Triton, in processes of their own. Nothing needs torch, and compiling
+Only `build/workers/` imports Triton, in processes of its own. Nothing needs torch, and compiling
 needs no GPU.
 """
 
@@ -50,52 +50,54 @@ from targets.interface import Timer
 
 @dataclass(frozen=True)
 class CudaTarget(Target):
-    """NVIDIA GPUs from Ampere on."""
+    """NVIDIA GPUs, Ampere and newer."""
 
     def check(self, options: TargetOptions) -> None:
         if options.features is not None:
             nvidia_machine(options.features)
 
     def narrow_factors(self, options: TargetOptions) -> Attribute | None:
-        """Tensor cores multiply halves of both kinds. What tf32 rounds, the instructions do."""
+        """f16 or bf16 for tensor cores. None for tf32, because the instructions round by
+        themselves.
+        """
         return {"bf16": bf16, "fp16": f16, "fast": bf16, "fp8": bf16}.get(options.precision)
 
     def scaled_factors(self, options: TargetOptions) -> Attribute | None:
-        """From compute capability 8.9 on."""
+        """Available from compute capability 8.9 on."""
         fits = options.precision == "fp8" and self.multiplies(f8E4M3FN, options)
         return f8E4M3FN if fits else None
 
     def begin(self, options: TargetOptions) -> None:
-        """Triton is imported, in a process of its own, while passes run."""
+        """Start a process that imports Triton while the passes run."""
         if not options.interpret and find_spec("triton") is not None:
             foresee()
 
     def byte_factors(self) -> tuple[Attribute, Attribute]:
-        """`tl.dot` multiplies signed bytes."""
+        """Signed bytes, which `tl.dot` multiplies."""
         return i8, i8
 
     def shortens_constants(self) -> bool:
-        """Half the bytes, and fewer registers that hold them."""
+        """True: they take half the bytes, and fewer registers."""
         return True
 
     def checks_indices(self, options: TargetOptions) -> bool:
-        """Only on demand: the host would wait for the device."""
+        """Only on request, because the host would wait for the device."""
         return options.check is True
 
     def scans(self) -> bool:
-        """Threads scan what they hold, then exchange their sums."""
+        """True: each thread scans its own elements, then threads exchange their sums."""
         return True
 
     def programs(self, options: TargetOptions) -> int:
-        """A few for each multiprocessor."""
+        """A few programs per multiprocessor."""
         return 4 * machine_of(options.features).multiprocessors
 
     def short_rows(self, options: TargetOptions) -> int:
-        """What a program has in its registers."""
+        """The elements that a program can hold in registers."""
         return machine_of(options.features).fitted.rows.short
 
     def multiplies(self, element: Attribute, options: TargetOptions) -> bool:
-        """Tensor cores take halves, and the floats of a byte that the machine decodes."""
+        """Tensor cores multiply 16-bit floats, and the 8-bit floats that the machine decodes."""
         return element in (f16, bf16) or self.decodes(element, options)
 
     def joined_groups(
@@ -126,7 +128,7 @@ class CudaTarget(Target):
         return group_rows(rows, groups)
 
     def gathers(self, options: TargetOptions) -> bool:
-        """Rows and matrices: every thread computes its own addresses anyway."""
+        """True for rows and matrices: every thread computes its own addresses anyway."""
         del options
         return True
 
@@ -144,12 +146,13 @@ class CudaTarget(Target):
         return operand_panels(kernel, nest, constants, options)
 
     def decodes(self, element: Attribute, options: TargetOptions) -> bool:
-        """In Triton's interpreter none: it takes NaN and infinities for numbers."""
+        """None in Triton's interpreter, which treats NaN and infinities as numbers."""
         known = not options.interpret and element in NATIVE_FLOATS
         return known and machine_of(options.features).has_float8
 
     def encodes(self, element: Attribute, options: TargetOptions) -> bool:
-        """The instruction ends at the largest number; beyond it there is only NaN in this type."""
+        """Only f8E4M3FN: its instruction saturates at the largest number, and the emitter turns
+        larger ones into NaN."""
         return element == f8E4M3FN and self.decodes(element, options)
 
     def schedule(self, kernel: LoopKernelOp, options: TargetOptions) -> Schedule:
@@ -165,7 +168,7 @@ class CudaTarget(Target):
         return candidates(kernel, around, options)
 
     def tuning_key(self, options: TargetOptions) -> str | None:
-        """None without Triton, on whose version it depends, and for its interpreter."""
+        """None without Triton, on whose version schedules depend, and for its interpreter."""
         from targets.cuda.scheduling.search import VERSION
 
         if options.interpret or find_spec("triton") is None:
@@ -198,9 +201,9 @@ class CudaTarget(Target):
         return executable.stopwatch(2 * cache if NEAR * footprint > cache else 0)
 
     def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
-        """Triton source of all kernels with the host function as comments; or their assembly.
+        """The Triton source of all kernels, with the host function as comments; or their assembly.
 
-        Raises CudaError for a kernel that has no form in Triton, or an unknown level.
+        Raises CudaError for a kernel without a form in Triton, and for an unknown level.
         """
         if level not in self.levels:
             raise CudaError(f"target {self.name} has no level {level!r}; it has "
@@ -211,7 +214,7 @@ class CudaTarget(Target):
     def load(
         self, module: ModuleOp, weights: WeightStore, options: TargetOptions
     ) -> Executable:
-        """On the device, or in Triton's interpreter. Raises CudaError without a GPU."""
+        """Load on the device, or in Triton's interpreter. Raises CudaError without a GPU."""
         if options.interpret:
             return InterpretedExecutable(module, weights, options.exact)
         return CudaExecutable(module, weights, compile_options(options))
@@ -229,19 +232,19 @@ class CudaTarget(Target):
 
 
 def compile_options(options: TargetOptions) -> CompileOptions:
-    """What the target's options mean for compiling."""
+    """The compile options that follow from the target's options."""
     cache = None if options.cache is None else options.cache / "cuda"
     return CompileOptions(machine_of(options.features).arch, cache, options.threads,
                           fp_fusion=not options.exact, tell=options.tell)
 
 
 def _library_keys() -> Mapping[str, str]:
-    """By their names."""
+    """The key of each installed library, by its name."""
     return {name: f"{name} {version}" for name, version in library_versions().items()}
 
 
 def _emit_options(options: TargetOptions) -> EmitOptions:
-    """What they mean for source that is printed, or compiled ahead."""
+    """The emission options for source that is printed or compiled ahead."""
     return EmitOptions(exact=options.exact, ptx=is_nvidia(machine_of(options.features).arch))
 
 

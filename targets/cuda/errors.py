@@ -1,4 +1,4 @@
-"""Errors of the CUDA target that the user can mend."""
+"""Errors of the CUDA target that the user can fix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from targets.base import TargetError
 
 
 class CudaError(TargetError, ValueError):
-    """What is wrong with the machine, the options or the inputs, and what to do."""
+    """A problem with the machine, the options or the inputs, and what to do about it."""
 
 
 class DeviceMemoryError(CudaError):
@@ -14,4 +14,4 @@ class DeviceMemoryError(CudaError):
 
 
 class EmitError(CudaError):
-    """A block kernel that has no form in Triton: what is wrong and what to do."""
+    """A block kernel without a form in Triton: why, and what to do about it."""

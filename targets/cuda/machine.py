@@ -11,7 +11,7 @@ from targets.cuda.runtime import driver
 
 DEFAULT_ARCH = "sm_90"
 WARP = 32
-"""How many threads run in step on NVIDIA's."""
+"""The threads of a warp on NVIDIA GPUs."""
 _KIB, _MIB = 1 << 10, 1 << 20
 
 
@@ -51,27 +51,27 @@ class Machine:
 
     @property
     def has_wgmma(self) -> bool:
-        """Whether matrix products run on whole groups of 4 warps, from shared memory."""
+        """Whether groups of 4 warps multiply matrices from shared memory (Hopper's wgmma)."""
         return self.arch == "sm_90"
 
     @property
     def has_early_launches(self) -> bool:
-        """Whether a kernel can begin before the one that it waits for ends."""
+        """Whether the GPU supports programmatic dependent launch."""
         return is_nvidia(self.arch) and int(self.arch.removeprefix("sm_")) >= 90
 
     @property
     def has_float8(self) -> bool:
-        """Whether there are instructions that convert f8E4M3FN and f8E5M2."""
+        """Whether there are instructions to convert f8E4M3FN and f8E5M2."""
         return is_nvidia(self.arch) and int(self.arch.removeprefix("sm_")) >= 89
 
     @property
     def warp(self) -> int:
-        """How many threads run in step."""
+        """The threads of a warp."""
         return WARP if is_nvidia(self.arch) else 64
 
 
 def is_nvidia(arch: str) -> bool:
-    """Whether an architecture is one of NVIDIA's, by its name."""
+    """Whether an architecture's name is one of NVIDIA's."""
     return arch.startswith("sm_")
 
 
@@ -99,7 +99,7 @@ AMD_MACHINES = {m.arch: m for m in (
     Machine("gfx942", 304, 64 * _KIB, 2048, 131072, "MI300X", 1307, 5300, 60, 163, 256 * _MIB,
             2.1, 128, 512, 16),
 )}
-"""AMD's. A multiprocessor is a compute unit here, shared memory its LDS, a warp a wavefront.
+"""AMD GPUs, where a multiprocessor is a compute unit, shared memory its LDS, a warp a wavefront.
 
 Source: AMD Instinct MI300 Instruction Set Architecture, CDNA 3 white paper.
 """
@@ -107,7 +107,7 @@ Source: AMD Instinct MI300 Instruction Set Architecture, CDNA 3 white paper.
 
 @cache
 def machine_of(arch: str | None = None) -> Machine:
-    """The machine of an architecture; without one the device here, or else an H100.
+    """The machine of an architecture; by default the device of this computer, or else an H100.
 
     Raises CudaError for an architecture that is in no table.
     """
@@ -117,14 +117,14 @@ def machine_of(arch: str | None = None) -> Machine:
 
 
 def nvidia_machine(arch: str) -> Machine:
-    """Raises CudaError for an architecture that is none of NVIDIA's."""
+    """The machine of an NVIDIA architecture. Raises CudaError for any other."""
     if arch not in MACHINES:
         raise CudaError(f"no CUDA architecture {arch!r}; there are: {', '.join(MACHINES)}")
     return MACHINES[arch]
 
 
 def device_machine() -> Machine:
-    """The first device. Raises CudaError for one that is too old, or where there is none."""
+    """The first device. Raises CudaError if it is too old, or if there is none."""
     arch = driver.capability()
     if int(arch.removeprefix("sm_")) < 80:
         raise CudaError(f"{driver.device_name()} ({arch}) is too old: kernels need an Ampere GPU "

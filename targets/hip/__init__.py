@@ -1,8 +1,8 @@
-"""The HIP target: the CUDA target's kernels, compiled for AMD's GPUs by Triton's other back end.
+"""The HIP target: the CUDA target's kernels, compiled for AMD GPUs by Triton's other back end.
 
-Rules and emission are those of `targets/cuda`, which ask `machine.py` there for the facts of an
-architecture, AMD's among them. Models compile for these GPUs and do not run on them: there is no
-launcher. In Triton's interpreter they run as on CUDA.
+The rules and the emitters are those of `targets/cuda`. They ask `machine.py` there for the facts of
+an architecture, and it knows AMD's, too. Models compile for these GPUs but do not run on them,
+because there is no launcher. In Triton's interpreter they run as on CUDA.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_ARCH = "gfx942"
 
 @dataclass(frozen=True)
 class HipTarget(CudaTarget):
-    """AMD GPUs with matrix cores. Options that `settled` has returned name an architecture."""
+    """AMD GPUs with matrix cores. Options returned by `settled` always name an architecture."""
 
     def settled(self, options: TargetOptions) -> TargetOptions:
         return replace(options, features=options.features or DEFAULT_ARCH)
@@ -40,7 +40,7 @@ class HipTarget(CudaTarget):
         return fitted(super().schedule(kernel, options), machine_of(options.features))
 
     def tuning_key(self, options: TargetOptions) -> None:
-        """Nothing can be timed."""
+        """None: there is no device on which to time kernels."""
         del options
 
     def load(

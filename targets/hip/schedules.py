@@ -1,4 +1,4 @@
-"""The CUDA target's schedules on AMD's GPUs."""
+"""The CUDA target's schedules, adapted to AMD GPUs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dialects.strata.schedule import Schedule
 from targets.cuda.machine import Machine
 
 _THREADS = 32
-"""Of a warp, as rules count them."""
+"""Threads of a warp, as the rules count them."""
 _STAGES = 2
-"""One tile of each factor in shared memory, the next one on its way in registers."""
+"""One tile of each factor in shared memory, and the next one in registers."""
 
 
 def fitted(schedule: Schedule, machine: Machine) -> Schedule:
-    """As many threads as the rules want, in wider warps, and no deeper pipeline than pays."""
+    """The schedule with the same number of threads in wider warps, and at most two stages."""
     warps, stages = schedule.option("warps", 4), schedule.option("stages", 1)
     assert isinstance(warps, int) and isinstance(stages, int), "rules count in integers"
     fitting = {"warps": max(1, warps * _THREADS // machine.warp), "stages": min(stages, _STAGES)}

@@ -1,7 +1,7 @@
 """The reference target: it executes a module of any level with NumPy.
 
-Slow, and the definition of what the other targets must compute: at every level an operation's
-`evaluate`, beside its definition, says what it means. There is no target code.
+It is slow, and defines what the other targets must compute. At every level an operation's
+`evaluate`, next to its definition, says what it means. There is no target code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from targets.reference.interpret import interpret, model_function
 
 
 class ReferenceExecutable(Executable):
-    """A module and its weights, interpreted at each run."""
+    """A module and its weights, interpreted at every run."""
 
     def __init__(self, module: ModuleOp, weights: WeightStore):
         self.module, self.weights = module, weights
@@ -37,7 +37,7 @@ class ReferenceExecutable(Executable):
 
 @dataclass(frozen=True)
 class ReferenceTarget(Target):
-    """Kernels keep their axes; a schedule is the plainest one that can be lowered."""
+    """Keeps the axes of kernels; schedules are the simplest that can be lowered."""
 
     def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
         del kernel, options

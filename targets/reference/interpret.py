@@ -17,17 +17,17 @@ from dialects.strata.weights import WeightStore
 
 
 def interpret(module: ModuleOp, weights: WeightStore, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs in model order. Raises EvaluationError when the inputs do not fit."""
+    """The outputs in model order. Raises EvaluationError if the inputs do not fit."""
     if is_tensor_level(module):
         return evaluate_func(main_function(module), inputs, EvaluationContext(weights=weights))
     return interpret_host(module, inputs, weights)
 
 
 def model_function(module: ModuleOp) -> FuncOp | HostFuncOp:
-    """The function that is the model, at whatever level. Raises ValueError when there is none."""
+    """The function that is the model, at any level. Raises ValueError if there is none."""
     return main_function(module) if is_tensor_level(module) else host_function(module)
 
 
 def is_tensor_level(module: ModuleOp) -> bool:
-    """Whether the model is a function over tensors still: graph or loop level."""
+    """Whether the model is still a function over tensors, at graph or loop level."""
     return any(isinstance(op, FuncOp) for op in module.body.block.ops)

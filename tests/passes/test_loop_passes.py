@@ -117,18 +117,18 @@ def lower_sum(schedule: str) -> ModuleOp:
     ("", "it has none"),
     ("schedule<grid i0 tile 1>", "does not place axes i1"),
     ("schedule<grid i0 tile 1, loop i1 tile 1, loop i7 tile 1>", "names unknown axes i7"),
-    ("schedule<loop i1 tile 1, grid i0 tile 1>", "grid levels come before all others"),
+    ("schedule<loop i1 tile 1, grid i0 tile 1>", "grid levels must come before all others"),
     ("schedule<grid i0 tile 8, grid i0 tile 1, loop i1 tile 1>", "axis i0 has two grid levels"),
     ("schedule<loop i0 tile 8 lanes, loop i1 tile 8 lanes>", "only one axis can lie in lanes"),
-    ("schedule<loop i0 tile 0, loop i1 tile 8>", "are at least 1"),
+    ("schedule<loop i0 tile 0, loop i1 tile 8>", "must be at least 1"),
     ("schedule<grid i0 tile 1, whole i1 tile 32>", "a tile of 32 does not hold axis i1 of 40"),
     ("schedule<whole i0 tile 64, loop i1 tile 32>", "a tile of 64 does not hold axis i0 of n"),
     ("schedule<loop i0 tile 1, whole i1 tile 64, loop i1 tile 8>", "further levels inside"),
     ("schedule<grid i0 tile 1, grid i1 tile 8>", "axis i1 is summed over"),
     ("schedule<loop i1 tile 8, loop i0 tile 4>", "axis i0 is inside the loop over i1"),
     ("schedule<grid i0 tile 4 unroll 2, loop i1 tile 8>", "tile of 4, of which 2 are unrolled"),
-    ("schedule<grid i0 tile 4 unroll 4, loop i1 tile 8>", "does not divide axis i0"),
-    ("schedule<grid i0 tile 4 unroll 4, loop i0 tile 2, loop i1 tile 8>", "has further levels"),
+    ("schedule<grid i0 tile 4 unroll 4, loop i1 tile 8>", "a tile of 4 does not divide it"),
+    ("schedule<grid i0 tile 4 unroll 4, loop i0 tile 2, loop i1 tile 8>", "cannot have further"),
 ])
 def test_a_schedule_that_does_not_fit_is_refused(schedule: str, fault: str) -> None:
     with pytest.raises(PassError, match=rf"the schedule of kernel @sum: [\s\S]*{fault}"):
@@ -137,7 +137,7 @@ def test_a_schedule_that_does_not_fit_is_refused(schedule: str, fault: str) -> N
 
 @pytest.mark.parametrize(("at", "schedule", "fault"), [
     ("i2", "<grid i1 tile 8, loop i0 tile 1, loop i2 tile 8>", "axis i1 is a grid level, but"),
-    ("39 - i1", "<grid i0 tile 1, loop i1 tile 8>", "a nest walks axis i1, and reads at"),
+    ("39 - i1", "<grid i0 tile 1, loop i1 tile 8>", "a nest walks axis i1, but reads"),
 ])
 def test_what_is_read_elsewhere_must_be_there(at: str, schedule: str, fault: str) -> None:
     """Rows are squared, and copied from where they are kept."""

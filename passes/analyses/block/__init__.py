@@ -1,1 +1,1 @@
-"""What is known of values, sizes and accesses on tiles."""
+"""Analyses of values, sizes and memory accesses on the block level."""

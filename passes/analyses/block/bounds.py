@@ -1,8 +1,8 @@
-"""Which accesses of a kernel certainly stay inside their buffers, and what others need.
+"""Which accesses of a kernel certainly stay inside their buffers, and what the others need.
 
-Numbers decide where all sizes are numbers. Else `dialects.symbolic.inequalities` proves it, from
-the ranges of programs, loops, tiles and loaded indices, and from what is known of sizes: no buffer
-has a dim that is negative, and what the caller assumes.
+If all sizes are numbers, interval arithmetic decides. Otherwise `dialects.symbolic.inequalities`
+proves it from the ranges of programs, loops, tiles and loaded indices, and from what is known about
+sizes: no dim of a buffer is negative, and the caller's assumptions hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from passes.analyses.block.value_ranges import Values
 
 @dataclass
 class Numbers:
-    """Proofs by numbers alone, for what does not depend on open sizes."""
+    """Proofs by interval arithmetic, for accesses that do not depend on unknown sizes."""
 
     kernel: Kernel
     spans: dict[Symbol, Interval] = field(default_factory=dict[Symbol, Interval])
@@ -39,7 +39,7 @@ class Numbers:
                 self.spans[name] = ends[0][0], ends[-1][1]  # type: ignore[index]
 
     def prove(self, access: Access) -> bool:
-        """Whether an access is certainly inside, as far as numbers tell."""
+        """Whether constant bounds show that an access stays inside."""
         size = access.size.constant
         if size is None:
             return False
@@ -61,9 +61,9 @@ class Numbers:
 
 @dataclass
 class Judge:
-    """Proofs about the accesses of a kernel, for all its launches or for one of them.
+    """Proofs about the accesses of a kernel, for all of its launches or for a single one.
 
-    `sizes` gives the kernel's sizes in terms of the caller's; `facts` are about those.
+    `sizes` gives the kernel's sizes in terms of the caller's; `facts` are about the caller's sizes.
     """
 
     values: Values
@@ -71,23 +71,23 @@ class Judge:
     facts: Sequence[Expr]
     provers: dict[object, Prover] = field(default_factory=dict[object, Prover])
     first: dict[int, Prover] = field(default_factory=dict[int, Prover])
-    """Per place of the kernel, the first one: of sizes all know the same there."""
+    """Per scope, the first prover; all provers of a scope know the same about sizes."""
 
     def prove(self, access: Access) -> bool:
-        """Whether an access is certainly inside."""
+        """Whether an access certainly stays inside."""
         low, high = self.goals(access)
         loaded = not access.data.keys().isdisjoint(access.index.symbols)
-        is_sum = not loaded and is_plain(low)  # no program, trip or place is negative
+        is_sum = not loaded and is_plain(low)  # program ids, counters and places are not negative
         return (is_sum or self.prover(access).is_nonnegative(low)) and (
             self.prover(access).is_nonnegative(high))
 
     def goals(self, access: Access) -> tuple[Expr, Expr]:
-        """What must not be negative, over the caller's sizes."""
+        """The expressions, in the caller's sizes, that must not be negative."""
         index, size = (e.substitute(self.sizes) for e in (access.index, access.size))
         return index, size - index - 1
 
     def prover(self, access: Access) -> Prover:
-        """What knows the ranges of an access; one for all accesses with the same ones."""
+        """The prover that knows the ranges of an access; accesses with equal ranges share it."""
         loaded = sorted(access.index.symbols & access.data.keys())
         key = id(access.scope), access.shape, *loaded
         if key not in self.provers:
@@ -98,14 +98,14 @@ class Judge:
         return self.provers[key]
 
     def ranges(self, access: Access, loaded: Sequence[Symbol]) -> dict[Symbol, Span]:
-        """Of all symbols of an access, over the caller's sizes."""
+        """The ranges of all symbols of an access, in terms of the caller's sizes."""
         spans = {**access.ranges, **{s: self.values.of(access.data[s]) for s in loaded}}
         return {s: Span(*(e and e.substitute(self.sizes) for e in span))
                 for s, span in spans.items()}
 
 
 def shape_facts(kernel: Kernel, sizes: Mapping[Symbol, Expr]) -> Iterator[Expr]:
-    """No dim of a kernel's buffers is negative, as the caller sees to."""
+    """No dim of a kernel's buffers is negative; the caller ensures that."""
     for buffer in kernel.op.buffers:
         assert isinstance(buffer.type, BufferType)
         for size in buffer.type.shape:

@@ -1,11 +1,11 @@
-"""Between which sizes the elements of buffers lie: what indices that are kept in memory can be.
+"""Ranges of the elements of buffers, which bound the indices that are loaded from them.
 
     host.launch @clamp(%ids, %places)      stores min(max(i, 0), n - 1)
     host.launch @gather(%x, %places, %y)   reads %places: 0 to max(n - 1, 0)
 
-An element is what one of the launches and copies wrote there that write its memory; that it is
-written before it is read is what `loop-prove-writes` proves. Memory that is written only where
-data say holds anything, and so do inputs and what called functions return.
+An element was written by one of the launches and copies that write its memory; `loop-prove-writes`
+proves that it is written before it is read. Memory that is only written at positions that data
+determine may hold anything, and so may inputs and the results of called functions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from passes.analyses.block.value_ranges import Values
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and all of its accesses."""
+    """A kernel and all of its memory accesses."""
 
     op: KernelOp
     accesses: tuple[Access, ...]
@@ -43,13 +43,13 @@ class Kernel:
         return Kernel(op, tuple(accesses_of(op, scope)), scope)
 
     def sizes(self, launch: LaunchOp) -> dict[Symbol, Expr]:
-        """The kernel's sizes as a launch gives them."""
+        """The values that a launch gives to the kernel's sizes."""
         return dict(zip(self.op.size_names, launch.sizes.data, strict=True))
 
 
 @dataclass
 class Contents:
-    """The ranges of the elements of a function's buffers, over the function's sizes."""
+    """The ranges of the elements of a function's buffers, in terms of the function's sizes."""
 
     function: FuncOp
     kernels: Mapping[str, Kernel]
@@ -67,7 +67,7 @@ class Contents:
                     self.writers[buffer].append(op)
 
     def of(self, buffer: SSAValue) -> Span:
-        """The range of a buffer's elements; of one that depends on itself: anything."""
+        """The range of a buffer's elements; anything for a buffer that depends on itself."""
         memory = _memory(buffer)
         if memory not in self.found:
             self.found[memory] = ANYTHING
@@ -85,7 +85,7 @@ class Contents:
         return joined([s for s in written if s is not None])
 
     def _written(self, op: Operation, memory: SSAValue) -> list[Span | None]:
-        """What an operation writes to memory; None stands for what it writes where data say."""
+        """The ranges that an operation writes to memory; None where data determine the position."""
         if isinstance(op, CopyOp):
             return [self.of(op.source)]
         assert isinstance(op, LaunchOp)
@@ -99,7 +99,7 @@ class Contents:
         return found
 
     def values_of(self, launch: LaunchOp) -> Values:
-        """The ranges of the values of a launched kernel, over the kernel's sizes."""
+        """The ranges of the values of a launched kernel, in terms of the kernel's sizes."""
         if launch not in self.values:
             kernel = self.kernels[launch.kernel.data]
             self.values[launch] = Values(kernel.scope, self._contents_in(launch, kernel))
@@ -132,5 +132,5 @@ def _numbers(op: ConstantOp, weights: WeightStore) -> Span:
         return ANYTHING
     array = np.asarray(op.array(weights))
     if not array.size or int(array.max()) > np.iinfo(f"i{array.itemsize}").max:
-        return ANYTHING  # kernels read integers without their sign
+        return ANYTHING  # kernels read integers as signed
     return Span(Expr.of(int(array.min())), Expr.of(int(array.max())))

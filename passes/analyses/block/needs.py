@@ -1,10 +1,11 @@
-"""What sizes must keep to so that an access stays inside, if that is for sizes to say.
+"""Conditions on sizes under which an access stays inside its buffer, if sizes decide that.
 
     %v = block.load %x[%p] : tile<f32>       %p: 0 to k - 1, %x: f32[n]     ->  k <= n
 
-What a failed proof could not show about sizes alone would complete it; but it may be more than the
-access needs, and would refuse sizes that work. So it is tried on small sizes: an assumption is only
-made if each of them that breaks it leads out of the buffer, and where nothing runs it holds.
+Whatever a failed proof could not show about sizes alone would complete it. But that condition may
+be stronger than the access needs, and would reject sizes that work. So it is tested on small sizes.
+It becomes an assumption only if every tested violation under which anything runs leads out of the
+buffer. If nothing may run, the assumption is weakened so that it holds there.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ MOST = 4
 """Each size is tried from 0 to this."""
 
 SYMBOLS = 4
-"""Conditions are about as many sizes at most."""
+"""The most sizes that a condition may involve."""
 
 
 class Need(NamedTuple):
-    """left <= right."""
+    """The condition left <= right."""
 
     left: Expr
     right: Expr
 
     @property
     def fact(self) -> Expr:
-        """What is not negative, then."""
+        """The expression that the condition says is not negative."""
         return self.right - self.left
 
 
 def need_of(
     goal: Expr, prover: Prover, facts: Sequence[Expr], data: Collection[Symbol] = (),
 ) -> Need | None:
-    """What the proof of a goal lacks; None if sizes cannot say it.
+    """The condition that the proof of a goal lacks; None if sizes cannot express it.
 
-    `facts` are those of the prover, which has tried the goal; `data` the symbols of its ranges that
-    stand for values from data.
+    `facts` are those of the prover, which has tried the goal. `data` are the symbols of its ranges
+    that stand for values from data.
     """
     ranges = prover.ranges
     lacking = sorted(prover.open, key=lambda e: (len(e.terms), str(e)))
@@ -64,8 +65,8 @@ def _extent(span: Span) -> Expr | None:
 def _stated(
     condition: Expr, goal: Expr, prover: Prover, extents: Sequence[Expr]
 ) -> Need | None:
-    """A condition as an assumption, if it is needed wherever anything runs: where none of the
-    extents is 0."""
+    """A condition as an assumption, if it is needed whenever anything runs, that is, whenever none
+    of the extents is 0."""
     tried = list(_trials(condition, goal, prover))
     if not tried or not all(t.leaves for t in tried if t.runs) or not any(t.runs for t in tried):
         return None
@@ -81,7 +82,7 @@ def _stated(
 
 
 class _Trial(NamedTuple):
-    """Sizes that break a condition: whether anything runs then, and whether it leaves a buffer."""
+    """Sizes that violate a condition: whether anything runs with them, and leaves a buffer."""
 
     sizes: Mapping[Symbol, int]
     runs: bool
@@ -104,7 +105,7 @@ def _trials(condition: Expr, goal: Expr, prover: Prover) -> Iterator[_Trial]:
 def _points(
     names: Sequence[Symbol], ranges: Mapping[Symbol, Span], values: dict[Symbol, int]
 ) -> Iterator[dict[Symbol, int]]:
-    """Points at and beside the ends of ranges; none if a range is empty."""
+    """Points at and next to the ends of ranges; none if a range is empty."""
     if not names:
         yield values
         return
@@ -118,7 +119,7 @@ def _points(
 
 
 def _value(expr: Expr, values: Mapping[Symbol, int]) -> int:
-    """The value; what divides by 0 is as bad as what is negative."""
+    """The value of an expression; a division by 0 counts as negative."""
     try:
         return int(expr.evaluate(values))
     except ZeroDivisionError:

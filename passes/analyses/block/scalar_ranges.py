@@ -1,10 +1,10 @@
-"""Between which sizes a scalar body's values lie, given the ranges of its arguments.
+"""Ranges of the values of a scalar body, given the ranges of its arguments.
 
-What an operation makes of ranges stands in a table; what is not there makes anything. A range of a
-float says, too, that it is a number: no NaN, which no comparison keeps inside of anything. Floats
-that may be beyond all sizes are still known to be numbers: those that few operations make of whole
-numbers, dividing by no 0. Integers of less than 64 bits may overflow; they keep ranges only where
-numbers say that they fit. Sums of sizes fit into 64 bits (`dialects.strata.assumptions.MAX_SIZE`).
+A table gives the rule for each operation; an operation without a rule can yield anything. The range
+of a float also says that it is not NaN, because NaN lies in no range. Some floats may exceed all
+sizes and are still known to be numbers: results of a few operations on whole numbers that never
+divide by 0. Integers of less than 64 bits may overflow, so they keep a range only if constant
+bounds show that they fit. Sums of sizes fit into 64 bits (`dialects.strata.assumptions.MAX_SIZE`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dialects.symbolic.inequalities import Span
 ANYTHING = Span(None, None)
 
 PRODUCTS = 4
-"""A number of f64 that so many products of sizes make, and what is added, is not infinite."""
+"""The most factors, sizes or small constants, whose product in f64 is certainly not infinite."""
 
 
 def joined(spans: list[Span]) -> Span:
-    """What holds whichever of some ranges a value is from; of none: anything."""
+    """A range that contains all of the given ranges; anything if there are none."""
     if not spans:
         return ANYTHING
     total = spans[0]
@@ -37,7 +37,7 @@ def joined(spans: list[Span]) -> Span:
 
 
 def constant(number: float | bool, type_: Attribute) -> Span:
-    """A number; one that the bits of a signed integer cannot hold stands for another."""
+    """The range of a number; anything if it does not fit into a signed integer of its width."""
     whole = not isinstance(number, float) or number.is_integer()
     width = _width(type_)
     if not whole or not -2**(width - 1) <= number < 2**(width - 1):
@@ -61,8 +61,11 @@ def _either(
 
 @dataclass(frozen=True)
 class Scalars:
-    """The values of a body. `known`: the ranges of its arguments; `is_positive`: of an expression
-    over sizes, whether it is at least 1 where the body runs."""
+    """Computes the ranges of a body's values.
+
+    `known` holds the ranges of the arguments. `is_positive` tells whether an expression over sizes
+    is at least 1 wherever the body runs.
+    """
 
     known: Mapping[SSAValue, Span]
     is_positive: Callable[[Expr], bool]
@@ -86,7 +89,7 @@ class Scalars:
 
     # ------------------------------------------------------------------ floats
     def _of_float(self, op: Operation) -> Span:
-        """The range of an f64, whose whole numbers are as exact as sizes."""
+        """The range of an f64, which represents sizes exactly."""
         match op:
             case arith.SIToFPOp():
                 return self.of(op.input)
@@ -102,7 +105,7 @@ class Scalars:
         return all(self._factors(o) <= PRODUCTS for o in op.operands)
 
     def _factors(self, value: SSAValue) -> int:
-        """Of how many whole numbers a float is the product, at most; too many if it may be NaN."""
+        """The most whole-number factors in a float; more than `PRODUCTS` if it may be NaN."""
         op, too_many = value.owner, PRODUCTS + 1
         match op:
             case arith.ConstantOp():
@@ -146,12 +149,12 @@ def _difference(op: Operation, spans: list[Span]) -> Span:
 
 
 def _is_wide(type_: Attribute) -> bool:
-    """Whether sums of numbers of the magnitude of sizes do not overflow."""
+    """Whether sums of numbers as large as sizes cannot overflow."""
     return isinstance(type_, IndexType) or (_is_integer(type_) and _width(type_) >= 64)
 
 
 def _width(type_: Attribute) -> int:
-    """The bits of an integer; 64 for what is none."""
+    """The bits of an integer; 64 for other types."""
     return bit_width(type_) if _is_integer(type_) else 64
 
 
@@ -174,7 +177,7 @@ def _widened(op: Operation, spans: list[Span]) -> Span:
 
 
 def _unsigned(op: Operation, spans: list[Span]) -> Span:
-    """A number that is not negative stays as it is."""
+    """A number that is certainly not negative keeps its value."""
     [span], type_ = spans, op.operands[0].type
     least = None if span.first is None else span.first.constant
     if least is not None and least >= 0:
@@ -185,7 +188,7 @@ def _unsigned(op: Operation, spans: list[Span]) -> Span:
 
 
 def _narrowed(op: Operation, spans: list[Span]) -> Span:
-    """A number that fits stays as it is."""
+    """A number that certainly fits keeps its value."""
     [span], type_ = spans, op.results[0].type
     if not _is_integer(type_) or span.first is None or span.last is None:
         return ANYTHING

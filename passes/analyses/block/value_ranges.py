@@ -1,11 +1,11 @@
-"""Between which sizes the values in tiles lie that are used as indices.
+"""Ranges, in terms of sizes, of the values in tiles that are used as indices.
 
     %i = block.load %ids[...]                          anything
     %j = block.map (%i, %last) { min(max(%i, 0), %last) }        0 to max(n - 1, 0)
 
-A value that is loaded is what the memory holds that it is loaded from: what its kernel stores to
-memory of its own, and what the caller knows of the others (`passes.analyses.block.contents`). What
-scalar operations make of such ranges stands in `scalar_ranges.py`.
+A loaded value lies in the range of the memory that it is loaded from. That range is determined by
+what the kernel stores to its private memory, and by what the caller knows about other memory
+(`passes.analyses.block.contents`). `scalar_ranges.py` propagates ranges through scalar operations.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.block.scalar_ranges import ANYTHING, Scalars, constant, joined
 
 Contents: TypeAlias = Callable[[BlockArgument], Span]
-"""Between which sizes the elements of a kernel's buffer lie."""
+"""The range of the elements of a kernel's buffer."""
 
 
 
 @dataclass
 class Values:
-    """The ranges of the values of one kernel, over its sizes."""
+    """The ranges of the values of one kernel, in terms of its sizes."""
 
     scope: Scope
-    """The kernel's own: whose symbols know all index values of the kernel."""
+    """The kernel's own scope, whose symbols cover all of its index values."""
     contents: Contents
     found: dict[SSAValue, Span] = field(default_factory=dict[SSAValue, Span])
 
     def of(self, value: SSAValue) -> Span:
-        """The range of a tile's elements; of a value that depends on itself: anything."""
+        """The range of a tile's elements; anything for a value that depends on itself."""
         if value not in self.found:
             self.found[value] = ANYTHING
             self.found[value] = self._of(value)
@@ -70,7 +70,7 @@ class Values:
                 return ANYTHING
 
     def _is_positive(self, expr: Expr, op: ops.MapOp) -> bool:
-        """Whether a number over sizes is at least 1 wherever an operation runs."""
+        """Whether an expression over sizes is at least 1 wherever an operation runs."""
         block = op.parent_block()
         scope = self.scope.symbols.scopes.get(block) if block is not None else None
         return Prover({} if scope is None else scope.ranges).is_nonnegative(expr - 1)
@@ -88,14 +88,15 @@ class Values:
     def _loaded(self, op: ops.LoadOp) -> Span:
         if isinstance(op.buffer, BlockArgument):
             held = self.contents(op.buffer)
-        else:  # memory of the program's own
+        else:  # private memory of the program
             stores = [use.operation for use in op.buffer.uses]
             held = joined([self.of(s.value) for s in stores if isinstance(s, ops.StoreOp)])
         pad = constant(op.pad_value, ops.element_type(op.result))
         return joined([held, pad]) if op.checked_dims else held
 
     def stored(self, buffer: SSAValue) -> Span | None:
-        """What a kernel stores to a buffer; None where it stores nothing, or where data say."""
+        """The range of what a kernel stores to a buffer; None if it stores nothing, or at positions
+        that data determine."""
         stores = [use.operation for use in buffer.uses if isinstance(use.operation, ops.StoreOp)]
         if not stores or any(isinstance(v.type, TileType) and not isinstance(v.owner, ops.IndexOp)
                              for s in stores for v in s.indices):
@@ -104,7 +105,7 @@ class Values:
 
 
 def _end(expr: Expr, ranges: Mapping[Symbol, Span], upper: bool) -> Expr | None:
-    """The largest or smallest value of an expression, over sizes; None where it is not known."""
+    """The largest or smallest value of an expression in terms of sizes; None if it is not known."""
     for symbol in [s for s in list(ranges)[::-1] if s in expr.symbols]:
         split = expr.linear([symbol]) if symbol in expr.symbols else None
         factor = None if split is None else split[0][symbol].constant if symbol in split[0] else 0

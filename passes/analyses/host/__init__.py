@@ -1,1 +1,1 @@
-"""Lifetimes and places of buffers."""
+"""Analyses of the lifetimes and places of buffers."""

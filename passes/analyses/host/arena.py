@@ -1,8 +1,9 @@
-"""Offsets for blocks of memory with known lives, sizes plain or symbolic.
+"""Plan offsets for blocks of memory with known lifetimes and plain or symbolic sizes.
 
-Blocks that are multiples of one symbolic size (all of a model whose batch size is open) are planned
-as exactly as plain ones, in units of that size. Blocks of different symbolic sizes have a region
-each, or go into slots, each used by one block after another: whatever takes less.
+Blocks whose sizes are multiples of one symbolic size (all blocks of a model with an unknown batch
+size) are planned as exactly as plain ones, in units of that size. Blocks of unrelated symbolic
+sizes either get a region per unit, or go into slots that one block after another uses, whichever is
+smaller.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.ranges import is_at_most
 
 ALIGNMENT = 256
-"""Offsets are multiples of this: a cache line of any CPU, a transaction of any GPU."""
+"""Offsets are multiples of this, which covers the cache lines of CPUs and transactions of GPUs."""
 
 SYMBOL_HINT = 64
-"""The value of all size symbols where sizes that no proof orders are compared."""
+"""The value assumed for all size symbols when sizes are compared that no proof orders."""
 
 
 @dataclass(eq=False)
 class Block:
-    """`size` bytes that are needed from step `first` to step `last`; `offset` once planned."""
+    """`size` bytes that are live from step `first` to step `last`; `offset` is set by `plan`."""
 
     size: Expr
     first: int
@@ -33,21 +34,21 @@ class Block:
     offset: Expr = field(default_factory=lambda: Expr.of(0))
 
     def use(self, step: int) -> None:
-        """It is used at a step, later than any before."""
+        """Record a use at a step that is later than any before."""
         self.first = self.first if self.is_used else step
         self.last, self.is_used = step, True
 
     def overlaps(self, other: Block) -> bool:
-        """Whether both are needed at some step."""
+        """Whether both are live at some step."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass
 class _Timetable:
-    """Blocks by the time at which they are needed, so that those of some time are found quickly.
+    """Blocks by lifetime, so that those that are live at a given time are found quickly.
 
-    A block is kept with the smallest span of 2**k steps, from a multiple of 2**k on, that holds its
-    life. Those with one span are all needed at the middle of it: they are as few as live blocks.
+    A block is stored under the smallest aligned span of 2**k steps that contains its lifetime. All
+    blocks of one span are live at its middle, so there are at most as many as live blocks.
     """
 
     spans: dict[tuple[int, int], list[Block]] = field(
@@ -60,16 +61,16 @@ class _Timetable:
         self.height = max(self.height, k)
 
     def overlapping(self, block: Block) -> list[Block]:
-        """The blocks of its time, found in time that grows with its life, not with their number."""
+        """The blocks that live at the same time; takes time in this lifetime, not their number."""
         return [other for k in range(self.height + 1)
                 for at in range(block.first >> k, (block.last >> k) + 1)
                 for other in self.spans.get((k, at), ()) if other.overlaps(block)]
 
 
 def plan(blocks: Sequence[Block]) -> Expr:
-    """Set the offsets of all blocks; the bytes of the whole arena.
+    """Set the offsets of all blocks; returns the size of the whole arena in bytes.
 
-    The order of the blocks decides between equal choices, so the result is always the same.
+    The order of the blocks decides between equal choices, so the result is deterministic.
     """
     families: dict[Expr, list[Block]] = {}
     for block in blocks:
@@ -90,7 +91,7 @@ def plan(blocks: Sequence[Block]) -> Expr:
 
 
 def hint(size: Expr) -> int:
-    """The size with all symbols at `SYMBOL_HINT`."""
+    """The size with every symbol replaced by `SYMBOL_HINT`."""
     return int(size.evaluate(dict.fromkeys(size.symbols, SYMBOL_HINT)))
 
 
@@ -106,11 +107,11 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-# ---------------------------------------------------------------------- numbers of one unit
+# ---------------------------------------------------------------------- sizes of one unit
 def _place_family(blocks: Sequence[Block], start: Expr) -> Expr:
-    """Place blocks of one unit from `start` on, in whole units; where they end.
+    """Place blocks of one unit from `start` on, in whole units; returns where they end.
 
-    Largest first, each in the smallest gap between blocks of its time that holds it.
+    Largest first, each in the smallest gap that holds it between blocks with overlapping lifetimes.
     """
     if not blocks:
         return start
@@ -127,7 +128,7 @@ def _place_family(blocks: Sequence[Block], start: Expr) -> Expr:
 
 
 def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """The offset of the smallest gap that holds `size`, else behind everything."""
+    """The offset of the smallest gap that holds `size`; after everything if there is none."""
     end, gaps = 0, list[tuple[int, int]]()
     for offset, length in taken:
         if offset - end >= size:
@@ -136,16 +137,16 @@ def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
     return min(gaps)[1] if gaps else end
 
 
-# ---------------------------------------------------------------------- sizes that do not compare
+# ---------------------------------------------------------------------- sizes without an order
 @dataclass(eq=False)
 class _Slot:
-    """Memory for one block at a time. `sizes`: what it must hold, none certainly the largest."""
+    """Memory for one block at a time. `sizes`: the sizes to hold; none is surely the largest."""
 
     blocks: list[Block]
     sizes: list[Expr]
 
     def holds(self, size: Expr) -> bool:
-        """Whether it is certainly large enough."""
+        """Whether the slot is certainly large enough."""
         return any(_is_held(size, s) for s in self.sizes)
 
     def add(self, block: Block) -> None:
@@ -156,21 +157,21 @@ class _Slot:
 
     @property
     def size(self) -> Expr:
-        """All of `sizes` fit, rounded up to the alignment."""
+        """The smallest aligned size that holds all of `sizes`."""
         largest = reduce(maximum, self.sizes)
         return (largest + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 def _is_held(size: Expr, room: Expr) -> bool:
-    """Whether there certainly is room, also where sizes are 0: 4*n bytes need not fit 4*n*m."""
+    """Whether `room` certainly suffices, even where sizes are 0: 4*n bytes need not fit 4*n*m."""
     return is_at_most(size, room, positive=frozenset())
 
 
 def _place_in_slots(blocks: Sequence[Block], start: Expr) -> Expr:
-    """Place blocks of any sizes from `start` on; where they end.
+    """Place blocks of any sizes from `start` on; returns where they end.
 
-    Largest first by the hint, each in a slot that is free all its life: one that certainly holds
-    it, or else the one nearest in size, which grows if the hint was wrong.
+    Largest first by the hint, each in a slot that is free for its whole lifetime. A slot that
+    certainly holds the block is preferred; otherwise the nearest in size is used and may grow.
     """
     slot_of: dict[Block, _Slot] = {}
     slots: list[_Slot] = []

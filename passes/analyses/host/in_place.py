@@ -6,15 +6,15 @@ from dialects.loop import KernelOp, NestOp
 
 
 def can_share(kernel: KernelOp, argument: int, result: int) -> bool:
-    """Whether result number `result` may lie where argument number `argument` does.
+    """Whether result number `result` may share the memory of argument number `argument`.
 
-    It may if one nest alone reads the argument, at the very element that it then writes, and
-    nothing else in the kernel needs either:
+    It may if a single nest reads the argument, at exactly the element that it then writes, and
+    nothing else in the kernel needs either of them:
 
         %y = nest (i0, i1) ins(%argument[i0, i1], ...) outs([i0, i1])
 
-    A nest with reductions reads elements again, and another reader could run after the write. The
-    caller knows that both buffers have the same shape and bytes per element.
+    A nest with reductions reads elements several times, and another reader could run after the
+    write. The caller knows that both buffers have the same shape and bytes per element.
     """
     value, yielded = kernel.body.block.args[argument], kernel.yielded[result]
     nest = yielded.owner

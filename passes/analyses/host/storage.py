@@ -1,7 +1,7 @@
-"""Which tensors of a function share memory, before there are buffers.
+"""Which tensors of a function share memory, before buffers exist.
 
-A view shares its source's memory. A kernel that keeps the rest of a tensor (`into`) computes its
-result in that tensor's memory, if nobody needs the tensor afterwards.
+A view shares its source's memory. A kernel that writes `into` a tensor and keeps the rest computes
+its result in that tensor's memory, if the tensor is not needed afterwards.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from passes.rewriting import functions
 
 @dataclass(eq=False)
 class Storage:
-    """The memory of some tensors. `is_fresh`: neither an input's nor a constant's nor a callee's.
+    """The memory of some tensors.
 
-    `is_owned`: memory that a called function has returned. `into`: of those computed over a tensor
-    of the call, which argument of the call that is.
+    `is_fresh`: it belongs to no input, constant or called function. `is_owned`: a called function
+    has returned it. `into`: for results computed over a tensor of a call, the number of that
+    argument.
     """
 
     is_fresh: bool
@@ -70,7 +71,7 @@ def _assign_call(
 
 
 def kept_argument(value: SSAValue) -> BlockArgument | None:
-    """The kernel argument whose elements a yielded value keeps where no nest writes."""
+    """The kernel argument whose elements a result keeps wherever no nest writes."""
     while not isinstance(value, BlockArgument):
         owner = value.owner
         if isinstance(owner, ViewOp):
@@ -83,14 +84,14 @@ def kept_argument(value: SSAValue) -> BlockArgument | None:
 
 
 def root(value: SSAValue) -> SSAValue:
-    """The tensor that views of views show."""
+    """The tensor behind a chain of views."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.source
     return value
 
 
 def _last_use(value: SSAValue, positions: dict[Operation, int]) -> int:
-    """The position of the last operation that reads a tensor, also through views."""
+    """The position of the last operation that reads a tensor, directly or through views."""
     last = -1
     for use in value.uses:
         user = use.operation
@@ -101,11 +102,11 @@ def _last_use(value: SSAValue, positions: dict[Operation, int]) -> int:
 
 # ---------------------------------------------------------------------- reads beside `into`
 def separate_reads(module: ModuleOp) -> None:
-    """Let no kernel use an argument otherwise that it computes a result over.
+    """Separate the argument that a result is computed over from all other uses of it.
 
         kernel(%a) { nest ins(%a) into(%a) }    -->    kernel(%a, %b) { nest ins(%a) into(%b) }
 
-    Such a kernel would read elements that it has overwritten. Calls pass the tensor twice.
+    Otherwise the kernel would read elements that it has overwritten. Calls pass the tensor twice.
     """
     calls: dict[str, list[CallOp]] = {}
     for op in (op for f in functions(module) for op in f.body.block.ops):
@@ -120,7 +121,7 @@ def separate_reads(module: ModuleOp) -> None:
 
 
 def _is_kept(use: Use) -> bool:
-    """Whether a tensor is only what a nest writes over, perhaps as a view."""
+    """Whether a use of a tensor only writes over it, possibly through a view."""
     user = use.operation
     if isinstance(user, ViewOp):
         return all(map(_is_kept, user.result.uses))

@@ -1,1 +1,1 @@
-"""Questions about nests and kernels."""
+"""Analyses of nests and kernels."""

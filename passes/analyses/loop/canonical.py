@@ -1,6 +1,7 @@
-"""`Canonical`: what a kernel computes, whatever its names.
+"""`Canonical`: what a kernel computes, regardless of its names.
 
-Names are those of the kernel, its values, axes and size symbols, which are numbered as they appear.
+Names of the kernel, its values, axes and size symbols are replaced by numbers in order of
+appearance.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _KEY_LENGTH = 32
 
 
 def no_hole(op: Operation) -> bool:
-    """All constants count."""
+    """No constant is left open."""
     del op
     return False
 
@@ -33,17 +34,17 @@ def no_hole(op: Operation) -> bool:
 class Canonical:
     """A kernel with all its names numbered in the order in which they appear.
 
-    `parameters` are the canonical names of its size parameters, in their order. Kernels of equal
-    keys compute the same, given sizes by these names.
+    `parameters` are the canonical names of its size parameters, in their order. Kernels with equal
+    keys compute the same if sizes with the same canonical names have the same values.
     """
 
     kernel: KernelOp
     holes: Callable[[Operation], bool] = no_hole
-    """Which constants the key leaves open: those of a body that could as well be inputs."""
+    """Tells which constants the key leaves open: those of a body that could as well be inputs."""
     numbers: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
     values: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     constants: list[arith.ConstantOp] = field(default_factory=list[arith.ConstantOp])
-    """What the key leaves open, in order."""
+    """The constants that the key leaves open, in order."""
     parts: tuple[Hashable, ...] = ()
 
     @staticmethod
@@ -61,7 +62,7 @@ class Canonical:
         return *self.parts, frozenset(self.parameters)
 
     def digest(self, facts: object) -> str:
-        """A hash that stays the same in other processes, of the kernel and what else is known."""
+        """A hash of the kernel and of `facts` that is the same in every process."""
         text = repr((*self.parts, sorted(self.parameters), facts))
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
 
@@ -70,7 +71,7 @@ class Canonical:
         return _renamed(schedule, self._axes())
 
     def own(self, schedule: Schedule) -> Schedule | None:
-        """What `neutral` gave, for this kernel; None where it names other axes than there are."""
+        """The reverse of `neutral`, for this kernel; None if the schedule has other axes."""
         names = {v: k for k, v in self._axes().items()}
         if {x.axis for x in schedule.levels} != names.keys():
             return None
@@ -84,7 +85,7 @@ class Canonical:
     def parameters(self) -> list[str]:
         return [str(self._name(name)) for name in self.kernel.size_names]
 
-    # ------------------------------------------------------------------ keys of what is in it
+    # ------------------------------------------------------------------ keys of its contents
     def _op(self, op: Operation) -> Hashable:
         """An operation as a tuple; numbers the values it defines."""
         if isinstance(op, arith.ConstantOp) and self.holes(op):
@@ -104,7 +105,7 @@ class Canonical:
         return tuple(self._attribute(v.type) for v in values)
 
     def _attribute(self, attribute: Attribute) -> Hashable:
-        """An attribute with its symbols renamed, as text: 0.0 and -0.0 differ in it."""
+        """An attribute with its symbols renamed, as text, which tells 0.0 and -0.0 apart."""
         match attribute:
             case TensorType() | BufferType():
                 return str(attribute.element), self._exprs(attribute.shape)
@@ -133,7 +134,7 @@ class Canonical:
         return str(_renamed(schedule, names))
 
     def _name(self, symbol: Symbol) -> Expr:
-        """The canonical symbol; a gathered one says which input of a nest, and stays."""
+        """The canonical symbol; a gathered symbol refers to an input of its nest, and stays."""
         if symbol.kind is Kind.GATHERED:
             return Expr.symbol(symbol)
         return Expr.symbol(Symbol.counter(f"${self._number(symbol)}"))

@@ -1,11 +1,11 @@
-"""Schedules that were found by measuring (`Choices`), and which kernel each is for.
+"""Schedules that were found by measuring (`Choices`), and the kernels that they apply to.
 
-A key says what is computed and what a schedule may depend on: shapes, types, maps and bodies, by
-canonical names, and which arguments are constants, for these are packed when the model is compiled;
-but for those that the caller holds, which are read as they lie.
-It is taken when axes are final and nothing is packed or scheduled yet. Behind the point it has what
-the rules choose, which is what the schedule was faster than: where they choose otherwise by now,
-it counts for nothing.
+A key describes what is computed, and what a schedule may depend on: shapes, types, maps and bodies
+in canonical names, and which arguments are constants, because those are packed at compile time.
+Constants that the caller holds do not count, because they are read as they are. The key is computed
+once axes are final, and before anything is packed or scheduled. Its part after the dot identifies
+the rules' own schedule, which the measured one was compared with. If the rules choose differently
+by now, the measured schedule does not apply.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RULES_LENGTH = 8
 
 
 def text_key(call: CallOp, kernel: KernelOp, weights: WeightStore) -> tuple[str, Canonical]:
-    """The key of a kernel that is called so, up to the point, and its names."""
+    """The key of a called kernel, up to the dot, and the kernel's canonical form."""
     canonical = Canonical.of(kernel)
     constants = [constant_behind(v) for v in call.inputs]
     packed = tuple(c is not None and not c.is_held(weights) for c in constants)
@@ -34,14 +34,14 @@ def text_key(call: CallOp, kernel: KernelOp, weights: WeightStore) -> tuple[str,
 
 
 def key_of(text: str, canonical: Canonical, rules: Schedule) -> str:
-    """The whole key, for what the rules choose."""
+    """The complete key, for a schedule that the rules choose."""
     found = hashlib.sha256(str(canonical.neutral(rules)).encode()).hexdigest()
     return f"{text}.{found[:_RULES_LENGTH]}"
 
 
 @dataclass
 class Choosing:
-    """Looks choices up. `rules`: what they choose, which is asked only where a choice may count."""
+    """Looks choices up. `rules` computes the rules' own schedule, only where a choice may apply."""
 
     choices: Choices
     weights: WeightStore
@@ -49,11 +49,11 @@ class Choosing:
 
     @cached_property
     def texts(self) -> frozenset[str]:
-        """What keys begin with."""
+        """The keys up to the dot."""
         return frozenset(key.partition(".")[0] for key in self.choices)
 
     def of(self, call: CallOp, kernel: KernelOp) -> tuple[Canonical, Choice]:
-        """The choice for a kernel that is called so, the rules' own without any; its names."""
+        """A called kernel's canonical form, and the choice for it; by default the rules' own."""
         text, canonical = text_key(call, kernel, self.weights)
         if text not in self.texts:
             return canonical, Choice(None)

@@ -1,4 +1,4 @@
-"""Which values of a kernel's call are constants of the model."""
+"""Which inputs of a kernel's call are constants of the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dialects.loop import ViewOp
 
 
 def constant_behind(value: SSAValue) -> ConstantOp | None:
-    """The constant that a value is, or is a view of."""
+    """The constant that a value is or is a view of; None if there is none."""
     owner = value.owner
     while isinstance(owner, ViewOp):
         owner = owner.source.owner

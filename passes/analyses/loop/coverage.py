@@ -1,16 +1,16 @@
-"""Whether the stores of nests cover a tensor, for all sizes.
+"""Whether the stores of nests cover a tensor for all sizes.
 
     nest (i: n, j: 2) outs(f32[n, m + 2][i, j])        columns 0 to 1
     nest (i: n, j: m) outs(f32[n, m + 2][i, j + 2])    columns 2 to m + 1: together all of them
 
-What a nest stores is a box: along each dim a progression `first + step*k` for k < count. Axes that
-are digits of one index, `3*i + j` with j < 3, are one progression; an axis whose digits are
-indices, `i floordiv m` and `i mod m`, is as many axes.
+A nest stores a box, which is a progression `first + step*k` with k < count along each dim. Axes
+that are digits of one index, such as `3*i + j` with j < 3, form one progression. An axis whose
+digits are indices, `i floordiv m` and `i mod m`, counts as one axis per digit.
 
-A dim is swept from 0 up: the boxes that go on where what is covered ends must cover the remaining
-dims. Where progressions have gaps, each residue of their step is swept by itself. A box that is
-empty for some sizes is empty along one of its dims at least, so that nothing is taken for granted
-of the others. True means certain; False, that no proof was found.
+A dim is swept from 0 upwards: the boxes that continue where the covered part ends must cover the
+remaining dims. Where progressions have gaps, each residue of their step is swept separately. A box
+that is empty for some sizes is empty along at least one of its dims, so nothing is assumed about
+the others. True means certain; False means that no proof was found.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from dialects.symbolic.inequalities import Prover
 from dialects.symbolic.symbol import Symbol
 
 MOST_PHASES = 64
-"""The largest step whose residues are swept one by one."""
+"""The largest step whose residues are swept separately."""
 
 
 @dataclass(frozen=True)
 class Progression:
-    """The places first, first + step ... along a dim, `count` of them."""
+    """The `count` positions first, first + step ... along a dim."""
 
     first: Expr
     count: Expr
     step: int = 1
 
     def phase(self, residue: int, step: int) -> tuple[Expr, Expr] | None:
-        """First and end among the places `residue + step*k`, counted by k; None for none there."""
+        """First and end among the positions `residue + step*k`, in terms of k; None if none."""
         if self.step == 1:
             if step == 1:
                 return self.first, self.first + self.count
@@ -55,9 +55,9 @@ _Part: TypeAlias = tuple[Expr, Expr, Box]
 """First and end along a dim, and the progressions along the dims after it."""
 
 
-# ---------------------------------------------------------------------- what one nest stores
+# ---------------------------------------------------------------------- the stores of one nest
 def covers_alone(axes: Sequence[Axis], map_: Sequence[Expr], shape: Sequence[Expr]) -> bool:
-    """Whether each dim is walked by an axis of its own from end to end, and none is left over."""
+    """Whether an axis of its own walks each dim from end to end, and no axis is left over."""
     extents = {a.name: a.extent for a in axes}
     names = [e.as_symbol for e in map_ if e.constant != 0]
     free = {a.name for a in axes if not a.reduce and a.extent.constant != 1}
@@ -68,7 +68,7 @@ def covers_alone(axes: Sequence[Axis], map_: Sequence[Expr], shape: Sequence[Exp
 
 
 def box_of(axes: Sequence[Axis], map_: Sequence[Expr]) -> Box | None:
-    """What a nest stores of a tensor; None where that is no box, or empty for unknown sizes."""
+    """The box that a nest stores; None if it is no box, or if unknown sizes may make it empty."""
     extents = {a.name: a.extent for a in axes if a.extent.constant != 1}
     single: Mapping[Symbol, Expr] = {a.name: Expr.of(0) for a in axes if a.name not in extents}
     exprs = [e.substitute(single) for e in map_]
@@ -85,10 +85,10 @@ def box_of(axes: Sequence[Axis], map_: Sequence[Expr]) -> Box | None:
 def _in_digits(
     exprs: list[Expr], axis: Symbol, extents: dict[Symbol, Expr]
 ) -> list[Expr]:
-    """Indices over the digits of an axis, which become axes, where all calls with it are these.
+    """Replace an axis by axes of its digits, if all divisions of it extract such digits.
 
     The lowest digit is `i mod base`, the next one `(i floordiv base) mod base'`, and the highest
-    one is what is left. Each point of the axis is one of the digits if their counts make its own.
+    one is the rest. They enumerate all points of the axis if their counts multiply to its own.
     """
     calls = dict.fromkeys(a for e in exprs for m, _ in e.terms for a in m
                           if isinstance(a, Call) and axis in atom_symbols(a))
@@ -124,7 +124,7 @@ def _exchanged(expr: Expr, call: Call, digit: Expr) -> Expr:
 
 
 def _progression(expr: Expr, extents: Mapping[Symbol, Expr]) -> Progression | None:
-    """The values of an index whose axes are digits of one number; None for any other."""
+    """The values of an index whose axes are digits of one number; None for other indices."""
     split = expr.linear(expr.symbols & extents.keys())
     if split is None or split[1].symbols & extents.keys():
         return None
@@ -147,15 +147,15 @@ def _progression(expr: Expr, extents: Mapping[Symbol, Expr]) -> Progression | No
     return Progression(first, count, step)
 
 
-# ---------------------------------------------------------------------- together
+# ---------------------------------------------------------------------- several boxes
 @dataclass(frozen=True)
 class Cover:
-    """Proofs that boxes cover a tensor, by what is known of sizes."""
+    """Proofs that boxes cover a tensor, from what is known about sizes."""
 
     prover: Prover
 
     def holds(self, boxes: Sequence[Box], shape: Sequence[Expr]) -> bool:
-        """Whether each place of a tensor is certainly in one of the boxes."""
+        """Whether each position of a tensor is certainly in one of the boxes."""
         if not shape:
             return bool(boxes)
         step = max((b[0].step for b in boxes), default=1)
@@ -166,14 +166,14 @@ class Cover:
     def _phase(
         self, boxes: Sequence[Box], shape: Sequence[Expr], residue: int, step: int
     ) -> bool:
-        """Whether the places `residue + step*k` of the first dim are covered."""
+        """Whether the positions `residue + step*k` of the first dim are covered."""
         found = [(b[0].phase(residue, step), b[1:]) for b in boxes]
         parts = [(*ends, rest) for ends, rest in found if ends is not None]
         size = shape[0] if step == 1 else (shape[0] - residue).ceildiv(step)
         return self._sweep(parts, size, shape[1:])
 
     def _sweep(self, parts: Sequence[_Part], size: Expr, rest: Sequence[Expr]) -> bool:
-        """Whether parts cover a dim from 0 up to its size."""
+        """Whether the parts cover a dim from 0 up to its size."""
         place, following = Expr.of(0), dict[Expr, dict[Expr, list[Box]]]()
         for first, end, box in parts:
             following.setdefault(first, {}).setdefault(end, []).append(box)
@@ -189,7 +189,7 @@ class Cover:
         return False
 
     def _next(self, parts: Sequence[_Part], place: Expr, rest: Sequence[Expr]) -> Expr | None:
-        """The end of a stretch from a place on, along which parts that overlap cover the rest."""
+        """The end of a stretch from `place` on where overlapping parts cover the other dims."""
         begun = [p for p in parts if self._at_most(p[0], place)]
         for end in dict.fromkeys(p[1] for p in begun):
             if end != place and self._at_most(place, end) and self.holds(

@@ -1,4 +1,4 @@
-"""Which nests share a kernel: the groups of `loop-outline`, whose page says what they are."""
+"""Which nests share a kernel: the groups that `loop-outline` describes."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from passes.rewrites.loop.nests import (
 from passes.rewriting import SizeDefinitions
 
 _UNMATCHED = Symbol.counter("@unmatched")
-"""The name of an axis that no axis of a group is."""
+"""A stand-in for an axis that matches no axis of a group."""
 
 Digits = list[tuple[Symbol, int, Expr]]
-"""The axes of an expression such as 4*i + j: name, step, extent (see `digits_of`)."""
+"""The axes of an expression such as 4*i + j, as (name, step, extent); see `digits_of`."""
 
 MIN_ROWS = 4
-"""Fewer rows than this do not carry a kernel: it would have too little to do in parallel."""
+"""With fewer rows than this, a kernel would have too little to do in parallel."""
 
 MAX_ALONE = 1 << 14
-"""More elements than this are not computed by the one program of a reduction without rows, nor by
-that of a row whose reductions walk something else."""
+"""The most elements that a single program computes besides its reductions: in a reduction without
+rows, or in a row whose reductions walk another axis."""
 
 MAX_OPERATIONS = 256
-"""More operations than this in one kernel would be slow to compile, and win nothing."""
+"""More operations than this in one kernel would compile slowly and gain nothing."""
 
 
 @dataclass(eq=False)
 class Group:
-    """Nests that one kernel computes, with the names their axes share."""
+    """Nests that one kernel computes, with joint names for their axes."""
 
     nests: list[NestOp] = field(default_factory=list[NestOp])
     renamed: list[NestOp] = field(default_factory=list[NestOp])
@@ -54,18 +54,18 @@ class Group:
     after: set[Group] = field(default_factory=set["Group"])
     """Groups that read results of this one."""
     number: int = 0
-    """Groups are numbered as they come into being."""
+    """Groups are numbered as they are created."""
     operations: int = 0
-    """In the bodies of the nests."""
+    """The number of operations in the bodies of the nests."""
     rank: int = 0
-    """Larger than the rank of every group before."""
+    """Larger than the rank of every group that comes before this one."""
 
     @property
     def has_contraction(self) -> bool:
         return any(is_contraction(n) for n in self.renamed)
 
     def produced(self, value: SSAValue) -> tuple[Expr, ...] | None:
-        """Where the group stores `value`, in its own axis names; None if another makes it."""
+        """Where the group stores `value`, in its own axis names; None if it does not compute it."""
         for nest, renamed in zip(self.nests, self.renamed, strict=True):
             for k, result in enumerate(nest.results):
                 if result is value:
@@ -80,7 +80,7 @@ class Group:
         self.operations += body_size(nest)
 
     def wait_for(self, groups: Iterable[Group]) -> None:
-        """Come after others, and let those that come after this one know."""
+        """Order this group after others, and update the ranks of all groups after it."""
         for other in groups:
             self.before.add(other)
             other.after.add(self)
@@ -93,7 +93,7 @@ class Group:
                 raised += group.after
 
     def waits_for(self, other: Group) -> bool:
-        """Whether this group needs a result of the other, directly or not."""
+        """Whether this group depends on a result of the other, directly or indirectly."""
         todo: list[Group] = [self]
         seen: set[Group] = {self}
         while todo:
@@ -106,7 +106,7 @@ class Group:
         return False
 
     def rows(self) -> set[Symbol] | None:
-        """The parallel axes of its reductions; None when it has none."""
+        """The parallel axes of its reductions; None if it has none."""
         found = [_wide(n.parallel_axes) for n in self.renamed if n.reduce_axes]
         return found[0] if found else None
 
@@ -141,7 +141,7 @@ class Grouping:
         return [g for g in self.groups if g.nests]
 
     def follow(self, op: Operation) -> None:
-        """A view or call between nests: a group of its own, that only keeps the order."""
+        """Give a view or call between nests a group of its own, which only keeps the order."""
         self.group_of[op] = self.new_group(self.sources(op))
 
     def new_group(self, sources: set[Group]) -> Group:
@@ -174,7 +174,7 @@ class Grouping:
         self.group_of[nest] = group
 
     def siblings(self, nest: NestOp) -> set[Group]:
-        """The groups that reduce what a reduction reads, all of it along the same axes."""
+        """The groups that reduce all of a tensor that this reduction reads, along the same axes."""
         if not is_plain_reduction(nest):
             return set()
         readers = {use.operation for v in nest.inputs for use in v.uses} & self.group_of.keys()
@@ -188,12 +188,12 @@ class Grouping:
         return Symbol.axis(f"i{self.names - 1}")
 
     def fit(self, group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
-        """Names for the nest's axes that let it join; None with a remark if it cannot."""
+        """Names for the nest's axes with which it can join; None, with a remark, if it cannot."""
         if not group.nests:
             return None
         names = match_axes(group, nest)
         if names is None:
-            self.refuse(nest, "it reads the producer at other points")
+            self.refuse(nest, "it reads the producer's result at other points")
             return None
         if reason := refusal(group, nest, names, self.short):
             self.refuse(nest, reason)
@@ -205,8 +205,11 @@ class Grouping:
 
 
 def in_digits(group: Group, nest: NestOp) -> NestOp:
-    """An elementwise nest with the axes of a contraction that stores at 4*i + j what the nest reads
-    along one axis: channels in groups. Else the nest itself."""
+    """Split the axes of an elementwise nest like those of a contraction that stores at 4*i + j.
+
+    The nest reads that result along one axis, as with channels in groups. Any other nest is
+    returned unchanged.
+    """
     if nest.reduce_axes or nest.is_scatter or not group.has_contraction:
         return nest
     extents = {a.name: a.extent for a in nest.axes}
@@ -226,7 +229,7 @@ def in_digits(group: Group, nest: NestOp) -> NestOp:
 
 
 def match_axes(group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
-    """Nest axis -> group axis, so that reads of the group's results are at the same point."""
+    """Nest axis -> group axis, such that results are read at the point where they are computed."""
     names: dict[Symbol, Symbol] = {}
     extents = {a.name: a.extent for a in nest.axes}
     for read in reads_of(nest):
@@ -258,7 +261,7 @@ def _match(
 def _pairs(
     at: Expr, expr: Expr, extents: dict[Symbol, Expr], group_extents: dict[Symbol, Expr]
 ) -> list[tuple[Symbol, Symbol]] | None:
-    """Which axes must be the same for a read to be at the point where a result is stored."""
+    """The axes that must coincide for a read to be at the point where a result is stored."""
     mine, theirs = at.as_symbol, expr.as_symbol
     if mine is not None and theirs is not None:
         return [(mine, theirs)]
@@ -279,7 +282,7 @@ def _is_unit(expr: Expr, extents: dict[Symbol, Expr]) -> bool:
 
 
 def _match_shared_reads(group: Group, nest: NestOp, names: dict[Symbol, Symbol]) -> None:
-    """Join axes that no read of the group's results ties, through inputs that both read alike."""
+    """Match axes that no read of the group's results ties, by inputs that both read alike."""
     extents = {a.name: a.extent for a in nest.axes}
     for other in group.renamed:
         for theirs in reads_of(other):
@@ -295,8 +298,8 @@ def _match_shared_reads(group: Group, nest: NestOp, names: dict[Symbol, Symbol])
 
 
 def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int = 0) -> str | None:
-    """Why a nest whose axes match must not join, or None. Rows are few, but `short`, if all of them
-    have no more elements than that."""
+    """Why a nest whose axes match must not join, or None. Rows may be few if the group walks at
+    most `short` points."""
     if is_contraction(nest):
         return "a contraction starts a kernel"
     if any(n.is_scatter for n in group.renamed) or (
@@ -304,14 +307,14 @@ def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int 
         return "a scatter is a kernel of its own"
     if nest.reduce_axes and any(n.is_scan for n in [nest, *group.renamed]) and group.rows() is not (
             None):
-        return "a scan and what else is reduced are kernels of their own"
+        return "a scan and another reduction need kernels of their own"
     if group.operations + body_size(nest) > MAX_OPERATIONS:
         return "the kernel would be too large"
     parallel = {names.get(a.name, _UNMATCHED) for a in nest.parallel_axes if a.extent.constant != 1}
     if group.has_contraction:
         main = next(n for n in group.renamed if is_contraction(n))
         same = not nest.reduce_axes and parallel == _wide(main.parallel_axes)
-        return None if same else "the epilogue of a contraction works on its elements"
+        return None if same else "an epilogue must work on the elements of its contraction"
     rows = group.rows()
     if nest.reduce_axes:
         rows = parallel if rows is None else rows
@@ -324,16 +327,15 @@ def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int 
     if rows is not None:
         count = product(a.extent for a in nest.parallel_axes)
         if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
-            return "one program would compute it alone"
+            return "a single program would compute all of it"
         if (_own_elements(nest, names).constant or 0) > MAX_ALONE:
-            return "its rows are long, and nothing else walks them"
-        return None if rows <= parallel else "it does not keep the rows"
-    return None if parallel == _wide(group.renamed[0].axes) else "it works on another domain"
+            return "its rows are long, and no reduction walks them"
+        return None if rows <= parallel else "it does not keep the rows of the reduction"
+    return None if parallel == _wide(group.renamed[0].axes) else "it works on other axes"
 
 
 def _says_only_where(group: Group, nest: NestOp) -> bool:
-    """Whether a group computes nothing but where a scatter, of whose updates no two meet, writes.
-    """
+    """Whether a group only computes positions for a scatter whose updates never collide."""
     names = gathered_inputs(nest.output_maps[0])
     places = [nest.inputs[k] for k in names]
     made = [r for n in group.nests for r in n.results]
@@ -342,7 +344,7 @@ def _says_only_where(group: Group, nest: NestOp) -> bool:
 
 
 def _own_elements(nest: NestOp, names: dict[Symbol, Symbol]) -> Expr:
-    """How many elements a nest has per point of the axes that it shares."""
+    """The number of elements that a nest has per point of the axes that it shares."""
     return product(a.extent for a in nest.parallel_axes if a.name not in names)
 
 
@@ -352,5 +354,5 @@ def _enough(rows: set[Symbol], group: Group) -> bool:
 
 
 def _are_at_most(most: int, group: Group) -> bool:
-    """Whether a group walks no more points than that."""
+    """Whether a group walks at most `most` points."""
     return is_at_most(product(group.extents.values()), Expr.of(most))

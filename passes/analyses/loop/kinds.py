@@ -1,4 +1,4 @@
-"""What kind of nest one is, by what it does and never by an operator's name."""
+"""The kinds of nests, by what they do and never by an operator's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from passes.rewrites.loop.nests import is_copy
 
 
 def is_contraction(nest: NestOp) -> bool:
-    """A sum of products that uses its operands more than once: a matrix product, a convolution."""
+    """A sum of products that reuses its operands, such as a matrix product or a convolution."""
     if not nest.is_reduction or nest.combiner_names != ["add"] or nest.is_scan:
         return False
     reduce = {a.name for a in nest.reduce_axes}
@@ -20,12 +20,12 @@ def is_contraction(nest: NestOp) -> bool:
 
 
 def is_plain_reduction(nest: NestOp) -> bool:
-    """A reduction but a contraction or a scan."""
+    """A reduction that is neither a contraction nor a scan."""
     return nest.is_reduction and not nest.is_scan and not is_contraction(nest)
 
 
 def kind_of(nests: Sequence[NestOp]) -> str:
-    """The word that names a kernel of these nests."""
+    """The prefix of the name of a kernel with these nests."""
     if any(n.is_scatter for n in nests):
         return "scatter"
     if any(is_contraction(n) for n in nests):

@@ -1,9 +1,9 @@
-"""The order of a schedule's loops: each nest's parallel axes outside of those that it sums over.
+"""The order of a schedule's loops: each nest's parallel axes go outside of its reduce axes.
 
     %m = loop.nest (i0, i4, reduce i1)      loop i1, loop i4   -->   loop i4, loop i1
 
-An axis may be parallel in one nest of a kernel and summed over in another, so a rule that looks at
-one of them may put its loops where the other has no accumulator yet.
+An axis may be a parallel axis in one nest of a kernel and a reduce axis in another. A rule that
+only looks at one of them may therefore place loops where the other has no accumulator yet.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dialects.symbolic.symbol import Symbol
 
 
 def with_sums_inside(kernel: KernelOp, schedule: Schedule) -> Schedule:
-    """The schedule with its loops in an order that all nests can have, as near to the given one as
-    may be; the same where there is none, or it has such an order already.
+    """The schedule with its loops in an order that suits all nests, as close as possible to the
+    given order. It is unchanged if it already has such an order, or if there is none.
     """
     outside = _outside(kernel, schedule)
     grid = [x for x in schedule.levels if x.kind == "grid"]
@@ -34,7 +34,7 @@ def with_sums_inside(kernel: KernelOp, schedule: Schedule) -> Schedule:
 
 
 def _outside(kernel: KernelOp, schedule: Schedule) -> dict[Symbol, set[Symbol]]:
-    """Per axis that is summed over: the axes whose loops are around it."""
+    """Per reduce axis, the axes whose loops must be outside of its own."""
     found: dict[Symbol, set[Symbol]] = {}
     for nest in kernel.nests:
         if nest.is_scatter:

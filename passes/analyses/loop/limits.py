@@ -1,9 +1,9 @@
-"""How far rows reach along an axis that their sums are online along.
+"""How far rows reach along the axis of their online sums (causal masks and the like).
 
     %x = nest (i, j) {select(j <= i, s, -inf)}       row i reaches to j < i + 1
 
-What is -inf has no weight beside other scores, so a program need not walk it. Neither has a number
-so low that no difference to a score leaves anything of it, if a score is certain to be there.
+A score of -inf has no weight, so a program need not walk it. Neither has a finite score so low that
+its weight rounds to 0 next to any computed score, provided that the row certainly has one.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from passes.analyses.loop.online import elementwise_maker, running_maximum
 from passes.rewrites.loop.nests import reads_of
 
 LOW = -6e4
-"""A score as low as that has no weight beside one that was computed: halves have no lower ones."""
+"""A score this low has no weight next to a computed one: half precision has no lower numbers."""
 
 _CASTS = (arith.IndexCastOp, arith.ExtSIOp, arith.TruncIOp)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Scores count where axis < `bound`, an expression over axes of the rows."""
+    """Scores count where axis < `bound`, an expression over the axes of the rows."""
 
     axis: Symbol
     bound: Expr
     chosen: dict[Operation, SSAValue]
-    """The selections that this decides, in any body: what they give where scores count."""
+    """Selections in any body that the bound decides, and the value selected where scores count."""
 
 
 def limit_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
-    """The limit of the scores whose maximum the sums along an axis follow, if they have one."""
+    """The limit of the scores whose maximum the sums along an axis follow, or None."""
     maxima = {r.maximum for n in kernel.nests if (r := running_maximum(n))
               and axis in {a.name for a in n.reduce_axes}}
     if len(maxima) != 1:
@@ -64,7 +64,7 @@ def limit_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
 
 
 def _choosing(nest: NestOp) -> NestOp | None:
-    """The nest whose elements a nest reads, maybe multiplied by a positive constant on the way."""
+    """The nest that computes the elements a nest reads, past products with a positive constant."""
     made = elementwise_maker(reads_of(nest)[0])
     if made is None:
         return None
@@ -83,7 +83,7 @@ class _Decision:
 
 
 def _decisions(scores: NestOp, axis: Symbol) -> list[_Decision]:
-    """The selections, one in another, that leave what has no weight behind their bounds."""
+    """The nested selections that give only scores without weight from their bounds on."""
     found: list[_Decision] = []
     value, alone = scores.yielded[0], True
     while isinstance(op := value.owner, arith.SelectOp):
@@ -98,7 +98,7 @@ def _decisions(scores: NestOp, axis: Symbol) -> list[_Decision]:
 
 
 def _is_low(value: SSAValue, nest: NestOp, bound: Expr | None) -> bool:
-    """Whether a score has no weight: -inf, or low where another one, before a bound, is certain."""
+    """Whether a score has no weight: -inf, or low while a score before the bound is certain."""
     number = float_of(value)
     if isinstance(value.owner, arith.AddfOp):
         number = float_of(value.owner.rhs)
@@ -110,7 +110,7 @@ def _is_low(value: SSAValue, nest: NestOp, bound: Expr | None) -> bool:
 
 
 def _decided(op: arith.SelectOp, axis: Symbol) -> _Decision | None:
-    """The bound of an axis up to which a selection gives one of its values."""
+    """The bound up to which a selection selects one of its values along an axis."""
     room = compared_indices(op.cond)
     if room is None:
         return None
@@ -122,7 +122,7 @@ def _decided(op: arith.SelectOp, axis: Symbol) -> _Decision | None:
 
 
 def _bound(room: Expr, axis: Symbol) -> Expr | None:
-    """e, where `room > 0` says axis < e."""
+    """The e for which `room > 0` means axis < e."""
     split = room.linear([axis])
     if split is None or split[0].get(axis, Expr.of(0)).constant != -1:
         return None
@@ -130,7 +130,7 @@ def _bound(room: Expr, axis: Symbol) -> Expr | None:
 
 
 def compared_indices(value: SSAValue) -> Expr | None:
-    """e, where a truth value of a body says that e > 0."""
+    """The e for which a truth value of a body means e > 0."""
     compare = value.owner
     if not isinstance(compare, arith.CmpiOp):
         return None
@@ -151,7 +151,7 @@ def compared_indices(value: SSAValue) -> Expr | None:
 
 
 def _index(value: SSAValue) -> Expr | None:
-    """The index expression that a value of a body is."""
+    """The index expression that a value of a body holds; None if it is none."""
     while isinstance(value.owner, _CASTS):
         value = value.owner.operands[0]
     match value.owner:
@@ -171,9 +171,9 @@ def _index(value: SSAValue) -> Expr | None:
 def extremes(
     bound: Expr, tiles: Sequence[tuple[Symbol, Expr, int]]
 ) -> tuple[Expr, Expr] | None:
-    """The bound of the first and of the last row of a tile: (axis, where it starts, its length).
+    """The bounds of the first and the last row of a tile, given as (axis, its start, its length).
 
-    None where it depends on a row in another way than growing with it.
+    None if the bound depends on a row other than by growing with it.
     """
     names = [name for name, _, _ in tiles]
     split = bound.linear(names)

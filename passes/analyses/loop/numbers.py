@@ -1,4 +1,4 @@
-"""Numbers in the bodies of nests."""
+"""Constant numbers in the bodies of nests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dialects.strata.types import i1, is_float
 
 
 def float_of(value: SSAValue) -> float | None:
-    """The float that a constant is; None for anything else."""
+    """The value of a float constant; None for anything else."""
     constant = value.owner
     if not isinstance(constant, arith.ConstantOp) or not isinstance(constant.value, FloatAttr):
         return None
@@ -20,7 +20,7 @@ def float_of(value: SSAValue) -> float | None:
 
 
 def constant(number: float, element: Attribute) -> arith.ConstantOp:
-    """A number of an element type; truth values are 0 and 1."""
+    """A constant of an element type; truth values are 0 and 1."""
     if is_float(element):
         return arith.ConstantOp(FloatAttr(float(number), cast(Any, element)))
     return arith.ConstantOp(IntegerAttr(-int(number) if element == i1 else int(number),

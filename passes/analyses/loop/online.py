@@ -1,14 +1,16 @@
-"""Sums that may go on while the maximum that they subtract is still being found.
+"""Online sums: they may accumulate while the maximum that they subtract is still being found.
 
     %m = nest (i, reduce j) ins(%x[i, j]) outs(max)
     %e = nest (i, j) ins(%x[i, j], %m[i]) {exp(x - m)}
     %l = nest (i, reduce j) ins(%e[i, j]) outs(add)
     %y = nest (i, d, reduce j) ins(%e[i, j], %v[j, d]) outs(add) {e * v}
 
-exp(x - m) == exp(x - n) * exp(n - m): a sum of such terms, each multiplied by what does not depend
-on m, is for a larger maximum m what it was for n, times exp(n - m). So %l and %y are *online* on
-%m: one walk along j finds the maximum and both sums, which are rescaled whenever the maximum grows.
-A schedule asks for that (`online = 1`); what a kernel means does not depend on it.
+exp(x - m) == exp(x - n) * exp(n - m). Consider a sum of such terms, each multiplied by something
+that does not depend on m. For a larger maximum m, it equals its value for n times exp(n - m). So %l
+and %y are *online* on %m: a single walk along j finds the maximum and both sums, and rescales the
+sums whenever the maximum grows. A schedule asks for that (`online = 1`); what a kernel computes
+does not depend on it. Source: M. Milakov, N. Gimelshein, Online normalizer calculation for softmax,
+2018.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from passes.rewrites.loop.nests import Read, reads_of
 
 @dataclass(frozen=True)
 class Running:
-    """What a sum is online on: the maximum, and which function of the difference is summed."""
+    """The maximum that a sum is online on, and the function of the difference that is summed."""
 
     maximum: SSAValue
     function: type[math.ExpOp] | type[math.Exp2Op]
 
 
 def running_maximum(nest: NestOp) -> Running | None:
-    """What a reduction is online on; None if it is not."""
+    """The maximum that a reduction is online on; None if it is not online."""
     if not nest.is_reduction or nest.combiner_names != ["add"] or nest.is_scan:
         return None
     found = exponential(nest, nest.yielded[0])
@@ -50,14 +52,14 @@ def running_maximum(nest: NestOp) -> Running | None:
 
 
 def waits_for(nest: NestOp, axes: Collection[Symbol], running: Running | None) -> set[SSAValue]:
-    """The reductions over some axes that a nest needs finished, directly or not."""
+    """The reductions over the given axes that a nest needs finished, directly or indirectly."""
     found = {v for v in sources_of(nest) if isinstance(v.owner, NestOp) and not v.owner.is_scan
              and any(a.name in axes for a in v.owner.reduce_axes)}
     return found - ({running.maximum} if running else set())
 
 
 def sources_of(nest: NestOp) -> set[SSAValue]:
-    """All that a nest is computed from."""
+    """All values that a nest is computed from."""
     found, todo = set[SSAValue](), list(nest.inputs)
     while todo:
         value = todo.pop()
@@ -68,7 +70,7 @@ def sources_of(nest: NestOp) -> set[SSAValue]:
 
 
 def is_between_products(nest: NestOp) -> bool:
-    """Whether a reduction is of scores that a contraction makes, for weights that one reads."""
+    """Whether a reduction reads scores of a contraction and leads to weights that another reads."""
     todo, seen = list(nest.inputs), set[SSAValue]()
     while todo:
         value = todo.pop()
@@ -83,7 +85,7 @@ def is_between_products(nest: NestOp) -> bool:
 
 
 def _leads_to_product(nest: NestOp) -> bool:
-    """Whether elementwise nests make a factor of a contraction from what a nest makes."""
+    """Whether elementwise nests turn a nest's result into a factor of a contraction."""
     todo, seen = [nest], set[NestOp]()
     while todo:
         readers = {use.operation for r in todo.pop().results for use in r.uses}
@@ -101,7 +103,7 @@ def _summed(nest: NestOp) -> set[Symbol]:
 
 
 def exponential(nest: NestOp, value: SSAValue) -> Running | None:
-    """exp(x - m), when a value of a nest's body is that, times what does not depend on m."""
+    """Match a value of a nest's body as exp(x - m) times something that does not depend on m."""
     maker = value.owner
     if isinstance(maker, Block):
         return _exponential_read(argument_read(nest, value))
@@ -121,13 +123,13 @@ def exponential(nest: NestOp, value: SSAValue) -> Running | None:
 
 
 def argument_read(nest: NestOp, value: SSAValue) -> Read:
-    """The read behind an argument of a nest's body."""
+    """The read that an argument of a nest's body stands for."""
     assert isinstance(value, BlockArgument)
     return reads_of(nest)[value.index]
 
 
 def elementwise_maker(read: Read) -> tuple[NestOp, SSAValue] | None:
-    """The elementwise nest that makes what is read, at the same place, and the value in its body.
+    """The elementwise nest that computes a read value at the same place, and the value in its body.
     """
     maker = read.value.owner
     if not isinstance(maker, NestOp) or not maker.is_elementwise or read.pad is not None:
@@ -166,7 +168,7 @@ def _product(nest: NestOp, value: SSAValue, other: SSAValue) -> Running | None:
 
 
 def _depends(nest: NestOp, value: SSAValue, on: SSAValue) -> bool:
-    """Whether a value of a nest's body is computed from a tensor."""
+    """Whether a value of a nest's body depends on a tensor."""
     behind: list[Operation] = list(operations_behind(nest.body.block, [value]))
     read = {value, *(o for op in behind for o in op.operands)}
     tensors = [argument_read(nest, a).value for a in nest.body.block.args if a in read]

@@ -1,11 +1,12 @@
-"""Which values a program keeps in memory rather than computes again (`keep` of a schedule).
+"""Which values a program stores in private memory instead of recomputing (`keep` of a schedule).
 
-    %e = nest (i, j) ins(%x[i, j]) {exp}      a tile per use: the loop of %l computes it, and that
-    %l = nest (i, reduce j) ins(%e[i, j])     of %y again, which has to wait for %l
+    %e = nest (i, j) ins(%x[i, j]) {exp}      not kept: the loop of %l computes it, and so does the
+    %l = nest (i, reduce j) ins(%e[i, j])     loop of %y, which has to wait for %l
     %y = nest (i, j) ins(%e[i, j], %l[i])     kept: computed in the first loop, read in the second
 
-What costs little is computed again: a load of the operand is there in either case. The work of a
-value is counted in operations, those behind it included as far as they are not kept themselves.
+Cheap values are recomputed, because an operand must be loaded in either case. The work of a value
+is the number of operations that compute it, including those of its inputs that are not kept
+themselves.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from passes.analyses.loop.private import private_values
 from passes.rewrites.loop.nests import plain_axes
 
 _FUNCTION_WORK, _DIVISION_WORK = 16, 8
-"""What a transcendental function and a division or root count, beside one for all else."""
+"""The cost of a transcendental function, and of a division or root; all else costs 1."""
 _SIMPLE = (math.AbsFOp, math.AbsIOp, math.CeilOp, math.FloorOp, math.TruncOp, math.RoundOp,
            math.RoundEvenOp, math.FmaOp, math.CopySignOp)
 _DIVISIONS = (arith.DivfOp, math.SqrtOp, math.RsqrtOp)
 
 
 def kept_values(kernel: KernelOp, schedule: Schedule) -> list[SSAValue]:
-    """Values with memory of the program's own, in order: private ones, and what `keep` tells."""
+    """Values with private memory, in order: those read elsewhere and those that `keep` adds."""
     least = int(schedule.option("keep", 0))
     chosen = {*private_values(kernel), *(repeated_values(kernel, least) if least else ())}
     return [r for nest in kernel.nests for r in nest.results if r in chosen]
 
 
 def repeated_values(kernel: KernelOp, least: int) -> list[SSAValue]:
-    """Values of at least so much work that loops one after another would compute."""
+    """Values of at least `least` operations that successive loops would compute again."""
     kept: list[SSAValue] = []
     for nest in reversed(kernel.nests):
         value = nest.results[0]
@@ -51,7 +52,7 @@ def _may_be_kept(nest: NestOp) -> bool:
 
 
 def _is_repeated(kernel: KernelOp, value: SSAValue, kept: Collection[SSAValue]) -> bool:
-    """Whether a reduction along the value, and a nest that needs its result, both compute it."""
+    """Whether a reduction over the value and a nest that needs its result both compute it."""
     users = [n for n in kernel.nests if value in _computed_in(n, kept)]
     assert isinstance(value.owner, NestOp)
     axes = {a.name for a in value.owner.axes}
@@ -60,7 +61,7 @@ def _is_repeated(kernel: KernelOp, value: SSAValue, kept: Collection[SSAValue]) 
 
 
 def _computed_in(nest: NestOp, kept: Collection[SSAValue]) -> set[SSAValue]:
-    """Values of elementwise nests that a nest needs tiles of, and that are not in memory."""
+    """Values of elementwise nests that a nest needs as tiles and that are not in memory."""
     found: set[SSAValue] = set()
     todo = list(nest.inputs)
     while todo:
@@ -86,7 +87,7 @@ def _sources(nest: NestOp) -> set[SSAValue]:
 
 
 def _work(nest: NestOp, kept: Collection[SSAValue]) -> int:
-    """Operations per element, of the nest and of what it needs computed."""
+    """Operations per element, including those of the values that it needs computed."""
     makers = {v.owner for v in _computed_in(nest, kept)}
     return sum(_body_work(n.body.block.ops) for n in (nest, *makers) if isinstance(n, NestOp))
 

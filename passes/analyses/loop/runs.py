@@ -1,4 +1,4 @@
-"""Which axes run along memory, and which all nests of a kernel share: what schedule rules ask."""
+"""The axes that are contiguous in memory, and those that all nests share, for schedule rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from passes.rewrites.loop.nests import has_calls
 
 
 def common_rows(kernel: KernelOp) -> list[Symbol]:
-    """Axes that every nest has in parallel: programs may divide them."""
+    """Axes over which every nest is parallel, so that programs may divide them."""
     common = set(kernel.axes)
     for nest in kernel.nests:
         common &= {a.name for a in nest.parallel_axes}
@@ -19,13 +19,13 @@ def common_rows(kernel: KernelOp) -> list[Symbol]:
 
 
 LONG = 8
-"""Elements of an axis from which on it fills vectors well enough."""
+"""The number of elements from which an axis fills vectors well enough."""
 
 
 def result_order(nest: NestOp) -> list[Symbol]:
-    """Parallel axes in the order in which they run along the first result's memory, fastest last.
+    """Parallel axes in the order in which they index the first result's memory, fastest last.
 
-    Empty when the result is stored at divided indices in a way that has no such order.
+    Axes within a divided index have no such order and are taken by name.
     """
     order: list[Symbol] = []
     for expr in nest.output_maps[0]:
@@ -40,7 +40,7 @@ def result_order(nest: NestOp) -> list[Symbol]:
 
 
 def memory_order(nest: NestOp, names: Sequence[Symbol]) -> list[Symbol]:
-    """Axes as they run through the memory of the input that most of them index, slowest first."""
+    """Axes in memory order of the input that most of them index, slowest first."""
     wanted = set(names)
     map_ = max(nest.input_maps, key=lambda m: sum(len(e.symbols & wanted) for e in m), default=())
     place = {s: d for d, e in reversed(list(enumerate(map_))) for s in e.symbols}
@@ -48,11 +48,11 @@ def memory_order(nest: NestOp, names: Sequence[Symbol]) -> list[Symbol]:
 
 
 def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
-    """Axes that run along memory in some reference, the most useful first.
+    """Axes that are contiguous in some reference, the most useful first.
 
-    Those of LONG elements come first, then those of more references. A result counts twice as much
-    as an input, but less in a reduction, which reads more than it stores. What a reduction leaves
-    for other nests is no memory.
+    Axes of at least LONG elements come first, then those of more references. A result counts twice
+    as much as an input, but less than one in a reduction, which reads more than it stores. Results
+    of a reduction that only other nests read are not in memory and do not count.
     """
     score: dict[Symbol, int] = {}
     passed_on = {v for n in kernel.nests if n.is_reduction for v in n.results} - {*kernel.yielded}

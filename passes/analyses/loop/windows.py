@@ -1,4 +1,4 @@
-"""Windows of convolutions along one axis, and the tables of their minimal algorithms."""
+"""Windows of convolutions along one axis, and the matrices of their Winograd algorithms."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
 
 _FINITE_POINTS = {4: (0.0, 1.0, -1.0), 6: (0.0, 0.625, -0.625, 1.5625, -1.5625)}
-"""Where polynomials are evaluated besides infinity, by the number of points with infinity: of a
-search over sixteenths, those of least rounding errors (of six, half of those of 1 and 2). No table
-need be simple, as transforms are dense sums."""
+"""The points besides infinity at which polynomials are evaluated, by the number of points including
+infinity. They have the least rounding errors in a search over sixteenths; with six points, half the
+errors of the points 1 and 2. Tables need not be simple, because transforms are dense sums."""
 FEW_POINTS, POINTS = _FINITE_POINTS
 MAX_TAPS = POINTS - 1
-"""Of more taps, not even two sums come from the points."""
+"""With more taps than this, a tile would hold fewer than two results."""
 
 
 @dataclass(frozen=True)
 class Window:
     """A parallel axis along which a nest reads windows of its data.
 
-    Dim `dim` of the data is read at `axis + dilation * taps` plus a distance. A tile is the
-    positions at which `points` inputs, `dilation` apart, make `outputs` results; as many tiles as
-    the dilation lie interleaved.
+    Dim `dim` of the data is read at `axis + dilation * taps` plus an offset. A tile is the set of
+    positions at which `points` inputs, `dilation` apart, contribute to `outputs` results. The tiles
+    of each run of `dilation` tiles are interleaved.
     """
 
     axis: Symbol
     taps: Symbol
     """The reduce axis."""
     count: int
-    """Its extent."""
+    """The extent of `taps`."""
     dilation: int
     dim: int
     points: int = POINTS
 
     @property
     def outputs(self) -> int:
-        """Results of a tile."""
+        """The number of results per tile."""
         return self.points + 1 - self.count
 
     @property
     def loss(self) -> float:
-        """By how much a rounding of each product, of the data's values or of the filter's, counts.
+        """How much a rounding error of each product, of the data's or the filter's values, counts.
 
-        Root of the mean square, over that of the results, for random taps. A result is the sum over
-        the points q of A[q] * (G[q] @ filter) * (B[q] @ data); if each is off by one relative
-        rounding, independently of the others, the squares add up to
+        It is the root mean square relative to that of the results, for random taps. A result is the
+        sum over the points q of A[q] * (G[q] @ filter) * (B[q] @ data). If each of these is off by
+        one relative rounding error, independently of the others, the squares add up to
 
             sum over q of |A[:, q]|^2 |G[q, :]|^2 |B[:, q]|^2  /  (outputs * taps)
 
-        roundings of a result. That is 1.3 for 4 points, 2.2 for 6, and the product of both for two
+        rounding errors of a result. That is 1.3 for 4 points, 2.2 for 6, and the product for two
         windows. B. Barabasz et al., Error Analysis and Improving the Accuracy of Winograd
         Convolution for Deep Neural Networks (ACM TOMS 46, 2020), bound the worst case by the
         products of the same matrices' norms.
@@ -73,30 +73,30 @@ class Window:
         return extent.ceildiv(self.outputs * self.dilation) * self.dilation
 
     def positions(self, extent: Expr) -> Expr:
-        """How many positions of the data these tiles read."""
+        """The number of positions of the data that these tiles read."""
         groups = extent.ceildiv(self.outputs * self.dilation)
         return (groups * self.outputs + self.count - 1) * self.dilation
 
     def position(self, tile: Expr, number: Expr) -> Expr:
-        """The data's position, from the first on, of an input of a tile."""
+        """The position in the data, counted from the first one read, of an input of a tile."""
         d = self.dilation
         return (tile // d) * (self.outputs * d) + tile % d + number * d
 
     def tile_of(self, position: Expr) -> Expr:
-        """The tile that a result is in."""
+        """The tile that contains a result."""
         d = self.dilation
         return (position // (self.outputs * d)) * d + position % d
 
     def place_of(self, position: Expr) -> Expr:
-        """Which result of its tile it is."""
+        """The number of a result within its tile."""
         return (position // self.dilation) % self.outputs
 
 
 def windows_of(nest: NestOp, data: int) -> list[Window]:
     """The windows that could be shortened, at most one per dim of the data.
 
-    Something else must be summed over, too, or there would be nothing to be saved. Of batches of
-    convolutions (groups, or products at points) there are none.
+    The nest must also sum over something else, or there would be nothing to save. Batches of
+    convolutions (groups, or products at points) have none.
     """
     if set[Symbol].intersection(*map(_symbols, (*nest.input_maps, nest.output_maps[0]))):
         return []
@@ -129,7 +129,7 @@ def _windows(nest: NestOp, data: int, dim: int) -> Iterator[Window]:
 
 
 def _is_only_there(nest: NestOp, data: int, dim: int, place: Symbol, tap: Symbol) -> bool:
-    """Whether the axes index no other dim of the data, and one dim each of result and filter."""
+    """Whether the two axes index no other dim of the data, and one dim of result and filter."""
     others = [e for d, e in enumerate(nest.input_maps[data]) if d != dim]
     stored = [e for e in nest.output_maps[0] if place in e.symbols]
     filter_ = [e for e in nest.input_maps[1 - data] if e.symbols & {place, tap}]
@@ -139,18 +139,18 @@ def _is_only_there(nest: NestOp, data: int, dim: int, place: Symbol, tap: Symbol
 
 # ---------------------------------------------------------------------- tables
 def _powers(points: int, count: int) -> Array:
-    """The values at all points of the monomials below a degree; infinity sees the last only."""
+    """The values of the monomials below a degree at all points; infinity sees only the last."""
     finite = np.vander(_FINITE_POINTS[points], count, increasing=True)
     return np.vstack([finite, np.eye(count)[-1:]])
 
 
 @cache
 def _interpolation(points: int) -> tuple[Array, Array]:
-    """What turns the inputs of a tile into values, scaled; and the scales, for the filter.
+    """The scaled transform from the inputs of a tile to values, and the scales for the filter.
 
-    The rows are the polynomials that are zero at all other points, divided by powers of two only,
-    so that f32 holds the table exactly. What is left to divide by is part of the filter's values,
-    which are rounded once. A rounded table would be wrong by the same at every place of an image,
+    The rows are the polynomials that are zero at all other points, divided only by powers of two,
+    so that f32 holds the table exactly. The remaining divisors are folded into the filter's values,
+    which are rounded once. A rounded table would have the same error at every position of an image,
     and such errors neither cancel in means nor vanish in maxima.
     """
     finite = _FINITE_POINTS[points]

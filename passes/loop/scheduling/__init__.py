@@ -1,1 +1,1 @@
-"""Passes that give kernels their schedules; the file `schedule.py` has `loop-schedule`."""
+"""Passes that give kernels their schedules; for example, `schedule.py` holds `loop-schedule`."""

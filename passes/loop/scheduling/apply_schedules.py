@@ -1,11 +1,11 @@
-"""`loop-apply-schedules{file="..."}`: put schedules from a file on kernels (`--schedule FILE`).
+"""`loop-apply-schedules{file="..."}`: apply schedules from a file to kernels (`--schedule FILE`).
 
-    # name of a kernel, `*` for any part of it; then its schedule, as dumps show it
+    # kernel name, where `*` matches any text, then the schedule as dumps show it
     @contract_0 <grid i0 tile 6, whole i1 tile 64 lanes, loop i2 tile 1 unroll 4>
     @map_*      <grid i0 tile 4096 lanes>
 
-The first line that names a kernel holds for it, whatever schedule it had. Enters: kernels whose
-axes are final. Axes keep the names that a dump of `loop-schedule` shows.
+The first line that matches a kernel applies to it and replaces any schedule the kernel had. Enters:
+kernels whose axes are final. Axes have the names that a dump of `loop-schedule` shows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class LoopApplySchedules(StrataPass):
-    """Put a user's schedules on kernels."""
+    """Apply a user's schedules to kernels."""
 
     name = NAME
     file: str
@@ -64,7 +64,7 @@ class LoopApplySchedules(StrataPass):
 
 
 def read_schedules(path: Path) -> list[Entry]:
-    """The lines of a file. Raises PassError with every line that cannot be read."""
+    """The entries of a file. Raises PassError with every line that cannot be parsed."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -96,7 +96,7 @@ def _names(entry: Entry, kernel: KernelOp) -> bool:
 
 
 def misfits(entry: Entry, kernel: KernelOp) -> list[str]:
-    """Axes that the schedule lacks, or names in vain."""
+    """Axes that the schedule leaves out, and axes it names that do not exist."""
     scheduled = {level.axis for level in entry.schedule.levels}
     name, axes = kernel.sym_name.data, set(kernel.axes)
     missing, strange = sorted(axes - scheduled), sorted(scheduled - axes)

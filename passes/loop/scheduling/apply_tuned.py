@@ -1,10 +1,11 @@
-"""`loop-apply-tuned`: put the schedules that `tune` has found on the kernels that they are for.
+"""`loop-apply-tuned`: apply the schedules that `tune` found to the kernels they were found for.
 
     loop.kernel @k(...) { ... }   ->   loop.kernel @k(...) schedule<grid a tile 1, ...> { ... }
 
-Enters: kernels whose axes are final and whose operands lie as they did. What the target packs
-follows from the schedule, so this stands before packing. A schedule that is there stays. Kernels
-that were not tuned, or whose rules did best, or choose otherwise by now, are left to the rules.
+Enters: kernels whose axes are final and whose operands are not packed yet. What the target packs
+follows from the schedule, so this pass runs before packing. An existing schedule is kept. The
+target's rules still decide for kernels that were not tuned, for kernels where the rules won, and
+for kernels whose rules have changed their choice since.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from passes.rewriting import functions
 
 @dataclass(frozen=True)
 class LoopApplyTuned(StrataPass):
-    """Look kernels up among the choices that were made by measuring."""
+    """Look kernels up among the choices that tuning measured."""
 
     name = "loop-apply-tuned"
 
@@ -49,4 +50,4 @@ class LoopApplyTuned(StrataPass):
         if schedule is not None:
             kernel.properties["schedule"] = ScheduleAttr(schedule)
             context.remark(self, kernel, f"@{kernel.sym_name.data} has a tuned schedule, "
-                                         f"{choice.gain:.2f}x the speed of the rules' own")
+                                         f"{choice.gain:.2f}x as fast as the rules' schedule")

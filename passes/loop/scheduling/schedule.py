@@ -1,9 +1,9 @@
-"""`loop-schedule`: put a schedule on every kernel that has none.
+"""`loop-schedule`: give a schedule to every kernel that has none.
 
     loop.kernel @k(...) { ... }   ->   loop.kernel @k(...) schedule<grid i0 tile 1, ...> { ... }
 
-The target's rules choose, and what a nest sums over is put inside of its other loops; a schedule
-that is there already (a user's, the tuner's) stays.
+The target's rules choose the schedule, and loops over reduced axes are moved inside the others.
+A schedule that is already there (from the user or the tuner) is kept.
 """
 
 from __future__ import annotations

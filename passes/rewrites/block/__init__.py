@@ -1,1 +1,1 @@
-"""What `block-prove-bounds` adds to functions: assumptions and checks about sizes."""
+"""The assumptions and checks about sizes that `block-prove-bounds` adds to functions."""

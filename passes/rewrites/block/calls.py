@@ -1,4 +1,4 @@
-"""Whether called functions get, and give, the shapes that both sides say.
+"""Check that called functions receive and return the shapes that both sides declare.
 
     host.func @main(%x: f32[n, m])                 strata.assume m == 4
       %y = strata.if %c then @f else @g (%x)       %y = strata.if %c then @f else @g (%x)
@@ -6,11 +6,11 @@
     host.func @f(%x: f32[rows, 4])                 strata.assume _given0 == n
       -> f32[k, 4]
 
-Only sizes cross a call, no shapes: a function takes each buffer to be as its argument says, and
-its caller takes each result to be as its own type says. So the dims of arguments that bind no size
-must be those of what is given; for a loop also those of what one call returns to the next. A dim
-of a result that no proof says gets a size of its own, the one that the call reports, and is
-compared with what the caller says.
+Only sizes cross a call, not shapes. A function assumes that each buffer is shaped as its argument
+declares, and its caller assumes that each result is shaped as its own type declares. So the dims of
+arguments that bind no size must equal the dims of what is passed. For a loop they must also equal
+the dims of what one call returns to the next. A dim of a result that cannot be proven gets a size
+of its own, which the call reports and which is compared with what the caller declares.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from passes.base import PassError
 
 
 class Claim(NamedTuple):
-    """left <= right or left == right, where `at` stands."""
+    """left <= right or left == right, at the operation `at`."""
 
     left: Expr
     relation: str
@@ -54,20 +54,20 @@ class Call:
 
     @property
     def given(self) -> list[BufferType]:
-        """The types of what the function is given, in a loop for the first time."""
+        """The types of the buffers that are passed to the function, in a loop the first time."""
         values = self.op.operands[len(self.op.operands) - len(self.callee.input_arguments):]
         return _types(values)
 
     @property
     def varying(self) -> dict[Symbol, tuple[int, int]]:
-        """The sizes that differ from call to call, and the dims that say them."""
+        """The sizes that differ from call to call, and the dims that determine them."""
         if not isinstance(self.op, LoopOp):
             return {}
         return varying_sizes(self.op, self.callee, self.known)
 
     @property
     def sizes(self) -> dict[Symbol, Expr]:
-        """The sizes of the function in terms of its caller's, in a loop for the first time."""
+        """The sizes of the function in terms of its caller's, in a loop for the first call."""
         own = {s: Expr.symbol(s) for s in self.callee.size_names if s in self.known}
         if isinstance(self.op, LoopOp):
             own[self.op.step_symbol] = Expr.of(0)
@@ -75,12 +75,12 @@ class Call:
 
     @property
     def returned(self) -> list[BufferType]:
-        """What the function returns of results: all but whether a loop goes on."""
+        """The types of the function's results, without the condition that continues a loop."""
         types = _types(self.callee.return_op.values)
         return types[len(types) - len(self.op.results):]
 
     def check(self) -> None:
-        """Raises PassError where numbers of buffers, elements or ranks differ."""
+        """Raises PassError if numbers of buffers, element types or ranks differ."""
         wanted = [(a.element, a.rank) for a in _types(self.callee.input_arguments)]
         results = [(r.element, r.rank) for r in self.returned]
         stacked = isinstance(self.op, LoopOp) and len(self.op.carried)
@@ -88,8 +88,8 @@ class Call:
                for k, r in enumerate(_types(self.op.results))]
         if wanted != [(g.element, g.rank) for g in self.given] or results != own:
             raise PassError("block-prove-bounds", [(
-                "", f"{self.op.name} calls @{self.callee.sym_name.data}, which takes or returns "
-                    f"other buffers than it is given and gives")])
+                "", f"{self.op.name} calls @{self.callee.sym_name.data}, whose buffers differ in "
+                    "number, element type or rank from those that it passes or expects")])
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Calls:
         return Calls(by_op, by_callee)
 
     def claims(self, op: Operation) -> Iterator[Claim]:
-        """What must hold before an operation: one that calls, or one that returns to a loop."""
+        """What must hold before an operation that calls, or that returns to a loop."""
         for call in self.by_op.get(op, ()):
             sizes = call.sizes
             for argument, given in zip(
@@ -130,7 +130,7 @@ class Calls:
                 yield from _claims_of_return(call, call.op)
 
     def open_results(self, op: ControlOp, holds: Callable[[Claim], bool]) -> None:
-        """Give dims of results, of which it is not proven that they are so, sizes of their own."""
+        """Give a size of its own to each dim of a result that is not proven to be as declared."""
         places = _binding_places(op)
         for k, result in enumerate(op.results):
             shape, new = list(buffer_type(result).shape), dict[Symbol, Expr]()
@@ -144,7 +144,7 @@ class Calls:
 
 
 def _open(op: ControlOp, result: SSAValue, shape: list[Expr], new: Mapping[Symbol, Expr]) -> None:
-    """All but what frees the result see it as before, behind the assumptions that it is so."""
+    """Let users, except `host.free`, use a view that follows assumptions on the new sizes."""
     before = buffer_type(result)
     op.properties["defines"] = SymbolsAttr((*defined_sizes(op), *new))
     given = Rewriter.replace_value_with_new_type(
@@ -161,7 +161,7 @@ def _open(op: ControlOp, result: SSAValue, shape: list[Expr], new: Mapping[Symbo
 
 
 def _new_size(op: ControlOp, others: Collection[Symbol]) -> Symbol:
-    """A name for a size that the function around does not have."""
+    """A name for a size that the enclosing function does not use."""
     function = op.parent_op()
     assert isinstance(function, FuncOp)
     taken = {*function.size_names, *others,
@@ -171,7 +171,7 @@ def _new_size(op: ControlOp, others: Collection[Symbol]) -> Symbol:
 
 
 def _claims_of_return(call: Call, op: LoopOp) -> Iterator[Claim]:
-    """What one call returns must be what the next one takes."""
+    """The results of one call of a loop's body must fit the arguments of the next."""
     arguments, returned = _types(call.callee.input_arguments), call.returned
     following = {s: returned[k].shape[d] for s, (k, d) in call.varying.items()}
     following[op.step_symbol] = Expr.symbol(op.step_symbol) + 1
@@ -183,7 +183,7 @@ def _claims_of_return(call: Call, op: LoopOp) -> Iterator[Claim]:
 
 # ---------------------------------------------------------------------- results
 def _binding_places(op: ControlOp) -> dict[Symbol | None, tuple[int, int]]:
-    """Which dim of which result gives a defined size its value: the last one of its name."""
+    """Which dim of which result gives a defined size its value; the last one with its name."""
     names = {*defined_sizes(op)}
     return {size.as_symbol: (k, d) for k, type_ in enumerate(_types(op.results))
             for d, size in enumerate(type_.shape) if size.as_symbol in names}
@@ -193,7 +193,7 @@ def _is_said(
     call: Call, k: int, d: int, places: Mapping[Symbol | None, tuple[int, int]],
     holds: Callable[[Claim], bool],
 ) -> bool:
-    """Whether a dim of a result certainly is what the caller's type says."""
+    """Whether a dim of a result is certainly what the caller's type declares."""
     size = buffer_type(call.op.results[k]).shape[d]
     if isinstance(call.op, LoopOp):
         return _is_said_of_loop(call, call.op, k, d, size, holds)
@@ -208,8 +208,7 @@ def _is_said(
 def _is_said_of_loop(
     call: Call, op: LoopOp, k: int, d: int, size: Expr, holds: Callable[[Claim], bool]
 ) -> bool:
-    """Carried dims that do not vary stay as they were given; as many entries as calls are stacked.
-    """
+    """Whether carried dims that do not vary, or the number of stacked calls, are as declared."""
     sizes = call.sizes
     same = {s: e for s, e in sizes.items() if s not in call.varying and s is not op.step_symbol}
     if k < len(op.carried):

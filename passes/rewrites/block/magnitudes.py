@@ -1,16 +1,17 @@
-"""That no number which code computes of sizes is too large for 64 bits.
+"""Limit the numbers that code computes from sizes, so that none overflows 64 bits.
 
     strata.func @main(%x: f32[n, m])                strata.assume 12*max(1, m)*max(1, n)**2 <= 2**62
       %h = host.alloc : f32[n, n, m]         -->    %h = host.alloc : f32[n, n, m]
       host.launch @k(%x, %h) sizes(n, m)            host.launch @k(%x, %h) sizes(n, m)
 
-Sizes whose product wraps around would be those of a smaller buffer, and an array without elements
-may have dims of any size. So of all numbers that a function computes of sizes (bytes of buffers,
-numbers of programs, bounds of loops, indices, assumptions) one sum is made that none exceeds, in
-which each size counts as 1 at least; a dim of 0 then hides nothing. Products of many sums are not
-multiplied out: `max(1, n)*(max(1, a) + max(1, b))`. The sum becomes an assumption as soon as its
-sizes are known. Code computes it in floats, which do not wrap around. There is none
-where sizes up to `MAX_SIZE`, which no size exceeds, cannot make it too large.
+If a product of sizes wrapped around, a buffer would be allocated too small; and an array without
+elements may have dims of any size. All numbers that a function computes from sizes count: bytes of
+buffers, numbers of programs, bounds of loops, indices, assumptions. This module builds one sum that
+bounds all of them, in which each size counts as at least 1, so that a dim of 0 hides nothing.
+Products of long sums are not multiplied out: `max(1, n)*(max(1, a) + max(1, b))`. The sum becomes
+an assumption as soon as its sizes are known. The generated check uses floats, which do not wrap
+around. No assumption is needed if the sum stays small enough for sizes up to `MAX_SIZE`, which no
+size exceeds.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ from dialects.text.syntax import location_name, set_location
 from passes.analyses.block.contents import Kernel
 
 Bound = dict[Monomial, int]
-"""A sum of products of symbols that are 1 or more."""
+"""A sum of products of symbols that are at least 1."""
 
 _FEW = 2**16
-"""Up to this number a minimum counts as the number, else as what it is the minimum of."""
+"""A minimum with a constant up to this number counts as the constant, else as the other side."""
 
 _FEW_TERMS = 16
-"""Up to this number of terms a product of sums is multiplied out."""
+"""The most terms to which a product of sums is multiplied out."""
 
 _SIZES = (Kind.SIZE, Kind.COMPUTED)
 
 
 def forget_magnitudes(function: FuncOp) -> None:
-    """Remove the assumptions that `limit_magnitudes` makes."""
+    """Remove the assumptions that `limit_magnitudes` adds."""
     for op in list(function.body.block.ops):
         if isinstance(op, AssumeOp) and op.assumption.is_limit:
             op.detach()
@@ -64,7 +65,7 @@ def forget_magnitudes(function: FuncOp) -> None:
 
 
 def limit_magnitudes(function: FuncOp, kernels: Mapping[str, Kernel]) -> None:
-    """Assume of the sizes of a function that nothing computed of them is too large."""
+    """Assume that no number a function computes from its sizes is too large."""
     known: dict[Symbol, Operation | None] = dict.fromkeys(function.size_names)
     order: dict[Operation | None, int] = {None: 0}
     for place, op in enumerate(function.body.block.ops, 1):
@@ -98,7 +99,7 @@ def _write(
 
 
 class _Sums:
-    """Products of bounds. Where there would be many terms, symbols stand for sums in them."""
+    """Products of bounds. Where they would have many terms, symbols stand for their sums."""
 
     def __init__(self) -> None:
         self._sums: dict[Symbol, Bound] = {}
@@ -117,14 +118,14 @@ class _Sums:
         return total
 
     def _symbol(self, bound: Bound) -> Symbol:
-        """The symbol of a sum; equal sums have the same."""
+        """The symbol of a sum; equal sums share a symbol."""
         symbol = self._symbols.setdefault(
             frozenset(bound.items()), Symbol(Kind.COUNTER, f"sum{len(self._sums)}"))
         self._sums[symbol] = bound
         return symbol
 
     def replaced(self, bound: Bound, values: Mapping[Symbol, Bound]) -> Bound:
-        """A bound with bounds in the place of its symbols."""
+        """A bound with other bounds substituted for its symbols."""
         total: Bound = {}
         for monomial, factor in bound.items():
             factors = [self.replaced(self._sums[a], values) if a in self._sums else values[a]
@@ -133,7 +134,7 @@ class _Sums:
         return total
 
     def symbols(self, bound: Bound) -> Iterator[Symbol]:
-        """The sizes that a bound needs."""
+        """The sizes on which a bound depends."""
         for atom in {atom for monomial in bound for atom in monomial}:
             if atom in self._sums:
                 yield from self.symbols(self._sums[atom])
@@ -141,12 +142,12 @@ class _Sums:
                 yield atom
 
     def most(self, bound: Bound) -> int:
-        """What a bound does not exceed, whatever the sizes are."""
+        """The largest value of a bound for any sizes."""
         return sum(factor * prod(self.most(self._sums[a]) if a in self._sums else MAX_SIZE
                                  for a in monomial) for monomial, factor in bound.items())
 
     def expr(self, bound: Bound) -> Expr:
-        """A bound as code computes it, in which each size counts as 1 at least."""
+        """A bound as code computes it, where each size counts as at least 1."""
         total = Expr.of(0)
         for monomial, factor in bound.items():
             total += product(self._factor(atom) for atom in monomial) * factor
@@ -159,7 +160,7 @@ class _Sums:
 
 
 def _largest(bounds: Iterable[Bound]) -> Bound:
-    """A sum that none of these exceeds: of products that divide each other, the longest."""
+    """A sum that bounds all of these: of products that divide each other, it keeps the longest."""
     distinct = {tuple(sorted(b.items(), key=lambda t: _key(t[0]))) for b in bounds}
     longest: list[Monomial] = []
     for monomial in sorted({m for b in distinct for m, _ in b}, key=_key, reverse=True):
@@ -176,7 +177,7 @@ def _largest(bounds: Iterable[Bound]) -> Bound:
 
 
 def _holds(longer: Monomial, monomial: Monomial) -> bool:
-    """Whether a product counts as a longer one; a plain number counts as itself."""
+    """Whether a product is covered by a longer one; a plain number is only covered by itself."""
     return longer == monomial or (monomial != () and without(longer, monomial) is not None)
 
 
@@ -184,11 +185,11 @@ def _key(monomial: Monomial) -> tuple[int, list[str]]:
     return len(monomial), [atom_text(a) for a in monomial]
 
 
-# ---------------------------------------------------------------------- what a function computes
+# ---------------------------------------------------------------------- numbers of a function
 def _bounds(
     function: FuncOp, kernels: Mapping[str, Kernel], sums: _Sums
 ) -> Iterator[tuple[Bound, Operation]]:
-    """Of each number that is computed, with the operation that needs it."""
+    """The bounds of all numbers that are computed, each with the operation that needs it."""
     measure = _Measure({}, sums)
     found: dict[str, list[Bound]] = {}
     seen: set[Expr] = set()
@@ -230,14 +231,14 @@ def _numbers(op: Operation) -> Iterator[Expr]:
 
 
 def _types(op: Operation, function: FuncOp) -> Iterator[BufferType]:
-    """Of the buffers that stand first at an operation, or at the function."""
+    """The types of the buffers that an operation or the function introduces."""
     for value in function.body.block.args if op is function else op.results:
         if isinstance(value.type, BufferType):
             yield value.type
 
 
 def _of_kernel(kernel: Kernel, sums: _Sums) -> Iterator[Bound]:
-    """What a kernel computes of its sizes; equal bounds once."""
+    """Bounds of what a kernel computes from its sizes; equal bounds only once."""
     if not kernel.op.size_names:
         return
     ranges = kernel.scope.symbols.spans
@@ -253,17 +254,17 @@ def _of_kernel(kernel: Kernel, sums: _Sums) -> Iterator[Bound]:
 
 
 class _Measure:
-    """Bounds of expressions whose symbols are sizes, or have a range."""
+    """Bounds of expressions whose symbols are sizes or have a range."""
 
     def __init__(self, ranges: Ranges, sums: _Sums):
         self._ranges = ranges
         self._sums = sums
         self._found: dict[Expr | Atom, Bound] = {}
         self.inner: list[Bound] = []
-        """Of what is computed on the way to something smaller."""
+        """Bounds of intermediate results that may exceed the final one."""
 
     def of(self, expr: Expr) -> Bound:
-        """What an expression does not exceed, be it negative or not."""
+        """A bound of an expression's absolute value."""
         if expr not in self._found:
             total: Bound = {}
             for monomial, factor in expr.terms:

@@ -1,12 +1,12 @@
-"""Whether the buffers of a host function are as large as their types say, wherever they are used.
+"""Check that the buffers of a host function are as large as their types say at every use.
 
     %h = host.alloc : f32[n - 2]              strata.assume 2 <= n
     %v = host.view %x : f32[m]       -->      strata.assume m == 2*n          with %x: f32[n, 2]
     host.launch @k(%h) sizes(n)               (kernel @k takes f32[n - 2])
 
-No dim is negative; views and copies keep the number of elements; what a launch or a call gives has
-the shape that its kernel or function takes (`calls.py`), and a buffer that has a place in the arena
-ends inside it. What sizes do not prove becomes an assumption at its node.
+No dim may be negative. Views and copies keep the number of elements. The buffers of a launch or a
+call must have the shapes that the kernel or function expects (`calls.py`), and a buffer in the
+arena must end inside it. What sizes do not prove becomes an assumption at its node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from passes.rewrites.block.calls import Calls, Claim
 
 
 def check_shapes(function: FuncOp, kernels: Mapping[str, KernelOp], calls: Calls) -> None:
-    """Assume what is not proven. Raises PassError where a launch cannot fit its kernel."""
+    """Assume what is not proven. Raises PassError if a launch cannot fit its kernel."""
     facts = facts_before(function, function)
     prover = Prover({}, facts)
     op = function.body.block.first_op
@@ -51,8 +51,8 @@ def check_shapes(function: FuncOp, kernels: Mapping[str, KernelOp], calls: Calls
 
 
 def facts_before(function: FuncOp, place: Operation) -> list[Expr]:
-    """What is not negative when an operation of a function runs: dims of inputs, and what is
-    assumed before; of sizes that are known from the start, all that is assumed."""
+    """Expressions that are not negative when an operation runs: dims of inputs and what earlier
+    assumptions say. Of `main`, also all assumptions on sizes that are known from the start."""
     facts = [s for a in function.input_arguments for s in _shape(a) if s.as_symbol is None]
     known, before = {*function.size_names}, place is not function
     for op in function.body.block.ops:
@@ -64,7 +64,7 @@ def facts_before(function: FuncOp, place: Operation) -> list[Expr]:
 
 
 def facts_of(op: AssumeOp) -> list[Expr]:
-    """What an assumption says is not negative."""
+    """The expressions that an assumption says are not negative."""
     difference = op.right.data - op.left.data
     return [difference, -difference] if op.relation.data == "==" else [difference]
 
@@ -81,7 +81,7 @@ def _holds(claim: Claim, prover: Prover) -> bool:
 def _claims(
     op: Operation, kernels: Mapping[str, KernelOp], function: FuncOp
 ) -> Iterator[Claim]:
-    """What must hold so that an operation stays inside its memory."""
+    """The claims under which an operation stays inside its memory."""
     is_first = op is function.body.block.first_op
     for value in (*(function.output_arguments if is_first else ()), *op.results):
         yield from _claims_of_shape(value, op)
@@ -101,9 +101,9 @@ def _claims(
 
 
 def _is_in_slot(left: Expr) -> bool:
-    """Whether what is left of the arena behind a buffer is not negative by its form.
+    """Whether the part of the arena after a buffer is not negative, judging by its form.
 
-    A place of the arena is as long as the longest of what lies there, rounded up:
+    A slot of the arena is as long as the longest buffer that uses it, rounded up:
     256*((max(a, max(b, c)) + 255) floordiv 256) is at least a, b and c.
     """
     if is_plain(left):
@@ -121,7 +121,7 @@ def _is_in_slot(left: Expr) -> bool:
 
 
 def _of_maximum(expr: Expr) -> Iterator[Expr]:
-    """An expression, or what it is the maximum of."""
+    """The operands of a maximum, or the expression itself."""
     call = expr.terms[0][0][0] if len(expr.terms) == 1 and len(expr.terms[0][0]) == 1 else None
     if isinstance(call, Call) and call.op == "max" and expr.terms[0][1] == 1:
         yield from (e for a in call.args for e in _of_maximum(a))
@@ -141,7 +141,7 @@ def _not_negative(size: Expr, op: Operation) -> Claim:
 
 
 def _same_count(source: SSAValue, target: SSAValue, op: Operation) -> Iterator[Claim]:
-    """Equal numbers of elements; dims that both have need not be multiplied out."""
+    """Source and target have the same number of elements; common dims are not multiplied out."""
     mine, others = list(_shape(source)), list(_shape(target))
     for size in _shape(source):
         if size in others:
@@ -164,8 +164,8 @@ def _claims_of_launch(op: LaunchOp, kernel: KernelOp) -> Iterator[Claim]:
         own = [e.substitute(sizes) for e in argument.type.shape]
         if len(own) != buffer.type.rank or argument.type.element != buffer.type.element:
             raise PassError("block-prove-bounds", [(
-                "", f"kernel @{kernel.sym_name.data} takes {argument.type.short}, "
-                    f"and is given {buffer.type.short}")])
+                "", f"kernel @{kernel.sym_name.data} expects {argument.type.short}, "
+                    f"but is passed {buffer.type.short}")])
         for mine, given in zip(own, buffer.type.shape, strict=True):
             if mine != given:
                 yield Claim(mine, "==", given, op)

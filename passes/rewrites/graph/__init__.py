@@ -1,9 +1,9 @@
 """Algebraic rules on graph operations, for `graph-simplify`.
 
-A rule is one function with its algebra as its comment; it takes an operation and a `Rewriter` and
-gives the value to use instead of the operation's result, or None. A file ends in its table of
-rules by operation class.
+A rule is a function whose algebra stands in its comment. It takes an operation and a `Rewriter`,
+and returns the value to use instead of the operation's result, or None if it does not apply. Each
+file ends with its table of rules by operation class.
 
-Floating-point results stay bit for bit what they were, NaN payloads apart, unless a rule's
-docstring says otherwise.
+Floating-point results stay the same bit for bit, except for NaN payloads, unless a rule's docstring
+says otherwise.
 """

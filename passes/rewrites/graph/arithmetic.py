@@ -1,4 +1,4 @@
-"""Rules on elementwise arithmetic, logic, choices and casts."""
+"""Rules on elementwise arithmetic, logic, selection and casts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from passes.rewriting import Rewriter, Rule
 
 
 def _unless_broadcast(value: SSAValue, op: Operation, at: Rewriter) -> SSAValue | None:
-    """The value in the op's result type, if it has that, or all of it but dims of one element."""
+    """The value in the op's result type, if it differs from that at most in dims of one element."""
     own, wanted = type_of(value), type_of(op.results[0])
     if own == wanted:
         return value
@@ -53,7 +53,7 @@ def _unless_broadcast(value: SSAValue, op: Operation, at: Rewriter) -> SSAValue 
 
 
 def _other_operand(op: BinaryOp, number: float, at: Rewriter) -> SSAValue | None:
-    """The operand beside one that is `number` everywhere, for a commutative operation."""
+    """The other operand of a commutative operation if one operand is `number` everywhere."""
     for value, other in ((op.x, op.y), (op.y, op.x)):
         if is_number(other, number, at.context):
             return _unless_broadcast(value, op, at)
@@ -123,11 +123,11 @@ def divide_by_power_of_two(op: DivOp, at: Rewriter) -> SSAValue | None:
 
 
 _SMALLEST_NORMAL: dict[Attribute, int] = {f16: -14, bf16: -126, f32: -126, f64: -1022}
-"""Exponents of two."""
+"""Exponents of two of the smallest normal numbers."""
 
 
 def _exact_inverse(divisor: Array, element: Attribute) -> Array | None:
-    """1 / divisor if all are powers of two whose inverse is a normal number of the type."""
+    """1 / divisor, if all are powers of two whose inverse is a normal number of the type."""
     if not np.all(np.isfinite(divisor)):
         return None
     mantissa, exponent = np.frexp(divisor)  # mantissa * 2**exponent, 0.5 <= |mantissa| < 1
@@ -140,9 +140,9 @@ def _exact_inverse(divisor: Array, element: Attribute) -> Array | None:
 
 
 def simple_power(op: PowOp, at: Rewriter) -> SSAValue | None:
-    """x*x is rounded correctly, x*x*x twice; `pow` itself may be off by as much.
+    """x*x is rounded correctly, and x*x*x is rounded twice; `pow` itself may have an equal error.
 
-    -1 is a float's reciprocal only: an integer's -1st power truncates.
+    An exponent of -1 is only handled for floats, because an integer's reciprocal truncates.
     """
     # x^1 == x;  x^2 == x*x;  x^3 == x*x*x;  x^-1 == 1/x
     if op.x.type != op.results[0].type:
@@ -185,7 +185,7 @@ def negated_choice(op: WhereOp, at: Rewriter) -> SSAValue | None:
 
 
 def cast_to_same(op: CastOp, at: Rewriter) -> SSAValue | None:
-    # cast(x to its own type) == x, but saturation takes infinities
+    # cast(x to its own type) == x, unless it saturates, which changes infinities
     return None if op.saturates else _unless_broadcast(op.x, op, at)
 
 
@@ -198,11 +198,11 @@ def cast_of_lossless_cast(op: CastOp, at: Rewriter) -> SSAValue | None:
 
 
 _MANTISSA: dict[Attribute, int] = {f16: 11, bf16: 8, f32: 24, f64: 53}
-"""Integers of so many bits are exact in a float type; none is said to be in narrow ones."""
+"""The widest integers, in bits, that a float type holds exactly; narrow floats are not listed."""
 
 
 def _holds(wide: Attribute, narrow: Attribute) -> bool:
-    """Whether a type represents every value of another exactly."""
+    """Whether a type represents every value of another one exactly."""
     if narrow == i1 or wide == narrow:
         return wide != f8E8M0FNU or wide == narrow
     if wide == i1 or (is_float(narrow) and not is_float(wide)):
@@ -218,7 +218,7 @@ def _holds(wide: Attribute, narrow: Attribute) -> bool:
 
 # ---------------------------------------------------------------------- broadcasts
 def broadcast_operand(op: BinaryOp, at: Rewriter) -> SSAValue | None:
-    # broadcast(x) + y == x + y if y alone gives the result its shape
+    # broadcast(x) + y == x + y if y alone determines the shape of the result
     operands = [v.owner.x if isinstance(v.owner, BroadcastOp) else v for v in (op.x, op.y)]
     for x, y in ((operands[0], operands[1]), (operands[0], op.y), (op.x, operands[1])):
         if (x, y) == (op.x, op.y):

@@ -1,11 +1,11 @@
-"""Rules on what masks leave of rows of scores.
+"""Rules on masks of rows of attention scores.
 
-ONNX's Attention gives weights of 0 to rows that see nothing, whose softmax is NaN:
+ONNX's Attention gives weights of 0 to rows that are fully masked, whose softmax is NaN:
 
     w = softmax(s + b)      where(max b == -inf, 0, w)
 
-Places where b is -inf have the weight 0 in any other row. So each place may be asked by itself, and
-no maximum of b is needed:
+In any other row, positions where b is -inf have the weight 0 anyway. So each position can be tested
+separately, and no maximum of b is needed:
 
     w = softmax(where(b == -inf, lowest, s + b))      where(b == -inf, 0, w)
 
@@ -34,20 +34,20 @@ def nothing_seen(op: WhereOp, at: Rewriter) -> SSAValue | None:
     chain = _softmax_of_sum(op.y, bias)
     if chain is None:
         return None
-    *behind, total = chain
+    *steps, total = chain
     element = type_of(bias).element
     none = at.insert(ConstantOp.scalar(-np.inf, element)).results[0]
     hidden = at(EqualOp, bias, none)
     lowest = float(np.finfo(dtype_of(type_of(total.result).element)).min)
     least = at.insert(ConstantOp.scalar(lowest, type_of(total.result).element)).results[0]
     value = at(WhereOp, hidden, least, total.result)
-    for step in reversed(behind):
+    for step in reversed(steps):
         value = at(type(step), value, **step.properties)
     return at(WhereOp, hidden, op.x, value)
 
 
 def _least_of_row(condition: SSAValue, at: Rewriter) -> SSAValue | None:
-    """b of `max b == -inf`, the maximum of the last dim."""
+    """The b of `max b == -inf`, if the maximum is over the last dim."""
     equal = condition.owner
     if not isinstance(equal, EqualOp):
         return None
@@ -63,8 +63,7 @@ def _least_of_row(condition: SSAValue, at: Rewriter) -> SSAValue | None:
 def _softmax_of_sum(
     value: SSAValue, bias: SSAValue
 ) -> Sequence[CastOp | SoftmaxOp | AddOp] | None:
-    """Operations from a value to the sum with a bias, the softmax of which it is; None for others.
-    """
+    """The operations from a value back to the sum with a bias, if the value is a softmax of it."""
     chain: list[CastOp | SoftmaxOp | AddOp] = []
     op: object = value.owner
     while isinstance(op, CastOp | SoftmaxOp):

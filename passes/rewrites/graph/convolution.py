@@ -99,7 +99,7 @@ def conv_of_pad(op: ConvOp, at: Rewriter) -> SSAValue | None:
 def _per_channel(
     constant: SSAValue, conv: SSAValue, op: Operation, at: Rewriter
 ) -> Array | None:
-    """A constant of one number per result channel of a convolution of floats, as an f64 vector."""
+    """A constant with one number per result channel of a float convolution, as an f64 vector."""
     if not isinstance(conv.owner, ConvOp | ConvTransposeOp) or conv.type != op.results[0].type:
         return None
     array, type_ = constant_array(constant, at.context), type_of(conv)

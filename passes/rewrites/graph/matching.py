@@ -1,4 +1,4 @@
-"""What rules ask about operands: constants, their common value, sole use."""
+"""Questions that rules ask about operands: constants, their common value, sole use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dialects.strata.types import Array, TensorType
 from passes.base import StrataContext
 
 MAX_COMPARED = 1 << 24
-"""Constants of up to so many elements are searched for a common value: masks of attention, say."""
+"""Larger constants are not searched for a common value; attention masks are smaller."""
 PROBED = 1 << 10
-"""So many elements are looked at first."""
+"""The number of elements that are compared first."""
 
 
 def type_of(value: SSAValue) -> TensorType:
@@ -24,18 +24,18 @@ def type_of(value: SSAValue) -> TensorType:
 
 
 def constant_array(value: SSAValue, context: StrataContext) -> Array | None:
-    """The value of a constant; None for another operation, or where the store lacks the weight."""
+    """The value of a constant; None for other operations, and if the store lacks the weight."""
     owner = value.owner
     if not isinstance(owner, ConstantOp):
         return None
     try:
         return owner.array(context.weights)
-    except KeyError:  # text that came without its weights
+    except KeyError:  # text that was read without its weights
         return None
 
 
 def uniform(value: SSAValue, context: StrataContext) -> Any:
-    """The number that all elements of a constant are, with its sign of zero; else None."""
+    """The number that all elements of a constant equal, including the sign of zero; else None."""
     if not isinstance(value.owner, ConstantOp):
         return None
     count = type_of(value).count.constant

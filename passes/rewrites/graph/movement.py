@@ -85,7 +85,7 @@ def slice_of_slice(op: SliceOp, at: Rewriter) -> SSAValue | None:
 
 
 def slice_of_concat(op: SliceOp, at: Rewriter) -> SSAValue | None:
-    # concat(x, y)[what comes from y] == y[...]
+    # concat(x, y)[a part that lies in y] == y[...]
     inner = op.x.owner
     if not isinstance(inner, ConcatOp):
         return None
@@ -121,7 +121,7 @@ def concat_of_nothing(op: ConcatOp, at: Rewriter) -> SSAValue | None:
     kept = [x for x in op.xs if type_of(x).shape[axis].constant != 0]
     if not 0 < len(kept) < len(op.xs):
         return None
-    for x in op.xs:  # the other dims agree still
+    for x in op.xs:  # all parts must still agree in the other dims
         for dim, (own, size) in enumerate(zip(type_of(x).shape, shape, strict=True)):
             if dim != axis and own != size:
                 at.insert(AssumeOp.of(own, "==", size))
@@ -142,7 +142,7 @@ def concat_of_concat(op: ConcatOp, at: Rewriter) -> SSAValue | None:
 
 
 def gather_at_constant(op: GatherOp, at: Rewriter) -> SSAValue | None:
-    # gather(x, [k]) == x[k:k+1], reshaped: an affine read instead of a looked-up one
+    # gather(x, [k]) == x[k:k+1], reshaped: an affine read instead of a lookup
     index = constant_array(op.indices, at.context)
     if index is None or index.size != 1:
         return None

@@ -1,4 +1,4 @@
-"""Rules that compute on quantized tensors what a model writes on the numbers they stand for.
+"""Rules that compute directly on quantized tensors instead of on the numbers they stand for.
 
 With q(x) = round(x / t) + y and d(a) = (a - z) * s, all sums in i32:
 
@@ -6,14 +6,14 @@ With q(x) = round(x / t) + y and d(a) = (a - z) * s, all sums in i32:
     conv(d(x), d(w), b)      == d(conv_integer(x, w)) + b
     d(a) + d(b)              == d(a + b) if both have the same scale and no zero point
     relu(d(a))               == d(relu(a)) without a zero point
-    transpose(d(a)) ...      == d(transpose(a)), and so for what only moves elements
+    transpose(d(a)) ...      == d(transpose(a)), and likewise for all that only moves elements
     q(d(a))                  == a if scale and zero point are the same
                              == q(a * (s / t)) at the scale 1: one multiplication
-    q(x)                     == q(x * (1 / t)) at the scale 1, which is no division per element
+    q(x)                     == q(x * (1 / t)) at the scale 1, which avoids a division per element
     d(q(x))                  == round(limited(x * (1 / t))) * s in floats, if nothing else reads q
 
-Sums of integers are exact where the definition rounds each product, so results differ from it by a
-rounding before they are quantized again: by one step at most. Moving elements is exact.
+Sums of integers are exact, whereas the definition rounds each product. Results can therefore differ
+by a rounding before they are quantized again: by one step at most. Moving elements is exact.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from passes.rewrites.graph.matching import constant_array, type_of
 from passes.rewriting import Rewriter, Rule
 
 LONGEST_SUM = 2**31 // (255 * 255)
-"""So many products of bytes fit an i32, whatever they are."""
+"""The number of products of bytes that always fit in an i32 sum."""
 
 
 @dataclass(frozen=True)
 class Dequantized:
-    """A tensor of floats as what it stands for: integers, their scale and zero point.
+    """A tensor of floats in quantized form: integers with their scale and zero point.
 
     The parameters are single numbers, or one per index of `axis`.
     """
@@ -71,7 +71,7 @@ class Dequantized:
 
     @staticmethod
     def of(value: SSAValue) -> Dequantized | None:
-        """None for what is no dequantized tensor, or one in blocks, or of narrow floats."""
+        """None for a value that is not dequantized, or that has blocks or narrow floats."""
         op = value.owner
         if not isinstance(op, DequantizeLinearOp) or op.block_size is not None:
             return None
@@ -82,20 +82,20 @@ class Dequantized:
 
     @property
     def type(self) -> TensorType:
-        """The integers'."""
+        """The type of the integers."""
         return type_of(self.op.x)
 
     @property
     def is_sum(self) -> bool:
-        """Whether it is a sum of products: i32 without a zero point."""
+        """Whether it is a sum of products, that is, i32 without a zero point."""
         return self.type.element == i32 and self.op.zero is None
 
     def again(self, at: Rewriter, x: SSAValue, axis: int | None) -> SSAValue:
-        """Other integers with these parameters, which lie along `axis`."""
+        """Dequantize other integers with these parameters, which apply along `axis`."""
         return at(DequantizeLinearOp, x, *self.op.operands[1:], axis=axis, to=self.op.to)
 
     def bytes(self, at: Rewriter) -> tuple[SSAValue, SSAValue] | None:
-        """The integers and their zero point, in 8 bits; None if they have more."""
+        """The integers and their zero point in 8 bits; None if they are wider."""
         if bit_width(self.type.element) > 8:
             return None
         element = wide_element(self.type.element)
@@ -124,7 +124,7 @@ def matmul_of_dequantized(op: MatmulOp, at: Rewriter) -> SSAValue | None:
 
 
 def _has_axes_of_result(a: Dequantized, b: Dequantized) -> bool:
-    """Whether one operand at most has several scales, and these one per row or column."""
+    """Whether at most one operand has several scales, one per row or per column of the result."""
     rows, columns = a.axis is not None, b.axis is not None
     if rows:
         return not columns and a.axis == a.type.rank - 2
@@ -151,12 +151,12 @@ def conv_of_dequantized(op: ConvOp, at: Rewriter) -> SSAValue | None:
 
 
 def _fits(count: Expr) -> bool:
-    """Whether so many products of bytes can be summed; open sizes are taken to be small enough."""
+    """Whether a sum of `count` products of bytes fits; unknown sizes are assumed to be small."""
     return count.constant is None or count.constant <= LONGEST_SUM
 
 
 def _scale(op: Operation, a: Dequantized, b: Dequantized, at: Rewriter) -> SSAValue:
-    """The product of two scales, computed now if both are known."""
+    """The product of two scales, computed at compile time if both are known."""
     arrays = [constant_array(d.op.scale, at.context) for d in (a, b)]
     if arrays[0] is None or arrays[1] is None:
         return at(MulOp, cast(at, a.op.scale, f32), cast(at, b.op.scale, f32))
@@ -178,14 +178,14 @@ def add_to_sum(op: AddOp, at: Rewriter) -> SSAValue | None:
 
 
 def _have_one_scale(a: Dequantized, b: Dequantized, at: Rewriter) -> bool:
-    """Whether two scales are the same, up to how their products were rounded."""
+    """Whether two scales are equal, up to the rounding of the products they came from."""
     arrays = [_known_scale(d, at) for d in (a, b)]
     return arrays[0] is not None and arrays[1] is not None and np.allclose(
         arrays[0], arrays[1], rtol=1e-6, atol=0.0)
 
 
 def _known_scale(value: Dequantized, at: Rewriter) -> Array | None:
-    """A constant scale, so that it broadcasts to the tensor."""
+    """A constant scale, shaped to broadcast to the tensor."""
     array = constant_array(value.op.scale, at.context)
     if array is None or value.axis is None:
         return array
@@ -216,7 +216,7 @@ def transpose_of_dequantized(op: TransposeOp, at: Rewriter) -> SSAValue | None:
 
 
 def reshape_of_dequantized(op: ReshapeOp, at: Rewriter) -> SSAValue | None:
-    # reshape(d(a)) == d(reshape(a)) as long as the axis of its scales stays a dim
+    # reshape(d(a)) == d(reshape(a)) as long as the axis of its scales remains a dim
     a = Dequantized.of(op.x)
     if a is None:
         return None
@@ -227,7 +227,7 @@ def reshape_of_dequantized(op: ReshapeOp, at: Rewriter) -> SSAValue | None:
 
 
 def _axis_after(a: Dequantized, shape: Sequence[Expr]) -> int | None:
-    """Where the axis of scales is after a reshape: with as many elements before as it had."""
+    """The axis of the scales after a reshape: a dim of the same size at the same offset."""
     assert a.axis is not None
     before, size = product(a.type.shape[:a.axis]), a.type.shape[a.axis]
     return next((k for k, s in enumerate(shape) if s == size and product(shape[:k]) == before),
@@ -238,7 +238,7 @@ def part_of_dequantized(
     op: SliceOp | GatherOp | MaxPoolOp, at: Rewriter
 ) -> SSAValue | None:
     # slice(d(a)) == d(slice(a));  gather(d(a), i) == d(gather(a, i));
-    # max_pool(d(a)) == d(max_pool(a)), whose scale is positive
+    # max_pool(d(a)) == d(max_pool(a)) for a positive scale
     a = Dequantized.of(op.x)
     if a is None or a.axis is not None:
         return None
@@ -311,7 +311,7 @@ def dequantize_of_quantized(op: DequantizeLinearOp, at: Rewriter) -> SSAValue | 
 
 
 def _single_zero(op: LinearOp, at: Rewriter) -> int | None:
-    """A zero point that is one known number; 0 where there is none."""
+    """The zero point as one known number; 0 if there is none, None if it is not known."""
     if op.zero is None:
         return 0
     array = constant_array(op.zero, at.context)
@@ -319,7 +319,7 @@ def _single_zero(op: LinearOp, at: Rewriter) -> int | None:
 
 
 def _same(a: LinearOp, b: LinearOp, at: Rewriter) -> bool:
-    """Whether two tensors are quantized alike: to the same integers, scales and zero points."""
+    """Whether two tensors are quantized alike: same integers, scales and zero points."""
     types = [type_of(o.x if isinstance(o, DequantizeLinearOp) else o.results[0]) for o in (a, b)]
     if types[0].element != types[1].element or len(a.operands) != len(b.operands):
         return False
@@ -351,4 +351,4 @@ QUANTIZATION_RULES: dict[type[Operation], list[Rule]] = {
 LEFT_OVER_RULES: dict[type[Operation], list[Rule]] = {
     DequantizeLinearOp: [dequantize_of_quantized],
 }
-"""For conversions between which no product of integers was found."""
+"""Rules for conversions that are left once products of integers have been found."""

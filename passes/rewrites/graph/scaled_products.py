@@ -1,14 +1,15 @@
-"""Products with weights become products of floats of a byte, with a scale for each row and column.
+"""Turn products with weights into products of one-byte floats, with a scale per row and column.
 
     s = max |a[i, :]| / M,  u = max |w[:, j]| / M      (M: the largest such float)
     y[i, j] == sum(a[i, k] * w[k, j]) ~= sum(byte(a[i, k] / s) * byte(w[k, j] / u)) * s * u
 
-Each factor is rounded once; sums are f32. Weights are scaled here, at once, as their parts would
-exceed what folding may make; the scales of rows are found as the model runs, so that nothing is
-calibrated. A row of zeros has the least scale; one with an infinity or NaN becomes NaN. Left alone:
-products whose second factor is no constant (attention), and what is too small to gain: `LEAST`.
-Source: the dynamic quantization by token and channel of LLM.int8() (Dettmers et al., 2022), with
-floats as in FP8 Formats for Deep Learning (Micikevicius et al., 2022).
+Each factor is rounded once, and sums are f32. Weights are scaled at once by this rule, because as
+operations they would exceed the budget of constant folding. The scales of rows are computed as the
+model runs, so nothing needs calibration. A row of zeros gets the smallest scale; a row with an
+infinity or NaN becomes NaN. Left alone: products whose second factor is not constant (attention),
+and products that are too small to gain (`LEAST`). Source: the dynamic quantization by token and
+channel of LLM.int8() (Dettmers et al., 2022), with the floats of FP8 Formats for Deep Learning
+(Micikevicius et al., 2022).
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from passes.rewrites.graph.matching import constant_array, type_of
 from passes.rewriting import Rewriter
 
 LEAST = 64
-"""Shorter sums, and fewer columns, gain nothing."""
+"""Shorter sums and fewer columns than this gain nothing."""
 LEAST_SCALE = 2.0**-126
-"""The least normal number of f32."""
+"""The smallest normal number of f32."""
 
 
 def scaled_matmul(op: MatmulOp, at: Rewriter) -> SSAValue | None:
-    """The product of bytes, where the target multiplies such floats and the user allows it."""
+    """The product of one-byte floats, if the target multiplies them and the user allows it."""
     assert at.context.target is not None
     byte = at.context.target.scaled_factors(at.context.options)
     if byte is None or op.to is not None or not _is_linear(op):
@@ -56,14 +57,14 @@ def scaled_matmul(op: MatmulOp, at: Rewriter) -> SSAValue | None:
 
 
 def _is_linear(op: MatmulOp) -> bool:
-    """Whether it multiplies rows of floats with a matrix."""
+    """Whether the operation multiplies rows of floats with a matrix that is large enough."""
     return type_of(op.a).element in (f32, f16, bf16) and type_of(op.a).rank >= 2 and (
         type_of(op.b).rank == 2
         and all((size.constant or 0) >= LEAST for size in type_of(op.b).shape))
 
 
 def _weights(value: SSAValue, at: Rewriter) -> Array | None:
-    """The value of a constant, which may be transposed yet, or cast."""
+    """The value of a constant, possibly still behind transpositions or casts."""
     op = value.owner
     if not isinstance(op, CastOp | TransposeOp):
         return constant_array(value, at.context)
@@ -76,7 +77,7 @@ def _weights(value: SSAValue, at: Rewriter) -> Array | None:
 
 
 def _scaled_columns(at: Rewriter, weights: Array, byte: Attribute) -> tuple[SSAValue, SSAValue]:
-    """Bytes, and what each column of them is to be multiplied with."""
+    """The bytes, and the factor by which to multiply each of their columns."""
     wide = weights.astype(np.float32)
     with np.errstate(invalid="ignore"):  # infinities become NaN
         most = np.abs(wide).max(0, keepdims=True) / np.float32(largest(byte))
@@ -88,7 +89,7 @@ def _scaled_columns(at: Rewriter, weights: Array, byte: Attribute) -> tuple[SSAV
 
 
 def _scaled_rows(at: Rewriter, x: SSAValue, byte: Attribute) -> tuple[SSAValue, SSAValue]:
-    """Bytes, and what each row of them is to be multiplied with."""
+    """The bytes, and the factor by which to multiply each of their rows."""
     axes = [type_of(x).rank - 1]
     most = cast(at, at(ReduceMaxOp, at(AbsOp, x), axes=axes, keepdims=True), f32)
     scale = at(MaxOp, at(DivOp, most, scalar(at, largest(byte), most)),

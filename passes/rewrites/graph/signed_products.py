@@ -1,14 +1,15 @@
-"""Rules that make products of quantized bytes those of the bytes that a target multiplies, in i32.
+"""Rules that turn products of quantized bytes into products of the byte types a target multiplies.
 
     a - y                  == (a ^ 128) - (y ^ 128)   one side read as unsigned, the other as signed
     sum((a - y)*(b - z))   == sum(a*b) - y*sum(b) - z*sum(a - y)
 
-In a convolution y surrounds the data, so that the first two sums have equally many terms at every
-place; a - y is 0 there, so that the last sum needs no border. A sum that a zero point of 0 would
-multiply is left out, and one over constants is folded. All is exact, where i32 wraps around too.
+Sums are i32. In a convolution, y pads the data, so that the first two sums have the same number of
+terms at every position. There a - y is 0, so that the last sum needs no padding. A sum whose factor
+is a zero point of 0 is left out, and a sum over constants is folded. All of this is exact, even
+where i32 wraps around.
 
-Left alone: elements of 16 bits, vectors, and weights of one column (per group), whose products are
-as many as the terms of the additional sum.
+Left alone: elements of 16 bits, vectors, and weights of one column (per group), for which the
+additional sum has as many terms as the product itself.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ def signed_conv(op: ConvIntegerOp, at: Rewriter) -> SSAValue | None:
 
 
 def _window_sums(op: ConvIntegerOp, x: SSAValue, group: int, at: Rewriter) -> SSAValue:
-    """The sum of x under the window at each place, [n, co, p...]; co is 1 if there is one group.
+    """The sum of x under the window at each position, [n, co, p...]; co is 1 for a single group.
 
-    First over the channels of a group, so that each element is read once for all places.
+    The channels of a group are summed first, so that each element is read once for all positions.
     """
     batch, channels, *places = type_of(x).shape
     apart = reshaped(at, x, [batch, group, channels // group, *places])
@@ -104,13 +105,13 @@ def _are_bytes(*values: SSAValue) -> bool:
 
 
 def _factors(at: Rewriter) -> tuple[Attribute, Attribute]:
-    """The bytes that the target multiplies."""
+    """The byte types that the target multiplies."""
     factors = at.context.target.byte_factors() if at.context.target is not None else None
     return factors or (i8, i8)
 
 
 def _read_as(element: Attribute, x: SSAValue, at: Rewriter) -> SSAValue:
-    """Bytes with the sign that `element` has: 128 less or more, or as they are."""
+    """Bytes with the signedness of `element`: shifted by 128, or unchanged."""
     if type_of(x).element == element:
         return x
     known = constant_array(x, at.context)
@@ -124,7 +125,7 @@ def _read_as(element: Attribute, x: SSAValue, at: Rewriter) -> SSAValue:
 
 
 def _constant(at: Rewriter, array: Array, source: SSAValue, word: str) -> SSAValue:
-    """What is computed now from a constant."""
+    """A value that is computed at compile time from a constant."""
     label = source.owner.label if isinstance(source.owner, ConstantOp) else ""
     label = f"{label or location_name(at.anchor)}.{word}"
     return at.insert(ConstantOp.of_array(array, at.context.weights, label)).results[0]
@@ -136,13 +137,13 @@ def _is_zero(zero: SSAValue, at: Rewriter) -> bool:
 
 
 def _less(at: Rewriter, x: SSAValue, zero: SSAValue) -> SSAValue:
-    """x less its zero point, in i32."""
+    """x minus its zero point, in i32."""
     wide = cast(at, x, i32)
     return wide if _is_zero(zero, at) else at(SubOp, wide, cast(at, zero, i32))
 
 
 def _sum(at: Rewriter, x: SSAValue, *axes: int) -> SSAValue:
-    """The sum in i32, computed now for constants, over axes that stay as dims of 1."""
+    """The i32 sum over axes that stay as dims of 1, computed at compile time for constants."""
     known = constant_array(x, at.context)
     if known is not None:
         return _constant(at, known.sum(axes, np.int32, keepdims=True), x, "sums")
@@ -156,7 +157,7 @@ def _ones(at: Rewriter, shape: Sequence[Size]) -> SSAValue:
 
 
 def _as_declared(value: SSAValue, op: Operation, at: Rewriter) -> SSAValue:
-    """The value in the shape of the operation's result, of which a size may be known better."""
+    """The value in the declared shape of the operation's result, which may know sizes less well."""
     declared = op.results[0].type
     assert isinstance(declared, TensorType)
     return value if value.type == declared else at(ReshapeOp, value, shape=declared.shape)

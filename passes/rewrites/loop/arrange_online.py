@@ -1,4 +1,4 @@
-"""Bring a joined kernel into the form in which its sums are online, and cheap.
+"""Bring a joined kernel into the form in which its sums are online and cheap (online softmax).
 
     %s = nest (i, j, reduce d) ins(%q, %p) {q * p}       p = k * c:  s = q * k,  then s * c
     %x = nest (i, j) ins(%s[i, j]) {s * c, rounded}      x = s * (c * log2(e))
@@ -8,8 +8,8 @@
     %p = nest (i, j) ins(%e, %l) {e / l, rounded}        p = e, rounded to the type of v
     %y = nest (i, d, reduce j) ins(%p, %v) {p * v}       t = the sum of p * v,  y = t / l
 
-Weights of rows that have none may be NaN, and selected to be 0: then it is the quotient that is.
-Each step is left out where it does not apply. Results differ in rounding.
+The weights of fully masked rows may be NaN, and a selection replaces them by 0; that selection then
+moves to the quotient. Each step is skipped where it does not apply. Results differ in rounding.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def arrange_online(kernel: KernelOp, rows: Collection[Symbol]) -> None:
         use_base_two(nest)
 
 
-# ---------------------------------------------------------------------- what is read
+# ---------------------------------------------------------------------- inputs
 def _is_inlined(nest: NestOp, rows: Collection[Symbol]) -> bool:
-    """Whether readers compute what a nest makes: it only widens or repeats, or makes a mask, which
-    has axes of its own."""
+    """Whether readers compute what a nest computes: it only widens or repeats elements, or it is a
+    mask over none of the rows."""
     readers = [use.operation for r in nest.results for use in r.uses]
     if not all(isinstance(reader, NestOp) for reader in readers):
         return False
@@ -79,7 +79,7 @@ def _is_inlined(nest: NestOp, rows: Collection[Symbol]) -> bool:
 
 
 def is_widening(nest: NestOp) -> bool:
-    """Whether a nest moves elements, and widens floats at most."""
+    """Whether a nest only moves elements and, at most, widens floats."""
     if not nest.is_elementwise or len(nest.inputs) != 1 or len(nest.results) != 1:
         return False
     value, [pad] = nest.yielded[0], nest.pad_values
@@ -92,14 +92,14 @@ def is_widening(nest: NestOp) -> bool:
 
 # ---------------------------------------------------------------------- roundings
 def _rounds_for_readers(nest: NestOp) -> bool:
-    """Whether a nest rounds what only nests read that can do so themselves."""
+    """Whether a nest rounds a value that only nests read, which can round it themselves."""
     readers = [use.operation for r in nest.results for use in r.uses]
     return nest.is_elementwise and isinstance(nest.yielded[0].owner, arith.TruncFOp) and all(
         isinstance(r, NestOp) and not is_contraction(r) for r in readers)
 
 
 def round_in_readers(nest: NestOp) -> None:
-    """Let readers round what a nest rounds for them: those that widen it can leave both out."""
+    """Let readers do a nest's rounding; those that widen the value again can drop both casts."""
     [type_], rounding = result_types(nest), nest.yielded[0].owner
     assert isinstance(rounding, arith.TruncFOp)
     wide = with_reads(nest, reads_of(nest), [tensor(rounding.input.type, type_.shape)])
@@ -129,7 +129,7 @@ def drop_roundings(nest: NestOp) -> None:
 
 # ---------------------------------------------------------------------- divisions
 def delay_division(nest: NestOp, rows: Collection[Symbol]) -> None:
-    """Divide a contraction's results by what divides a factor and depends on the rows only."""
+    """Divide a contraction's results instead of a factor whose divisor depends only on the rows."""
     for number, read in enumerate(reads_of(nest)):
         made = elementwise_maker(read)
         if made is None or not read.value.has_one_use() or not _is_linear(nest, number):
@@ -146,7 +146,7 @@ def delay_division(nest: NestOp, rows: Collection[Symbol]) -> None:
 
 
 def _nan_guard(value: SSAValue) -> arith.SelectOp | None:
-    """The selection behind a value that gives x, but 0 where x is NaN."""
+    """The selection that computes a value as x, or as 0 where x is NaN; None if there is none."""
     op = unconverted(value).owner
     if not isinstance(op, arith.SelectOp) or not is_zero(op.lhs):
         return None
@@ -159,7 +159,7 @@ def _nan_guard(value: SSAValue) -> arith.SelectOp | None:
 
 
 def _is_linear(nest: NestOp, number: int) -> bool:
-    """Whether a body is the product of an input, converted or not, and something else."""
+    """Whether a body is the product of an input, possibly converted, and something else."""
     product = nest.yielded[0].owner
     if not isinstance(product, arith.MulfOp):
         return False
@@ -171,7 +171,7 @@ def _is_linear(nest: NestOp, number: int) -> bool:
 def _division_behind(
     maker: NestOp, value: SSAValue, rows: Collection[Symbol]
 ) -> arith.DivfOp | None:
-    """The division by a value of the rows that a value is proportional to."""
+    """The division by a value of the rows to which a value is proportional."""
     match value.owner:
         case arith.TruncFOp() | arith.ExtFOp():
             return _division_behind(maker, value.owner.operands[0], rows)
@@ -214,8 +214,7 @@ def _delay(
 
 
 def _zero_for_nothing(quotient: NestOp) -> None:
-    """t / l becomes 0 where l is not positive: where there are no weights, and all of them are NaN.
-    """
+    """Make t / l 0 where l is not positive: there all weights are masked, and would be NaN."""
     block = quotient.body.block
     total, divisor = block.args
     last = block.last_op
@@ -229,7 +228,7 @@ def _zero_for_nothing(quotient: NestOp) -> None:
 
 
 def _without_input(nest: NestOp, number: int) -> NestOp:
-    """The nest without an input that its body does not use."""
+    """The nest without one input, which its body does not use."""
     reads = reads_of(nest)
     del reads[number]
     old = [a for k, a in enumerate(nest.body.block.args) if k != number]
@@ -245,7 +244,7 @@ def _without_input(nest: NestOp, number: int) -> NestOp:
 
 # ---------------------------------------------------------------------- factors
 def narrow_factor(nest: NestOp) -> None:
-    """Round a factor that a nest makes to the type that the other one is widened from."""
+    """Round a computed factor to the type that the other factor is widened from."""
     product = nest.yielded[0].owner
     if not isinstance(product, arith.MulfOp):
         return

@@ -1,4 +1,4 @@
-"""Fuse several axes of a kernel into one, by division; arguments stay as they are.
+"""Fuse several axes of a kernel into one, with divisions in the maps; arguments do not change.
 
     nest (i0: 8, i1: 56, i2: 56, reduce ...) ins(%x[i0, i1, i2, ...])
     ->  nest (i0: 25088, reduce ...) ins(%x[i0 floordiv 3136, (i0 floordiv 56) mod 56, i0 mod 56])
@@ -17,7 +17,7 @@ from passes.rewrites.loop.nests import substitute_axes
 
 
 def can_fuse(kernel: KernelOp, names: Sequence[Symbol]) -> bool:
-    """Whether every nest walks all of these axes or none, and in one manner."""
+    """Whether every nest walks all of these axes or none, and all parallel or all reduced."""
     wanted = set(names)
     for nest in kernel.nests:
         found = [a for a in nest.axes if a.name in wanted]
@@ -27,7 +27,7 @@ def can_fuse(kernel: KernelOp, names: Sequence[Symbol]) -> bool:
 
 
 def fuse_axes(kernel: KernelOp, names: Sequence[Symbol]) -> None:
-    """Replace the axes, outermost first, by one that has the first one's name."""
+    """Replace the axes, given from the outermost in, by a single one with the first one's name."""
     extents = kernel.axes
     fused = Expr.symbol(names[0])
     total = product(extents[n] for n in names)

@@ -1,12 +1,13 @@
-"""Powers of e as powers of two, of differences to a maximum.
+"""Rewrite powers of e as powers of two where a maximum is subtracted first.
 
     %x = nest (i, j) ins(%s[i, j]) {s * c}               {s * (c * log2(e))}
     %m = nest (i, reduce j) ins(%x[i, j]) outs(max)      ...
     %e = nest (i, j) ins(%x, %m) {exp(x - m)}            {exp2(x - m)}
 
-Machines have powers of two only. Where x is a product with a constant, as a rule, the factor
-log2(e) costs nothing. What else is added to x may be as large as numbers are, to mask it, so a sum
-is left as it is, but for a constant that is added; a constant keeps to the range of its type.
+Hardware only computes powers of two. Where x is a product with a constant, which is the usual case,
+the factor log2(e) costs nothing. Other terms that are added to x for masking may be as large as the
+type allows, so sums are left as they are, except sums with a constant. A scaled constant is clamped
+to the range of its type.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FACTOR = log2(e)
 
 
 def use_base_two(nest: NestOp) -> None:
-    """Rewrite the powers of e in a nest's body, where what they are of can be scaled."""
+    """Rewrite the powers of e in a nest's body whose exponent can be scaled."""
     for op in [op for op in nest.body.block.ops if isinstance(op, math.ExpOp)]:
         running = exponential(nest, op.result)
         if running is None or not isinstance(op.operand.owner, arith.SubfOp):
@@ -52,7 +53,7 @@ def _replace(op: Operation, new: Operation) -> None:
 
 
 def _is_only_for(value: SSAValue, nest: NestOp, maximum: SSAValue) -> bool:
-    """Whether a value serves to find its maximum, and to be lessened by that in a nest."""
+    """Whether a value has no readers but the nest that finds its maximum, and `nest`."""
     finder = maximum.owner
     assert isinstance(finder, NestOp)
     return (list(finder.inputs) == [value]
@@ -62,7 +63,7 @@ def _is_only_for(value: SSAValue, nest: NestOp, maximum: SSAValue) -> bool:
 
 
 def _scale(value: SSAValue) -> bool:
-    """Multiply a nest's only result by log2(e); False if it is none that is scaled at no cost."""
+    """Multiply a nest's only result by log2(e); False if that would not be free."""
     maker = value.owner
     if not isinstance(maker, NestOp) or scalar_type(value) not in (t.f32, t.f64):
         return False
@@ -80,7 +81,7 @@ def _scale(value: SSAValue) -> bool:
 
 
 def yield_instead(nest: NestOp, ops: Sequence[Operation]) -> None:
-    """Let a nest of one result yield what the last of these operations gives."""
+    """Let a nest of one result yield the result of the last of these operations."""
     last = nest.body.block.last_op
     assert last is not None
     for op in ops:
@@ -91,7 +92,7 @@ def yield_instead(nest: NestOp, ops: Sequence[Operation]) -> None:
 
 
 def _scaled(value: SSAValue) -> list[Operation] | None:
-    """Operations, the last of which gives a value of a body times log2(e); None for a sum."""
+    """Operations whose last one computes a value of a body times log2(e); None for a sum."""
     match value.owner:
         case arith.ConstantOp():
             return [_constant(_number(value) * FACTOR, value.type)]
@@ -101,7 +102,7 @@ def _scaled(value: SSAValue) -> list[Operation] | None:
             return _product(op.rhs, _number(op.lhs) * FACTOR)
         case arith.DivfOp() as op if _is_constant(op.rhs):
             return _product(op.lhs, FACTOR / _number(op.rhs))
-        case arith.AddfOp() as op if _is_constant(op.rhs):  # a low number, to mask x
+        case arith.AddfOp() as op if _is_constant(op.rhs):  # a low number that masks x
             scaled = _scaled(op.lhs)
             return scaled and [*scaled, (low := _constant(_number(op.rhs) * FACTOR, value.type)),
                                arith.AddfOp(scaled[-1].results[0], low.result)]
@@ -137,7 +138,7 @@ def _number(value: SSAValue) -> float:
 
 
 def _constant(number: float, type_: Attribute) -> arith.ConstantOp:
-    """A constant; finite if log2(e) alone made it leave the range of its type."""
+    """A constant, clamped to the finite range of its type unless it was infinite before."""
     assert isinstance(type_, Float32Type | Float64Type)
     most = float(np.finfo(t.dtype_of(type_)).max)
     kept = number if np.isinf(number) else min(max(number, -most), most)

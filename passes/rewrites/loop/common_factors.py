@@ -1,9 +1,10 @@
-"""A factor that all sides of a selection have, behind it, in a nest of its own.
+"""Move a factor that all sides of a selection share out of it, into a nest of its own.
 
     %x = nest (i, j) {select(c, s * k, -inf)}
     ->  %u = nest (i, j) {select(c, s, -inf)}     %x = nest (i, j) ins(%u) {u * k}
 
-A maximum is then found of what is not multiplied, and the product goes into the difference to it.
+The maximum is then taken before the multiplication, and the product moves into the difference to
+it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from passes.rewrites.loop.nests import elementwise_on
 
 
 def take_factor_out(nest: NestOp) -> None:
-    """Rewrite an elementwise nest of one result in place, where it chooses among products with one
-    positive constant, and constants."""
+    """Rewrite an elementwise nest of one result in place, if it selects among constants and
+    products with one positive constant."""
     if len(nest.results) != 1 or not isinstance(nest.yielded[0].owner, arith.SelectOp):
         return
     sides = list(_sides(nest.yielded[0]))
@@ -42,7 +43,7 @@ def take_factor_out(nest: NestOp) -> None:
 
 
 def _sides(value: SSAValue) -> Iterator[SSAValue]:
-    """What selections, one in another, choose among."""
+    """The values that nested selections choose among."""
     if isinstance(value.owner, arith.SelectOp):
         yield from _sides(value.owner.lhs)
         yield from _sides(value.owner.rhs)
@@ -57,8 +58,8 @@ def _factor(value: SSAValue) -> float | None:
 
 
 def _without(value: SSAValue, factor: float) -> list[Operation]:
-    """The operations of selections whose sides are divided by the factor; the last one's result is
-    the value."""
+    """Operations that compute nested selections with all sides divided by the factor; the last one
+    gives the result."""
     number = float_of(value)
     if number is not None:
         return [constant(number / factor, value.type)]

@@ -1,12 +1,12 @@
-"""What a joined kernel computes itself instead of reading it: masks, as a rule.
+"""Values that a joined kernel computes itself instead of loading them: usually masks.
 
     %r = constant [0, 1, 2, ...]                         ->  nest (i) {index i}
     %c = call @map_0(%r)  nests (i, j) {r[j] <= r[i]}    ->  these nests, in the joined kernel
 
-A comparison of indices costs less than what it saves to read, and tells how far rows reach. So a
-kernel of a few cheap operations on each element is computed where it is read, though others read it
-as well, if it reads little: nothing, counts, far fewer elements than it makes, what the joined
-kernel reads anyway, or no more bytes than it makes.
+Comparing indices costs less than loading the mask, and it tells how far rows reach. So a kernel
+with a few cheap operations per element is computed where its result is read, even if others read it
+as well. It must read little: nothing, counts, far fewer elements than it computes, values that the
+joined kernel loads anyway, or no more bytes than it computes.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from passes.rewrites.loop.nests import (
 )
 
 FEWER = 8
-"""A computed mask reads at most so many times fewer elements than it makes."""
+"""A computed mask reads at least this many times fewer elements than it has."""
 MAX_OPERATIONS = 32
-"""More operations are computed once."""
+"""Masks that take more operations than this are computed once and loaded."""
 OPEN_SIZE = 512
-"""What a size that only a run knows is taken for, when elements are counted."""
+"""The value that is assumed for a size known only at run time, when elements are counted."""
 
 _COSTLY = (arith.DivfOp, arith.DivSIOp, arith.DivUIOp, arith.RemSIOp, arith.RemUIOp)
 
@@ -56,7 +56,7 @@ class Count:
 
 
 def count_of(value: SSAValue, weights: WeightStore) -> Count | None:
-    """The count that a constant is; all its dims but one have one element."""
+    """The count that a constant holds, if all its dims except one have one element."""
     op, type_ = value.owner, value.type
     if not isinstance(op, ConstantOp) or not isinstance(type_, TensorType):
         return None
@@ -74,7 +74,7 @@ def count_of(value: SSAValue, weights: WeightStore) -> Count | None:
 
 
 def count_nest(value: SSAValue, count: Count, name: Symbol) -> NestOp:
-    """A nest that computes the constant, over an axis of this name."""
+    """A nest over an axis with this name that computes the constant."""
     type_ = value.type
     assert isinstance(type_, TensorType) and isinstance(value.owner, Operation)
     place = [Expr.symbol(name) if d == count.dim else Expr.of(0) for d in range(type_.rank)]
@@ -90,21 +90,23 @@ def count_nest(value: SSAValue, count: Count, name: Symbol) -> NestOp:
 
 
 def is_computed(call: CallOp, counted: Collection[SSAValue]) -> bool:
-    """Whether what a call makes, of few operations, costs less to compute again than to read.
-    `counted`: inputs that are computed themselves, or read anyway."""
+    """Whether recomputing a call's results, in few operations, costs less than loading them.
+
+    `counted` holds the inputs that are computed themselves or loaded anyway.
+    """
     read = [v for v in call.inputs if v not in counted]
     few = FEWER * sum(map(_elements, read)) <= sum(map(_elements, call.results))
     return few or sum(map(_bytes, read)) <= sum(map(_bytes, call.results))
 
 
 def is_cheap(kernel: KernelOp) -> bool:
-    """Whether each element that a kernel makes takes few operations of one instruction."""
+    """Whether a kernel computes each element with few operations of one instruction each."""
     operations = sum(1 for nest in kernel.nests for _ in nest.body.block.ops)
     return operations <= MAX_OPERATIONS and all(map(_is_plain, kernel.nests))
 
 
 def _is_plain(nest: NestOp) -> bool:
-    """Whether a nest makes each of its elements by itself, by operations of one instruction."""
+    """Whether a nest computes each element independently, by operations of one instruction each."""
     if not nest.is_elementwise or len(nest.results) != 1 or nest.into:
         return False
     cheap = all(isinstance(op, IndexOp | YieldOp) or (
@@ -122,8 +124,8 @@ def _gathered(nest: NestOp) -> set[int]:
 
 
 def is_repetition(nest: NestOp) -> bool:
-    """Whether a nest only copies elements, each to several places of the result: an expansion, or
-    [i] to [4*i + j]."""
+    """Whether a nest only copies elements, each to several positions of the result: a broadcast, or
+    [i] stored at [4*i + j]."""
     if not is_copy(nest) or nest.pad_values[0] is not None or has_calls(nest.input_maps[0]):
         return False
     digits = [digits_of(e, nest.axes) for e in nest.output_maps[0] if e.symbols]
@@ -135,8 +137,11 @@ def is_repetition(nest: NestOp) -> bool:
 
 
 def may_be_inlined(kernel: KernelOp, argument: SSAValue) -> bool:
-    """Whether all nests that read an argument may compute it: no product, which would do so for
-    each sum, nor what reads outside of it, or takes it as an index."""
+    """Whether all nests that read an argument may compute it themselves.
+
+    A contraction may not, because it would compute it for each sum. Neither may a nest that reads
+    out of its bounds or uses it as an index.
+    """
     return all(not is_contraction(nest) and nest.pad_values[k] is None and k not in _gathered(nest)
                for nest, k in _uses(kernel, argument))
 

@@ -1,4 +1,4 @@
-"""Masks in a nest's body as selections of what they keep, by comparisons as plain as can be.
+"""Rewrite masks in a nest's body as selections, with conditions as simple as possible.
 
     x + select(c, 0, -inf)                  ->  select(c, x, -inf)
     select(a and b, x, y)                   ->  select(a, select(b, x, y), y)
@@ -6,9 +6,9 @@
     select(c, 1, 0) == 0                    ->  not c
     (1 - select(c, 1, 0)) * n               ->  select(c, 0, n)
 
-There are many ways to write a mask, and one in which `passes.analyses.loop.limits` can tell how far
-rows reach: selections, the outermost one by indices. Numbers stay the same, but for the sign of a
-zero, and for NaN where a number absorbs all others.
+A mask can be written in many ways, but `passes.analyses.loop.limits` can only tell how far rows
+reach from one of them: selections, the outermost of which compares indices. Results stay the same
+except for the sign of zeros, and for NaN where a large negative number absorbs x.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from passes.analyses.loop.numbers import constant, float_of
 from passes.rewrites.loop.nests import drop_unused
 
 ABSORBS = -1e30
-"""As low a number plus a score is that number."""
+"""Adding a score to a number as low as this gives that number again."""
 
 _INVERSE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sle": "sgt", "sgt": "sle",
             "ult": "uge", "uge": "ult", "ule": "ugt", "ugt": "ule"}
@@ -84,14 +84,14 @@ def _invert(op: Operation) -> Sequence[Operation] | SSAValue | None:
 
 
 def _inverted(op: Operation) -> SSAValue | None:
-    """What an operation is the opposite of."""
+    """The value that an operation negates; None if it is no negation."""
     if not isinstance(op, arith.XOrIOp) or op.result.type != i1:
         return None
     return next((x for x, one in ((op.lhs, op.rhs), (op.rhs, op.lhs)) if _truth(one)), None)
 
 
 def _truth(value: SSAValue) -> bool | None:
-    """The constant that a truth value is."""
+    """The value of a constant truth value; None if it is not constant."""
     if not isinstance(value.owner, arith.ConstantOp) or value.type != i1:
         return None
     assert isinstance(value.owner.value, IntegerAttr)
@@ -156,7 +156,7 @@ def _fold(op: Operation) -> Sequence[Operation] | None:
 
 
 def _same_condition(a: arith.SelectOp, b: arith.SelectOp) -> bool:
-    """Whether two selections are by the same value, or by comparisons that say the same."""
+    """Whether two selections use the same condition, or equivalent comparisons."""
     if a.cond is b.cond:
         return True
     mine, other = compared_indices(a.cond), compared_indices(b.cond)
@@ -205,7 +205,7 @@ def _select_mask(op: Operation) -> Sequence[Operation] | None:
 def _added(
     x: SSAValue, mask: SSAValue, element: Attribute
 ) -> tuple[SSAValue, list[Operation]] | None:
-    """x + mask and the operations for it, where selections choose between 0 and low numbers."""
+    """x + mask and the operations that compute it, if the mask selects among 0 and low numbers."""
     mask = unconverted(mask)
     if isinstance(choice := mask.owner, arith.SelectOp):
         first, second = (_added(x, side, element) for side in (choice.lhs, choice.rhs))
@@ -226,7 +226,7 @@ def _added(
 
 
 def unconverted(value: SSAValue) -> SSAValue:
-    """What a float is before it is widened or rounded."""
+    """The float that a value was widened or rounded from."""
     while isinstance(value.owner, arith.ExtFOp | arith.TruncFOp):
         value = value.owner.operands[0]
     return value

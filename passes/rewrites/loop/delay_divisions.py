@@ -6,8 +6,8 @@
     %s = nest (i, d, reduce j) ins(%e[i, j], %v[j, d]) {e * v}
     %y = nest (i, d) ins(%s[i, d], %l[i]) {s / l}
 
-The sum over j of e[i, j] / l[i] * v[j, d] is that of e[i, j] * v[j, d], divided by l[i] once. The
-rounding differs. Not for halves: a sum of what is divided only later could overflow.
+The sum over j of e[i, j] / l[i] * v[j, d] equals the sum of e[i, j] * v[j, d], divided by l[i]
+once. The rounding differs. Half precision is left alone, because an undivided sum could overflow.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ def delay_divisions(kernel: KernelOp, rows: Collection[Symbol]) -> None:
 
 
 def _is_product(nest: NestOp) -> bool:
-    """Whether f32 or f64 products of the two inputs are summed as they are."""
+    """Whether a nest sums plain f32 or f64 products of its two inputs."""
     return len(nest.inputs) == 2 and scalar_type(nest.results[0]) in (t.f32, t.f64) and (
         _is_just(nest, arith.MulfOp))
 
 
 def _is_just(nest: NestOp, kind: type[Operation]) -> bool:
-    """Whether a body is one operation on the inputs in order."""
+    """Whether a body is a single operation on the inputs in order."""
     first, *rest = nest.body.block.ops
     return isinstance(first, kind) and len(rest) == 1 and (
         list(first.operands) == list(nest.body.block.args))
 
 
 def _quotient(read: Read, rows: Collection[Symbol]) -> tuple[Read, Read] | None:
-    """(e, l) when a value is e / l, l depends on the rows only, and nobody else reads the value."""
+    """(e, l) if a value is e / l, l depends only on the rows, and the value has no other reader."""
     maker = read.value.owner
     if not isinstance(maker, NestOp) or not maker.is_elementwise or len(maker.results) != 1:
         return None
@@ -86,7 +86,7 @@ def _delay(nest: NestOp, position: int, dividend: Read, divisor: Read) -> None:
 
 
 def divide_result(total: NestOp, divisor: Read) -> NestOp:
-    """Put the quotient behind a nest, for all that reads the nest."""
+    """Insert the division after a nest, for all readers of the nest."""
     value, stored = total.results[0], total.output_maps[0]
     quotient = NestOp.of(
         total.parallel_axes, [value, divisor.value], [stored, divisor.map], result_types(total),

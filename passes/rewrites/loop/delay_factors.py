@@ -1,11 +1,12 @@
-"""Multiply a contraction's results instead of its factors, where these are multiplied by constants.
+"""Multiply a contraction's results by the constants that its factors are multiplied by.
 
     %p = nest (j, d) ins(%k[j, d]) {k * c}                  %p = nest (j, d) ins(%k[j, d]) {k}
     %s = nest (i, j, reduce d) ins(%q, %p) {q * p}    ->    %t = nest (i, j, reduce d) ins(%q, %p)
                                                             %s = nest (i, j) ins(%t) {t * c}
 
-As models are exported that scale queries and keys by the root of what others scale scores by. What
-is left of such a nest is a copy. Of floats; the roundings of what was multiplied are left out.
+Some exporters scale queries and keys each by the square root of the factor by which others scale
+the scores. The nest that is left is a copy. Applies to floats; the factors are no longer rounded
+after the multiplication.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from passes.rewrites.loop.nests import drop_unused, elementwise_on, inline_every
 
 
 def delay_factors(kernel: KernelOp, rows: Collection[Symbol]) -> None:
-    """Rewrite every contraction of a kernel with such a factor that is none of its rows."""
+    """Rewrite every contraction of a kernel with a constant factor outside of its rows."""
     found = {n: c for n in kernel.nests
              if (c := factor_of(n)) is not None and _is_only_factor(n, rows)}
     for nest in [n for n in kernel.nests if is_contraction(n)]:
@@ -41,7 +42,7 @@ def delay_factors(kernel: KernelOp, rows: Collection[Symbol]) -> None:
 
 
 def factor_of(nest: NestOp) -> float | None:
-    """The constant that a nest multiplies all elements of one tensor by, in their own type."""
+    """The constant by which a nest multiplies all elements of one tensor, in the tensor's type."""
     if not nest.is_elementwise or len(nest.inputs) != 1 or len(nest.results) != 1 or (
             nest.pad_values[0] is not None or plain_axes(nest.output_maps[0]) is None
             or scalar_type(nest.inputs[0]) != scalar_type(nest.results[0])):
@@ -56,8 +57,10 @@ def factor_of(nest: NestOp) -> float | None:
 
 
 def _is_only_factor(nest: NestOp, rows: Collection[Symbol]) -> bool:
-    """Whether contractions alone read what a nest makes, beyond their rows: it would be computed
-    again for each block of rows."""
+    """Whether only contractions read the nest's result, and the result spans more than their rows.
+
+    Such a nest would be computed again for each block of rows.
+    """
     walked = {a.name for a in nest.axes} - {*rows}
     readers = [use.operation for use in nest.results[0].uses]
     return bool(readers) and all(
@@ -66,7 +69,7 @@ def _is_only_factor(nest: NestOp, rows: Collection[Symbol]) -> bool:
 
 
 def _multiply(nest: NestOp, factor: float) -> None:
-    """Multiply the sums, for all that reads them."""
+    """Multiply the sums, for all of their readers."""
     total = nest.results[0]
 
     def product(x: SSAValue) -> list[arith.ConstantOp | arith.MulfOp]:

@@ -1,6 +1,6 @@
-"""Rewriting nests: renaming axes, substituting index expressions, inlining bodies.
+"""Helpers that rewrite nests: rename axes, substitute index expressions, inline bodies.
 
-All functions make new nests and leave the old ones alone; the caller replaces and erases.
+Most functions build new nests and leave the old ones alone, so that the caller replaces and erases.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dialects.text.syntax import set_location
 
 @dataclass
 class Read:
-    """One input of a nest: a tensor, where it is read, and what reads outside give."""
+    """One input of a nest: a tensor, where it is read, and the value of out-of-bounds reads."""
 
     value: SSAValue
     map: tuple[Expr, ...]
@@ -41,7 +41,7 @@ def result_types(nest: NestOp) -> list[TensorType]:
 
 
 def has_calls(exprs: Sequence[Expr]) -> bool:
-    """Whether an expression divides, or takes a maximum: not affine."""
+    """Whether an expression is not affine: it divides or takes a minimum or maximum."""
     return any(isinstance(a, Call) for e in exprs for m, _ in e.terms for a in m)
 
 
@@ -51,20 +51,20 @@ def gathered_inputs(exprs: Sequence[Expr]) -> set[int]:
 
 
 def data_inputs(nest: NestOp) -> list[int]:
-    """The inputs that no other input is gathered by."""
+    """The inputs that do not index other inputs."""
     indices = gathered_inputs([e for m in nest.input_maps for e in m])
     return [k for k in range(len(nest.inputs)) if k not in indices]
 
 
 def axes_of_input(nest: NestOp, position: int) -> set[Symbol]:
-    """The axes that say where an input is read, directly or through what it is gathered by."""
+    """The axes that determine where an input is read, directly or through its index inputs."""
     map_ = nest.input_maps[position]
     own = {s for e in map_ for s in e.symbols} & {a.name for a in nest.axes}
     return own.union(*(axes_of_input(nest, k) for k in gathered_inputs(map_)))
 
 
 def index_exprs(nest: NestOp) -> list[Expr]:
-    """The expressions whose values the body asks for."""
+    """The index expressions whose values the body uses."""
     return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
 
 
@@ -74,14 +74,14 @@ def body_size(nest: NestOp) -> int:
 
 
 def is_copy(nest: NestOp) -> bool:
-    """Whether the body passes one input through: a nest that only moves data."""
+    """Whether the body passes its one input through, so that the nest only moves data."""
     if len(nest.inputs) != 1 or len(nest.results) != 1 or not nest.is_elementwise:
         return False
     return nest.yielded[0] is nest.body.block.args[0]
 
 
 def plain_axes(map_: Sequence[Expr]) -> list[Symbol] | None:
-    """The axes of a map whose expressions are distinct plain axes or the constant 0, else None."""
+    """The axes of a map whose expressions are distinct plain axes or the constant 0; else None."""
     names = [e.as_symbol for e in map_ if e.constant != 0]
     if None in names or len(set(names)) != len(names):
         return None
@@ -91,8 +91,8 @@ def plain_axes(map_: Sequence[Expr]) -> list[Symbol] | None:
 def clone_body(
     block: Block, target: Block, arguments: Sequence[SSAValue], axes: Mapping[Symbol, Size]
 ) -> list[SSAValue]:
-    """Append a body's operations to `target`, its arguments replaced, axes substituted in
-    `loop.index`. Returns the values it yields."""
+    """Append a body's operations to `target`, with arguments replaced and axes substituted in
+    `loop.index`. Returns the values that the body yields."""
     mapping: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
     for op in block.ops:
         if isinstance(op, YieldOp):
@@ -111,7 +111,7 @@ def substitute_axes(
     nest: NestOp, axes: Sequence[Axis], values: Mapping[Symbol, Size],
     inputs: Sequence[SSAValue] | None = None,
 ) -> NestOp:
-    """The nest over other axes, each old axis replaced by an expression of the new ones."""
+    """The nest over other axes, with each old axis replaced by an expression of the new ones."""
     body = Region(Block(arg_types=[a.type for a in nest.body.block.args]))
     yielded = clone_body(nest.body.block, body.block, body.block.args, values)
     body.block.add_op(YieldOp.of(*yielded))
@@ -134,7 +134,7 @@ def rename_axes(nest: NestOp, names: Mapping[Symbol, Symbol]) -> NestOp:
 
 
 def divided(nest: NestOp, axis: Axis, count: int) -> NestOp:
-    """The nest with an axis as `count` parts, which keep its name, and an axis inside them."""
+    """The nest with an axis split into `count` parts, which keep its name, and an inner axis."""
     inner = axis.name.followed_by("_part")
     size = axis.extent // count
     axes = [new for a in nest.axes for new in (
@@ -147,7 +147,7 @@ def with_reads(
     nest: NestOp, reads: Sequence[Read], types: Sequence[TensorType] | None = None,
     maps: Sequence[Sequence[Expr]] | None = None,
 ) -> NestOp:
-    """The nest with other reads (same number and element types), result types or result maps."""
+    """The nest with other reads (of equal number and types), result types or result maps."""
     new = NestOp.of(
         nest.axes, [r.value for r in reads], [r.map for r in reads],
         types if types is not None else result_types(nest),
@@ -158,7 +158,7 @@ def with_reads(
 
 
 def carry(old: NestOp, new: NestOp) -> NestOp:
-    """Keep location, value names, and what is asked of long sums."""
+    """Keep the location, the value names, and how long sums are split into parts."""
     set_location(new, old)
     new.part = old.part
     for a, b in zip(old.results, new.results, strict=True):
@@ -167,7 +167,7 @@ def carry(old: NestOp, new: NestOp) -> NestOp:
 
 
 def replace_nest(old: NestOp, new: NestOp) -> None:
-    """Put a nest in the place of another with equal results."""
+    """Replace a nest by another one with equal results."""
     block = old.parent_block()
     assert block is not None
     block.insert_op_before(new, old)
@@ -180,8 +180,8 @@ def replace_nest(old: NestOp, new: NestOp) -> None:
 def elementwise_on(
     value: SSAValue, element: Attribute, build: Callable[[SSAValue], Sequence[Operation]]
 ) -> NestOp:
-    """A nest behind the one that makes a value, which applies operations to each element; the last
-    one gives the result."""
+    """Insert a nest after the one that computes a value, which applies operations to each element.
+    The last of these gives the result."""
     maker = value.owner
     assert isinstance(maker, NestOp) and isinstance(value.type, TensorType)
     stored = maker.stored_at(value)
@@ -199,7 +199,7 @@ def elementwise_on(
 
 
 def drop_unused(nest: NestOp) -> None:
-    """Erase operations of a body that nothing needs."""
+    """Erase operations of a body whose results are unused."""
     for op in reversed(list(nest.body.block.ops)):
         if op.results and not any(list(r.uses) for r in op.results):
             op.detach()
@@ -212,11 +212,11 @@ def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: i
         %p = nest (i) ins(%x[i]) {f}     %y = nest (j) ins(%p[2*j]) {g}
         ->  %y = nest (j) ins(%x[2*j]) {f; g}
 
-    The producer is elementwise and its result map consists of plain axes, or of several in one dim
-    (`digits_of`), which are then found by division.
+    The producer is elementwise. Each dim of its result map is a plain axis, or combines several
+    axes (`digits_of`), which are then recovered by division.
     """
     read = reads_of(consumer)[position]
-    values: dict[Symbol, Size] = {a.name: 0 for a in producer.axes}  # left for axes of extent 1
+    values: dict[Symbol, Size] = {a.name: 0 for a in producer.axes}  # 0 remains for extents of 1
     for expr, at in zip(producer.output_maps[result], read.map, strict=True):
         if expr.as_symbol is not None:
             values[expr.as_symbol] = at
@@ -230,7 +230,7 @@ def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: i
 
 
 def inline_everywhere(nest: NestOp) -> None:
-    """Let all readers compute the elements of a nest themselves."""
+    """Let all readers compute the elements of a nest themselves, and erase the nest."""
     value = nest.results[0]
     while (use := next(iter(value.uses), None)) is not None:
         reader = use.operation
@@ -242,7 +242,7 @@ def inline_everywhere(nest: NestOp) -> None:
 
 def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[Symbol, int, Expr]] | None:
     """The axes of an expression such as 4*i + j with j < 4, as (name, step, extent), slowest first;
-    None where it is none whose axes a division finds."""
+    None if division cannot recover its axes."""
     extents = extents_of(axes)
     split = expr.linear(extents)
     if split is None or split[1].constant != 0:
@@ -256,19 +256,19 @@ def digits_of(expr: Expr, axes: Sequence[Axis]) -> list[tuple[Symbol, int, Expr]
 
 
 def without_equal_reads(nest: NestOp) -> NestOp:
-    """The nest with each distinct read once."""
+    """The nest with each distinct read only once."""
     return _merge_reads(nest, len(nest.inputs), [], nest, 0, {})
 
 
 class _Reads:
-    """Distinct reads in order; `add` gives the place of a read, old or new."""
+    """Distinct reads in order; `add` returns the position of a read, whether old or new."""
 
     def __init__(self) -> None:
         self.reads: list[Read] = []
         self.places: dict[tuple[int, tuple[Expr, ...], str], int] = {}
 
     def add(self, read: Read, gathered: Mapping[Symbol, Size]) -> int:
-        """`gathered` renumbers the inputs in its map."""
+        """`gathered` renumbers the index inputs in the read's map."""
         new = Read(read.value, tuple(e.substitute(gathered) for e in read.map), read.pad)
         if new.key() not in self.places:
             self.places[new.key()] = len(self.reads)
@@ -280,14 +280,14 @@ _Numbered: TypeAlias = Callable[[int], Symbol]
 
 
 def _moved(number: int) -> Symbol:
-    """The value of a producer's input, while its consumer's inputs have numbers of their own."""
+    """A stand-in for a producer's input while the consumer's inputs keep their own numbers."""
     return Symbol.counter(f"@in{number}")
 
 
 def _numbering(
     places: Sequence[int], of: _Numbered = Symbol.gathered, to: _Numbered = Symbol.gathered
 ) -> dict[Symbol, Size]:
-    """The symbol of input k, if there still is one, as that of the input at places[k]."""
+    """Map the symbol of each input k that remains to the symbol of the input at places[k]."""
     return {of(k): Expr.symbol(to(p)) for k, p in enumerate(places) if p >= 0}
 
 
@@ -295,10 +295,10 @@ def _merge_reads(
     consumer: NestOp, position: int, moved: list[Read], producer: NestOp, result: int,
     values: Mapping[Symbol, Size],
 ) -> NestOp:
-    """Put the producer's reads in the place of the consumer's one, each distinct read once.
+    """Replace one of the consumer's reads by the producer's reads, each distinct read only once.
 
-    In `moved`, `@in<k>` (`_moved`) are the producer's inputs and `in<k>` the consumer's, as in
-    `values`.
+    In `moved` and `values`, `@in<k>` (`_moved`) are the producer's inputs and `in<k>` the
+    consumer's.
     """
     reads = _Reads()
     own = reads_of(consumer)
@@ -336,11 +336,11 @@ def through_view(
 ) -> tuple[Expr, ...] | None:
     """Where element `map_` of a view with shape `target` lies in its source of shape `source`.
 
-    Row-major order is kept, so equal runs of sizes correspond dim by dim, and within a run of
-    equal products the position is linearized and cut again. None when divisions remain, and for a
-    source without elements whose view does not show that.
+    Row-major order is kept, so equal runs of sizes correspond dim by dim. Within a run of equal
+    products, the position is linearized and split again. None if divisions remain, and for a source
+    without elements whose view has no dim of size 0.
     """
-    if any(size.constant == 0 for size in target):  # nothing is there to be read
+    if any(size.constant == 0 for size in target):  # there is nothing to read
         return (Expr.of(0),) * len(source)
     if any(size.constant == 0 for size in source):
         return None
@@ -358,8 +358,8 @@ def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[Symbol, E
         return [linear]
     at: list[Expr] = []
     for d, size in enumerate(shape):
-        behind = product(shape[d + 1:])
-        part = simplify(linear // behind, extents)
+        stride = product(shape[d + 1:])
+        part = simplify(linear // stride, extents)
         if d:
             part = simplify(part % size, extents)
         at.append(Expr.of(0) if size.constant == 1 else part)
@@ -369,7 +369,7 @@ def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[Symbol, E
 def _matching_runs(
     target: Sequence[Expr], source: Sequence[Expr]
 ) -> list[tuple[list[int], list[int]]]:
-    """Cut two shapes of equal products into shortest runs of equal products."""
+    """Split two shapes of equal products into the shortest runs of equal products."""
     runs: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(target) or j < len(source):
@@ -387,7 +387,7 @@ def _matching_runs(
                 b = b * source[j]
                 right.append(j)
                 j += 1
-            else:  # products that only the run-time sizes make equal: one run of everything
+            else:  # products that are equal only through run-time sizes: one run of everything
                 return [(list(range(len(target))), list(range(len(source))))]
         runs.append((left, right))
     return runs

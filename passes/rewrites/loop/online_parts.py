@@ -1,4 +1,4 @@
-"""Sums that follow a maximum, in parts: each part with a maximum of its own.
+"""Split sums that follow a maximum into parts, each with a maximum of its own.
 
     %m = nest (i, reduce p) ins(%n[p, i]) outs(max)              %n: the maxima of parts
     %l = nest (i, reduce j) ins(%x[i, j], %m[i]) {exp(x - m)}
@@ -6,9 +6,9 @@
     %k = nest (i, p, reduce q) ins(%x[i, 64*p + q], %n[p, i]) {exp(x - n)}
     %l = nest (i, reduce p) ins(%k[p, i], %n[p, i], %m[i]) {k * exp(n - m)}
 
-A program that finds the maximum of a part also has the part at hand for the sum, and what is summed
-need not be in memory: exp(x - m) == exp(x - n) * exp(n - m). Where all of a part is -inf, the
-lowest finite number stands for its maximum, so that its sum is 0 and not NaN.
+A program that finds the maximum of a part still holds that part for the sum, so the summed values
+need not be stored: exp(x - m) == exp(x - n) * exp(n - m). If all of a part is -inf, the lowest
+finite number stands in for its maximum, so that its sum is 0 and not NaN.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from passes.rewriting import Rewriter
 
 @dataclass(frozen=True)
 class Powers:
-    """A sum that computes the powers it is of, with its axis cut: `part` is the axis of parts.
+    """A sum that computes its own powers, with its axis split: `part` is the axis over the parts.
 
-    `place`: which of its inputs is the maximum of all.
+    `place` is the number of the input that is the overall maximum.
     """
 
     nest: NestOp
@@ -44,7 +44,7 @@ class Powers:
 
 
 def powers_in_parts(nest: NestOp) -> Powers | None:
-    """Where a sum of powers follows the maximum of the maxima of parts of what it reads."""
+    """The sum of powers, split in parts, if the maximum that it follows is computed in parts."""
     running = running_maximum(nest)
     if running is None or len(nest.reduce_axes) != 1:
         return None
@@ -61,7 +61,7 @@ def powers_in_parts(nest: NestOp) -> Powers | None:
 
 
 def _finder(maximum: SSAValue) -> tuple[NestOp | None, int | None]:
-    """The nest that finds the maxima of parts, whose maximum a value is, and how many there are."""
+    """The nest that finds the maxima of the parts, and the number of parts."""
     last = maximum.owner
     assert isinstance(last, NestOp)
     first = last.inputs[0].owner
@@ -74,7 +74,7 @@ def _finder(maximum: SSAValue) -> tuple[NestOp | None, int | None]:
 
 
 def sum_parts(at: Rewriter, powers: Powers) -> SSAValue:
-    """Sum up each part, then all of them."""
+    """Sum each part, then add up the parts."""
     nest, part, running = powers.nest, powers.part, powers.running
     [type_], [map_] = result_types(nest), nest.output_maps
     last, reads = running.maximum.owner, reads_of(nest)
@@ -96,7 +96,7 @@ def sum_parts(at: Rewriter, powers: Powers) -> SSAValue:
 
 
 def _finite(nest: NestOp, place: int) -> Region:
-    """The body, with an argument that is no lower than the lowest finite number."""
+    """The body, with an argument raised to at least the lowest finite number."""
     body = nest.body.clone()
     argument = body.block.args[place]
     element, first = argument.type, body.block.first_op
@@ -109,7 +109,7 @@ def _finite(nest: NestOp, place: int) -> Region:
 
 
 def _rescaled(terms: Sequence[Read], running: Running) -> Region:
-    """The sum of a part, its maximum and that of all: k * exp(n - m)."""
+    """The body k * exp(n - m) over the sum of a part, its maximum, and the overall maximum."""
     block = Block(arg_types=[scalar_type(r.value) for r in terms])
     total, own, known = block.args
     difference = arith.SubfOp(own, known)

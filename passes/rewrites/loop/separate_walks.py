@@ -1,4 +1,4 @@
-"""Axes that a program walks once more: only nests that name an axis alike walk it together.
+"""Rename axes that a program must walk again: only nests with the same axis name share a loop.
 
     %m = nest (i, reduce j) ins(%s[i, j])       %e = nest (i, j) ins(%s[i, j], %m[i])
     ->                                          %e = nest (i, j1) ins(%s[i, j1], %m[i])
@@ -15,7 +15,7 @@ from passes.rewrites.loop.nests import rename_axes, replace_nest
 
 
 def separate_walks(kernel: KernelOp, rows: set[Symbol]) -> None:
-    """Give an axis another name wherever it must be walked once more."""
+    """Give an axis a new name wherever it must be walked again."""
     current = {name: name for name in kernel.axes}
     names = fresh_axes(current)
     for nest in kernel.nests:
@@ -33,7 +33,7 @@ def separate_walks(kernel: KernelOp, rows: set[Symbol]) -> None:
 
 
 def _needs_reduction(nest: NestOp, axis: Symbol) -> bool:
-    """Whether a nest reads, directly or not, what is reduced over an axis."""
+    """Whether a nest depends, directly or indirectly, on a reduction over an axis."""
     todo, seen = list(nest.inputs), set[SSAValue]()
     while todo:
         value = todo.pop()

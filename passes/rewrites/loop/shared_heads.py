@@ -1,11 +1,11 @@
-"""Heads that share keys and values become the rows of a joined kernel that has none.
+"""Grouped-query attention: query heads that share keys become the rows of a kernel without rows.
 
     %s = nest (h: 32, j, reduce d) ins(%q[h, d], %k[h floordiv 4, j, d])
     ->
     %s = nest (g: 8, r: 4, j, reduce d) ins(%q[4*g + r, d], %k[g, j, d])
 
-So a program computes a group of heads by matrix products, and loads what they share once. Only of
-halves: products of f32 would take as many instructions as before.
+A program then computes a group of heads with matrix products, and loads the keys and values that
+they share once. Only for half precision: products of f32 would take as many instructions as before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def share_heads(kernel: KernelOp) -> None:
 
 
 def _group_size(nest: NestOp, axis: Symbol) -> int | None:
-    """How many places along an axis read the same of a factor, if that is read once for each."""
+    """The number of positions along an axis that read the same part of a factor, or None."""
     sizes: set[int | None] = set()
     for map_ in nest.input_maps:
         used = [e for e in map_ if axis in e.symbols]
@@ -47,7 +47,7 @@ def _group_size(nest: NestOp, axis: Symbol) -> int | None:
 
 
 def _divisor(expr: Expr, axis: Symbol) -> int | None:
-    """n of `axis floordiv n`."""
+    """The n of `axis floordiv n`; None for other expressions."""
     [(atoms, factor), *more] = expr.terms
     match atoms:
         case (Call("floordiv", (divided, by)),) if not more and factor == 1:
@@ -57,7 +57,7 @@ def _divisor(expr: Expr, axis: Symbol) -> int | None:
 
 
 def _divide(kernel: KernelOp, axis: Symbol, size: int) -> None:
-    """Let an axis be groups, and an axis inside them."""
+    """Split an axis into groups and an axis inside them."""
     inner = next(fresh_axes(kernel.axes))
     for nest in kernel.nests:
         axes = [new for a in nest.axes for new in (

@@ -1,9 +1,9 @@
-"""Constants that are one number up to a diagonal and another one behind it: masks, as a rule.
+"""Triangular constants, with one number up to a diagonal and another after it: usually masks.
 
     %c = constant [[0, -inf, -inf], [0, 0, -inf]]
     ->  %c = nest (i, j) {select(j <= i, 0, -inf)}
 
-A comparison of indices costs less than what it saves to read, and tells how far rows reach.
+Comparing indices costs less than loading the mask, and it tells how far rows reach.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 
 MIN_ELEMENTS = 64
-"""Smaller constants are read."""
+"""Smaller constants are loaded."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Triangle:
 
     @staticmethod
     def of(array: Array) -> Triangle | None:
-        """What a matrix is, if it is that, and neither all of it is `below` nor `above`."""
+        """The triangle that a matrix is; None if it is none, or if all of it is `below`."""
         first, last = array[-1, 0], array[0, -1]
         count = int((array[-1] == first).sum())
         offset = count - array.shape[0]
@@ -51,7 +51,7 @@ class Triangle:
 
 
 def triangle_of(value: SSAValue, weights: WeightStore) -> Triangle | None:
-    """The triangle that a constant is, in its last two dims; others have one element."""
+    """The triangle in the last two dims of a constant whose other dims have one element."""
     op = value.owner
     if not isinstance(op, ConstantOp) or not isinstance(value.type, TensorType):
         return None
@@ -64,7 +64,7 @@ def triangle_of(value: SSAValue, weights: WeightStore) -> Triangle | None:
 
 
 def triangle_nest(value: SSAValue, triangle: Triangle, names: tuple[Symbol, Symbol]) -> NestOp:
-    """A nest that computes the constant, over axes of these names."""
+    """A nest over axes with these names that computes the constant."""
     type_ = value.type
     assert isinstance(type_, TensorType)
     axes = [Axis(name, size) for name, size in zip(names, type_.shape[-2:], strict=True)]

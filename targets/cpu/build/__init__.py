@@ -1,1 +1,1 @@
-"""From LLVM text to linked machine code, and where it is kept."""
+"""From LLVM IR to linked machine code, and the cache for it."""

@@ -1,4 +1,5 @@
-"""The address of an array's elements, quickly: small models take as long as NumPy's own way."""
+"""A fast way to get the address of an array's elements; NumPy's own takes as long as a small model.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +17,19 @@ _FIRST_FIELD = object.__basicsize__
 
 
 def slow_address(array: Array) -> int:
-    """As NumPy tells it."""
+    """The address as NumPy reports it."""
     return array.__array_interface__["data"][0]
 
 
 def fast_address(array: Array) -> int:
-    """Read from the array object, whose first own field it is in all of NumPy's versions so far."""
+    """The address, read from the first field of the array object, as laid out by all NumPy
+    versions.
+    """
     return _pointer_at(id(array) + _FIRST_FIELD).value or 0
 
 
 def _choose() -> Callable[[Array], int]:
-    """The fast way if it is right about two arrays, one of which begins inside another."""
+    """The fast way, if it is right about two arrays, one of which starts inside the other."""
     whole = np.empty(3)
     right = all(fast_address(a) == slow_address(a) for a in (whole, whole[1:]))
     return fast_address if right else slow_address

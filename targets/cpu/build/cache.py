@@ -1,4 +1,4 @@
-"""Object code on disk, by the hash of all that it depends on."""
+"""Object code on disk, by the hash of everything that it depends on."""
 
 # llvmlite has no types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -16,7 +16,7 @@ from targets.kept import KeptFiles
 
 
 class ObjectCache(KeptFiles):
-    """Compiled code in a folder; None keeps nothing."""
+    """Compiled code in a folder; a folder of None keeps nothing."""
 
     def __init__(self, folder: Path | None):
         super().__init__(None if folder is None else os.path.join(folder, "cpu"), ".o")

@@ -1,13 +1,13 @@
-"""Object files as one image: machine code that runs at whatever address it is copied to.
+"""Object files linked to one image: machine code that runs at whatever address it is copied to.
 
-LLVM gives an ELF object per kernel. Their code refers to its own constants, to other kernels and to
-a few functions of the C library, always by distance. So the sections are laid behind each other and
-the distances filled in, once, when a model is compiled; loading is a copy. Functions of the C
-library are reached through jumps at the end of the image, each to an address in a slot:
+LLVM emits one ELF object per kernel. Their code refers to its own constants, to other kernels and
+to a few functions of the C library, always by relative distance. When a model is compiled, the
+sections are placed one after another and the distances are filled in once; loading is then a copy.
+C library functions are reached through jumps at the end of the image, each to an address in a slot:
 
     sections of all objects | jumps | slots
 
-This is for x86-64 on systems with ELF. `LinkError` says that something else was met.
+This works for x86-64 on systems with ELF. `LinkError` reports anything that is not supported.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _JUMP = struct.Struct("<2sixx")
 
 
 class LinkError(Exception):
-    """An object has what images cannot hold."""
+    """An object contains something that images do not support."""
 
 
 @dataclass(frozen=True)
 class _Section:
-    """A section of an object and its place in the image."""
+    """A section of an object, and its position in the image."""
 
     place: int
     data: bytes
@@ -45,7 +45,7 @@ class _Section:
 
 @dataclass(frozen=True)
 class _Reference:
-    """Four bytes of the image, at `place`, that must be `symbol + addend - place`."""
+    """Four bytes of the image at `place` that must be `symbol + addend - place`."""
 
     place: int
     symbol: str | int
@@ -54,7 +54,7 @@ class _Reference:
 
 @dataclass
 class _Layout:
-    """The image while objects are added."""
+    """The image while objects are being added."""
 
     size: int = 0
     sections: list[_Section] = field(default_factory=list[_Section])
@@ -89,7 +89,7 @@ class _Layout:
                 places[target] + offset, name if place is None else place, addend))
 
     def image(self, entry: str) -> Image:
-        """All distances filled in. Raises LinkError when there is no function `entry`."""
+        """The image with all distances filled in. Raises LinkError if no function is `entry`."""
         if entry not in self.symbols:
             raise LinkError(f"no object defines {entry}")
         wanted = {r.symbol for r in self.references if isinstance(r.symbol, str)}
@@ -112,7 +112,7 @@ class _Layout:
 
 
 def link_image(objects: Iterable[bytes], entry: str) -> Image:
-    """Lay objects behind each other; `entry` is the function to be called.
+    """Link objects one after another; `entry` is the function to be called.
 
     Raises LinkError for objects of other machines, and for references other than distances.
     """
@@ -128,7 +128,7 @@ def link_image(objects: Iterable[bytes], entry: str) -> Image:
 # ---------------------------------------------------------------------- object files
 @dataclass(frozen=True)
 class _Header:
-    """A section's header."""
+    """The header of a section."""
 
     name: int
     kind: int
@@ -143,8 +143,8 @@ class _Header:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is part of the running program, in which nobody unwinds the stack. Raises
-        LinkError if it would be written."""
+        """Whether the section is loaded; unwind tables are not. Raises LinkError if it is writable.
+        """
         if not self.flags & _ALLOCATED or not self.size or self.kind == _UNWINDING:
             return False
         if self.flags & _WRITABLE or self.kind not in (_PROGRAM, _ZEROS):
@@ -158,18 +158,19 @@ class _Header:
 
 
 class _Object:
-    """An ELF object file, read."""
+    """A parsed ELF object file."""
 
     def __init__(self, content: bytes):
         kind, machine, _, start, _, _, _, size, count, _ = _HEADER.unpack_from(content)
         if content[:6] != b"\x7fELF\x02\x01" or (kind, machine) != (_RELOCATABLE, _X86_64):
-            raise LinkError("no object file of x86-64")
+            raise LinkError("not an object file for x86-64")
         self.content = content
         self.sections = [_Header(*_SECTION.unpack_from(content, start + k * size))
                          for k in range(count)]
 
     def symbols(self, places: dict[int, int]) -> Iterator[tuple[str, int | None, bool]]:
-        """Name, place in the image (None: elsewhere), and whether other objects may mean it."""
+        """Name, position in the image (None: elsewhere), and whether other objects can refer to it.
+        """
         for table in self._of_kind(_SYMBOLS):
             names = self.sections[table.link].bytes_of(self.content)
             for name, info, _, section, value, _ in _SYMBOL.iter_unpack(

@@ -1,7 +1,7 @@
-"""Native code in this process: compile LLVM texts (through the cache) and link them.
+"""Native code in this process: compiles LLVM IR (through the cache) and links it.
 
-LLVM compiles one text at a time in a process. Where much is to be compiled and there are several
-cores, other processes take a share, from the first texts on.
+LLVM compiles one module at a time per process. If there is much to compile and there are several
+cores, other processes take a share, from the first modules on.
 """
 
 # llvmlite has no types.
@@ -28,10 +28,10 @@ from targets.cpu.build.native import Library, load_image
 from targets.cpu.machine import Machine
 
 _SECONDS_PER_BYTE = 0.8e-6
-"""What code generation takes per byte of LLVM text, roughly; decides whether helpers pay."""
+"""The rough time of code generation per byte of LLVM IR; decides whether helpers pay."""
 
 _HELPERS_PAY = 0.5
-"""Seconds of work that make starting another process worth it."""
+"""The seconds of work from which starting another process pays."""
 
 
 def compile_texts(
@@ -40,9 +40,9 @@ def compile_texts(
 ) -> list[bytes]:
     """The object code of each text. Equal texts are compiled once.
 
-    While `texts` makes the next one, other processes compile what is there. Each code is kept as
-    soon as it is there, so that a compilation which is interrupted has lost little. `tell` is
-    called after that, with the number of texts that have their code, from any thread.
+    While `texts` produces the next text, other processes compile the earlier ones. Each result is
+    kept as soon as it is ready, so that an interrupted compilation loses little. After that, `tell`
+    is called with the number of texts that have their code, from any thread.
     """
     keys: list[str] = []
     found: dict[str, bytes | None] = {}
@@ -64,7 +64,7 @@ def compile_texts(
 
 
 class _Crew:
-    """Texts that wait to be compiled. Helpers take the first of them; `finish` takes the last."""
+    """Texts waiting to be compiled. Helpers take the first ones, `finish` takes the last ones."""
 
     def __init__(
         self, machine: Machine, keep: Callable[[str, bytes], None],
@@ -87,7 +87,7 @@ class _Crew:
         self._complete()
 
     def have(self) -> None:
-        """A text whose code is there already."""
+        """Count a text whose code exists already."""
         self._had += 1
         self._count()
 
@@ -101,7 +101,7 @@ class _Crew:
             self.tell(self._had + len(self.codes))
 
     def add(self, key: str, text: str) -> None:
-        """A text to compile; another helper if there is work and a core for one."""
+        """Add a text to compile; starts another helper if there is work and a core for it."""
         with self._changed:
             self._waiting.append((key, text))
             self._changed.notify()
@@ -111,7 +111,7 @@ class _Crew:
             self._helpers[-1].start()
 
     def finish(self) -> dict[str, bytes]:
-        """Compile what is left, here as well, and take over what helpers failed at."""
+        """Compile the remaining texts here, including those that helpers failed to compile."""
         self._complete()
         self._compile_rest()
         for helper in self._helpers:
@@ -134,7 +134,7 @@ class _Crew:
                 text, self.machine.cpu, self.machine.attributes))
 
     def _help(self) -> None:
-        """Hand one text after another to a process, until there will be no more."""
+        """Pass one text after another to a process, until there are no more."""
         with _process() as process:
             while (job := self._next()) is not None:
                 key, text = job
@@ -154,7 +154,7 @@ class _Crew:
 
 @contextlib.contextmanager
 def _process() -> Generator[subprocess.Popen[bytes]]:
-    """A process that compiles; it ends when nobody writes to it any more."""
+    """A process that compiles, and exits when its input is closed."""
     process = subprocess.Popen(
         [sys.executable, worker.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL)
@@ -169,7 +169,7 @@ def _process() -> Generator[subprocess.Popen[bytes]]:
 
 
 def _compile_in(process: subprocess.Popen[bytes], text: str, machine: Machine) -> bytes:
-    """The object code of a text. Raises OSError or EOFError if the process is gone."""
+    """The object code of a text. Raises OSError or EOFError if the process has ended."""
     assert process.stdin is not None and process.stdout is not None
     pickle.dump((text, machine.cpu, machine.attributes), process.stdin)
     process.stdin.flush()
@@ -178,7 +178,7 @@ def _compile_in(process: subprocess.Popen[bytes], text: str, machine: Machine) -
 
 # ---------------------------------------------------------------------- linking
 class _Linker:
-    """The process's JIT and the numbers of the libraries in it."""
+    """The process's JIT, and the numbers of the libraries in it."""
 
     def __init__(self) -> None:
         llvm.initialize_native_target()
@@ -193,9 +193,9 @@ def _linker() -> _Linker:
 
 
 def link(objects: Sequence[bytes], entry: str) -> Library:
-    """Link object codes into this process; `entry` is the function whose address is wanted.
+    """Link object code into this process; `entry` is the function whose address is wanted.
 
-    LLVM's own linker serves where images are not possible, which are much lighter.
+    LLVM's own linker is used where images, which are much lighter, are not possible.
     """
     distinct = list(dict.fromkeys(objects))
     try:

@@ -1,6 +1,6 @@
 """Machine code in this process. Nothing here needs LLVM.
 
-Memory is written first and then made executable, never both at a time.
+Memory is first written and then made executable, never both at the same time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from targets.interface import TargetError
 
 
 class Image(NamedTuple):
-    """Machine code that runs at whatever address it is copied to (`image.py` makes it).
+    """Machine code that runs at whatever address it is copied to (made by `image.py`).
 
-    `entry`: the place of the function to be called. `slots`: function of the C library -> the place
-    where its address, 8 bytes, must be written before that.
+    `entry`: the position of the function to be called. `slots`: for each C library function, the
+    position at which its 8-byte address must be written first.
     """
 
     code: bytes
@@ -26,9 +26,9 @@ class Image(NamedTuple):
 
 
 class Library(NamedTuple):
-    """Code that can be called as long as this object lives. `keeps`: what holds it in memory.
+    """Code that can be called as long as this object lives. `keeps`: the owner of its memory.
 
-    `image`: what it was loaded from, where it was."""
+    `image`: the image that it was loaded from, if there is one."""
 
     keeps: Any
     address: int
@@ -36,7 +36,8 @@ class Library(NamedTuple):
 
 
 def load_image(image: Image) -> Library:
-    """Copy an image into memory that may be executed. Raises TargetError if there can be none."""
+    """Copy an image into executable memory. Raises TargetError if the system does not allow that.
+    """
     memory = mmap.mmap(-1, max(len(image.code), 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
                        prot=mmap.PROT_READ | mmap.PROT_WRITE)
     memory[: len(image.code)] = image.code
@@ -46,7 +47,7 @@ def load_image(image: Image) -> Library:
     size = -(-len(memory) // mmap.PAGESIZE) * mmap.PAGESIZE
     protect = process().mprotect
     if protect(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC):
-        raise TargetError("the system does not allow code that is made at run time (mprotect)")
+        raise TargetError("the system does not allow code generated at run time (mprotect)")
     return Library(memory, address + image.entry, image)
 
 
@@ -57,7 +58,7 @@ def process() -> Any:
 
 
 def function_address(name: str) -> int:
-    """The address of a C function. Raises TargetError for one that is not there."""
+    """The address of a C function. Raises TargetError if there is none of that name."""
     for library in (None, "libm.so.6"):
         try:
             return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0

@@ -1,9 +1,9 @@
-"""LLVM text to object code. Also a program of its own, so that several processes can compile.
+"""LLVM IR to object code. It is also a program of its own, so that several processes can compile.
 
-This file imports nothing but llvmlite: `python worker.py` starts in a moment. It reads pickled jobs
-(text, cpu, attributes) from standard input, until that ends, and writes the object code of each.
-There is no optimization pipeline: the text is vectorized and hoisted already, and code generation
-does the rest.
+This file imports only llvmlite, so `python worker.py` starts quickly. It reads pickled jobs (text,
+cpu, attributes) from standard input until that ends, and writes the object code of each. There is
+no optimization pipeline: the IR is already vectorized and hoisted, and code generation does the
+rest.
 """
 
 # llvmlite has no types.

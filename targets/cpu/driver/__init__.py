@@ -1,1 +1,1 @@
-"""Host functions as native code: control flow, frames, launches and how work is shared."""
+"""Host functions as native code: control flow, frames, launches and work sharing."""

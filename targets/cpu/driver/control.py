@@ -1,13 +1,13 @@
 """`strata.if` and `strata.loop` as LLVM text: native calls of other host functions.
 
-A called function stores, per buffer it returns, its address and its shape into words that the
-caller gives. Every thread has words of its own, with the same contents.
+For each buffer that it returns, a called function stores the address and the shape in words that
+the caller provides. Every thread has its own words, with the same contents.
 
     loop:  words of the carried values <- the operands
     head:  go on?  -> body, exit
-    body:  call; ask for signals; append what is stacked; free what the call before returned;
+    body:  call; check for signals; append to the stacks; free what the previous call returned;
            words <- results; head
-    exit:  results <- words; without any call, copies of the operands
+    exit:  results <- words; copies of the operands if there was no call
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from targets.cpu.runtime.checks import memory_check, signal_check, stack_check
 
 @dataclass(frozen=True)
 class _Words:
-    """Where the address and the shape of buffers stand: word `at` of `base`, one after another."""
+    """The words that hold the addresses and shapes of buffers, one after another from `base`."""
 
     base: str
     types: Sequence[BufferType]
@@ -39,7 +39,7 @@ class _Words:
 
 
 class ControlText(FunctionText):
-    """Writes one function, with calls of others."""
+    """Writes one function, including its calls of others."""
 
     def other(self, op: Operation) -> None:
         match op:
@@ -79,7 +79,7 @@ class ControlText(FunctionText):
         return _Words(self.writer.at_entry(f"alloca [{count} x i64], align 8"), types)
 
     def flag(self, pointer: str) -> str:
-        """A truth value that all threads read."""
+        """A boolean that all threads read."""
         self.sync()
         byte = self.writer.assign(f"load i8, ptr {pointer}")
         return self.writer.assign(f"icmp ne i8 {byte}, 0")
@@ -92,7 +92,7 @@ class ControlText(FunctionText):
         return f"call i32 @{self.program.function_name(name)}({', '.join(arguments)})"
 
     def pass_on(self, status: str) -> None:
-        """End this call, too, where a check has failed in another."""
+        """End this call, too, if a check failed in the called function."""
         w = self.writer
         failed, fail, go = w.assign(f"icmp ne i32 {status}, 0"), w.fresh("fail"), w.fresh("go")
         w.emit(f"br i1 {failed}, label %{fail}, label %{go}")
@@ -103,14 +103,15 @@ class ControlText(FunctionText):
     def sizes_of(
         self, name: str, inputs: Sequence[SSAValue], own: Mapping[Symbol, str] | None = None
     ) -> list[str]:
-        """The values of a function's sizes: `own`, else from the inputs' types, else this one's."""
+        """The values of a function's sizes: `own`, else from the inputs' types, else the caller's.
+        """
         callee = self.program.functions[name]
         bound = bound_sizes(callee, [buffer_type(v) for v in inputs])
         return [(own or {}).get(s) or self.scalar(bound.get(s, Expr.symbol(s)))
                 for s in callee.size_names]
 
     def define(self, op: ControlOp, words: _Words) -> None:
-        """Give the sizes that an operation defines their values, from the shapes in words."""
+        """Set the sizes that an operation defines, from the shapes in words."""
         names = {*defined_sizes(op)}
         for k, type_ in enumerate(words.types):
             for d, size in enumerate(type_.shape, 1):
@@ -133,7 +134,7 @@ class _LoopText:
         types = _buffers(op.result_types)
         self.count = len(op.carried)
         self.first = len(returned) - len(types)
-        """1 where the body returns whether to go on."""
+        """1 if the body also returns whether to go on, else 0."""
         self.carried = text.words(types[: self.count])
         self.results = text.words(returned)
         self.stacks = text.words(types[self.count:])
@@ -187,7 +188,7 @@ class _LoopText:
             self.text.store(size, "i64", words.base, words.at(k) + d)
 
     def _varying(self) -> dict[Symbol, int]:
-        """Sizes of the body that may differ from call to call, and the word where each stands."""
+        """Sizes of the body that may differ between calls, and the word that holds each."""
         places = varying_sizes(self.op, self.body, {*self.text.sizes})
         return {self.op.step_symbol: -1,
                 **{s: self.carried.at(k) + 1 + d for s, (k, d) in places.items()}}
@@ -210,7 +211,8 @@ class _LoopText:
         text.check(goes_on, signal_check(self.op), [])
 
     def _keep(self, counter: str, calls: str) -> None:
-        """What the call returned becomes what the next one gets. `calls`: their number, or 0."""
+        """Pass the results of a call to the next one. `calls`: the number of calls, 0 if
+        unknown."""
         w, text = self.writer, self.text
         if self.first:
             flag = text.load("ptr", self.results.base, 0)
@@ -251,7 +253,8 @@ class _LoopText:
         text.release(pointer)
 
     def _free_carried(self, counter: str) -> None:
-        """Free what the call before returned; the first call's values are not the loop's."""
+        """Free what the previous call returned; the first call's inputs do not belong to the loop.
+        """
         w, text = self.writer, self.text
         if not self.count:
             return
@@ -281,7 +284,7 @@ class _LoopText:
         text.define(self.op, self.stacks)
 
     def _own_carried(self, counter: str) -> None:
-        """Copy the operands where nothing was called."""
+        """Copy the operands if there was no call."""
         w, text = self.writer, self.text
         if not self.count:
             return

@@ -2,15 +2,15 @@
 
     strata_entry -> [GOMP_parallel ->] strata_task -> strata_run -> strata_body (see module.py)
 
-The first table entries are the addresses of `targets.cpu.runtime.threads.FUNCTIONS`, then come that
-of the heap, 64-bit words that `targets.cpu.runtime.heap` lays out and reads, and that of the turns,
-which lie on the entry's stack (see `turns`). The functions return 0, or 1 when a check has
-failed, the same on every thread.
+The table starts with the addresses of `targets.cpu.runtime.threads.FUNCTIONS`. Then come the
+address of the heap (64-bit words that `targets.cpu.runtime.heap` defines and reads) and that of the
+work-sharing counters, which are on the entry's stack (see `turns.py`). The functions return 0, or 1
+if a check failed, with the same result on every thread.
 
-`strata_allocate` gives every thread the same new memory, or null where there is none. It takes a
-spare block of just that size if there is one; `strata_tidy` frees these when a run ends.
-`strata_release` and `strata_append` do their work on thread 0 and do not wait. `%calls` is how
-often a loop appends, 0 where that is not known.
+`strata_allocate` returns the same new memory to every thread, or null if there is none. It reuses a
+spare block of exactly that size if there is one; `strata_tidy` frees spare blocks when a run ends.
+`strata_release` and `strata_append` work on thread 0 and do not wait. `%calls` is the number of
+times that a loop appends, 0 if unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.cpu.runtime.threads import TURNS_ENTRY
 ENTRY = "strata_entry"
 
 _SPARE_BLOCKS, _SPARE_BYTES = 8, 1 << 20
-"""How many released blocks wait to be used again, and how large each may be."""
+"""The most released blocks that are kept for reuse, and the most bytes of each."""
 
 _FRAME = """\
 define i32 @{entry}(ptr %call) nounwind {{
@@ -318,7 +318,7 @@ declare void @llvm.x86.sse.ldmxcsr(ptr)"""
 
 
 def frame(machine: Machine, condition: Sequence[str], has_heap: bool) -> str:
-    """The fixed functions; `condition` is text that defines `%parallel` in the entry."""
+    """The fixed functions; `condition`: text that defines `%parallel` in the entry."""
     flushes = machine.is_x86 and machine.flushes
     before, after = (FLUSH, _RESTORE) if flushes else ("", "")
     tidy = "  call void @strata_tidy(ptr %table)" if has_heap else ""

@@ -2,86 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation
 
 from dialects import host
 from dialects.strata.assumptions import LARGEST_NUMBER
-from dialects.strata.elements import byte_width
 from dialects.strata.requirements import RequireOp, TrapOp
 from dialects.strata.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.symbol import Symbol
-from targets.cpu.driver.launches import KernelInfo, Step
-from targets.cpu.emit.index import Indices
+from targets.cpu.driver.launches import Step
+from targets.cpu.driver.statements import Statements
 from targets.cpu.emit.writer import Writer, size_arguments
 from targets.cpu.runtime.checks import (
-    Check,
     access_check,
     assume_check,
     index_check,
-    memory_check,
     size_check,
 )
-from targets.cpu.runtime.heap import CHECK_WORD, RESULTS, SEEN_WORD, SEEN_WORDS
+from targets.cpu.runtime.heap import RESULTS
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, TURNS_ENTRY
 
-_MOST_BYTES = float(2**47)
 
-
-@dataclass
-class Program:
-    """What the functions of a model share while they are written."""
-
-    main: host.FuncOp
-    functions: Mapping[str, host.FuncOp]
-    kernels: Mapping[str, KernelInfo]
-    constants: list[host.ConstantOp] = field(default_factory=list[host.ConstantOp])
-    places: dict[tuple[Attribute, BufferType], int] = field(
-        default_factory=dict[tuple[Attribute, BufferType], int])
-    """Where in `constants` a value of a type stands."""
-    checks: list[Check] = field(default_factory=list[Check])
-
-    @cached_property
-    def poisons(self) -> bool:
-        """Whether memory is poisoned before it is written: where accesses are checked."""
-        return any(isinstance(op, TrapOp) for f in self.functions.values()
-                   for op in f.body.block.ops)
-
-    def constant_entry(self, op: host.ConstantOp) -> int:
-        """The table entry of a constant; equal ones share it."""
-        first = FIRST_ARGUMENT + len(self.main.body.block.args)
-        place = self.places.setdefault((op.value, op.type), len(self.constants))
-        if place == len(self.constants):
-            self.constants.append(op)
-        return first + place
-
-    def function_name(self, name: str) -> str:
-        return "strata_call_" + re.sub(r"[^\w.$]", "_", name)
-
-
-class FunctionText:
+class FunctionText(Statements):
     """Writes one function. Subclasses add operations in `other`."""
-
-    def __init__(self, program: Program, func: host.FuncOp):
-        self.program, self.func = program, func
-        self.is_main = func is program.main
-        self.writer = Writer(func.sym_name.data)
-        self.indices = Indices(self.writer)
-        names = self.writer.size_arguments(func.size_names)
-        self.sizes = {s: self.indices.symbol(name, 0)
-                      for s, name in zip(func.size_names, names, strict=True)}
-        self.pointers: dict[SSAValue, str] = {}
-        self.steps: list[Step] = []
-        self.uses_heap = bool(func.return_op.values)
-        self.arena: str | None = "%arena" if self.is_main else None
-        self.last_alone: bool | None = None if self.is_main else False
-        """Whether thread 0 did the last step alone; None behind a barrier."""
 
     def emit(self) -> str:
         self._begin()
@@ -102,7 +48,7 @@ class FunctionText:
         return f"define internal i32 @{name}({', '.join(parameters)}) nounwind {{"
 
     def _begin(self) -> None:
-        """Name the arguments, and have an arena."""
+        """Name the arguments, and allocate the arena."""
         if self.is_main:
             load_sizes(self.writer, self.func.size_names)
             for k, argument in enumerate(self.func.body.block.args):
@@ -151,44 +97,21 @@ class FunctionText:
         raise ValueError(f"{op.name} cannot stand in a host function")
 
     def _placed(self, op: host.AllocOp) -> str:
-        """At its place in the arena, or in memory of its own."""
+        """The address of a buffer at its offset in the arena, or in memory of its own."""
         if op.offset is None:
             return self.allocate(self.byte_size(op.type), op)
         place = self.scalar(op.offset.data)
         return self.writer.assign(f"getelementptr i8, ptr {self.arena}, i64 {place}")
 
-    def scalar(self, expr: Expr) -> str:
-        """The value of an expression over this function's sizes."""
-        return self.indices.scalar(expr.substitute(self.sizes))
-
-    def product(self, sizes: Sequence[Expr]) -> Expr:
-        """The product of expressions over this function's sizes, over LLVM names."""
-        return self.indices.product([size.substitute(self.sizes) for size in sizes])
-
-    def byte_size(self, type_: BufferType) -> Expr:
-        """The bytes of a buffer, over LLVM names."""
-        return self.product(type_.shape) * byte_width(type_.element)
-
     def _copy(self, op: host.CopyOp) -> None:
-        """Thread 0 copies."""
+        """Copy a buffer, on thread 0."""
         assert isinstance(op.source.type, BufferType)
         self.wait(alone=True)
         self.copy(self.pointers[op.target], self.pointers[op.source],
                   self.indices.scalar(self.byte_size(op.source.type)))
 
-    def copy(self, target: str, source: str, count: str) -> None:
-        w = self.writer
-        mine = w.assign(self._mine(count))
-        w.emit(w.call("llvm.memcpy.p0.p0.i64", "void", [
-            ("ptr", target), ("ptr", source), ("i64", mine), ("i1", "false")]))
-
-    def _mine(self, count: str) -> str:
-        """All for thread 0, nothing for the others."""
-        first = self.writer.hoist("icmp eq i64 %thread, 0")
-        return f"select i1 {first}, i64 {count}, i64 0"
-
     def _return(self, op: host.ReturnOp) -> None:
-        """Hand over what is returned: its address and shape."""
+        """Store the address and shape of each returned buffer."""
         if self.arena is not None and not self.is_main:
             self.wait(alone=True)
             self.release(self.arena)
@@ -205,84 +128,7 @@ class FunctionText:
             place += 1 + value.type.rank
         self.writer.emit("ret i32 0")
 
-    # ------------------------------------------------------------------ memory and checks
-    def store(self, value: str, type_: str, base: str, word: int) -> None:
-        place = self.writer.assign(f"getelementptr i64, ptr {base}, i64 {word}")
-        self.writer.emit(f"store {type_} {value}, ptr {place}")
-
-    def load(self, type_: str, base: str, word: int) -> str:
-        place = self.writer.assign(f"getelementptr i64, ptr {base}, i64 {word}")
-        return self.writer.assign(f"load {type_}, ptr {place}")
-
-    def allocate(self, size: Expr, op: Operation) -> str:
-        """Memory of its own, the same on every thread; the run ends where there is not enough.
-
-        The size in bytes is over LLVM names.
-        """
-        count = self.indices.scalar(size)
-        if size.constant is None:
-            huge = self.writer.assign(f"fcmp ogt double {self._estimate(size)}, {_MOST_BYTES:e}")
-            count = self.writer.assign(f"select i1 {huge}, i64 -1, i64 {count}")
-        return self.allocate_bytes(count, op)
-
-    def allocate_bytes(self, count: str, op: Operation) -> str:
-        """As `allocate`, for so many bytes."""
-        self.uses_heap = True
-        w = self.writer
-        memory = w.assign(f"call ptr @strata_allocate(ptr %table, i64 {count}, i64 %thread, "
-                          "i64 %threads)")
-        self.last_alone = None
-        there = w.assign(f"icmp ne ptr {memory}, null")
-        self.check(there, memory_check(op), [count])
-        if self.program.poisons:
-            self._poison(memory, count)
-        return memory
-
-    def _poison(self, memory: str, count: str) -> None:
-        """Thread 0 fills memory with what is a NaN, or -1."""
-        w = self.writer
-        mine = w.assign(self._mine(count))
-        w.emit(f"call void @llvm.memset.p0.i64(ptr {memory}, i8 -1, i64 {mine}, i1 false)")
-        self._barrier()
-        self.last_alone = None
-
-    def _estimate(self, size: Expr) -> str:
-        """A size as a double, which does not wrap around."""
-        w, total = self.writer, "0.0"
-        for atoms, factor in size.terms:
-            term = f"{float(factor):e}"
-            for atom in atoms:
-                whole = self.indices.scalar(Expr((((atom,), 1),)))
-                real = w.assign(f"sitofp i64 {whole} to double")
-                term = w.assign(f"fmul double {term}, {real}")
-            total = w.assign(f"fadd double {total}, {term}")
-        return total
-
-    def release(self, memory: str) -> None:
-        self.uses_heap = True
-        self.writer.emit(f"call void @strata_release(ptr %table, ptr {memory}, i64 %thread)")
-
-    def check(self, holds: str, check: Check, seen: Sequence[str]) -> None:
-        """End the call with status 1 where `holds` is false, noting what was seen."""
-        self.uses_heap = True
-        w, number = self.writer, len(self.program.checks)
-        self.program.checks.append(check)
-        go, fail = w.fresh("go"), w.fresh("fail")
-        w.emit(f"br i1 {holds}, label %{go}, label %{fail}")
-        w.start_block(fail)
-        heap = w.assign("call ptr @strata_heap(ptr %table)")
-        self.store(str(number), "i64", heap, CHECK_WORD)
-        for k, value in enumerate(seen[:SEEN_WORDS]):
-            self.store(value, "i64", heap, SEEN_WORD + k)
-        w.emit("ret i32 1")
-        w.start_block(go)
-
-    def sync(self) -> None:
-        """All threads see what was done so far; the next step waits until all have looked."""
-        if self.last_alone is not None:
-            self._barrier()
-        self.last_alone = False
-
+    # ------------------------------------------------------------------ sizes and checks
     def _read_sizes(self, op: SizeOp) -> None:
         self.sync()
         for k, name in enumerate(defined_sizes(op)):
@@ -292,7 +138,7 @@ class FunctionText:
             self.sizes[name] = self.indices.symbol(value, 0)
 
     def _require(self, op: RequireOp) -> None:
-        """Compare the index that is farthest from its lower bound: unsigned, from there."""
+        """Check the index farthest from the lower bound, by an unsigned comparison of distances."""
         self.sync()
         w = self.writer
         low, high = (self.scalar(e.data) for e in (op.low, op.high))
@@ -312,7 +158,7 @@ class FunctionText:
         self.check(self.writer.assign(f"icmp eq i64 {found}, 0"), access_check(op), [found])
 
     def _assume(self, op: AssumeOp) -> None:
-        """Check it here, unless it was checked before the run."""
+        """Check an assumption, unless that was done before the run."""
         if self.is_main and op.symbols <= {*self.func.size_names}:
             return
         if op.assumption.is_limit:
@@ -329,7 +175,7 @@ class FunctionText:
     def _step(self, op: host.LaunchOp) -> Step:
         kernel = self.program.kernels.get(op.kernel.data)
         if kernel is None:
-            raise ValueError(f"host.launch of @{op.kernel.data}, which is no kernel here")
+            raise ValueError(f"host.launch of @{op.kernel.data}: the module has no such kernel")
         values = dict(zip(kernel.op.size_names, op.sizes.data, strict=True))
         grid = tuple(extent.substitute(values) for extent in kernel.op.grid.data)
         step = Step(op, kernel, grid, op.sizes.data)
@@ -337,7 +183,7 @@ class FunctionText:
         return step
 
     def _launch(self, step: Step) -> None:
-        """The programs that this thread gets, if any."""
+        """Run this thread's share of the programs."""
         w = self.writer
         total = self.indices.scalar(self.product(step.grid))
         sizes = [self.scalar(s) for s in step.sizes]
@@ -356,9 +202,9 @@ class FunctionText:
         w.start_block(done)
 
     def _ask(self, step: Step, total: str) -> tuple[str, str, str]:
-        """Take part in a launch; the programs to run, and the block that asks for more.
+        """Take part in a launch. Returns the range of programs and the block that asks for more.
 
-        Where only a run knows that the work is little, thread 0 does it alone.
+        If only run time shows that there is little work, thread 0 does all of it.
         """
         w, threads = self.writer, "%threads"
         if step.is_parallel is None:
@@ -375,15 +221,6 @@ class FunctionText:
                         f"i64 {total}, i64 {step.least_turn}, i64 %thread, i64 {threads})")
         low, high = (w.assign(f"extractvalue {{i64, i64}} {pair}, {k}") for k in (0, 1))
         return low, high, ask
-
-    def wait(self, alone: bool) -> None:
-        """A barrier before a step, unless thread 0 did the one before alone and does this too."""
-        if self.last_alone is not None and not (alone and self.last_alone):
-            self._barrier()
-        self.last_alone = alone
-
-    def _barrier(self) -> None:
-        self.writer.emit("call void @strata_barrier(ptr %table, i64 %threads)")
 
 
 def load_sizes(writer: Writer, sizes: Sequence[Symbol]) -> None:

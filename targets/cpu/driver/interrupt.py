@@ -1,12 +1,13 @@
-"""Loops of host functions ask Python for signals: so Ctrl-C ends a call that counts to 2**48.
+"""Signals in loops of host functions: Ctrl-C ends a call even in the middle of 2**48 iterations.
 
-After each trip every thread counts it in its line of the turns, and thread 0 looks at the clock:
-after each trip where trips are slow, else after `_TRIPS` of them. When `_NANOSECONDS` have gone by,
-it takes Python's lock and lets the handlers of pending signals run, as Python does between its own
-instructions, which is in the main thread only. If one raises, the exception is put aside, and
-thread 0 writes the number of the trip into the heap, before the barrier at which the trip ends;
-there all threads read it. A thread that reads late, when thread 0 is in the next trip already,
-finds a number which is not that of its own trip: so all leave at the same barrier.
+After each iteration every thread counts it in its line of the work-sharing memory, and thread 0
+looks at the clock: after every iteration if iterations are slow, else after `_TRIPS` of them. Once
+`_NANOSECONDS` have passed, it takes Python's global lock and runs the handlers of pending signals.
+Like the interpreter itself, Python does that only in the main thread. If a handler raises, the
+exception is stored, and thread 0 writes the iteration's number into the heap before the barrier
+that ends the iteration. All threads read the number there. A thread that reads late, when thread 0
+is already in the next iteration, finds a number other than that of its own iteration. Thus all
+threads leave at the same barrier.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from targets.cpu.runtime.heap import INTERRUPT_WORD, PYTHON_WORD, RAISED_WORD
 from targets.cpu.runtime.threads import TURNS_ENTRY
 
 _TRIPS = 16
-"""After how many trips at most the clock is looked at."""
+"""The most iterations between two looks at the clock."""
 _SLOW = 20_000_000
-"""Nanoseconds between two looks from which on it is looked at after each trip."""
+"""Nanoseconds between two looks above which the clock is read after every iteration."""
 _NANOSECONDS = 100_000_000
-"""How often Python is asked."""
+"""Nanoseconds between two checks for Python's signals."""
 
 _TEXT = """
 define internal i64 @strata_poll(ptr %table, i64 %thread) nounwind {
@@ -114,5 +115,5 @@ _NUMBERS = {"TURNS": TURNS_ENTRY, "LINE": LINE_BYTES, "CLOCK": time.CLOCK_MONOTO
             "PYTHON": PYTHON_WORD, "RAISED": RAISED_WORD, "INTERRUPT": INTERRUPT_WORD}
 
 INTERRUPT = re.sub("|".join(_NUMBERS), lambda found: str(_NUMBERS[found[0]]), _TEXT)
-"""LLVM text of `strata_poll`, which gives the number of the trip that ends, and of
-`strata_goes_on`, for after the barrier."""
+"""LLVM IR of `strata_poll`, which returns the number of the iteration that ends, and of
+`strata_goes_on`, which is called after the barrier."""

@@ -1,4 +1,6 @@
-"""Launches of a host function as data: kernels, numbers of programs, whether threads share them."""
+"""Launches of a host function as data: kernels, numbers of programs, and whether threads share
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from targets.cpu.scheduling.cost import PARALLEL_PAYS, program_cost
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """What the driver must know of a kernel."""
+    """The facts about a kernel that the driver needs."""
 
     function: str
     op: bl.KernelOp
@@ -36,7 +38,7 @@ class Step:
 
     @property
     def programs(self) -> int | None:
-        """How many programs run; None where only a run knows."""
+        """How many programs there are; None if that is known only at run time."""
         counts = [extent.constant or 0 for extent in self.grid if extent.constant is not None]
         return None if len(counts) < len(self.grid) and 0 not in counts else prod(counts)
 
@@ -49,10 +51,10 @@ class Step:
 
     @property
     def least_programs(self) -> int:
-        """The number of programs from which on threads share the launch."""
+        """The number of programs from which threads share the launch."""
         return max(2, PARALLEL_PAYS // self.kernel.cost)
 
     @property
     def least_turn(self) -> int:
-        """The number of programs that a thread takes at once, or more."""
+        """The fewest programs that a thread takes at once."""
         return max(1, PARALLEL_PAYS // (4 * self.kernel.cost))

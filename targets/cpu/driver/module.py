@@ -2,15 +2,15 @@
 
     int32_t strata_entry(struct { void *arena, **table; int64_t *sizes; int32_t threads; } *call)
 
-The table holds the addresses of the thread pool's functions, of the heap and of the turns, of a few
-functions of the C library, then of the inputs, the outputs and the constants. The entry opens one
-parallel region for the whole model; in it every thread walks all launches, runs programs of each
-one until none are left, its own part first (see `turns`), and waits at a barrier where the
-next launch may need what others wrote. Launches with little work are left to thread 0.
-Flush-to-zero is on inside the region only.
+The table holds the addresses of the thread pool's functions, of the heap, of the work-sharing
+counters and of a few C library functions. Then come the inputs, the outputs and the constants. The
+entry opens one parallel region for the whole model. In it every thread executes all launches. It
+runs programs of each launch until none are left, starting with its own part (see `turns.py`), and
+waits at a barrier if the next launch may need what other threads wrote. Launches with little work
+are left to thread 0. Flush-to-zero is on only inside the region.
 
-Every host function is one native function. All threads take the same way through it: what decides
-is read behind a barrier. It returns 0, or 1 when a check has failed.
+Every host function is one native function. All threads take the same path through it, because
+conditions are read after a barrier. The function returns 0, or 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from dialects import host
 from dialects.symbolic.expr import Expr
 from targets.cpu.driver.control import ControlText
 from targets.cpu.driver.frame import ENTRY, MEMCPY, frame
-from targets.cpu.driver.function import Program, load_sizes
+from targets.cpu.driver.function import load_sizes
 from targets.cpu.driver.launches import KernelInfo, Step
+from targets.cpu.driver.statements import Program
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer
 from targets.cpu.machine import Machine
@@ -34,7 +35,7 @@ __all__ = ["DriverText", "KernelInfo", "emit_driver"]
 
 @dataclass
 class DriverText:
-    """The LLVM text of a driver, and what its caller must provide."""
+    """The LLVM IR of a driver, and what its caller must provide."""
 
     module: str
     arena_bytes: Expr
@@ -42,16 +43,16 @@ class DriverText:
     constants: tuple[host.ConstantOp, ...]
     """The constants, in table order."""
     checks: tuple[Check, ...]
-    """What may fail, by number."""
+    """The checks that may fail, by number."""
 
 
 def emit_driver(
     main: host.FuncOp, functions: Sequence[host.FuncOp], kernels: Mapping[str, KernelInfo],
     machine: Machine,
 ) -> DriverText:
-    """The entry of a model: its main function, and all that it may call.
+    """The entry of a model: its main function, and all functions that it may call.
 
-    Raises ValueError for a launch of no kernel.
+    Raises ValueError for a launch of a kernel that does not exist.
     """
     program = Program(main, {f.sym_name.data: f for f in functions}, kernels)
     texts = [ControlText(program, f) for f in (main, *(f for f in functions if f is not main))]
@@ -68,9 +69,9 @@ def emit_driver(
 
 
 def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
-    """Text that ends in `%parallel = ...`: whether threads share any launch.
+    """LLVM IR that ends in `%parallel = ...`: whether threads share any launch.
 
-    A launch whose size is known only later may be one.
+    A launch whose size is not yet known counts as shared.
     """
     writer = Writer(ENTRY)
     indices = Indices(writer)

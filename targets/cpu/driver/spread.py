@@ -1,15 +1,15 @@
-"""Threads that woke on one processor move apart, and let each other begin.
+"""Thread placement: threads that woke on one processor move apart, and let each other start.
 
-A virtual machine's idle processor may count as busy, since its host has given it to others. Linux
-then wakes a thread on the processor of the one that wakes it, and both share it for milliseconds,
-in which each waits for the other at every barrier. So each thread notes in its line of the turns
-where it runs. A helper that finds itself on another's processor restricts itself to those that the
-calling thread may use and nobody is on, which moves it at once; it stays restricted so, until it
-clashes again. The calling thread is left alone. Who has nothing left to do for the first time in a
-call gives way to those that have not begun.
+An idle processor of a virtual machine may count as busy, because its host has lent it to others.
+Linux then wakes a thread on the processor of the thread that wakes it. The two share it for
+milliseconds, and each waits for the other at every barrier. Each thread therefore records in its
+line of the work-sharing memory on which processor it runs. A helper that finds itself on another
+thread's processor restricts its affinity to the calling thread's processors that no thread uses,
+which moves it at once. It stays restricted until it clashes again. The calling thread is never
+moved. A thread that runs out of work for the first time in a call yields to those that have not
+started.
 
-Where the C library has no such functions (`targets.cpu.runtime.threads.SCHEDULER`), nothing is
-done.
+Nothing is done if the C library lacks these functions (`targets.cpu.runtime.threads.SCHEDULER`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from targets.cpu.driver.turns import LINE_BYTES
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, SCHEDULER_ENTRY
 
 _YIELDS = 200
-"""How often a thread gives way to one that has not begun: for some tenth of a millisecond."""
+"""How often a thread yields to one that has not started: for a few tenths of a millisecond."""
 
 _TEXT = """
 define internal void @strata_note(ptr %table, ptr %turns, i64 %threads) nounwind {
@@ -141,6 +141,6 @@ _ENTRIES = dict(zip(("GETCPU", "GETAFFINITY", "SETAFFINITY", "YIELD"),
 _NUMBERS = _ENTRIES | {"LINE": LINE_BYTES, "BITS": 8 * LINE_BYTES, "TRIES": _YIELDS}
 
 SPREAD = re.sub("|".join(_NUMBERS), lambda found: str(_NUMBERS[found[0]]), _TEXT)
-"""LLVM text of three functions. `strata_note` is for the calling thread before it asks for help;
-`strata_spread` is what every thread begins with; `strata_gather` is for one that has nothing left
-to do. Behind the lines of all threads is one more: the processors that the caller may use."""
+"""LLVM IR of three functions. The calling thread runs `strata_note` before it asks for help. Every
+thread starts with `strata_spread`. A thread without work runs `strata_gather`. One more line
+follows the lines of all threads: the processors that the caller may use."""

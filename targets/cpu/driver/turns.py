@@ -1,25 +1,26 @@
-"""How threads share the programs of a launch: each begins with its part, then helps the others.
+"""Work sharing (work stealing): each thread starts with its part of a launch, then helps others.
 
-A launch's programs are cut into one part per thread, the same for launches of one size, so that a
-thread finds in its caches what it wrote. It takes its part piece by piece; who is done takes pieces
-of other parts. So a thread that began late, or that another process has held up, delays a launch by
-one piece of work at most.
+A launch's programs are divided into one part per thread. The division is the same for launches of
+the same size, so that a thread finds in its caches what it wrote. A thread takes its part piece by
+piece, and once it is done, it takes pieces of other parts. A thread that started late, or that
+another process has interrupted, thus delays a launch by at most one piece of work.
 
-Every thread has two cache lines in `%turns`. Others read how far its part of a launch is given out,
-twice, for even launches and for odd ones, and on which processor it is (see `spread`). For
-itself it notes which of the two counts now, whose part it works on, and whether it has looked for
-late threads. Loops count their trips in a few more words of the line (see `driver_interrupt`).
-At a launch's begin each thread resets its count for the next launch: all are past the
-barrier behind the one before, and none is past the next.
+Every thread has two cache lines in `%turns`. Other threads read from them how much of its part has
+been handed out, in separate counts for even and odd launches, and on which processor it is (see
+`spread.py`). The thread itself records which of the two counts is current, whose part it works on,
+and whether it has looked for late threads. Loops use a few more words of the line to count their
+iterations (see `interrupt.py`). At the start of a launch each thread resets its count for the next
+launch. That is safe, because all threads have passed the barrier after the previous launch, and
+none has passed the next.
 """
 
 from __future__ import annotations
 
 _PIECES = 8
-"""Into how many pieces a part is cut, if each is work enough."""
+"""The number of pieces of a part, if each is enough work."""
 
 LINE_BYTES = 128
-"""What a thread has in the memory of turns."""
+"""The bytes of each thread in the work-sharing memory."""
 
 TURNS = """
 define internal void @strata_begin(ptr %turns, i64 %thread) nounwind {
@@ -86,8 +87,8 @@ further:
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)""".replace("BYTES", str(LINE_BYTES)).replace(
     "LESS", str(_PIECES - 1)).replace("PIECES", str(_PIECES))
-"""LLVM text of `strata_begin`, which every thread calls when a launch begins, and `strata_next`.
+"""LLVM IR of `strata_begin`, which every thread calls at the start of a launch, and `strata_next`.
 
-The latter gives the programs from the first number to below the second, none where the launch is
-given out; `%least` is how many at least are worth asking for.
+The latter returns a range of programs, from the first number to below the second, which is empty
+once the whole launch has been handed out. `%least` is the fewest programs that are worth a request.
 """

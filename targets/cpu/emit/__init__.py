@@ -1,4 +1,4 @@
-"""From block kernels to LLVM text with explicit vectors."""
+"""From block kernels to LLVM IR with explicit vectors."""
 
 from targets.cpu.emit.kernel import KernelText, emit_kernel, emit_kernel_text
 

@@ -1,8 +1,8 @@
-"""Where a load or store goes: addresses and conditions per position of its tile.
+"""Addresses and conditions of a load or store, for each position of its tile.
 
-An access has one index expression per buffer dim. For one position of the tile (the dims not in
-lanes are fixed) the element offset is `base + coefficient * lane`, or anything else that differs
-per lane (a gather). What does not depend on the lane is computed once and as far out as possible.
+An access has one index expression per buffer dim. At one position of the tile (with the dims that
+are not in lanes fixed) the element offset is `base + coefficient * lane`, or any other function of
+the lane (a gather). What does not depend on the lane is computed once, as far out as possible.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from targets.cpu.emit.writer import Writer
 _NO_LANES = Symbol.counter("@no_lanes")
 
 _FAR = 1 << 30
-"""Distances are compared in 32 bits, clamped to this: no lane is so far from its origin."""
+"""Distances are compared in 32 bits, clamped to this; no lane is so far from its origin."""
 
 
 class Buffer(NamedTuple):
-    """Memory as the emitter sees it: the base pointer, sizes and strides over LLVM names."""
+    """A buffer in memory: its base pointer, and its sizes and strides over LLVM names."""
 
     pointer: str
     element: Attribute
@@ -47,7 +47,7 @@ class Buffer(NamedTuple):
 
 
 class Point(NamedTuple):
-    """An access at one position: indices per dim, the flat offset, and what differs per lane."""
+    """An access at one position: the index per dim, the flat offset, and what differs per lane."""
 
     where: tuple[Expr, ...]
     flat: Expr
@@ -55,17 +55,17 @@ class Point(NamedTuple):
 
     @property
     def is_gathered(self) -> bool:
-        """Whether the offset depends on an index that every lane has its own of."""
+        """Whether the offset depends on an index that differs per lane."""
         return bool(self.vectors) and bool(self.flat.symbols & self.vectors.keys())
 
 
 Mask = str | Literal[False] | None
-"""A vector or scalar of truth values; None: all true; False: all false."""
+"""A vector or scalar of booleans; None: all true; False: all false."""
 
 
 @dataclass
 class Access:
-    """One load or store: `where` over LLVM names, `t0`... and `%0`... for tiles of indices."""
+    """One load or store: `where` over LLVM names, with `t0`... and `%0`... for tiles of indices."""
 
     writer: Writer
     indices: Indices
@@ -84,9 +84,9 @@ class Access:
         self._origins: dict[Expr, str] = {}
 
     def _constant_distances(self) -> tuple[list[int], Expr] | None:
-        """Per dim not in lanes, the distance of neighbours; and the offset without them.
+        """For each dim not in lanes the distance of neighbours; and the offset without these terms.
 
-        None if a distance is no constant, or differs with the position.
+        None if a distance is not constant, or differs between positions.
         """
         symbols = [Symbol.place(d) for d in self._dims]
         split = self.flat.linear(symbols)
@@ -98,7 +98,7 @@ class Access:
         return [d or 0 for d in distances], split[1]
 
     def merged(self) -> Access:
-        """The same elements as a tile whose grouped dim is a part of the one in lanes.
+        """The same elements as a tile whose grouped dim is merged into the dim in lanes.
 
             tile<6x{4}x[64]xi8> at [.., t0, t2, t1]  ->  tile<6x[256]xi8> at [.., t0, t1 floordiv 4,
                                                                               t1 mod 4]
@@ -117,12 +117,12 @@ class Access:
 
     @property
     def lane_symbol(self) -> Symbol:
-        """The place along the dim in lanes; without one, a symbol that no expression has."""
+        """The place along the dim in lanes; without such a dim, a symbol that no expression has."""
         return _NO_LANES if self.type.lanes is None else Symbol.place(self.type.lanes)
 
     # ------------------------------------------------------------------ one position
     def at(self, position: tuple[int, ...]) -> Point:
-        """Fix the dims that are not in lanes, and index tiles that have none."""
+        """Fix the dims that are not in lanes, and the values of index tiles without lanes."""
         if self._split is not None and not self.checks:
             distances, rest = self._split
             return Point((), rest + sum(map(mul, distances, position)), {})
@@ -151,7 +151,7 @@ class Access:
         return vectors
 
     def lane_step(self, point: Point) -> int | None:
-        """The constant distance of neighbouring lanes in elements; None if there is none."""
+        """The constant distance of neighbouring lanes in elements; None if it is not constant."""
         if point.is_gathered:
             return None
         if not point.where and self._along_lanes is not None:
@@ -164,10 +164,10 @@ class Access:
 
     @cached_property
     def _along_lanes(self) -> tuple[int, Expr] | None:
-        """The distance of neighbouring lanes, and what else of the offset is no constant.
+        """The distance of neighbouring lanes, and the offset without that term and its constant.
 
-        Both are the same at every position. None if positions are at no constant distances, or
-        lanes are not.
+        Both are the same at every position. None unless positions and lanes are at constant
+        distances.
         """
         if self._split is None:
             return None
@@ -177,25 +177,25 @@ class Access:
         return None if split is None or step is None else (step, split[1] - split[1].offset)
 
     def lane_pointer(self, point: Point, lane: int) -> str:
-        """The address of the element of one lane; without lanes, of the one element."""
+        """The address of one lane's element; without lanes, of the only element."""
         if not point.where and self._along_lanes is not None:
             step, rest = self._along_lanes
             return self._pointer(rest, point.flat.offset + step * lane)
         return self.pointer(point.flat.substitute({self.lane_symbol: Expr.of(lane)}))
 
     def step_along(self, dim: int) -> int | None:
-        """The constant distance of neighbours along a tile dim, at every position the same."""
+        """The distance of neighbours along a tile dim if it is constant everywhere; else None."""
         split = self.flat.linear([Symbol.place(dim)])
         return None if split is None else split[0].get(Symbol.place(dim), Expr.of(0)).constant
 
     # ------------------------------------------------------------------ addresses
     def pointer(self, offset: Expr) -> str:
-        """The address of the element at a flat offset without lanes."""
+        """The address of the element at a flat offset that does not depend on the lane."""
         constant = offset.offset
         return self._pointer(offset - constant if constant else offset, constant)
 
     def _pointer(self, variable: Expr, constant: int) -> str:
-        """The address at the sum of an offset without constant and a constant."""
+        """The address at the sum of a constant and an offset without one."""
         element = memory_type(self.buffer.element)
         kind = "getelementptr" if self.checks else "getelementptr inbounds"
         name = self._origins.get(variable)
@@ -206,10 +206,10 @@ class Access:
         return name
 
     def _origin(self, kind: str, element: str, offset: Expr) -> str:
-        """The address of an offset without constant; each part of it in its own scope.
+        """The address of an offset without its constant, with each part computed in its own scope.
 
-        In a loop it goes through an empty `asm`: LLVM's loop strength reduction would otherwise
-        weigh every constant distance from it against every other, for most of the compile time.
+        In a loop the address goes through an empty `asm`. Otherwise LLVM's loop strength reduction
+        would compare all constant distances from it in pairs, for most of the compile time.
         """
         name = self.buffer.pointer
         for _, part in self.indices.parts(offset):
@@ -234,7 +234,7 @@ class Access:
 
     # ------------------------------------------------------------------ conditions
     def scalar_condition(self, point: Point) -> Mask:
-        """Whether the checked dims that do not depend on the lane are inside."""
+        """Whether the index is inside the checked dims that do not depend on the lane."""
         condition: Mask = None
         for d in self.checks:
             if not self._differs_per_lane(point, point.where[d]):
@@ -243,7 +243,7 @@ class Access:
         return condition
 
     def lane_mask(self, point: Point, number: int, chunk: Chunk) -> Mask:
-        """Which lanes are in the tile and inside the checked dims that depend on the lane."""
+        """Which lanes are inside the tile, and inside the checked dims that depend on the lane."""
         mask: Mask = None
         for d in self.checks:
             if self._differs_per_lane(point, point.where[d]):
@@ -275,7 +275,7 @@ class Access:
         return self.both(below, above, chunk.width)
 
     def _lanes_below(self, room: Expr, step: int, chunk: Chunk) -> Mask:
-        """Lanes with step * lane < room."""
+        """The lanes with step * lane < room."""
         return lanes_below(self.writer, self.indices, room, step, chunk)
 
     def _gathered_inside(self, point: Point, dim: int, number: int, chunk: Chunk) -> str:
@@ -285,7 +285,7 @@ class Access:
         return self.writer.hoist(f"icmp ult <{chunk.width} x i64> {index}, {size}", index, size)
 
     def both(self, a: Mask, b: Mask, width: int) -> Mask:
-        """Both conditions hold."""
+        """The conjunction of two conditions."""
         if a is False or b is False:
             return False
         if a is None or b is None:
@@ -295,7 +295,8 @@ class Access:
 
 
 def _rejoined(expr: Expr) -> Expr:
-    """Without divisions of which both parts are there: g*(x floordiv g) + x mod g == x."""
+    """Without divisions whose quotient and remainder both occur: g*(x floordiv g) + x mod g == x.
+    """
     terms = dict(expr.terms)
     for monomial, factor in expr.terms:
         for atom in monomial:
@@ -327,7 +328,7 @@ def lanes_below(writer: Writer, indices: Indices, room: Expr, step: int, chunk: 
 
 
 def widen_index(writer: Writer, reg: Reg) -> Reg:
-    """An index of any integer type, signed, as i64."""
+    """An index of any signed integer type, extended to i64."""
     if reg.type in ("i64", f"<{reg.width} x i64>"):
         return Reg.of(reg.name, t.index, reg.width)
     if not reg.name.startswith("%") and not reg.width:

@@ -1,7 +1,7 @@
-"""A small vocabulary of lane-wise instructions, shared by the scalar ops and the math functions.
+"""A small vocabulary of lane-wise instructions, for the scalar ops and the math functions.
 
-Every method takes and returns `Reg`s. Operands may mix scalars and vectors: scalars are broadcast
-when they meet a vector, so what is the same for all lanes is computed once.
+Every method takes and returns `Reg`s. Operands may mix scalars and vectors. A scalar is broadcast
+when it meets a vector, so that values which are the same in all lanes are computed once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from targets.cpu.emit.index import splat
-from targets.cpu.emit.memory import suffix
-from targets.cpu.emit.values import Reg, literal, llvm_type
+from targets.cpu.emit.values import Reg, literal, llvm_type, suffix
 from targets.cpu.emit.writer import Writer
 
 
 class Builder:
-    """Emits lane-wise instructions into a writer; equal ones of one scope are shared."""
+    """Emits lane-wise instructions into a writer; equal ones in one scope are shared."""
 
     def __init__(
         self, writer: Writer, features: frozenset[str], contracts: bool = True,
@@ -30,12 +29,12 @@ class Builder:
 
     # ------------------------------------------------------------------ operands
     def align(self, *regs: Reg) -> list[Reg]:
-        """The operands with equal widths."""
+        """The operands, broadcast to equal widths."""
         width = max([r.width for r in regs])
         return [r if r.width == width else splat(self.writer, r, width) for r in regs]
 
     def constant(self, value: Any, like: Reg, element: Attribute | None = None) -> Reg:
-        """A number as wide as `like`, of its element type unless another is given."""
+        """A number as wide as `like`, of its element type unless another one is given."""
         kind = element or like.element
         return Reg.of(literal(value, kind, like.width), kind, like.width)
 
@@ -65,7 +64,7 @@ class Builder:
         return Reg(name, element, a.width, type_)
 
     def reinterpret(self, a: Reg, element: Attribute, width: int) -> Reg:
-        """The same bits as so many elements of another type."""
+        """The same bits as `width` elements of another type."""
         vector = Reg.of("", element, width)
         return vector.named(self.writer.local(f"bitcast {a.typed} to {vector.type}"))
 
@@ -83,20 +82,20 @@ class Builder:
         return operands[0].named(self.writer.local(text))
 
     def integer_intrinsic(self, name: str, a: Reg) -> Reg:
-        """One that takes a flag more (`abs`, `ctlz`): whether special values are undefined."""
+        """An intrinsic with an extra flag (`abs`, `ctlz`): whether special values are undefined."""
         text = self.writer.call(f"llvm.{name}.{suffix(a.type)}", a.type,
                                 [(a.type, a.name), ("i1", "false")])
         return a.named(self.writer.local(text))
 
     def to_nearest(self, a: Reg) -> Reg:
-        """f32 as i32, to nearest even as the processor rounds by default."""
+        """f32 to i32, rounded to nearest even, the processor's default."""
         result = Reg.of("", t.i32, a.width)
         text = self.writer.call(f"llvm.lrint.{suffix(result.type)}.{suffix(a.type)}", result.type,
                                 [(a.type, a.name)])
         return result.named(self.writer.local(text))
 
     def library(self, name: str, *regs: Reg) -> Reg:
-        """A call of the C mathematics library per lane, with f64 arguments."""
+        """A call of the C math library per lane, with f64 arguments."""
         operands = self.align(*regs)
         if not operands[0].width:
             text = self.writer.call(name, "double", [("double", r.name) for r in operands])
@@ -131,7 +130,7 @@ class Builder:
         return self.intrinsic("fmuladd", a, b, c)
 
     def polynomial(self, x: Reg, coefficients: list[float]) -> Reg:
-        """Horner's scheme, the highest power's coefficient first."""
+        """Horner's scheme, with the coefficient of the highest power first."""
         total = self.constant(coefficients[0], x)
         for c in coefficients[1:]:
             total = self.fma(total, x, self.constant(c, x))

@@ -68,7 +68,7 @@ class Compute:
         return self._laid_out(Tile(kept, tuple(regs), tile.chunks), result)
 
     def scan(self, combiner: str, tile: Tile, axis: int) -> Tile:
-        """Combine each value with all before it along a dim that is not in lanes."""
+        """Combine each value with all earlier ones along a dim that is not in lanes."""
         tile = self.convert(tile, tile.type.lanes)
         place = unrolled_dims(tile.type).index(axis)
         found: dict[tuple[tuple[int, ...], int], Reg] = {}
@@ -104,7 +104,8 @@ class Compute:
         return self._tree(combiner, scalars)
 
     def _valid_lanes(self, combiner: str, reg: Reg, chunk: Chunk) -> Reg:
-        """Combine the used lanes: the unused ones repeat the first lane or its neutral value."""
+        """Combine the used lanes; unused ones are set to the neutral value or repeat a used
+        lane."""
         if chunk.is_full:
             return self._halve(combiner, reg)
         if combiner in ("add", "mul"):
@@ -132,9 +133,9 @@ class Compute:
     def _whole(self, combiner: str, reg: Reg) -> Reg:
         """All lanes of integers combined by one intrinsic.
 
-        Not by halves: where bytes were multiplied or subtracted before, LLVM's x86 backend makes
-        one instruction of it (`vpdpbusd`, `psadbw`), whose partial sums it forgot to add up when
-        it met halves.
+        Combining halves would be miscompiled after a product or difference of bytes. LLVM's x86
+        backend then uses a single instruction (`vpdpbusd`, `psadbw`), and failed to add up its
+        partial sums.
         """
         operation = f"s{combiner}" if combiner in ("max", "min") else _INTEGER_COMBINERS[combiner]
         scalar = Reg.of("", reg.element)
@@ -149,7 +150,7 @@ class Compute:
             reg.element, width)
 
     def combine(self, combiner: str, a: Reg, b: Reg) -> Reg:
-        """Two values merged; max and min propagate NaN, integers are signed."""
+        """Two values combined; max and min propagate NaN, and integers are signed."""
         if combiner in ("max", "min"):
             if t.is_float(a.element):
                 greatest = combiner == "max"
@@ -161,13 +162,13 @@ class Compute:
         return self.builder.binary(_INTEGER_COMBINERS[combiner], a, b)
 
     def _in_f32(self, operation: Callable[[Reg, Reg], Reg], a: Reg, b: Reg) -> Reg:
-        """Half-precision values are combined in f32 and narrowed again."""
+        """Combine 16-bit floats in f32, and narrow the result again."""
         result = operation(widen(self.builder, a), widen(self.builder, b))
         return result if result.element == a.element else narrow(self.builder, result, a.element)
 
     # ------------------------------------------------------------------ dot
     def dot(self, a: Tile, b: Tile, c: Tile, unsigned: Sequence[bool]) -> Tile:
-        """c + a @ b as chains of multiply-adds, of whole groups where the operands have such."""
+        """c + a @ b as chains of multiply-adds; of whole groups, if the operands are grouped."""
         columns = c.type.rank - 1
         if a.type.group is not None and c.type.lanes == columns:
             return self._dot_of_groups(a, self.convert(b, 1, 0), c, unsigned)
@@ -242,7 +243,7 @@ class Compute:
 
     # ------------------------------------------------------------------ layout
     def convert(self, tile: Tile, lanes: int | None, group: int | None = None) -> Tile:
-        """The same values with another dim in lanes, or none, and another grouped."""
+        """The same values with another dim in lanes (or none), and another one grouped."""
         return convert(self.writer, tile, lanes, group, self.lanes)
 
 
@@ -251,6 +252,6 @@ def _without_lanes(type_: TileType) -> TileType:
 
 
 def _lanes_after(type_: TileType, axis: int) -> int | None:
-    """Where the lanes dim is once `axis` (another dim) is gone."""
+    """The position of the dim in lanes after `axis`, another dim, is removed."""
     return None if type_.lanes is None else type_.lanes - (type_.lanes > axis)
 

@@ -1,12 +1,12 @@
-"""Division of vectors by what is the same for all lanes, without a division per vector.
+"""Division of a vector by a value that all lanes share, without one division per vector.
 
-A vector division takes as long as a dozen multiplications. With r = 1/y rounded, q = x*r is off by
-little more than an ulp, x - q*y is exact as a fused operation, and q + (x - q*y)*r is x/y rounded
-correctly (Markstein). Huge divisors, whose reciprocals would be denormal, are scaled first. Where
-q or y is not finite, so is the remainder not, and q is the quotient already. Below 2^-94 the
-remainder of x may itself be denormal: q, then, which can be off by an ulp.
+A vector division takes as long as a dozen multiplications. Let r be 1/y, rounded. Then q = x*r is
+off by little more than one ulp, x - q*y is exact as a fused operation, and q + (x - q*y)*r is the
+correctly rounded x/y (Markstein). Huge divisors, whose reciprocals would be subnormal, are scaled
+first. If q or y is not finite, neither is the remainder, and q is already the quotient. For x below
+2^-94 the remainder may itself be subnormal; the result is then q, which can be off by one ulp.
 
-A divisor that is made of a sum has been rounded as often as the sum has terms. Then q is as good.
+A divisor computed from a sum has as many roundings as the sum has terms. Then q is accurate enough.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from targets.cpu.emit.values import Reg
 
 _HUGE, _SMALLER = 2.0 ** 120, 2.0 ** -8
 _NOT_FINITE = 0x99
-"""vfpclass: quiet and signalling NaN, both infinities."""
+"""Classes for vfpclass: quiet and signalling NaN, both infinities."""
 
 
 def divide(b: Builder, x: Reg, y: Reg, summed: bool = False) -> Reg:
-    """x / y; several lanes by one value through its reciprocal, where the machine makes that pay.
+    """x / y; several lanes divided by one value use its reciprocal, where that pays.
 
-    Where denormals count, each vector is divided: a denormal divisor has no reciprocal.
-    `summed`: whether y is made of a sum. The quotient is then off by 1.5 ulp at most.
+    If subnormals are kept, each vector is divided, because a subnormal divisor has no reciprocal.
+    `summed`: whether y is computed from a sum. The quotient is then off by at most 1.5 ulp.
     """
     if not x.width or y.width or x.element != t.f32 or not (b.contracts and b.flushes):
         return b.div(x, y)
@@ -37,7 +37,7 @@ def divide(b: Builder, x: Reg, y: Reg, summed: bool = False) -> Reg:
 
 
 def is_summed(value: SSAValue) -> bool:
-    """Whether a number is made of a sum along lanes or unrolled dims of the same kernel."""
+    """Whether a number is computed from a sum along lanes or unrolled dims of the same kernel."""
     owner = value.owner
     if isinstance(owner, Block):
         around = owner.parent_op()
@@ -48,17 +48,17 @@ def is_summed(value: SSAValue) -> bool:
 
 
 def _is_scalar(op: Operation) -> bool:
-    """Whether an operation computes one number of others: in a body, or a body for each place."""
+    """Whether an operation computes a number from others, in a body or by a body per element."""
     return isinstance(op, MapOp) or op.name.startswith(("arith.", "math."))
 
 
 def _pays(b: Builder, width: int) -> bool:
-    """Whether an instruction tells what is not finite."""
+    """Whether one instruction can detect values that are not finite."""
     return width in (4, 8, 16) and {"avx512dq", "avx512vl"} <= b.features
 
 
 def _times_reciprocal(b: Builder, x: Reg, y: Reg) -> tuple[Reg, Reg, Reg, Reg]:
-    """The quotient, off by a little more than an ulp; x and y as scaled, and the reciprocal."""
+    """The quotient, off by a little more than one ulp; the scaled x and y, and the reciprocal."""
     scale, y, reciprocal = _once(b, y)
     x = b.binary("fmul", x, scale)
     return b.binary("fmul", x, reciprocal), x, y, reciprocal
@@ -72,7 +72,7 @@ def _by_reciprocal(b: Builder, x: Reg, y: Reg) -> Reg:
 
 
 def _once(b: Builder, y: Reg) -> tuple[Reg, Reg, Reg]:
-    """A power of two, the divisor times that, and the reciprocal: outside the loop, if y is."""
+    """A power of two, the divisor times that, and its reciprocal; hoisted as far as y is."""
     huge, smaller, one = (b.constant(v, y).name for v in (_HUGE, _SMALLER, 1.0))
     hoist = b.writer.hoist
     size = hoist(b.writer.call("llvm.fabs.f32", y.type, [(y.type, y.name)]), y.name)

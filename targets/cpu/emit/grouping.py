@@ -1,6 +1,6 @@
 """Tiles with and without a grouped dim: `tile<4x[16]xi8>`, four registers, as `tile<{4}x[16]xi8>`.
 
-Grouped, the four registers' lanes alternate in one of four times the width.
+Grouping interleaves the lanes of the four registers in one register of four times the width.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def convert(
 
 
 def _apart(writer: Writer, tile: Tile, width: int) -> Tile:
-    """Without the grouped dim: every n-th element of the registers for each of its positions."""
+    """Remove the grouping: each position of the grouped dim gets every n-th lane."""
     group = tile.type.group
     assert group is not None
     type_ = t.tile(tile.type.element, tile.type.shape, tile.type.lanes)
@@ -52,7 +52,7 @@ def _apart(writer: Writer, tile: Tile, width: int) -> Tile:
 
 
 def _grouped(writer: Writer, tile: Tile, group: int, width: int) -> Tile:
-    """With a dim grouped that has registers of its own."""
+    """Group a dim whose positions are in separate registers."""
     type_ = t.tile(tile.type.element, tile.type.shape, tile.type.lanes, group)
     parts, order = tile_chunks(type_, width), unrolled_dims(tile.type)
     regs: list[str] = []
@@ -66,7 +66,7 @@ def _grouped(writer: Writer, tile: Tile, group: int, width: int) -> Tile:
 
 
 def _alternating(writer: Writer, column: list[Reg]) -> str:
-    """Lane 0 of all registers, then lane 1 of all, and so on, in one."""
+    """One register with lane 0 of all registers, then lane 1 of all, and so on."""
     each = len(column)
     if not column[0].width:
         total = f"<{each} x {column[0].type}> poison"
@@ -84,7 +84,7 @@ def _alternating(writer: Writer, column: list[Reg]) -> str:
 
 
 def _joined(writer: Writer, a: Reg, b: Reg) -> Reg:
-    """Two registers of equal width in one of twice the width."""
+    """Two registers of equal width, concatenated."""
     lanes = lane_literal(list(range(2 * a.width)), "i32")
     name = writer.local(f"shufflevector {a.typed}, {b.typed}, <{2 * a.width} x i32> {lanes}")
     return a.resized(name, 2 * a.width)

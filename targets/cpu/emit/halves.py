@@ -1,7 +1,7 @@
-"""f16 and bf16: carried in registers as their 16 bits, widened to f32 for arithmetic.
+"""f16 and bf16: held in registers as their 16 bits, and widened to f32 for arithmetic.
 
-bf16 is the upper half of an f32. It is narrowed with round-to-nearest-even by the processor where
-it can (AVX512-BF16), else by integer arithmetic. f16 uses the F16C instructions, which need x86-64
+bf16 is the upper half of an f32. Narrowing rounds to nearest even, with an instruction if there is
+one (AVX512-BF16), else by integer arithmetic. f16 uses the F16C instructions, which need x86-64
 with AVX2 or better.
 """
 
@@ -15,7 +15,7 @@ from targets.cpu.emit.values import Reg
 
 
 def widen(b: Builder, value: Reg) -> Reg:
-    """f16 and bf16 as f32; every other type as it is."""
+    """f16 and bf16 widened to f32; values of other types unchanged."""
     if value.element == t.bf16:
         bits = b.convert("zext", value, t.i32)
         return b.bits(b.binary("shl", bits, b.constant(16, bits)), t.f32)
@@ -26,7 +26,7 @@ def widen(b: Builder, value: Reg) -> Reg:
 
 
 def narrow(b: Builder, value: Reg, target: Attribute) -> Reg:
-    """f32 as f16 or bf16, rounded to nearest even."""
+    """f32 narrowed to f16 or bf16, rounded to nearest even."""
     if target == t.f16:
         return Reg.of(_through(b, "bitcast", f"fptrunc {value.typed} to", "half", value.width,
                             "i16"), target, value.width)
@@ -39,14 +39,14 @@ def narrow(b: Builder, value: Reg, target: Attribute) -> Reg:
 def _through(
     b: Builder, second: str, first: str, middle: str, width: int, last: str
 ) -> str:
-    """`first` into the type `middle`, then `second` from there to `last`."""
+    """Convert by `first` into the type `middle`, then by `second` to `last`."""
     middle, last = (f"<{width} x {x}>" if width else x for x in (middle, last))
     name = b.writer.local(f"{first} {middle}")
     return b.writer.local(f"{second} {middle} {name} to {last}")
 
 
 def _narrow_by_integers(b: Builder, value: Reg) -> Reg:
-    """Add half of the last kept bit (less one if that bit is even), then cut. NaN stays NaN."""
+    """Add half of the last kept bit (minus one if that bit is even), then truncate; keep NaN."""
     bits = b.bits(value, t.i32)
     upper = b.binary("lshr", bits, b.constant(16, bits))
     odd = b.binary("and", upper, b.constant(1, bits))

@@ -1,8 +1,8 @@
 """Index expressions: sizes, loop counters and positions as 64-bit integer arithmetic.
 
-The symbols of an expression given to `Indices` are operands of LLVM's names (`%k4`, `%size.batch`),
-and places in a tile. Each sum is
-split by how deep in the loops its symbols are defined, and each part is computed in its own scope.
+The symbols of an expression given to `Indices` are LLVM names (`%k4`, `%size.batch`) and places in
+a tile. Each sum is split by the depth of the loops in which its symbols are defined, and each part
+is computed in its own scope.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from targets.cpu.emit.writer import Writer
 
 
 def register(name: str) -> Symbol:
-    """The symbol of an LLVM value, whose name begins with `%`."""
+    """The symbol of an LLVM value, whose name starts with `%`."""
     return Symbol.operand(name[1:])
 
 
@@ -33,12 +33,12 @@ class Indices:
         self.lower: dict[Symbol, Expr] = {}
         self.upper: dict[Symbol, Expr] = {}
         self.steps: dict[Symbol, int] = {}
-        """What symbols are multiples of, if not of 1."""
+        """The numbers of which symbols are known to be multiples, if not 1."""
         self._known: dict[Expr, str] = {}
         self._natural: dict[Expr, bool] = {}
 
     def product(self, sizes: Sequence[Expr]) -> Expr:
-        """The product of sizes; where that would be many terms, each sum becomes a name first."""
+        """The product of sizes. If that would have many terms, each sum is first given a name."""
         short = short_product(sizes)
         return product(map(self._named, sizes)) if short is None else short
 
@@ -52,9 +52,9 @@ class Indices:
     def symbol(
         self, name: str, lower: Size, upper: Size | None = None, step: int = 1
     ) -> Expr:
-        """A new symbol: an LLVM name whose value is at least `lower`, at most `upper`.
+        """A new symbol: an LLVM name whose value is at least `lower` and at most `upper`.
 
-        `step`: what it is a multiple of.
+        `step`: a number of which it is a multiple.
         """
         symbol = register(name)
         self.lower[symbol] = Expr.of(lower)
@@ -66,7 +66,7 @@ class Indices:
     def resolve(
         self, expr: Expr, indices: Sequence[SSAValue], sizes: Mapping[Symbol, Expr]
     ) -> Expr:
-        """An expression of an operation as one over LLVM names; tile operands stay `%0`, `%1`."""
+        """An operation's expression over LLVM names; operands that are tiles stay `%0`, `%1`."""
         scalar = {Symbol.operand(k): self.values[v]
                   for k, v in enumerate(indices) if v in self.values}
         return expr.substitute({**sizes, **scalar})
@@ -89,12 +89,12 @@ class Indices:
         return all(c >= 0 and all(map(self._is_natural, m)) for m, c in expr.terms)
 
     def multiple(self, expr: Expr) -> int:
-        """A number that expr is a multiple of for certain; 0 if it is 0."""
+        """A number of which expr is certainly a multiple; 0 if expr is 0."""
         return gcd(*(c * prod(self.steps.get(a, 1) for a in m if isinstance(a, Symbol))
                      for m, c in expr.terms))
 
     def _bound(self, symbol: Symbol, expr: Expr) -> Expr:
-        """The symbol as its bound plus or minus a natural number, whichever makes expr least."""
+        """The symbol as a bound plus or minus a natural number, whichever makes expr least."""
         slack = Expr.symbol(Symbol.counter(f"@{symbol}"))
         falls = any(c < 0 for m, c in expr.terms if symbol in m)
         if falls and symbol in self.upper:
@@ -199,7 +199,7 @@ class Indices:
 
     # ------------------------------------------------------------------ vectors
     def vector(self, expr: Expr, vectors: Mapping[Symbol, Reg], width: int) -> str:
-        """The value in each lane, as `<width x i64>`; `vectors` are the symbols that differ."""
+        """The value in each lane, as `<width x i64>`; `vectors`: the symbols that differ."""
         inside = [term for term in expr.terms if Expr((term,)).symbols & vectors.keys()]
         rest = expr - Expr(tuple(inside))
         total = self.splat(self.scalar(rest), width)
@@ -222,7 +222,7 @@ class Indices:
         return self._vector_division(atom, left, right, width)
 
     def _vector_division(self, atom: Call, left: str, right: str, width: int) -> str:
-        """Rounds towards minus infinity: one less where the remainder is negative."""
+        """Rounds towards minus infinity: one less if the remainder is negative."""
         power = _power_of_two(atom.args[1])
         if power is not None and atom.op == "floordiv":
             return self._lanewise("ashr", left, self.splat(str(power), width), width)
@@ -270,7 +270,7 @@ def iota(width: int, offset: int = 0, step: int = 1, type_: str = "i64") -> str:
 
 
 def splat(writer: Writer, value: Reg, width: int) -> Reg:
-    """A scalar in all lanes; a value that already has lanes stays."""
+    """A scalar in all lanes; a value that already has lanes is unchanged."""
     if value.width == width:
         return value
     scalar = llvm_type(value.element)

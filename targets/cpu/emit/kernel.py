@@ -1,9 +1,9 @@
-"""One block kernel as one LLVM function: the walk over its operations.
+"""One block kernel as one LLVM function: the traversal of its operations.
 
     define void @k(ptr noalias %buffer0, ..., i64 %size.n, ..., i64 %lo, i64 %hi)
 
-The function runs the programs lo <= p < hi of the flattened grid, the last axis fastest. All loops
-are bottom-tested; carried tiles are one phi per register.
+The function runs the programs lo <= p < hi of the flattened grid, whose last axis varies fastest.
+All loops are bottom-tested; carried tiles have one phi per register.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from targets.cpu.machine import Machine
 from targets.cpu.runtime.results import LARGE
 
 STACK_BYTES = 1 << 18
-"""Private memory of a program that is not larger lies on the stack."""
+"""The most bytes of a program's private memory that are placed on the stack."""
 LINE_BYTES = 64
-"""Bytes of a cache line: private memory begins and ends with one."""
+"""Bytes of a cache line, to whose multiples private memory is aligned and rounded."""
 
 
 @dataclass(frozen=True)
 class KernelText:
-    """The LLVM text of a kernel in parts, so that several fit into one module."""
+    """The LLVM text of a kernel in parts, so that several kernels fit into one module."""
 
     name: str
     function: str
@@ -54,11 +54,11 @@ class KernelText:
 
     @property
     def content_name(self) -> str:
-        """A name that kernels of equal text share."""
+        """A name that kernels with equal text share."""
         return f"k{hashlib.sha256(self.module.encode()).hexdigest()[:24]}"
 
     def renamed(self, name: str) -> KernelText:
-        """The same kernel under another name, which its constants carry too."""
+        """The same kernel under another name, which its constants carry as well."""
         old, new = f"@{self.name}", f"@{name}"
         return KernelText(name, self.function.replace(old, new),
                           tuple(c.replace(old, new) for c in self.constants), self.declarations)
@@ -72,12 +72,13 @@ def emit_kernel(kernel: bl.KernelOp, machine: Machine, name: str | None = None) 
 def emit_kernel_text(
     kernel: bl.KernelOp, machine: Machine, name: str | None = None
 ) -> KernelText:
-    """The LLVM text of a kernel in parts. Raises ValueError for what the target cannot do."""
+    """The LLVM text of a kernel in parts. Raises ValueError for what the target does not support.
+    """
     return _KernelEmitter(kernel, machine, name or kernel.sym_name.data).emit()
 
 
 class _KernelEmitter:
-    """The state of one kernel's emission: what each IR value became."""
+    """The state of one kernel's emission: the LLVM form of each IR value."""
 
     def __init__(self, kernel: bl.KernelOp, machine: Machine, name: str):
         self.kernel, self.machine, self.name = kernel, machine, name
@@ -96,10 +97,10 @@ class _KernelEmitter:
         self.tiles: dict[SSAValue, Tile] = {}
         self.buffers: dict[SSAValue, Buffer] = {}
         self.allocated: list[str] = []
-        """Memory to be freed at the end."""
+        """Heap memory to be freed at the end."""
 
     def _matrices(self) -> Matrices | None:
-        """What emits products of matrices, if there are any and the machine can do them."""
+        """The emitter of matrix products, if the kernel has any and the machine supports them."""
         dots = [op for op in self.kernel.walk() if isinstance(op, bl.DotOp) and _is_matrix(op.c)]
         unit = self.machine.matrix_unit
         for op in dots:
@@ -122,7 +123,7 @@ class _KernelEmitter:
         if count.constant != 0:
             self.loops.emit(*bounds, 1, count - 1, [], lambda program, _: self._program(
                 program, extents))
-        if streams:  # other threads read what was stored once they see that it was
+        if streams:  # other threads must see these stores before they see that the launch is done
             self.writer.emit(self.writer.call("llvm.x86.sse.sfence", "void", []))
         for memory in self.allocated:
             self.writer.emit(self.writer.call("free", "void", [("ptr", memory)]))
@@ -132,7 +133,7 @@ class _KernelEmitter:
         return self._text()
 
     def _streams(self) -> bool:
-        """Let stores to large buffers go past the caches, if the schedule says so."""
+        """Make stores to large buffers bypass the caches, if the schedule says so."""
         schedule = self.kernel.schedule
         if schedule is None or not schedule.data.option("stream", 0) or not self.machine.is_x86:
             return False
@@ -145,7 +146,7 @@ class _KernelEmitter:
                     if v in self.kernel.buffers]
         sizes = [f"i64 {name}" for name in size_arguments(self.kernel.size_names)]
         arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi"])
-        # without this, spilled vectors lie across cache lines, in some processes and not in others
+        # without this, spilled vectors straddle cache lines in some processes
         attributes = f"alignstack({self.machine.vector_bytes}) nounwind"
         lines = [f"define void @{self.name}({arguments}) {attributes} {{", "entry:",
                  *self.writer.scopes[0].lines, "}"]
@@ -159,7 +160,7 @@ class _KernelEmitter:
         self.buffers[value] = Buffer(pointer, value.type.element, shape, strides)
 
     def _program(self, program: Expr, extents: Sequence[Expr]) -> list[Tile]:
-        """One program: its ids from its flat number, then the kernel's body."""
+        """One program: its ids, computed from its flat number, then the kernel's body."""
         for k in reversed(range(len(extents))):
             behind = self.indices.product(extents[k + 1:])
             number = program // behind if k == 0 else (program // behind) % extents[k]
@@ -189,7 +190,7 @@ class _KernelEmitter:
     def _index_tiles(
         self, values: Sequence[SSAValue], dims: Sequence[Any], type_: TileType
     ) -> Mapping[Symbol, tuple[Tile, tuple[int, ...]]]:
-        """The operands that are tiles, with their lanes where the access has them."""
+        """The operands that are tiles, converted to the lanes of the access."""
         found: dict[Symbol, tuple[Tile, tuple[int, ...]]] = {}
         for k, (value, sizes) in enumerate(zip(values, dims, strict=True)):
             if value in self.tiles:
@@ -255,7 +256,7 @@ class _KernelEmitter:
         assert isinstance(op.result.type, TileType)
         tiles = self._index_tiles(op.indices, op.index_dims.data, op.result.type)
         one = (Expr.of(1),)
-        place = Buffer("", t.i8, one, one)  # one dim: the flat offset is the expression
+        place = Buffer("", t.i8, one, one)  # of one dim, so that the flat offset is the expression
         access = Access(self.writer, self.indices, place,
                         (self._expr(op.expr.data, op.indices),), op.result.type, (), tiles)
         self.tiles[op.result] = self.compute.index(access)
@@ -285,7 +286,7 @@ class _KernelEmitter:
         self._bind_buffer(op.result, memory)
 
     def _allocated(self, size: Expr) -> str:
-        """Memory of the heap for all programs of this call, one after another."""
+        """Heap memory, shared by all programs of this call in turn."""
         lines = self.indices.scalar(size.ceildiv(LINE_BYTES) * LINE_BYTES)
         memory = self.writer.at_entry(self.writer.call(
             "aligned_alloc", "noalias ptr", [("i64", str(LINE_BYTES)), ("i64", lines)]))
@@ -309,7 +310,7 @@ class _KernelEmitter:
     def _counted_loop(
         self, op: bl.ForOp, lower: Expr, trips: int, step: int, unroll: int, tiles: list[Tile]
     ) -> list[Tile]:
-        """A known number of trips: whole groups of `unroll`, then the rest."""
+        """A static number of iterations: whole groups of `unroll`, then the rest."""
         groups, rest = divmod(trips, unroll)
         middle = lower + groups * unroll * step
         if groups > 1:
@@ -325,7 +326,7 @@ class _KernelEmitter:
     def _symbolic_loop(
         self, op: bl.ForOp, lower: Expr, upper: Expr, step: int, unroll: int, tiles: list[Tile]
     ) -> list[Tile]:
-        """An unknown number of trips: a loop of whole groups, then one of single trips."""
+        """A dynamic number of iterations: a loop of whole groups, then one of single iterations."""
         if unroll > 1:
             span = upper - lower
             if not self.indices.is_nonnegative(span):
@@ -340,7 +341,7 @@ class _KernelEmitter:
     def _copies(
         self, op: bl.ForOp, step: int, count: int
     ) -> Callable[[Expr, list[Tile]], list[Tile]]:
-        """So many bodies one after another, from a counter value on."""
+        """`count` copies of the body one after another, starting at a counter value."""
         def emit(counter: Expr, tiles: list[Tile]) -> list[Tile]:
             for k in range(count):
                 self.indices.bind(op.counter, counter + k * step)
@@ -352,7 +353,7 @@ class _KernelEmitter:
 
 
 def _is_large(buffer: Buffer) -> bool:
-    """Whether a buffer certainly is so large that it begins with a cache line."""
+    """Whether a buffer is certainly large enough to be aligned to a cache line."""
     count = product(buffer.shape).constant or 0
     return count * t.byte_width(buffer.element) >= LARGE
 

@@ -1,4 +1,4 @@
-"""Loops: bottom-tested, one phi per carried register, behind a test where no trip may be needed."""
+"""Loops: bottom-tested, one phi per carried register, after a test if they may be empty."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Loops:
         self, start: Expr, end: Expr, step: int, last: Expr, tiles: list[Tile],
         body: Callable[[Expr, list[Tile]], list[Tile]],
     ) -> list[Tile]:
-        """`counter = start; do body while ((counter += step) < end)`, behind a test if needed.
+        """`counter = start; do body while ((counter += step) < end)`, after a test if needed.
 
-        `last` is the greatest value that the counter can have.
+        `last`: the largest value that the counter can have.
         """
         w = self.writer
         first, stop, before = self.indices.scalar(start), self.indices.scalar(end), w.label
@@ -55,7 +55,7 @@ class Loops:
     def _results(
         self, initial: list[Tile], final: list[Tile], before: str | None, latch: str
     ) -> list[Tile]:
-        """The loop's results: the last trip's, or the initial ones if there was no trip."""
+        """The loop's results: those of the last iteration, or the initial ones without any."""
         results: list[Tile] = []
         for first, last in zip(initial, final, strict=True):
             names: list[str] = []
@@ -73,7 +73,7 @@ def _with_regs(tile: Tile, names: list[str]) -> Tile:
 def _columns(
     names: Sequence[Tile], initial: Sequence[Tile], final: Sequence[Tile]
 ) -> list[tuple[str, str, str, str]]:
-    """Per register of carried tiles: its name, type, initial and final value."""
+    """For each register of carried tiles: its name, type, initial value and final value."""
     rows: list[tuple[str, str, str, str]] = []
     for tile, a, b in zip(names, initial, final, strict=True):
         for k, name in enumerate(tile.regs):

@@ -1,7 +1,7 @@
 """`block.map`: a scalar body at every position of a tile.
 
-Small bodies are written out for every register. A long body (an exponential, say) over many
-registers would be thousands of instructions, slow to compile and no faster to run: it becomes a
+Small bodies are unrolled over all registers. A long body (such as an exponential) over many
+registers would be thousands of instructions, slow to compile and no faster to run. It becomes a
 loop over the tile's positions, with the operands that differ between positions in memory.
 """
 
@@ -32,12 +32,12 @@ from targets.cpu.emit.values import (
 )
 
 _LONG = 450
-"""Instructions from which on a body written out for all registers is too long."""
+"""The number of instructions from which unrolling a body over all registers is too long."""
 
 _SHORT_MATH = (math.AbsFOp, math.AbsIOp, math.CeilOp, math.FloorOp, math.TruncOp, math.RoundOp,
                math.RoundEvenOp, math.SqrtOp, math.RsqrtOp, math.FmaOp, math.CopySignOp)
 _FUNCTION_LENGTH = 20
-"""Instructions of a transcendental function, roughly."""
+"""The approximate number of instructions of a transcendental function."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Maps:
 
     # ------------------------------------------------------------------ operands
     def _fit(self, value: Tile | Reg, dims: Sequence[int], type_: TileType) -> Tile | Reg:
-        """A tile with its lanes in the dim that is in lanes in the result, or with none."""
+        """A tile whose lanes lie in the dim that is in lanes in the result, or that has none."""
         if isinstance(value, Reg):
             return value
         wanted, group = (dims.index(d) if d in dims else None for d in (type_.lanes, type_.group))
@@ -86,7 +86,7 @@ class Maps:
     def _registers(
         self, value: Tile | Reg, dims: Sequence[int], type_: TileType, parts: Sequence[Chunk]
     ) -> list[list[Reg]]:
-        """An operand's registers, per position and chunk of the result."""
+        """An operand's registers, for each position and chunk of the result."""
         if isinstance(value, Reg):
             return [[value] * len(parts)] * len(list(positions(type_)))
         order = unrolled_dims(type_)
@@ -97,9 +97,9 @@ class Maps:
                 for position in positions(type_)]
 
     def _spread(self, value: Tile, reg: Reg, chunk: Chunk) -> Reg:
-        """A register of several lanes as wide as the chunk, of whose dims it has but one.
+        """Widen a register to the chunk, if its tile has only one of the chunk's two dims.
 
-        What has no lanes is the same for all of them; what is not grouped, for all of a group.
+        Without lanes, it is repeated for all lanes; without a group, for all elements of a group.
         """
         if reg.width in (0, chunk.width):
             return reg
@@ -109,11 +109,11 @@ class Maps:
             f"shufflevector {reg.typed}, {reg.type} poison, <{chunk.width} x i32> "
             f"{lane_literal(lanes, 'i32')}"), chunk.width)
 
-    # ------------------------------------------------------------------ written out
+    # ------------------------------------------------------------------ unrolled
     def _written_out(
         self, body: _Body, rows: Sequence[Sequence[Sequence[Reg]]], parts: Sequence[Chunk]
     ) -> list[list[str]]:
-        """Per result: the registers of all positions and chunks."""
+        """For each result, the registers of all positions and chunks."""
         columns: list[list[str]] = [[] for _ in body.results]
         for row in rows:
             for operands, chunk in zip(row, parts, strict=True):
@@ -125,7 +125,7 @@ class Maps:
     def _looped(
         self, body: _Body, rows: Sequence[Sequence[Sequence[Reg]]], parts: Sequence[Chunk]
     ) -> list[list[str]]:
-        """A loop over the positions; in it the chunks of one position are written out."""
+        """A loop over the positions, in which the chunks of one position are unrolled."""
         inputs = [[self._source([row[number][k] for row in rows])
                    for k in range(len(rows[0][0]))] for number in range(len(parts))]
         kinds = [[Reg.of("", element, chunk.width) for chunk in parts]
@@ -146,7 +146,7 @@ class Maps:
                  for c in range(len(parts))] for space, kind in zip(outputs, kinds, strict=True)]
 
     def _source(self, regs: Sequence[Reg]) -> _Source:
-        """Registers of all positions: kept if they are one, else put into memory."""
+        """The registers of all positions: kept if they are all the same, else stored in memory."""
         first = regs[0]
         if all(reg == first for reg in regs):
             return _Source(first, None)
@@ -156,7 +156,7 @@ class Maps:
         return _Source(first, space)
 
     def _space(self, kinds: Sequence[Reg], count: int) -> list[str]:
-        """Memory of the function for `count` registers of each kind."""
+        """Stack memory of the function for `count` registers of each kind."""
         return [self.writer.at_entry(f"alloca [{count} x {kind.type}], align 64")
                 for kind in kinds]
 
@@ -177,7 +177,7 @@ class Maps:
 
 
 class _Body:
-    """The scalar body of a map, prepared to be emitted many times."""
+    """The scalar body of a map, prepared for repeated emission."""
 
     def __init__(self, op: bl.MapOp, builder: Builder):
         self.builder = builder
@@ -202,7 +202,7 @@ class _Body:
 
 
 def _length(op: Operation) -> int:
-    """About how many instructions a scalar operation takes."""
+    """About how many instructions a scalar operation needs."""
     if isinstance(op, arith.ConstantOp):
         return 0
     is_function = op.name.startswith("math.") and not isinstance(op, _SHORT_MATH)

@@ -1,6 +1,6 @@
-"""Inline f32 approximations of the transcendental functions, on scalars and vectors alike.
+"""Inline f32 approximations of the transcendental functions, for scalars and vectors alike.
 
-Denormals count as zero where kernels run with flush-to-zero (`Builder.flushes`). f64 calls the C
+Subnormals count as zero if kernels run with flush-to-zero (`Builder.flushes`). f64 calls the C
 library (see `scalar.py`).
 """
 
@@ -13,32 +13,31 @@ import numpy as np
 
 from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
-from targets.cpu.emit.memory import suffix
-from targets.cpu.emit.values import Reg, lane_literal, literal
+from targets.cpu.emit.values import Reg, lane_literal, literal, suffix
 
 MAX_ULP = {
     "exp": 1.0, "exp2": 1.0, "expm1": 1.5, "log": 1.0, "log2": 1.25, "log1p": 1.5, "tanh": 6.0,
     "erf": 5.5, "sin": 1.5, "cos": 1.5, "tan": 3.0, "powf": 0.6, "rsqrt": 1.5,
 }
-"""The largest errors in units in the last place, measured over a dense sample of all f32; with FMA.
-`tests/targets/cpu/test_cpu_math.py` holds them."""
+"""The largest errors in units in the last place, with FMA, over a dense sample of all f32.
+`tests/targets/cpu/test_cpu_math.py` checks them."""
 
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.428606765330187e-06
 _ROUNDER = 1.5 * 2.0 ** 23
-"""Added to a number below 2^22, it leaves no bits for what is behind the point."""
+"""Added to a number below 2^22, it leaves no bits for a fraction."""
 _EXP = [1.3814532697e-3, 8.3687450669e-3, 4.1668390943e-2, 1.6666520398e-1, 4.9999993431e-1]
-"""P of e^r = 1 + r + r^2 * P(r), off by 3.1e-9 of e^r at most for |r| <= ln(2)/2."""
+"""P of e^r = 1 + r + r^2 * P(r), with a relative error of at most 3.1e-9 for |r| <= ln(2)/2."""
 
 
 _SIXTEENTH = 1.5 * 2.0 ** 19
-"""Added to a number below 2^18, it leaves sixteenths, which end in the last four bits."""
+"""Added to a number below 2^18, it leaves sixteenths, in the last four bits."""
 _ROOTS = np.exp2(np.arange(16) / 16).astype(np.float32)
 _EXP_SHORT = [0.16667015850543976, 0.5000166296958923, 1.0]
-"""P of e^r = 1 + r * P(r), off by 1.7e-9 of e^r at most for |r| <= ln(2)/32."""
+"""P of e^r = 1 + r * P(r), with a relative error of at most 1.7e-9 for |r| <= ln(2)/32."""
 
 
 def exp(b: Builder, x: Reg) -> Reg:
-    """e^x = 2^n * e^r with n = round(x / ln 2), |r| <= ln(2)/2, e^r by a polynomial."""
+    """e^x = 2^n * e^r with n = round(x / ln 2), |r| <= ln(2)/2, and a polynomial for e^r."""
     if x.width == 16 and {"avx512f", "avx512dq"} <= b.features:
         return _exp_by_table(b, x)
     x = b.clamp(x, -104.0, 89.0)
@@ -47,10 +46,11 @@ def exp(b: Builder, x: Reg) -> Reg:
 
 
 def _exp_by_table(b: Builder, x: Reg) -> Reg:
-    """The same with n in sixteenths, whose 2^(n - floor n) are in a register: a shorter polynomial.
+    """The same with n in sixteenths, whose 2^(n - floor n) are in a register; this allows a shorter
+    polynomial.
 
-    Nothing clamps x: where n is not exact, r is no rest, but kept small, and vscalefps of n is
-    infinite, zero, or NaN as it should.
+    x is not clamped. If n is not exact, r is meaningless but kept small, and vscalefps with n
+    yields infinity, zero, or NaN as required.
     """
     shifted = b.fma(x, b.constant(1 / math.log(2), x), b.constant(_SIXTEENTH, x))
     n = b.binary("fsub", shifted, b.constant(_SIXTEENTH, x))
@@ -60,7 +60,7 @@ def _exp_by_table(b: Builder, x: Reg) -> Reg:
 
 
 def _root(b: Builder, sixteenths: Reg, like: Reg) -> Reg:
-    """2^(k/16) for the last four bits of each lane: vpermps."""
+    """2^(k/16) for the last four bits k of each lane, by vpermps."""
     table = lane_literal([literal(float(v), t.f32) for v in _ROOTS], "float")
     return like.named(b.writer.local(b.writer.call(
         "llvm.x86.avx512.permvar.sf.512", like.type,
@@ -68,7 +68,7 @@ def _root(b: Builder, sixteenths: Reg, like: Reg) -> Reg:
 
 
 def _least_magnitude(b: Builder, x: Reg, bound: Reg) -> Reg:
-    """x, or the bound with the sign of x, whichever is nearer to 0; the bound for NaN: vrangeps."""
+    """x, or the bound with the sign of x, whichever is nearer to 0; the bound for NaN. vrangeps."""
     return x.named(b.writer.local(b.writer.call("llvm.x86.avx512.mask.range.ps.512", x.type, [
         (x.type, x.name), (x.type, bound.name), ("i32", "2"), (x.type, "zeroinitializer"),
         ("i16", "-1"), ("i32", "4")])))
@@ -105,7 +105,7 @@ def _scale(b: Builder, value: Reg, n: Reg) -> Reg:
 
 
 def _scale_at_once(b: Builder, value: Reg, n: Reg) -> Reg:
-    """vscalefps, for all lanes, in the rounding mode that holds."""
+    """vscalefps for all lanes, in the current rounding mode."""
     mask = f"i{max(8, n.width)}"
     arguments = [(n.type, value.name), (n.type, n.name), (n.type, "zeroinitializer"), (mask, "-1")]
     rounding = [("i32", "4")] if n.width == 16 else []
@@ -139,7 +139,7 @@ def expm1(b: Builder, x: Reg) -> Reg:
 
 
 def tanh(b: Builder, x: Reg) -> Reg:
-    """An odd rational function that passes 1 beyond 9.01, where tanh rounds to the sign of x."""
+    """An odd rational function that exceeds 1 beyond 9.01, where tanh rounds to the sign of x."""
     y = b.clamp(x, -9.2, 9.2)
     s = b.mul(y, y)
     p = b.polynomial(s, [1.333693272e-08, 2.059634164e-05, 3.494815435e-03, 1.338037537e-01, 1.0])
@@ -148,7 +148,7 @@ def tanh(b: Builder, x: Reg) -> Reg:
 
 
 def erf(b: Builder, x: Reg) -> Reg:
-    """An odd rational function on |x| <= 4, the sign of x beyond."""
+    """An odd rational function for |x| <= 4; the sign of x beyond that."""
     y = b.clamp(x, -4.0, 4.0)
     s = b.mul(y, y)
     p = b.polynomial(s, [1.911105593e-08, -1.942328854e-06, 1.472879394e-04,
@@ -162,7 +162,7 @@ def erf(b: Builder, x: Reg) -> Reg:
 def _split(b: Builder, x: Reg) -> tuple[Reg, Reg]:
     """x = m * 2^e with sqrt(1/2) <= m < sqrt(2), for x > 0; returns e and m - 1.
 
-    Denormals, where they are not zeros, are scaled by 2^25 first.
+    Subnormals, unless they are flushed, are first scaled by 2^25.
     """
     if not b.flushes:
         tiny = b.compare("fcmp olt", x, b.constant(2.0**-126, x))
@@ -200,7 +200,7 @@ def log(b: Builder, x: Reg) -> Reg:
 
 
 def log2(b: Builder, x: Reg) -> Reg:
-    """log2 x = e + log2 m; the leading terms are kept apart to round once."""
+    """log2 x = e + log2 m; the leading terms are kept apart, to round only once."""
     e, f = _split(b, x)
     excess = b.constant(1 / math.log(2) - 1, x)  # log2(e) = 1 + excess
     tail = _log_tail(b, f)
@@ -230,13 +230,13 @@ def log1p(b: Builder, x: Reg) -> Reg:
 
 
 def rsqrt(b: Builder, x: Reg) -> Reg:
-    """1 / sqrt(x), both rounded."""
+    """1 / sqrt(x), both operations rounded."""
     return b.div(b.constant(1.0, x), b.intrinsic("sqrt", x))
 
 
 # ---------------------------------------------------------------------- trigonometry
 _FAST_RANGE = 50000.0
-"""Up to here the reduction in three parts is exact enough; beyond, the C library is called."""
+"""Up to here the reduction in three parts is accurate; beyond it, the C library is called."""
 
 _HALF_PI = [1.57079637050628662109375, -4.37113900018624283e-8, -1.71512448e-15]
 
@@ -254,7 +254,7 @@ def tan(b: Builder, x: Reg) -> Reg:
 
 
 def _wave(b: Builder, x: Reg, quarter: int) -> Reg:
-    """sin(x + quarter*pi/2) from r = x - n*pi/2, |r| <= pi/4: sine or cosine of r, its sign."""
+    """sin(x + quarter*pi/2) from r = x - n*pi/2, |r| <= pi/4: the sine or cosine of r, signed."""
     n = b.intrinsic("roundeven", b.mul(x, b.constant(2 / math.pi, x)))
     r = x
     for part in _HALF_PI:
@@ -274,7 +274,7 @@ def _wave(b: Builder, x: Reg, quarter: int) -> Reg:
 
 
 def _with_library(b: Builder, name: str, x: Reg, fast: Callable[[Reg], Reg]) -> Reg:
-    """The fast value, or the C library's if a lane is outside the fast range."""
+    """The fast value, or the C library's if any lane is outside the fast range."""
     value = fast(x)
     w = b.writer
     far = b.compare("fcmp ogt", b.intrinsic("fabs", x), b.constant(_FAST_RANGE, x)).name
@@ -324,7 +324,7 @@ def _simple_power(b: Builder, x: Reg, y: Reg) -> Reg | None:
 
 
 def _log2_wide(b: Builder, x: Reg) -> Reg:
-    """log2 of f64 x >= 0 to 40 bits: e + 2/ln 2 * atanh((m - 1)/(m + 1))."""
+    """log2 of an f64 x >= 0, accurate to 40 bits: e + 2/ln 2 * atanh((m - 1)/(m + 1))."""
     bits = b.bits(x, t.i64)
     offset = b.constant(0x3FE6A09E667F3BCD, bits)  # sqrt(1/2)
     moved = b.binary("sub", bits, offset)
@@ -342,7 +342,7 @@ def _log2_wide(b: Builder, x: Reg) -> Reg:
 
 
 def _exp2_wide(b: Builder, x: Reg) -> Reg:
-    """2^x of f64 to 35 bits; beyond +-1000 as at +-1000, which f32 cannot tell from inf and 0."""
+    """2^x in f64, accurate to 35 bits; clamped at +-1000, where f32 has only inf and 0."""
     x = b.clamp(x, -1000.0, 1000.0)
     n = b.intrinsic("roundeven", x)
     series = [math.log(2) ** k / math.factorial(k) for k in range(9, -1, -1)]
@@ -353,7 +353,7 @@ def _exp2_wide(b: Builder, x: Reg) -> Reg:
 
 
 def _power_domain(b: Builder, x: Reg, y: Reg, magnitude: Reg, value: Reg) -> Reg:
-    """Signs, and C's cases: NaN for a root of x < 0; 1 for y = 0, x = 1, and (-1)^inf."""
+    """Signs and C's special cases: NaN for a root of x < 0; 1 for y = 0, x = 1, and (-1)^inf."""
     zero, one = b.constant(0.0, x), b.constant(1.0, x)
     half = b.mul(y, b.constant(0.5, y))
     whole = b.compare("fcmp oeq", b.intrinsic("trunc", y), y)

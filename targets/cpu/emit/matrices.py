@@ -1,14 +1,15 @@
 """Tiles in matrix registers (AMX): products of small matrices, one instruction each.
 
-A register has a few rows of bytes (`MatrixUnit`). A tile is cut into such parts, its rows evenly:
+A register has a few rows of bytes (`MatrixUnit`). A tile is divided into parts of that size, with
+its rows split evenly:
 
     sums     tile<(32x32)xf32>     2 x 2 parts of 16 x 16
     a        tile<(32x32)xbf16>    2 parts of 16 rows; a row has 32 positions of the summed axis
     b        tile<(32x32)xbf16>    2 parts of 16 columns; a row has a pair of these, per column
 
-The registers have fixed roles: sums first, then a, then b. They are no values of LLVM's, so a
-kernel sums up one tile at a time. How many rows and bytes each holds is a configuration, loaded at
-the start of a function, or before each tile of sums where these differ.
+The registers have fixed roles: first the sums, then a, then b. They are no LLVM values, so a kernel
+accumulates one tile at a time. A configuration sets the rows and bytes of each register. It is
+loaded at the start of a function, or before each tile of sums if the tiles differ.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ from targets.cpu.machine import MatrixUnit
 _INTEGER_DOTS = {(False, False): "tdpbssd", (False, True): "tdpbsud",
                  (True, False): "tdpbusd", (True, True): "tdpbuud"}
 _PALETTE_BYTES = 64
-"""Bytes of a configuration: how the registers are cut, then bytes per row and rows of each."""
+"""Bytes of a configuration: the palette, then bytes per row and rows of each register."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows or columns of a tile that share a register: so many from `start`; of other dims one."""
+    """Rows or columns of a tile in one register: `count` from `start`, at one place of other dims.
+    """
 
     place: tuple[int, ...]
     start: int
@@ -49,14 +51,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Shapes:
-    """How the tiles of a product are cut."""
+    """How the tiles of a product are divided into registers."""
 
     rows: tuple[Part, ...]
     columns: tuple[Part, ...]
     depth: int
     """Positions of the summed axis."""
     group: int
-    """How many of them share 32 bits."""
+    """How many positions share 32 bits."""
 
     @staticmethod
     def of(op: bl.DotOp, unit: MatrixUnit) -> Shapes:
@@ -69,17 +71,17 @@ class Shapes:
         return row * len(self.columns) + column
 
     def factor_register(self, operand: int, part: int) -> int:
-        """Of factor a (0) or b (1)."""
+        """The register of a part of factor a (0) or b (1)."""
         return len(self.rows) * (len(self.columns) + operand) + part
 
     def configuration(self, unit: MatrixUnit) -> list[int]:
-        """The bytes of the configuration. Raises ValueError where registers do not suffice."""
+        """The bytes of the configuration. Raises ValueError if it needs too many registers."""
         shapes = [(r.count, 4 * c.count) for r in self.rows for c in self.columns]
         shapes += [(r.count, 4 * self.depth // self.group) for r in self.rows]
         shapes += [(self.depth // self.group, 4 * c.count) for c in self.columns]
         fits = all(rows <= unit.rows and width <= unit.row_bytes for rows, width in shapes)
         if not fits or len(shapes) > unit.registers or self.depth % self.group:
-            raise ValueError(f"products of {self.depth} positions, {len(self.rows)} x "
+            raise ValueError(f"products of {self.depth} positions in {len(self.rows)} x "
                              f"{len(self.columns)} parts do not fit the matrix registers")
         found = [0] * _PALETTE_BYTES
         found[0] = 1
@@ -89,7 +91,7 @@ class Shapes:
 
 
 def row_parts(type_: TileType, unit: MatrixUnit) -> tuple[Part, ...]:
-    """The parts of the rows of a or of sums, as even as can be."""
+    """The parts of the rows of a or of the sums, as even as possible."""
     *outer, inner = type_.shape[:-1] or (1,)
     count = -(-inner // -(-inner // unit.rows))
     return tuple(Part(place, start, min(count, inner - start))
@@ -97,13 +99,13 @@ def row_parts(type_: TileType, unit: MatrixUnit) -> tuple[Part, ...]:
 
 
 def column_parts(type_: TileType, unit: MatrixUnit) -> tuple[Part, ...]:
-    """The parts of the columns of b or of sums."""
+    """The parts of the columns of b or of the sums."""
     size, most = type_.shape[-1], unit.row_bytes // 4
     return tuple(Part((), start, min(most, size - start)) for start in range(0, size, most))
 
 
 class Matrices:
-    """Emits what a kernel does with tiles in matrix registers."""
+    """Emits a kernel's operations on tiles in matrix registers."""
 
     def __init__(
         self, writer: Writer, indices: Indices, memory: Memory, unit: MatrixUnit,
@@ -113,16 +115,16 @@ class Matrices:
         self.shapes: Mapping[TileType, Shapes] = {
             op.c.type: Shapes.of(op, unit) for op in dots if isinstance(op.c.type, TileType)}
         self._factors: dict[SSAValue, list[tuple[str, str]]] = {}
-        """Per part of a factor: its address and the distance of its rows in bytes."""
+        """For each part of a factor, its address and the stride of its rows in bytes."""
 
     # ------------------------------------------------------------------ configurations
     def start(self) -> None:
-        """At the start of a function: load the configuration, if there is but one."""
+        """At the start of a function: load the configuration, if there is only one."""
         if len(self._configurations) == 1:
             self._configure(*self._configurations)
 
     def release(self) -> None:
-        """At the end of a function."""
+        """At the end of a function: release the registers."""
         self._call("tilerelease")
 
     @property
@@ -139,7 +141,7 @@ class Matrices:
 
     # ------------------------------------------------------------------ operations
     def full(self, op: bl.FullOp, type_: TileType) -> Tile:
-        """Sums of nothing. Raises ValueError for another number."""
+        """Zero the sums. Raises ValueError for any other number."""
         shapes = self.shapes.get(type_)
         if shapes is None or op.number != 0:
             raise ValueError("sums in matrix registers start at 0")
@@ -150,11 +152,11 @@ class Matrices:
         return in_registers(type_)
 
     def load(self, op: bl.LoadOp, access: Access) -> Tile:
-        """A factor: it is loaded into registers just before it is multiplied."""
+        """A factor, which is loaded into registers just before it is multiplied."""
         users = {(use.operation, use.index) for use in op.result.uses}
         roles = {k if isinstance(user, bl.DotOp) else 2 for user, k in users}
         if len(roles) != 1 or 2 in roles:
-            raise ValueError("what is loaded into matrix registers is one factor of products")
+            raise ValueError("a load into matrix registers must feed one factor of products")
         dots = [user for user, _ in users if isinstance(user, bl.DotOp)]
         shapes = Shapes.of(dots[0], self.unit)
         parts = ([_row_part(access, p) for p in shapes.rows] if roles == {0} else
@@ -163,7 +165,7 @@ class Matrices:
         return in_registers(access.type)
 
     def dot(self, op: bl.DotOp) -> Tile:
-        """Sums + a @ b, a part after the other."""
+        """Sums + a @ b, one part after another."""
         assert isinstance(op.c.type, TileType)
         shapes, a, b = self.shapes[op.c.type], self._factors[op.a], self._factors[op.b]
         name = _INTEGER_DOTS[op.is_unsigned(0), op.is_unsigned(1)]
@@ -180,7 +182,7 @@ class Matrices:
         return in_registers(op.c.type)
 
     def store(self, access: Access, type_: TileType) -> None:
-        """Write sums to memory, all of them."""
+        """Write all sums to memory."""
         shapes = self.shapes[type_]
         for r, row in enumerate(shapes.rows):
             for k, column in enumerate(shapes.columns):
@@ -196,11 +198,11 @@ class Matrices:
 
     # ------------------------------------------------------------------ addresses
     def _address(self, part: Access, pad: float | bool) -> tuple[str, str]:
-        """Where a part lies, or a copy of it with its pad."""
+        """The address of a part, or of a padded copy."""
         return self._place(part) or self._copied(part, pad)
 
     def _place(self, part: Access) -> tuple[str, str] | None:
-        """The address and the distance of rows in bytes; None where rows are not in memory so."""
+        """The address and the stride of rows in bytes; None if rows are not contiguous."""
         row, column = Symbol.place(0), Symbol.place(1)
         split = None if part.checks or part.tiles else part.flat.linear(
             [row, column])
@@ -210,7 +212,7 @@ class Matrices:
         return part.pointer(split[1]), self.indices.scalar(distance)
 
     def _copied(self, part: Access, pad: float | bool) -> tuple[str, str]:
-        """A copy by vectors, which can leave out what is outside."""
+        """A copy made with vectors, which can skip what is outside."""
         element, rows = part.buffer.element, part.type.shape[0]
         sizes = tuple(map(Expr.of, (rows, self.unit.row_bytes // t.byte_width(element))))
         memory = self.writer.at_entry(
@@ -223,12 +225,12 @@ class Matrices:
 
 
 def in_registers(type_: TileType) -> Tile:
-    """A tile of which LLVM knows no value."""
+    """A tile that LLVM does not see, because it is in matrix registers."""
     return Tile(type_, (), ())
 
 
 def _row_part(access: Access, rows: Part, columns: Part | None = None) -> Access:
-    """Some rows of a or of sums, as a tile of two dims."""
+    """Some rows of a or of the sums, as a tile of two dims."""
     last = access.type.rank - 1
     count = access.type.shape[last] if columns is None else columns.count
     values = {Symbol.place(d): Expr.of(k) for d, k in enumerate(rows.place)}
@@ -239,7 +241,7 @@ def _row_part(access: Access, rows: Part, columns: Part | None = None) -> Access
 
 
 def _column_part(access: Access, columns: Part, shapes: Shapes) -> Access:
-    """Some columns of b, as rows in which the groups of all columns lie side by side."""
+    """Some columns of b, as rows that hold the groups of all these columns next to each other."""
     row, at, group = Expr.place(0), Expr.place(1), shapes.group
     values = {Symbol.place(0): row * group + at % group,
               Symbol.place(1): at // group + columns.start}

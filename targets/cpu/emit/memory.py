@@ -1,280 +1,41 @@
-"""Loads and stores: one instruction per register where memory allows it.
+"""Stores: one instruction per register where memory allows it, else `llvm.masked.scatter`.
 
-    lanes next to each other     a vector load; masked where lanes may be outside
-    the same address for all     a scalar load, broadcast
-    every 2nd to 4th element     vector loads over the span, then shuffles; a gather instead, at run
-                                 time, where lanes are outside
-    another tile dim is next     vectors along that dim, transposed in registers
-    a group's positions apart    vectors along the lanes, which alternate in registers then
-    any other distance, gathers  llvm.masked.gather / scatter
+A tile is stored in the forms in which it is loaded (see `loads.py`). A kernel that streams its
+results uses non-temporal stores if an address is certainly a multiple of the register's size; large
+buffers are aligned to cache lines.
 
-A kernel that streams its results stores past the caches where an address certainly is a multiple of
-the register's bytes; large buffers begin with a cache line.
-
-Nothing outside a buffer is ever touched. A condition that all lanes share selects the address of
-a constant full of the pad value (or, for a store, of memory that nobody reads) instead.
+Nothing outside a buffer is ever written. If all lanes share a condition, it selects between the
+address and that of memory that nobody reads.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from dialects.strata import types as t
-from dialects.strata.types import TileType
 from dialects.symbolic.expr import Expr
 from targets.cpu.emit.access import Access, Mask, Point
-from targets.cpu.emit.grouping import convert
 from targets.cpu.emit.index import splat
+from targets.cpu.emit.loads import Loads, align_of
 from targets.cpu.emit.transpose import transpose
 from targets.cpu.emit.values import (
     Chunk,
     Reg,
     Tile,
-    chunks,
-    lane_literal,
-    literal,
-    llvm_type,
-    mask_literal,
     memory_type,
     positions,
-    tile_chunks,
+    suffix,
 )
-from targets.cpu.emit.writer import Writer
 
 _LEVEL = "2"
-"""How near prefetched memory is to be: in the cache of level 2, as it is for the next program."""
+"""The cache level to prefetch into: L2, since the next program needs the data."""
 _NEAR = (-1, 0, 1, 2, 3, 4)
 """Constant distances of lanes that need no gather."""
 
 
-class Memory:
+class Memory(Loads):
     """Emits the loads and stores of a function."""
 
-    def __init__(self, writer: Writer, lanes: int, line_bytes: int):
-        self.writer = writer
-        self.lanes = lanes
-        self.streamed: set[str] = set()
-        """Buffers, by their pointers, that are written past the caches."""
-        self.line_bytes = line_bytes
-        self._asked: dict[tuple[str, Expr], int] = {}
-        """Per place that varies in a loop, the last distance from it that was asked for."""
-
-    def prefetch(self, access: Access) -> None:
-        """Ask for the line of an element; what a loop's bodies ask for in one line, once."""
-        distance = access.flat.offset
-        place = access.buffer.pointer, access.flat - distance
-        last = self._asked.get(place)
-        behind = None if last is None else (distance - last) * _align(access)
-        if behind is not None and 0 <= behind < self.line_bytes:
-            return
-        self._asked[place] = distance
-        self.writer.emit(self.writer.call("llvm.prefetch.p0", "void", [
-            ("ptr", access.pointer(access.flat)), ("i32", "0"), ("i32", _LEVEL), ("i32", "1")]))
-
-    # ------------------------------------------------------------------ loads
-    def load(self, access: Access, type_: TileType, pad: Any) -> Tile:
-        """The tile at an access; positions outside the checked dims are `pad`."""
-        if self._is_alternating(access):
-            apart = t.tile(type_.element, type_.shape, type_.lanes)
-            tile = self.load(replace(access, type=apart), apart, pad)
-            return convert(self.writer, tile, type_.lanes, type_.group, self.lanes)
-        along = self._contiguous_dim(access)
-        access = access.merged()
-        if along is not None:
-            turned = t.tile(type_.element, type_.shape, along)
-            tile = self.load(replace(access, type=turned), turned, pad)
-            return transpose(self.writer, tile, type_.lanes, self.lanes)
-        regs: list[str] = []
-        parts = tile_chunks(type_, self.lanes)
-        for position in positions(type_):
-            point = access.at(position)
-            for number, chunk in enumerate(parts):
-                regs.append(self._load_chunk(access, point, number, chunk, pad))
-        return Tile(type_, tuple(regs), parts)
-
-    def _load_chunk(
-        self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any
-    ) -> str:
-        element = access.buffer.element
-        condition = access.scalar_condition(point)
-        mask = access.lane_mask(point, number, chunk) if chunk.width else None
-        if condition is False or mask is False:
-            return literal(pad, t.signless(element), chunk.width)
-        step = access.lane_step(point) if chunk.width else 0
-        if chunk.width == 1 and not point.is_gathered:
-            step = 1
-        if step is None or step not in _NEAR or (step not in (0, 1) and not chunk.is_full):
-            text = self._gather(access, point, number, chunk, pad, condition, mask)
-            return self._from_memory(access, text, chunk.width)
-        if mask and step != 1:
-            text = self._gather(access, point, number, chunk, pad, condition, mask)
-            if condition:
-                return self._from_memory(access, text, chunk.width)
-            return self._if_all_inside(access, point, chunk, step, mask, text)
-        base = self._origin(access, point, chunk, step)
-        address = self._guarded(access, base, chunk, condition, pad)
-        return self._load_step(access, address, chunk, step, mask, pad)
-
-    def _load_step(
-        self, access: Access, address: str, chunk: Chunk, step: int, mask: Mask, pad: Any
-    ) -> str:
-        """Read lanes at a constant distance, given the lowest address."""
-        if step == 0:
-            scalar = self._from_memory(access, self._plain(access, address, 0), 0)
-            reg = Reg.of(scalar, t.signless(access.buffer.element))
-            return splat(self.writer, reg, chunk.width).name if chunk.width else scalar
-        if step == 1 and (mask or not chunk.is_full):
-            text = self._masked(access, address, chunk, mask, pad)
-        elif step == 1:
-            text = self._plain(access, address, chunk.width)
-        else:
-            text = self._shuffled(access, address, chunk.width, step)
-        return self._from_memory(access, text, chunk.width)
-
-    def _if_all_inside(
-        self, access: Access, point: Point, chunk: Chunk, step: int, mask: str, gather: str
-    ) -> str:
-        """Lanes at a near distance as if there were no mask, where it is all true; else a gather.
-
-        So it is everywhere but at the ends of a dim.
-        """
-        w, kind = self.writer, f"v{chunk.width}i1"
-        near, other, join = (w.fresh(name) for name in ("inside", "across", "loaded"))
-        inside = w.local(w.call(f"llvm.vector.reduce.and.{kind}", "i1",
-                                [(f"<{chunk.width} x i1>", mask)]))
-        w.emit(f"br i1 {inside}, label %{near}, label %{other}")
-        with w.block(near):
-            base = self._origin(access, point, chunk, step)
-            at_once = self._load_step(access, base, chunk, step, None, None)
-            w.emit(f"br label %{join}")
-        with w.block(other):
-            gathered = self._from_memory(access, gather, chunk.width)
-            w.emit(f"br label %{join}")
-        w.start_block(join)
-        type_ = llvm_type(access.buffer.element, chunk.width)
-        return w.assign(f"phi {type_} [{at_once}, %{near}], [{gathered}, %{other}]")
-
-    def _origin(self, access: Access, point: Point, chunk: Chunk, step: int) -> str:
-        """The lowest address that the chunk's lanes have."""
-        first = chunk.offset if step >= 0 else chunk.offset + chunk.width - 1
-        return access.lane_pointer(point, first)
-
-    def _guarded(
-        self, access: Access, address: str, chunk: Chunk, condition: Mask, pad: Any
-    ) -> str:
-        """The address, or that of a constant full of `pad` where the condition is false."""
-        if not condition:
-            return address
-        type_ = memory_type(access.buffer.element)
-        count = max(4 * self.lanes, chunk.width)
-        value = literal(pad, access.buffer.element)
-        value = {"true": "1", "false": "0"}.get(value, value)
-        values = ", ".join([f"{type_} {value}"] * count)
-        constant = self.writer.constant(f"[{count} x {type_}]", f"[{values}]")
-        return self.writer.local(f"select i1 {condition}, ptr {address}, ptr {constant}")
-
-    def _plain(self, access: Access, address: str, width: int) -> str:
-        type_ = memory_type(access.buffer.element, width)
-        return f"load {type_}, ptr {address}, align {_align(access)}"
-
-    def _masked(self, access: Access, address: str, chunk: Chunk, mask: Mask, pad: Any) -> str:
-        type_ = memory_type(access.buffer.element, chunk.width)
-        lanes = self._chunk_mask(access, chunk, mask)
-        return self.writer.call(f"llvm.masked.load.{suffix(type_)}.p0", type_, [
-            ("ptr", address), ("i32", str(_align(access))), (f"<{chunk.width} x i1>", lanes),
-            (type_, _pad_literal(access, chunk.width, pad))])
-
-    def _chunk_mask(self, access: Access, chunk: Chunk, mask: Mask) -> str:
-        valid = None if chunk.is_full else mask_literal(chunk)
-        lanes = access.both(valid, mask, chunk.width)
-        return lanes or "splat (i1 true)"
-
-    def _shuffled(self, access: Access, address: str, width: int, step: int) -> str:
-        """Every `step`-th element from loads that cover exactly the span of the lanes."""
-        distance = abs(step)
-        element = memory_type(access.buffer.element)
-        type_ = memory_type(access.buffer.element, width)
-        starts = [k * width for k in range(distance - 1)] + [(distance - 1) * (width - 1)]
-        wanted = [distance * k for k in range(width)]
-        parts = [self.writer.assign(self._plain(access, self._further(element, address, s), width))
-                 for s in starts]
-        if step < 0:
-            wanted.reverse()
-        owners = [min(w // width, distance - 1) for w in wanted]
-        places = [w - starts[o] for w, o in zip(wanted, owners, strict=True)]
-        return self._merge(type_, parts, owners, places)
-
-    def _further(self, element: str, address: str, distance: int) -> str:
-        if not distance:
-            return address
-        return self.writer.local(f"getelementptr {element}, ptr {address}, i64 {distance}")
-
-    def _merge(self, type_: str, parts: list[str], owners: list[int], places: list[int]) -> str:
-        """Text of the vector whose lane k is lane places[k] of parts[owners[k]]."""
-        width = len(owners)
-        if len(parts) == 1:
-            picked = lane_literal(places, "i32")
-            return f"shufflevector {type_} {parts[0]}, {type_} poison, <{width} x i32> {picked}"
-        total, text = parts[0], ""
-        for k in range(1, len(parts)):
-            lanes = [width + p if o == k else (lane if k > 1 else p)
-                     for lane, (o, p) in enumerate(zip(owners, places, strict=True))]
-            lanes = [lane if o <= k else 0 for lane, o in zip(lanes, owners, strict=True)]
-            text = (f"shufflevector {type_} {total}, {type_} {parts[k]}, "
-                    f"<{width} x i32> {lane_literal(lanes, 'i32')}")
-            total = self.writer.assign(text) if k < len(parts) - 1 else total
-        return text
-
-    def _gather(
-        self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any,
-        condition: Mask, mask: Mask,
-    ) -> str:
-        if condition:
-            shared = splat(self.writer, Reg.of(condition, t.i1), chunk.width).name
-            mask = access.both(mask, shared, chunk.width)
-        type_ = memory_type(access.buffer.element, chunk.width)
-        pointers = access.lane_pointers(point, number, chunk)
-        lanes = self._chunk_mask(access, chunk, mask)
-        return self.writer.call(f"llvm.masked.gather.{suffix(type_)}.v{chunk.width}p0", type_, [
-            (f"<{chunk.width} x ptr>", pointers), ("i32", str(_align(access))),
-            (f"<{chunk.width} x i1>", lanes), (type_, _pad_literal(access, chunk.width, pad))])
-
-    def _from_memory(self, access: Access, text: str, width: int) -> str:
-        """Give the instruction a name; a byte becomes the bits of it that count."""
-        name, element = self.writer.assign(text), access.buffer.element
-        if t.bit_width(element) >= 8:
-            return name
-        if element != t.i1:
-            return self.writer.assign(
-                f"trunc {memory_type(element, width)} {name} to {llvm_type(element, width)}")
-        return self.writer.assign(f"icmp ne {memory_type(t.i1, width)} {name}, zeroinitializer"
-                                  if width else f"icmp ne i8 {name}, 0")
-
-    def _is_alternating(self, access: Access) -> bool:
-        """Whether the positions of a group are apart in memory, and lanes next to each other."""
-        lanes, group = access.type.lanes, access.type.group
-        return (group is not None and lanes is not None and not access.tiles
-                and access.step_along(lanes) == 1 and access.step_along(group) not in (0, 1))
-
-    def _contiguous_dim(self, access: Access) -> int | None:
-        """A tile dim whose neighbours are neighbours in memory, if those in lanes are far apart.
-
-        Only one whose chunks match those of the lanes, so that squares can be transposed.
-        """
-        type_ = access.type
-        if type_.lanes is None or type_.group is not None or access.tiles:
-            return None
-        if access.step_along(type_.lanes) in _NEAR:
-            return None
-        widths = {c.width for c in tile_chunks(type_, self.lanes)}
-        for d, extent in enumerate(type_.shape):
-            matches = {c.width for c in chunks(extent, self.lanes)} == widths
-            if d != type_.lanes and extent > 1 and matches and access.step_along(d) == 1:
-                return d
-        return None
-
-    # ------------------------------------------------------------------ stores
     def store(self, access: Access, tile: Tile) -> None:
         """Write a tile; positions outside the checked dims are skipped."""
         along = self._contiguous_dim(access)
@@ -307,28 +68,28 @@ class Memory:
         if mask or (chunk.width and not chunk.is_full):
             self._masked_store(access, address, chunk, mask, stored)
         elif self._streams(access, point, chunk):
-            bytes_ = chunk.width * _align(access)
+            bytes_ = chunk.width * align_of(access)
             self.writer.emit(f"store {stored}, ptr {address}, align {bytes_}, "
                              f"!nontemporal {self.writer.metadata('i32 1')}")
         else:
-            self.writer.emit(f"store {stored}, ptr {address}, align {_align(access)}")
+            self.writer.emit(f"store {stored}, ptr {address}, align {align_of(access)}")
 
     def _streams(self, access: Access, point: Point, chunk: Chunk) -> bool:
-        """Whether a whole register goes to an aligned address of a buffer that is streamed."""
+        """Whether a whole register is stored to an aligned address of a streamed buffer."""
         if access.buffer.pointer not in self.streamed or chunk.width < self.lanes:
             return False
         first = point.flat.substitute({access.lane_symbol: Expr.of(chunk.offset)})
         return access.indices.multiple(first) % chunk.width == 0
 
     def _to_memory(self, access: Access, value: Reg) -> str:
-        """The value with its memory type, as `type name`."""
+        """The value in its memory type, as `type name`."""
         if t.bit_width(access.buffer.element) >= 8:
             return value.typed
         type_ = memory_type(t.i8, value.width)
         return f"{type_} {self.writer.local(f'zext {value.typed} to {type_}')}"
 
     def _unread(self) -> str:
-        """Memory of this call that takes what must not be stored anywhere."""
+        """Stack memory that receives stores which must go nowhere else."""
         return self.writer.hoist(f"alloca [{8 * self.lanes} x i8], align 64")
 
     def _masked_store(
@@ -338,7 +99,7 @@ class Memory:
         lanes = self._chunk_mask(access, chunk, mask)
         self.writer.emit(self.writer.call(f"llvm.masked.store.{suffix(type_)}.p0", "void", [
             (type_, stored.removeprefix(type_ + " ")), ("ptr", address),
-            ("i32", str(_align(access))), (f"<{chunk.width} x i1>", lanes)]))
+            ("i32", str(align_of(access))), (f"<{chunk.width} x i1>", lanes)]))
 
     def _scatter(
         self, access: Access, point: Point, number: int, chunk: Chunk, stored: str,
@@ -352,26 +113,5 @@ class Memory:
         name = f"llvm.masked.scatter.{suffix(type_)}.v{chunk.width}p0"
         self.writer.emit(self.writer.call(name, "void", [
             (type_, stored.removeprefix(type_ + " ")), (f"<{chunk.width} x ptr>", pointers),
-            ("i32", str(_align(access))),
+            ("i32", str(align_of(access))),
             (f"<{chunk.width} x i1>", self._chunk_mask(access, chunk, mask))]))
-
-
-def _align(access: Access) -> int:
-    return t.byte_width(access.buffer.element)
-
-
-def _pad_literal(access: Access, width: int, pad: Any) -> str:
-    element = access.buffer.element
-    if element == t.i1:
-        return f"splat (i8 {int(bool(pad))})"
-    number = literal(pad, t.signless(element))
-    return f"splat ({memory_type(element)} {number})" if width else number
-
-
-def suffix(type_: str) -> str:
-    """How an intrinsic's name spells a type: `v16f32`."""
-    names = {"float": "f32", "double": "f64"}
-    if not type_.startswith("<"):
-        return names.get(type_, type_)
-    width, element = type_[1:-1].split(" x ")
-    return f"v{width}{names.get(element, element)}"

@@ -1,9 +1,9 @@
-"""Sums of a few products in one lane: what `block.dot` becomes where its operands are grouped.
+"""Sums of a few products per lane: the form of `block.dot` with grouped operands.
 
     c[lane] + sum over k of a[k] * b[lane, k]         a: one group, the same for all lanes
 
-Bytes and halves have instructions for that (vpdpbusd, vdpbf16ps, vpmaddwd); without any, each
-position of the group is widened and multiplied. All integer forms are exact modulo 2^32.
+Bytes, 16-bit integers and bf16 have instructions for this (vpdpbusd, vpmaddwd, vdpbf16ps). Without
+one, each position of the group is widened and multiplied. All integer forms are exact modulo 2^32.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _VECTOR_BITS = (128, 256, 512)
 
 
 class Products:
-    """Emits grouped multiply-adds with the best instruction that the machine has."""
+    """Emits grouped multiply-adds with the machine's best instruction."""
 
     def __init__(self, builder: Builder, machine: Machine):
         self.builder, self.writer, self.machine = builder, builder.writer, machine
 
     def multiply_add(self, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]) -> Reg:
-        """c + the products of group `a` with the groups of b's lanes, in c's element type.
+        """c + the products of group `a` with the groups in b's lanes, in c's element type.
 
-        `unsigned`: whether the integers of a and of b have no sign.
+        `unsigned`: whether the integers of a and of b are unsigned.
         """
         word = a.width * t.bit_width(a.element) == 32 and a.element == b.element
         if not self.machine.is_x86 or not word:
@@ -61,7 +61,7 @@ class Products:
         return splat(self.writer, self.builder.reinterpret(group, t.i32, 0), width)
 
     def _padded(self, reg: Reg, width: int) -> Reg:
-        """As wide as asked for; what is added does not matter."""
+        """A register of at least this width; the values of added lanes do not matter."""
         if reg.width == width:
             return reg
         if not reg.width:
@@ -85,14 +85,14 @@ class Products:
 
     # ------------------------------------------------------------------ instructions
     def _call(self, names: Sequence[str], result: Reg, operands: Sequence[Reg]) -> Reg:
-        """An intrinsic of three widths, by the width of its result."""
+        """An intrinsic with three widths, selected by the width of its result."""
         bits = 32 * result.width
         name = names[_VECTOR_BITS.index(bits)]
         return result.named(self.writer.local(self.writer.call(
             name, result.type, [(r.type, r.name) for r in operands])))
 
     def _accumulate(self, name: str, total: Reg, a: Reg, b: Reg) -> Reg:
-        """total + a . b, as AVX-VNNI and AVX512-VNNI have it."""
+        """total + a . b, by an instruction of AVX-VNNI or AVX512-VNNI."""
         return self._call([f"llvm.x86.{name}.{bits}" for bits in _VECTOR_BITS], total,
                           (total, a, b))
 
@@ -100,13 +100,13 @@ class Products:
         if unsigned[0] != unsigned[1] and self.machine.multiplies_groups(t.i8):
             first, second = (a, b) if unsigned[0] else (b, a)
             return self._accumulate("avx512.vpdpbusd", c, first, second)
-        for part in (0, 1):  # the bytes at even places and at odd ones, as 16 bits each
+        for part in (0, 1):  # the even-numbered bytes, then the odd ones, as 16 bits each
             c = self._of_shorts(self._every_second(a, part, unsigned[0]),
                                 self._every_second(b, part, unsigned[1]), c)
         return c
 
     def _every_second(self, words: Reg, part: int, unsigned: bool) -> Reg:
-        """The bytes at even or odd places, widened in place."""
+        """The even-numbered or odd-numbered bytes, widened in place."""
         shorts = self._as_shorts(words)
         eight = self.builder.constant(8, shorts)
         raised = shorts if part else self.builder.binary("shl", shorts, eight)
@@ -134,13 +134,13 @@ class Products:
         return c
 
     def _half(self, words: Reg, part: int) -> Reg:
-        """One of two bf16 as f32, whose upper bits it is."""
+        """One of two bf16 as f32: its bits are the upper half."""
         b = self.builder
         bits = (b.binary("and", words, b.constant(-1 << 16, words)) if part
                 else b.binary("shl", words, b.constant(16, words)))
         return b.bits(bits, t.f32)
 
-    # ------------------------------------------------------------------ without instructions
+    # ------------------------------------------------------------------ without such instructions
     def _one_by_one(self, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]) -> Reg:
         each = a.width
         for k in range(each):

@@ -1,8 +1,8 @@
 """The scalar operations of `block.map` bodies: one table row each.
 
-A row is a function (builder, operation, operands) -> result. Operands are `Reg`s, all lanes of a
-chunk or a scalar that all lanes share; a result is a scalar where all its operands are.
-Half-precision types are widened to f32 for arithmetic and narrowed after every operation.
+A row is a function (builder, operation, operands) -> result. Operands are `Reg`s: either all lanes
+of a chunk, or a scalar that all lanes share. The result is a scalar if all operands are. 16-bit
+floats are widened to f32 for arithmetic, and narrowed after every operation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _cast(operation: str) -> Row:
 
 
 def _function(fast: Callable[..., Reg], exact: str) -> Row:
-    """An inline approximation for f32, an LLVM intrinsic (of the C library) for f64."""
+    """An inline approximation for f32, and an LLVM intrinsic (the C library's function) for f64."""
     return lambda b, op, r: fast(b, *r) if r[0].element == t.f32 else b.intrinsic(exact, *r)
 
 
@@ -55,7 +55,7 @@ def _library(name: str, fast: Callable[..., Reg] | None = None) -> Row:
     return row
 
 
-# ---------------------------------------------------------------------- rows of their own
+# ---------------------------------------------------------------------- individual rows
 def _constant(b: Builder, op: arith.ConstantOp, _: Sequence[Reg]) -> Reg:
     match op.value:
         case IntegerAttr():
@@ -63,12 +63,12 @@ def _constant(b: Builder, op: arith.ConstantOp, _: Sequence[Reg]) -> Reg:
         case FloatAttr():
             number = op.value.value.data
         case _:
-            raise ValueError(f"the CPU target has no constants such as {op.value}")
+            raise ValueError(f"the CPU target does not support constants such as {op.value}")
     return Reg.of(literal(number, op.result.type), op.result.type)
 
 
 def extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
-    """maximumf or minimumf: NaN if one is. x86's max returns its second operand for NaN."""
+    """maximumf or minimumf: NaN if either is. x86's max returns its second operand for NaN."""
     if is_literal(y.name):
         x, y = y, x
     order = "fcmp ogt" if greatest else "fcmp olt"
@@ -79,7 +79,7 @@ def extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
 
 
 def _number_extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
-    """maxnumf or minnumf: the number, if one is NaN."""
+    """maxnumf or minnumf: the other operand if one is NaN."""
     return b.intrinsic("maxnum" if greatest else "minnum", x, y)
 
 
@@ -97,7 +97,8 @@ _FLOAT_PREDICATES = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
 
 
 def _floor_division(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
-    """Towards minus infinity: one less where a remainder's sign differs from the divisor's."""
+    """Rounds towards minus infinity: one less if the remainder's sign differs from the divisor's.
+    """
     x, y = b.align(*r)
     quotient, rest = b.binary("sdiv", x, y), b.binary("srem", x, y)
     zero = b.constant(0, rest)
@@ -108,7 +109,7 @@ def _floor_division(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 
 
 def _ceil_division(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
-    """Towards infinity: one more where a remainder has the divisor's sign."""
+    """Rounds towards infinity: one more if the remainder has the divisor's sign."""
     x, y = b.align(*r)
     quotient, rest = b.binary("sdiv", x, y), b.binary("srem", x, y)
     zero = b.constant(0, rest)
@@ -119,7 +120,7 @@ def _ceil_division(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 
 
 def _resize(b: Builder, x: Reg, target: Attribute, signed: bool) -> Reg:
-    """An integer with another width."""
+    """An integer converted to another width."""
     before, after = (t.bit_width(e) for e in (x.element, target))
     if before == after:
         return x.cast(target)
@@ -134,7 +135,7 @@ def _float_to_signed(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 
 
 def _float_to_unsigned(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
-    """From 2^31, or 2^63, on: what is beyond it as a signed integer, and the sign's bit."""
+    """Numbers from 2^31 (or 2^63) on: the excess as a signed integer, with the sign bit flipped."""
     target, x = op.results[0].type, r[0]
     if target not in (t.i32, t.i64):
         return _float_to_signed(b, op, r)
@@ -147,7 +148,7 @@ def _float_to_unsigned(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 
 
 def _within(b: Builder, x: Reg, target: Attribute) -> Reg:
-    """A float as i32 or i64; one that it cannot hold, which LLVM leaves open, as the smallest."""
+    """A float as i32 or i64; the smallest integer for numbers out of range, undefined in LLVM."""
     end = float(1 << (t.bit_width(target) - 1))
     least = b.constant(-end, x)
     x = b.select(b.compare("fcmp olt", x, b.constant(end, x)), x, least)
@@ -185,7 +186,7 @@ def _absolute_integer(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 
 
 def _integer_power(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
-    """x^n for an integer n, through powf, which is exact enough for f32's integers."""
+    """x^n for an integer n, by powf, which is accurate enough for the integers of f32."""
     power = b.convert("sitofp", r[1], r[0].element)
     return _function(approximations.powf, "pow")(b, op, [r[0], power])
 
@@ -277,25 +278,25 @@ _MATH: Mapping[type[Operation], Row] = {
 }
 
 SCALAR_ROWS: Mapping[type[Operation], Row] = {**_ARITH, **_MATH}
-"""How each scalar operation is emitted."""
+"""The emission of each scalar operation."""
 
 _BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, arith.TruncFOp)
-"""Rows that take half-precision operands as they are."""
+"""Rows that accept 16-bit floats without widening."""
 
 
 def operands_of(op: Operation) -> Sequence[SSAValue]:
-    """What `scalar_function` of an operation takes: a conversion to integers rounds by itself."""
+    """The operands of `scalar_function`: a conversion to integers absorbs a preceding rounding."""
     return op.operands[0].owner.operands if _rounds(op) else op.operands  # type: ignore[union-attr]
 
 
 def _rounds(op: Operation) -> bool:
-    """Whether an operation makes an i32 of an f32 that is rounded to nearest even just before."""
+    """Whether an operation converts an f32 to i32 right after rounding it to nearest even."""
     return (isinstance(op, arith.FPToSIOp) and isinstance(op.input.owner, math.RoundEvenOp)
             and (op.input.type, op.result.type) == (t.f32, t.i32))
 
 
 def scalar_function(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
-    """What emits one scalar operation, from the values that `operands_of` names.
+    """The emitter of one scalar operation, for the operands given by `operands_of`.
 
     Raises ValueError for an operation that the CPU target lacks.
     """

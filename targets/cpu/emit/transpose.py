@@ -1,7 +1,7 @@
-"""Another dim of a tile into lanes: registers are transposed in squares, w registers of w lanes.
+"""Moving another dim of a tile into lanes: registers are transposed in squares of w by w lanes.
 
-A square takes log2(w) rounds; round s exchanges, between registers k and k + s, the lanes whose
-number has bit s. Dims of unequal chunk widths go lane by lane.
+A square takes log2(w) rounds. Round s exchanges, between registers k and k + s, the lanes whose
+number has bit s set. Dims of unequal chunk widths are moved lane by lane.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from targets.cpu.emit.values import (
 from targets.cpu.emit.writer import Writer
 
 _Place = Mapping[int, int]
-"""The index of each tile dim that is not in lanes."""
+"""The index in each tile dim that is not in lanes."""
 
 
 def transpose(writer: Writer, tile: Tile, lanes: int | None, width: int) -> Tile:
@@ -38,7 +38,7 @@ def transpose(writer: Writer, tile: Tile, lanes: int | None, width: int) -> Tile
 
 
 def _lane(writer: Writer, tile: Tile, place: _Place) -> Reg:
-    """The scalar at a position that names all dims."""
+    """The scalar at a position in all dims."""
     position = tuple(place[d] for d in unrolled_dims(tile.type))
     if tile.type.lanes is None:
         return tile.reg(position)
@@ -51,7 +51,7 @@ def _lane(writer: Writer, tile: Tile, place: _Place) -> Reg:
 
 
 class _Transposition:
-    """From lanes in one dim (or none) to lanes in another."""
+    """Moves lanes from one dim (or none) to another."""
 
     def __init__(self, writer: Writer, tile: Tile, type_: TileType, width: int):
         self.writer, self.tile, self.type = writer, tile, type_

@@ -1,9 +1,9 @@
 """Tiles in registers: how a tile's positions become LLVM values.
 
-The lanes dim is cut into chunks of the machine's vector width; what is left over lies in one
-narrower vector of the next power of two, whose last lanes may be unused. Every other position of
-the tile is a register (or row of chunks) of its own. All element types share one chunking. The
-positions of a grouped dim are the innermost elements of the same register: a lane has several.
+The lanes dim is divided into chunks of the machine's vector width. The remainder is one narrower
+vector, of the next power of two, whose last lanes may be unused. Every other position of the tile
+has a register (or row of chunks) of its own. All element types are chunked alike. The positions of
+a grouped dim are the innermost elements of one register, so that a lane has several.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dialects.strata.types import TileType
 
 
 class Chunk(NamedTuple):
-    """`width` lanes from `offset` on, of which the first `valid` are part of the tile."""
+    """`width` lanes from `offset` on, the first `valid` of which are part of the tile."""
 
     offset: int
     width: int
@@ -46,12 +46,12 @@ class Chunk(NamedTuple):
 
 
 SCALAR = Chunk(0, 0, 1)
-"""The chunk of a position that is not in lanes; width 0 stands for a scalar."""
+"""The chunk of a position that is not in lanes; width 0 means a scalar."""
 
 
 @cache
 def chunks(extent: int, lanes: int) -> tuple[Chunk, ...]:
-    """The chunks of a lanes dim, on a machine with `lanes` lanes."""
+    """The chunks of a lanes dim on a machine with `lanes` lanes."""
     whole = [Chunk(k, lanes, lanes) for k in range(0, extent - lanes + 1, lanes)]
     rest = extent % lanes
     if rest:
@@ -60,7 +60,7 @@ def chunks(extent: int, lanes: int) -> tuple[Chunk, ...]:
 
 
 class Reg(NamedTuple):
-    """An LLVM value: a name or a literal, its element type, lanes (0: a scalar), LLVM type."""
+    """An LLVM value: name or literal, element type, number of lanes (0: a scalar), LLVM type."""
 
     name: str
     element: Attribute
@@ -84,7 +84,7 @@ class Reg(NamedTuple):
         return Reg.of(name, self.element, width)
 
     def cast(self, element: Attribute) -> Reg:
-        """The same bits as an element type that has the same registers, or as they are."""
+        """The same bits as another element type with the same register type."""
         return Reg(self.name, element, self.width, llvm_type(element, self.width))
 
 
@@ -98,12 +98,12 @@ class Tile:
 
     @cached_property
     def kinds(self) -> tuple[Reg, ...]:
-        """Per chunk: a nameless register of its type."""
+        """For each chunk, a nameless register of its type."""
         return tuple(Reg.of("", self.type.element, chunk.width) for chunk in self.chunks)
 
     @cached_property
     def strides(self) -> tuple[int, ...]:
-        """Per unrolled dim: the distance of neighbours in `regs`."""
+        """For each unrolled dim, the distance of neighbours in `regs`."""
         shape = unrolled_shape(self.type)
         return tuple(prod(shape[k + 1:]) * len(self.chunks) for k in range(len(shape)))
 
@@ -138,7 +138,7 @@ def positions(type_: TileType) -> Iterator[tuple[int, ...]]:
 # ---------------------------------------------------------------------- LLVM types and literals
 @cache
 def llvm_type(element: Attribute, width: int = 0) -> str:
-    """The register type of an element; f16, bf16 and narrow floats are carried as their bits."""
+    """The register type of an element; f16, bf16 and narrower floats are held as their bits."""
     match element:
         case Float32Type():
             scalar = "float"
@@ -157,7 +157,7 @@ def llvm_type(element: Attribute, width: int = 0) -> str:
 
 @cache
 def memory_type(element: Attribute, width: int = 0) -> str:
-    """The type in memory: what has less than 8 bits takes one byte."""
+    """The type in memory, where elements of less than 8 bits take one byte."""
     return llvm_type(t.i8 if t.bit_width(element) < 8 else element, width)
 
 
@@ -190,3 +190,12 @@ def mask_literal(chunk: Chunk) -> str:
 
 def is_literal(name: str) -> bool:
     return not name.startswith("%")
+
+
+def suffix(type_: str) -> str:
+    """A type as spelled in an intrinsic's name: `v16f32`."""
+    names = {"float": "f32", "double": "f64"}
+    if not type_.startswith("<"):
+        return names.get(type_, type_)
+    width, element = type_[1:-1].split(" x ")
+    return f"v{width}{names.get(element, element)}"

@@ -1,9 +1,9 @@
 """Writes LLVM text with scopes, so that each value is computed as far out as its operands allow.
 
-A scope is one loop body. Code of an inner loop is collected apart and joined to the outer scope
-when the loop ends; until then a pure instruction whose operands all come from an outer scope is
-appended to that scope, which is just before the loop. Thus loop-invariant code is hoisted and
-common subexpressions are shared while writing; LLVM only has to generate code.
+A scope is one loop body. The code of an inner loop is collected separately, and joined to the outer
+scope when the loop ends. Until then, a pure instruction whose operands all come from an outer scope
+is appended to that scope, and so comes just before the loop. Thus loop-invariant code is hoisted
+and common subexpressions are shared while writing, and LLVM only has to generate code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dialects.text.syntax import distinct_identifiers
 
 @dataclass
 class Scope:
-    """The text of one loop body: a chain of basic blocks of which `label` is the last."""
+    """The text of one loop body: a chain of basic blocks, the last of which is `label`."""
 
     label: str
     lines: list[str] = field(default_factory=list[str])
@@ -26,12 +26,12 @@ class Scope:
 
 
 def size_arguments(sizes: Sequence[Symbol]) -> list[str]:
-    """The names of a function's sizes: legal and distinct, whatever the model calls them."""
+    """The names of a function's sizes: legal and distinct, whatever their names in the model."""
     return [f"%size.{name}" for name in distinct_identifiers(s.name for s in sizes)]
 
 
 class Writer:
-    """The text of one function, and of the declarations and constants that it needs."""
+    """The text of one function, with the declarations and constants that it needs."""
 
     def __init__(self, function: str) -> None:
         self.function = function
@@ -52,25 +52,25 @@ class Writer:
 
     # ------------------------------------------------------------------ instructions
     def emit(self, line: str) -> None:
-        """A line in the current scope."""
+        """Append a line to the current scope."""
         self.scopes[-1].lines.append(f"  {line}")
 
     def assign(self, text: str) -> str:
-        """`%v = text` in the current scope; the name."""
+        """Append `%v = text` to the current scope; returns the name."""
         name = "%" + self.fresh()
         self.scopes[-1].lines.append(f"  {name} = {text}")
         self.depths[name] = self.depth
         return name
 
     def local(self, text: str) -> str:
-        """As `assign`, but an equal instruction of this scope is used again. For pure ones."""
+        """Like `assign`, but reuses an equal instruction of this scope. For pure instructions."""
         known = self.scopes[-1].known
         if text not in known:
             known[text] = self.assign(text)
         return known[text]
 
     def hoist(self, text: str, *operands: str) -> str:
-        """As `local`, in the outermost scope that has all of `operands`."""
+        """Like `local`, in the outermost scope in which all `operands` are defined."""
         name = self._hoisted.get(text)
         if name is not None:
             return name
@@ -82,19 +82,19 @@ class Writer:
         return name
 
     def at_entry(self, text: str) -> str:
-        """`%v = text` at the function's start; the name."""
+        """Append `%v = text` at the function's start; returns the name."""
         name = "%" + self.fresh()
         self.scopes[0].lines.append(f"  {name} = {text}")
         self.depths[name] = 0
         return name
 
     def argument(self, name: str) -> str:
-        """Make a function argument known."""
+        """Register a function argument."""
         self.depths[name] = 0
         return name
 
     def size_arguments(self, sizes: Sequence[Symbol]) -> list[str]:
-        """The names of a function's sizes, made known."""
+        """Register the arguments for a function's sizes; returns their names."""
         return [self.argument(name) for name in size_arguments(sizes)]
 
     # ------------------------------------------------------------------ blocks and scopes
@@ -109,7 +109,7 @@ class Writer:
 
     @contextmanager
     def block(self, label: str) -> Generator[None]:
-        """A basic block that not every path takes: what it computes is forgotten behind it."""
+        """A basic block that not every path takes: its values are not reused after it."""
         self.start_block(label)
         known, hoisted = dict(self.scopes[-1].known), dict(self._hoisted)
         yield
@@ -133,18 +133,18 @@ class Writer:
         self.declarations[name] = f"declare {result} @{name}({arguments})"
 
     def call(self, name: str, result: str, arguments: list[tuple[str, str]]) -> str:
-        """Text of a call of a declared function, to be assigned."""
+        """The text of a call of a declared function, to be assigned."""
         self.declare(name, result, ", ".join(t for t, _ in arguments))
         values = ", ".join(f"{t} {v}" for t, v in arguments)
         return f"call {result} @{name}({values})"
 
     def metadata(self, content: str) -> str:
-        """The number of a piece of metadata of the module."""
+        """The number of a piece of metadata in the module."""
         self.declarations["!0"] = f"!0 = !{{{content}}}"
         return "!0"
 
     def constant(self, type_: str, values: str) -> str:
-        """The address of a private constant of the module, 64-byte aligned."""
+        """The address of a private constant in the module, aligned to 64 bytes."""
         key = f"{type_} {values}"
         if key not in self.constants:
             self.constants[key] = f"@{self.function}.constant{len(self.constants)}"

@@ -1,1 +1,1 @@
-"""What runs a compiled model: memory, threads, calls and their checks."""
+"""Runs compiled models: memory, threads, calls and their checks."""

@@ -1,8 +1,8 @@
-"""What one call needs for itself: so threads call a model at once.
+"""The state of one call, so that several threads can call one model at once.
 
-Machine code and constants are only read. All that a call writes is a `CallState`: the table of
-addresses, the sizes, the arena, the heap and the results. `targets/call_states.py` has the pool of
-them, in which there are at most as many as processors, and at least two.
+Machine code and constants are only read. All that a call writes is in a `CallState`: the table of
+addresses, the sizes, the arena, the heap and the results. `targets/call_states.py` pools them. A
+pool has at most as many states as there are processors, but at least two.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from targets.cpu.runtime.plan import RunPlan
 
 Kind = tuple[type, tuple[int, ...], "np.dtype[Any]", bool]
-"""Class, shape and dtype of an input, and that it is C-contiguous."""
+"""Class, shape and dtype of an input, and whether it is C-contiguous."""
 
 
 class Binding(NamedTuple):
-    """What depends on the shapes of the inputs: kept while they stay the same."""
+    """Everything that depends on the inputs' shapes, kept as long as they stay the same."""
 
     inputs: list[Kind]
     sizes: Any
@@ -35,7 +35,7 @@ class Binding(NamedTuple):
     arena: Array
 
     def fits(self, arrays: Sequence[Array]) -> bool:
-        """Whether these are arrays like those that it is for."""
+        """Whether these arrays have the kinds that the binding was made for."""
         return kinds(arrays) == self.inputs
 
 
@@ -44,7 +44,7 @@ def kinds(arrays: Sequence[Array]) -> list[Kind]:
 
 
 class CallState:
-    """What one call writes. `owner`: the thread that is in it, 0 while it is in the pool."""
+    """What one call writes. `owner`: the thread of the call, 0 while the state is in the pool."""
 
     def __init__(self, plan: RunPlan, constants: Sequence[Array], pool: ThreadPool):
         self.heap = Heap([r for r in plan.returned if r is not None])
@@ -64,7 +64,7 @@ class CallState:
         self.call[2] = ctypes.addressof(binding.sizes)
 
     def share(self, pool: ThreadPool, threads: int) -> None:
-        """Let this many threads of a pool do the work."""
+        """Use this many threads of a pool."""
         if self.pool is not pool:
             self.pool = pool
             self.table[: len(FUNCTIONS)] = pool.addresses
@@ -72,5 +72,5 @@ class CallState:
 
 
 def most_states() -> int:
-    """How many calls of a model may be under way at once."""
+    """How many calls of a model may be in progress at once."""
     return max(2, usable_cores())

@@ -1,6 +1,6 @@
-"""What native code checks while it runs, and the errors that Python raises when a check fails.
+"""The checks of native code at run time, and the Python errors for those that fail.
 
-Checks are plain data: a compiled model can be written to a file with them.
+Checks are plain data, so that a compiled model can be stored in a file with them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ SIGNAL = "signal"
 
 
 class Check(NamedTuple):
-    """One check, of a node of the model. `kind`: size, assumption, index, access, memory, stack, or
-    signal, which has no error of its own.
+    """A check that belongs to a node of the model. `kind`: size, assumption, index, access, memory,
+    stack, or signal, which has no error of its own.
 
-    `label`: what an index check is about is called so; the texts of an access check, line by line.
+    `label`: for an index check, the name of what is indexed; for an access check, its texts, one
+    per line.
     """
 
     kind: str
@@ -42,7 +43,7 @@ class Check(NamedTuple):
     label: str = ""
 
     def error(self, seen: Sequence[int]) -> Exception:
-        """The error for the values that the code saw."""
+        """The error, made from the values that the code recorded."""
         if self.assumption is not None:
             return _contradiction(self.assumption, seen)
         if self.kind == "index":
@@ -57,48 +58,48 @@ class Check(NamedTuple):
 
     # ------------------------------------------------------------------ files
     def facts(self) -> list[Any]:
-        """Everything, as JSON can hold it."""
+        """All fields, as JSON can represent them."""
         return [self.kind, self.node, self.assumption and self.assumption.facts(), self.label]
 
     @staticmethod
     def read(facts: Sequence[Any]) -> Check:
-        """What `facts` wrote."""
+        """The check that `facts` describes."""
         kind, node, assumption, label = facts
         return Check(str(kind), str(node), assumption and Assumption.read(assumption), str(label))
 
 
 def size_check(op: Operation) -> Check:
-    """Of what `strata.size` reads: the code saw the value."""
+    """The check of a value read by `strata.size`; the code records the value."""
     return Check("size", _node(op))
 
 
 def assume_check(op: AssumeOp) -> Check:
-    """Of an assumption: the code saw the sizes, in order of their names."""
+    """The check of an assumption; the code records the sizes, in the order of their names."""
     return Check("assumption", _node(op), op.assumption)
 
 
 def index_check(op: RequireOp) -> Check:
-    """Of indices that data bring: the code saw the farthest from the lower bound, and both."""
+    """The check of indices from data; the code records the worst index and the two bounds."""
     return Check("index", _node(op), label=op.label)
 
 
 def access_check(op: TrapOp) -> Check:
-    """Of what the accesses of a kernel found: the code saw the number of a text, from 1 on."""
+    """The check of a kernel's accesses; the code records the number of a text, from 1 on."""
     return Check("access", _node(op), label="\n".join(op.messages))
 
 
 def memory_check(op: Operation) -> Check:
-    """Of memory that an operation asks for: the code saw the bytes, -1 where beyond counting."""
+    """The check of an allocation; the code records the bytes, or -1 if they overflow."""
     return Check("memory", _node(op))
 
 
 def stack_check(op: Operation) -> Check:
-    """Of what a loop stacks."""
+    """The check of the values that a loop stacks."""
     return Check("stack", _node(op))
 
 
 def signal_check(op: Operation) -> Check:
-    """Of a loop that a signal ends: the heap has what its handler has raised."""
+    """The check of a loop that a signal ends; the heap holds the exception of its handler."""
     return Check(SIGNAL, _node(op))
 
 

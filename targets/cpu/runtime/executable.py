@@ -1,7 +1,7 @@
 """A compiled model in this process: binds sizes, provides memory, and calls the native entry.
 
-Small models take microseconds, so a call whose inputs have the types and shapes of the call before
-does little more than to write addresses into a table. Nothing here imports xDSL or LLVM.
+Small models take microseconds. A call whose inputs have the types and shapes of the previous call
+therefore does little more than write addresses into a table. Nothing here imports xDSL or LLVM.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ if TYPE_CHECKING:
     from targets.cpu.runtime.plan import RunPlan
 
 _LARGE = 1 << 20
-"""Bytes from which on a copy of a constant costs more than cache lines that are read twice."""
+"""The size in bytes from which copying a constant costs more than unaligned access to it."""
 
 _PIECE = 2 << 20
-"""Bytes of a constant that are copied at a time."""
+"""How many bytes of a constant are copied at a time."""
 
 
 class CpuExecutable(Executable):
-    """The host function's entry with its constants. Any number of threads may call it at once."""
+    """The native entry of the host function, with its constants. Several threads may call it at
+    once."""
 
     def __init__(
         self, plan: RunPlan, library: Library, constants: Sequence[Array], threads: int
     ):
-        """`constants`: in table order, where they may stay: see `placed`."""
+        """`constants`: in table order, in their final places (see `placed`)."""
         self.plan, self.library, self.constants = plan, library, constants
         self.input_names, self.output_names = list(plan.input_names), list(plan.output_names)
         self._entry = _entry_function(library.address)
@@ -80,9 +81,9 @@ class CpuExecutable(Executable):
             self.calls.give(state)
 
     def native_call(self, inputs: Sequence[Array]) -> Callable[[], object]:
-        """A call of the machine code alone, on these inputs and with outputs that it writes again.
+        """A call of the machine code alone, on these inputs, with outputs that it overwrites.
 
-        For measuring: nothing else may run this executable meanwhile.
+        For measurements only: nothing else may run this executable at the same time.
         """
         kept = [self, inputs, self.run(inputs)]
         entry, state = self._entry, self.calls.take()
@@ -96,7 +97,7 @@ class CpuExecutable(Executable):
         return call
 
     def _failure(self, state: CallState) -> Exception:
-        """Why the call has ended early. Raises what the handler of a signal has raised."""
+        """The error of a call that ended early. Raises what a signal handler has raised."""
         number, seen = state.heap.failure()
         check = self.plan.checks[number]
         if check.kind == SIGNAL:
@@ -104,21 +105,21 @@ class CpuExecutable(Executable):
         return check.error(seen)
 
     def _share(self, state: CallState) -> None:
-        """The threads of this call: calls at once share them. PyTorch's pool takes the place of
-        ours once it is there."""
+        """Set the threads of this call; simultaneous calls share them. Once PyTorch is loaded, its
+        pool replaces ours."""
         if torch_is_loaded() and not self._beside_torch:
             self._pool, self._beside_torch = thread_pool(), True
         count = self._threads // max(1, self.calls.busy) if self._pool.claim() else 1
         state.share(self._pool, max(1, count))
 
     def _with_returned(self, state: CallState, outputs: Sequence[Array]) -> list[Array]:
-        """All outputs in order: those that were allocated before the call, and during it."""
+        """All outputs in order: those allocated before the call, and those allocated during it."""
         given, returned = iter(outputs), iter(state.heap.take_outputs())
         return [next(given if r is None else returned) for r in self.plan.returned]
 
-    # ------------------------------------------------------------------ other inputs than before
+    # ------------------------------------------------------------------ inputs of new shapes
     def _bind(self, state: CallState, inputs: Sequence[Array]) -> tuple[list[Array], Binding]:
-        """The inputs, C-contiguous, and what they are bound to."""
+        """The inputs as C-contiguous arrays, and their binding."""
         arrays = self._checked(inputs)
         binding = state.binding
         if binding is None or not binding.fits(arrays):
@@ -127,7 +128,7 @@ class CpuExecutable(Executable):
         return arrays, binding
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
-        """The inputs, C-contiguous. Raises ValueError for a wrong count or dtype."""
+        """The inputs as C-contiguous arrays. Raises ValueError for a wrong count or dtype."""
         if len(inputs) != len(self.plan.inputs):
             names = ", ".join(self.input_names)
             raise ValueError(
@@ -138,7 +139,7 @@ class CpuExecutable(Executable):
         return [_in_memory(a) for a in inputs]
 
     def _sizes(self, inputs: Sequence[Array]) -> dict[Symbol, int]:
-        """The size symbols' values. Raises ValueError for shapes that the model does not take."""
+        """The values of the size symbols. Raises ValueError for shapes that the model rejects."""
         try:
             values = bind_sizes(self.plan.inputs, inputs, self.input_names)
         except EvaluationError as error:
@@ -165,33 +166,33 @@ def _entry_function(address: int) -> Callable[..., int]:
 
 # ---------------------------------------------------------------------- memory
 def _check_memory(arena: int, outputs: Sequence[Result], sizes: Mapping[Symbol, int]) -> None:
-    """Raises ValueError where a call takes more memory than the machine has."""
+    """Raises ValueError if a call needs more memory than the machine has."""
     results = sum(result.nbytes for result in outputs)
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if arena + results <= there:
         return
     given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
-    raise ValueError(f"a call takes {results} bytes for results and {arena} bytes for what lies "
-                     f"between{given and ' with '}{given}; this machine has {there}")
+    raise ValueError(f"a call needs {results} bytes for results and {arena} bytes for intermediate "
+                     f"values{given and ' with '}{given}; this machine has {there}")
 
 
 def _poison(arrays: Sequence[Array]) -> None:
-    """Fill memory with what is a NaN, or -1: who reads it before it is written, shows it."""
+    """Fill memory with NaN or -1, so that a read before the first write shows in the results."""
     for array in arrays:
         array.reshape(-1).view(np.uint8).fill(0xFF)
 
 
 def _in_memory(array: Array) -> Array:
-    """A C-contiguous array; a number of NumPy's, which has no address of its own, becomes one."""
+    """A C-contiguous array; a NumPy scalar, which has no address of its own, becomes an array."""
     whole = np.asarray(array)
     return whole if whole.flags.c_contiguous else np.ascontiguousarray(whole)
 
 
 def placed(array: Array, dtype: np.dtype[Any], files: MappedFiles) -> Array:
-    """A constant of an element type on a cache line's boundary; copied if needed.
+    """A constant of an element type, aligned to a cache line; copied if needed.
 
-    A large one stays where it is if its elements are aligned, unless it is of a mapped file: that
-    may be cut short or written again while the model is used.
+    A large one stays in place if its elements are aligned, unless it belongs to a mapped file,
+    which may be truncated or rewritten while the model is in use.
     """
     array = np.ascontiguousarray(array, dtype)
     wanted = ALIGNMENT if array.nbytes < _LARGE else dtype.itemsize

@@ -1,17 +1,17 @@
-"""Memory that native code asks for while it runs: buffers whose size is known only then.
+"""The heap of native code at run time: buffers whose size is only known then.
 
 The heap is an array of 64-bit words that native code and Python share:
 
     0 aligned_alloc   1 free   2 the list of blocks   3 a word that threads pass on
-    4 the list of spare blocks   5 how many they are
-    6 the number of the check that failed   7 ... what it saw
-    INTERRUPT_WORD the trip that a signal has ended   RAISED_WORD ... type, value and traceback of
+    4 the list of spare blocks   5 the number of spare blocks
+    6 the number of the check that failed   7 ... the values that it recorded
+    INTERRUPT_WORD the iteration that a signal ended   RAISED_WORD ... type, value and traceback of
     what the signal's handler raised   PYTHON_WORD ... the addresses of `ASKING`
     RESULTS ... addresses and shapes
 
-A block starts with 64 bytes: two links and its size. The list tells what is left to free when a
-call ends, also when it ends in an error. A few released blocks are kept until then as spare ones,
-for loops, which ask for the same sizes again and again.
+A block starts with 64 bytes: two links and its size. When a call ends, even in an error, the list
+tells what is left to free. Until then a few released blocks are kept as spare blocks for loops,
+which request the same sizes again and again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ INTERRUPT_WORD = _SEEN + SEEN_WORDS
 RAISED_WORD, _RAISED_WORDS = INTERRUPT_WORD + 1, 3
 PYTHON_WORD = RAISED_WORD + _RAISED_WORDS
 ASKING = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
-"""The functions of Python with which loops ask for signals, behind the clock of the C library."""
+"""The Python functions with which loops check for signals; the C library's clock precedes them."""
 RESULTS = PYTHON_WORD + 1 + len(ASKING)
-"""The first word of the results: per returned output its address and its shape."""
+"""The first word of the results: for each returned output its address and its shape."""
 
 
 @cache
 def asking_addresses() -> tuple[int, ...]:
-    """Addresses of the clock and of `ASKING`."""
+    """The addresses of the clock and of `ASKING`."""
     functions = [getattr(ctypes.pythonapi, name) for name in ASKING]
     return (function_address("clock_gettime"),
             *(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions))
@@ -64,11 +64,11 @@ class Heap:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether the call has left memory: returned outputs, if any."""
+        """Whether the call left any blocks: its returned outputs, if it has any."""
         return self._words[_LIST] != 0
 
     def take_outputs(self) -> list[Array]:
-        """Copies of the returned outputs, in order; their blocks and all others are freed."""
+        """Copies of the returned outputs, in order; frees their blocks and all others."""
         arrays: list[Array] = []
         place = RESULTS
         for type_ in self._returned:
@@ -81,20 +81,20 @@ class Heap:
         return arrays
 
     def failure(self) -> tuple[int, list[int]]:
-        """The number of the check that failed, and the values it saw; frees all blocks."""
+        """The number of the check that failed, and the values it recorded; frees all blocks."""
         self.release()
         return self._words[_CHECK], list(self._words[_SEEN: INTERRUPT_WORD])
 
     def raise_interruption(self) -> NoReturn:
-        """Raise what the handler of a signal has raised while native code asked for signals."""
+        """Raise the exception that a signal's handler raised while native code checked for it."""
         raised = [ctypes.c_void_p(word)
                   for word in self._words[RAISED_WORD: RAISED_WORD + _RAISED_WORDS]]
         self._words[INTERRUPT_WORD] = 0
-        ctypes.pythonapi.PyErr_Restore(*raised)  # which ctypes raises then
+        ctypes.pythonapi.PyErr_Restore(*raised)  # ctypes then raises it
         raise AssertionError("native code was interrupted, and nothing was raised")
 
     def release(self) -> None:
-        """Free every block that is left."""
+        """Free all remaining blocks."""
         free = process().free
         block = self._words[_LIST]
         while block:

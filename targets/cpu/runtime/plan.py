@@ -1,4 +1,4 @@
-"""What running a compiled model takes beside its code and its constants, as plain data.
+"""The plan for running a compiled model, besides its code and its constants, as plain data.
 
 It can be written to a file and read back, and nothing here imports xDSL.
 """
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class RunPlan(NamedTuple):
-    """The signature of a model and what its native entry needs; see `targets/cpu/driver/module.py`.
+    """The signature of a model, and what its native entry needs (see `driver/module.py`).
 
-    `outputs`: those that the caller allocates. `returned`: per output its type if the run allocates
-    it, else None. `size_names`: in the order in which the entry takes them.
+    `outputs`: those that the caller allocates. `returned`: for each output its type if the run
+    allocates it, else None. `size_names`: in the order in which the entry expects the sizes.
     """
 
     input_names: tuple[str, ...]
@@ -42,7 +42,7 @@ class RunPlan(NamedTuple):
 
     @staticmethod
     def of(func: FuncOp, checks: Sequence[Check]) -> RunPlan:
-        """Of a model's host function, and what the driver made for it may fail at."""
+        """The plan of a model's host function, with the checks of its native driver."""
         from dialects.strata.sizes import assumptions_of
 
         return RunPlan(
@@ -53,12 +53,12 @@ class RunPlan(NamedTuple):
 
     @property
     def poisons(self) -> bool:
-        """Whether memory is filled with NaNs and -1 before it is written: accesses are checked."""
+        """Whether memory is filled with NaN and -1 beforehand, because accesses are checked."""
         return any(check.kind == "access" for check in self.checks)
 
     # ------------------------------------------------------------------ files
     def facts(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """All fields, as JSON can represent them."""
         return {
             "input_names": self.input_names, "output_names": self.output_names,
             "inputs": [t.facts() for t in self.inputs],
@@ -71,7 +71,7 @@ class RunPlan(NamedTuple):
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> RunPlan:
-        """What `facts` wrote."""
+        """The plan that `facts` describes."""
         return RunPlan(
             tuple(facts["input_names"]), tuple(facts["output_names"]),
             tuple(map(ArrayType.read, facts["inputs"])),

@@ -1,6 +1,6 @@
-"""The processors of this process: how many it may use, and what they are.
+"""The processors of this process: how many it may use, and their features.
 
-Nothing here asks LLVM, so that a compiled model can be loaded without it.
+Nothing here needs LLVM, so that a compiled model can be loaded without it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 
 THREADS_VARIABLES = ("STRATA_NUM_THREADS", "OMP_NUM_THREADS")
-"""What says how many threads to run, the first that is a number; `OMP_NUM_THREADS=4,2` is 4."""
+"""Environment variables for the number of threads; the first number wins. `4,2` counts as 4."""
 
 _FACTS = frozenset((
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features",
@@ -20,13 +20,13 @@ _FACTS = frozenset((
 _ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE = 158, 0x1023, 18
 """Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)."""
 _FIRST_PROCESSOR = 8192
-"""Bytes of /proc/cpuinfo that tell of the first processor; the system writes what is read only."""
+"""Enough bytes of /proc/cpuinfo for the first processor; the system only generates what is read."""
 
 
 def thread_count(wanted: int | None) -> int:
-    """How many threads to run: `wanted`, else what the environment says, else all that may be used.
+    """How many threads to run: `wanted`, else the environment's number, else all that are usable.
 
-    What the environment says is not bounded by the processors there are.
+    The environment's number may exceed the number of processors.
     """
     if wanted is not None:
         return max(1, wanted)
@@ -38,10 +38,10 @@ def thread_count(wanted: int | None) -> int:
 
 
 def usable_cores(root: str = "/") -> int:
-    """Processors in the affinity mask, or what the control groups grant if that is less.
+    """Processors in the affinity mask, or the control groups' quota if that is less.
 
-    A grant of 2.5 processors counts as 2: with 3 threads at work, all would wait for the one that
-    is stopped. `root`: where the system's files are.
+    A quota of 2.5 processors counts as 2: with 3 busy threads, all would wait whenever one of them
+    is throttled. `root`: the folder of the system's files.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
@@ -49,9 +49,9 @@ def usable_cores(root: str = "/") -> int:
 
 
 def _grants(root: str) -> Iterator[float]:
-    """The processors that each control group around this process grants, where they limit them.
+    """The processors granted by each control group around this process that has a limit.
 
-    Within a container its own group lies at the top, whatever the name that the system tells.
+    Inside a container its own group is mounted at the top, whatever name the system reports.
     """
     mounts = os.path.join(root, "sys/fs/cgroup")
     for line in _lines(os.path.join(root, "proc/self/cgroup")):
@@ -67,27 +67,27 @@ def _grants(root: str) -> Iterator[float]:
 
 
 def _up(top: str, name: str) -> Iterator[str]:
-    """A group's folder and those of all around it."""
+    """The folder of a group, and those of all groups around it."""
     parts = [part for part in name.split("/") if part]
     for count in range(len(parts), -1, -1):
         yield os.path.join(top, *parts[:count])
 
 
 def _grant(folder: str) -> float | None:
-    """What a group of version 2 grants."""
+    """The processors that a group of version 2 grants; None without a limit."""
     found = _lines(os.path.join(folder, "cpu.max"))
     quota, _, period = found[0].partition(" ") if found else ("max", "", "")
     return int(quota) / int(period) if quota.isdigit() else None
 
 
 def _old_grant(folder: str) -> float | None:
-    """What a group of version 1 grants; its quota is -1 where there is no limit."""
+    """The processors that a group of version 1 grants; None without a limit (a quota of -1)."""
     quota, period = (_lines(os.path.join(folder, f"cpu.cfs_{n}_us")) for n in ("quota", "period"))
     return int(quota[0]) / int(period[0]) if quota and period and int(quota[0]) > 0 else None
 
 
 def _lines(path: str) -> list[str]:
-    """The lines of a file; none where it cannot be read."""
+    """The lines of a file; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read().splitlines()
@@ -96,7 +96,7 @@ def _lines(path: str) -> list[str]:
 
 
 def processor_facts() -> str | None:
-    """What code may depend on: the processor, its features, its caches. None where nobody tells."""
+    """The facts code may depend on: processor, features, caches. None if the system hides them."""
     try:
         with open("/proc/cpuinfo", "rb", buffering=0) as file:
             text = file.read(_FIRST_PROCESSOR).decode("utf-8", "replace")
@@ -111,9 +111,9 @@ def processor_facts() -> str | None:
 
 @cache
 def permits_matrices() -> bool:
-    """Whether this process may use the processor's registers for matrices (AMX); asks the kernel.
+    """Whether this process may use the processor's matrix registers (AMX); asks the Linux kernel.
 
-    Holds for all threads, also those that run already.
+    The permission holds for all threads, including those already running.
     """
     if platform.machine().lower() not in ("x86_64", "amd64") or platform.system() != "Linux":
         return False
@@ -122,7 +122,7 @@ def permits_matrices() -> bool:
 
 
 def cache_sizes() -> tuple[int, int, int]:
-    """Bytes of the data caches of level 1, 2 and 3; common ones where the system does not tell."""
+    """Bytes of the L1, L2 and L3 data caches; common sizes where the system does not tell."""
     found = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
     folder = "/sys/devices/system/cpu/cpu0/cache"
     indices = sorted(os.listdir(folder)) if os.path.isdir(folder) else []

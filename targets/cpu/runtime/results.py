@@ -1,10 +1,11 @@
-"""Memory for what calls return: large results lie where earlier ones lay that nobody has any more.
+"""Memory of returned arrays: a large result reuses the memory of an earlier one that was dropped.
 
-New memory of megabytes is mapped and cleared page by page, which may take longer than computing
-what goes there. So an array that is returned borrows its memory, which comes back once the array
-and all that looks into it (views, tensors of other libraries) are gone, in whatever thread that
-happens. One spare piece is kept per output, so never more than the outputs of one call. Nothing is
-locked, and a forked child has pages of its own: both may go on.
+New memory of megabytes is mapped and cleared page by page, which may take longer than computing the
+result. A large result therefore borrows its memory. The memory comes back once the array and
+everything that refers to it (views, tensors of other libraries) are gone, in whichever thread that
+happens. One spare block is kept per output, so there are never more than the outputs of one call.
+There is no lock, and a forked child has its own copy of the pages, so parent and child may both go
+on.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 LARGE = 1 << 20
-"""Bytes from which on a result borrows its memory, which begins with a cache line; smaller pieces
-the allocator keeps itself."""
+"""Size in bytes from which a result borrows its memory, aligned to a cache line. The allocator
+reuses smaller blocks by itself."""
 
 Spare = deque["Array"]
 
@@ -44,7 +45,7 @@ class _Loan:
 
 
 class Result:
-    """Arrays of one shape and dtype: one after another, or as many at a time as callers keep."""
+    """Arrays of one shape and dtype; callers may keep any number of them at a time."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]):
         self.shape, self.dtype = shape, dtype
@@ -52,7 +53,7 @@ class Result:
         self._spare: Spare = deque(maxlen=1)
 
     def array(self) -> Array:
-        """An array of its own, whose elements are whatever was there before."""
+        """An uninitialized array with memory of its own."""
         if self.nbytes < LARGE:
             return np.empty(self.shape, self.dtype)
         loan = _Loan(self._memory(), self._spare)

@@ -1,7 +1,8 @@
-"""Times kernels as they run inside a model: what lies in caches then, and no Python around them.
+"""Times kernels with the cache contents they would see inside a model, and no Python around them.
 
-Between two uses of a kernel's weights a large model reads all its others, so that they come from
-beyond the caches of a core; its inputs have just been written. A model that fits has all there.
+Between two uses of a kernel's weights, a large model reads all its other weights, so that they come
+from beyond a core's own caches, while the kernel's inputs have just been written. In a small model
+everything stays in the caches.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CacheTimer:
-    """The CPU seconds of a native call, on the average of some."""
+    """The average CPU seconds of a native call."""
 
     def __init__(self, executable: CpuExecutable, inputs: Sequence[Array], spoiled: int):
         """`spoiled`: bytes of other memory that are read and written before each call; 0: none."""

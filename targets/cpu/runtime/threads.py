@@ -1,10 +1,10 @@
-"""The thread pool: libgomp, shared with PyTorch where that is loaded.
+"""The thread pool: libgomp, shared with PyTorch if that is loaded.
 
-Only four functions of GCC's OpenMP runtime are used. Their addresses go into the table that the
-entry function gets, so compiled code refers to no symbol outside itself.
+Only four functions of GCC's OpenMP runtime are used. Their addresses are in the table that is
+passed to the entry function, so compiled code refers to no symbol outside itself.
 
-A pool that has been used belongs to its process: in a child made by `fork` the threads are missing,
-and whoever asked them for help would wait for ever. So such a child runs on one thread.
+A pool that has been used belongs to its process. A child made by `fork` lacks the threads, and
+would wait for them for ever, so such a child runs on one thread.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from functools import cache
 from targets.cpu.build.native import function_address, process
 
 FUNCTIONS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
-"""What compiled code calls, in the order of the table."""
+"""The functions that compiled code calls, in the order of the table."""
 
 SYSTEM_LIBRARY = "libgomp.so.1"
 LOOKS = "10000"
-"""How often a thread looks for work before it sleeps: for some tenth of a millisecond."""
+"""How often a thread looks for work before it sleeps: for a few tenths of a millisecond."""
 
 TURNS_ENTRY = len(FUNCTIONS) + 1
-"""The table entry of a call's turns, after these functions and the heap; see `driver/turns.py`."""
+"""The table entry of a call's work-sharing counters, after the functions and the heap; see
+`driver/turns.py`."""
 
 SCHEDULER = ("sched_getcpu", "sched_getaffinity", "sched_setaffinity", "sched_yield")
-"""Functions of the C library with which threads get out of each other's way (Linux has them)."""
+"""C library functions with which threads avoid sharing a processor (Linux only)."""
 
 SCHEDULER_ENTRY = TURNS_ENTRY + 1
-"""The table entry of the first of them; zeros where there are none."""
+"""The table entry of the first of those functions; zeros if they are missing."""
 
 FIRST_ARGUMENT = SCHEDULER_ENTRY + len(SCHEDULER)
 """The table entry of the first argument."""
@@ -39,7 +40,7 @@ FIRST_ARGUMENT = SCHEDULER_ENTRY + len(SCHEDULER)
 
 @dataclass(eq=False)
 class ThreadPool:
-    """Addresses of `FUNCTIONS`, and where they come from. Without a library: zeros."""
+    """The addresses of `FUNCTIONS`, and the library they come from. Zeros without a library."""
 
     source: str
     addresses: tuple[int, ...]
@@ -47,7 +48,7 @@ class ThreadPool:
     """The process that has used the threads."""
 
     def claim(self) -> bool:
-        """Whether there are threads that can be asked for help now, in this process."""
+        """Whether this process can use the pool's threads now."""
         if self.user is None:
             self.user = os.getpid()
         return self.addresses[0] != 0 and self.user == os.getpid()
@@ -57,7 +58,7 @@ NO_POOL = ThreadPool("none: one thread runs everything", (0,) * len(FUNCTIONS))
 
 
 def thread_pool() -> ThreadPool:
-    """PyTorch's libgomp if it is loaded in this process, else the system's, else none."""
+    """PyTorch's libgomp if this process has loaded it, else the system's, else none."""
     path = loaded_libgomp(_memory_map())
     if path is None and _load_patiently(SYSTEM_LIBRARY) is not None:
         path = loaded_libgomp(_memory_map())
@@ -73,14 +74,14 @@ def _memory_map() -> str:
 
 
 def _load_patiently(path: str) -> ctypes.CDLL | None:
-    """Load libgomp, whose threads shall soon sleep where the user has not said how they wait.
+    """Load libgomp so that its idle threads soon sleep, unless the user has set how they wait.
 
-    By themselves they look for work for some milliseconds. Where other programs want the same
-    processors, that is time in which the thread that all wait for cannot run.
+    By default they spin for some milliseconds. If other programs use the same processors, that
+    keeps the thread for which all the others wait from running.
     """
     if any(name in os.environ for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")):
         return _load(path)
-    os.environ["GOMP_SPINCOUNT"] = LOOKS  # libgomp reads it while it is loaded
+    os.environ["GOMP_SPINCOUNT"] = LOOKS  # libgomp reads it when it is loaded
     try:
         return _load(path)
     finally:
@@ -96,19 +97,19 @@ def _load(path: str) -> ctypes.CDLL | None:
 
 @cache
 def scheduler_addresses() -> tuple[int, ...]:
-    """Addresses of `SCHEDULER`, or zeros."""
+    """The addresses of `SCHEDULER`, or zeros."""
     if not all(hasattr(process(), name) for name in SCHEDULER):
         return (0,) * len(SCHEDULER)
     return tuple(map(function_address, SCHEDULER))
 
 
 def torch_is_loaded() -> bool:
-    """Whether PyTorch, and with it its libgomp, may be in this process. Asking costs nothing."""
+    """Whether PyTorch, and with it its libgomp, may be in this process; a cheap test."""
     return "torch" in sys.modules
 
 
 def loaded_libgomp(maps: str) -> str | None:
-    """The path of a libgomp in a process's memory map; PyTorch's own before any other."""
+    """The path of a libgomp in a process's memory map; PyTorch's own is preferred."""
     if "libgomp" not in maps:
         return None
     paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "libgomp" in line}

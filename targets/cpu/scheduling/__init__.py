@@ -1,1 +1,1 @@
-"""How kernels are scheduled for CPUs: tiles, lanes, panels, and what they cost."""
+"""Scheduling of kernels for CPUs: register tiles, vector lanes, panel packing, and their cost."""

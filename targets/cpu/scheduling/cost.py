@@ -1,7 +1,7 @@
-"""How much work a kernel's program is, roughly: register operations per program.
+"""A rough estimate of a kernel's work: register operations per program.
 
-The driver runs a launch on one thread where all its programs together are less work than waking
-the others and waiting for them.
+The driver runs a launch on one thread if the work of all its programs is less than waking the other
+threads and waiting for them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from targets.cpu.emit.values import tile_chunks, unrolled_dims
 from targets.cpu.machine import MatrixUnit
 
 PARALLEL_PAYS = 10_000
-"""Register operations of a launch from which on several threads pay: a few microseconds."""
+"""Register operations of a launch from which several threads pay: a few microseconds."""
 
 _UNKNOWN_TRIPS = 32
-"""What a loop counts whose number of trips depends on sizes."""
+"""The assumed number of iterations of a loop whose bounds depend on sizes."""
 
 
 def program_cost(kernel: bl.KernelOp, lanes: int) -> int:
@@ -58,7 +58,7 @@ def _op_cost(op: Operation, lanes: int) -> int:
 
 
 def _registers(type_: TileType, lanes: int) -> int:
-    if type_.matrix:  # an instruction's time is that of its rows
+    if type_.matrix:  # an instruction takes as long as its rows
         return -(-prod(type_.shape) * byte_width(type_.element) // MatrixUnit.row_bytes)
     unrolled = prod(type_.shape[d] for d in unrolled_dims(type_))
     return unrolled * len(tile_chunks(type_, lanes))

@@ -1,9 +1,9 @@
-"""Which contractions multiply groups: several steps of the summed axis in each lane at once.
+"""Which contractions multiply groups: each lane takes several steps of the summed axis at once.
 
     i8 by i8, summed in i32: groups of 4      i16 by i16, in i32, and bf16 by bf16, in f32: of 2
 
-The operand that lies along the lanes is packed so that each group is side by side; of the other
-one, a group is one word in memory that all lanes share, so the summed axis runs along its memory.
+The operand along the lanes is packed so that each group is contiguous. In the other operand, a
+group is one word of memory that all lanes share, so the summed axis must be contiguous there.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _GROUPS: Mapping[tuple[Attribute, Attribute], int] = {
 def grouping_of(
     nest: NestOp, lanes: Symbol, machine: Machine
 ) -> tuple[tuple[Symbol, ...], int] | None:
-    """The reduce axes, outermost first, and how many steps of the last to take at once.
+    """The reduce axes, outermost first, and how many steps of the last one form a group.
 
-    None for what is no sum of products of short elements. The same before and after packing.
+    None unless the nest sums products of short elements. The same before and after packing.
     """
     if not machine.is_x86 or not is_dot(nest):
         return None
@@ -54,7 +54,7 @@ def grouping_of(
 
 
 def _running_axis(map_: Sequence[Expr], names: Sequence[Symbol]) -> Symbol | None:
-    """The axis that an operand's memory runs along: alone with step 1 in the last dim."""
+    """The axis that is contiguous in an operand: alone and with stride 1 in the last dim."""
     if has_calls(map_) or gathered_inputs(map_):
         return None
     split = map_[-1].linear(names) if map_ else None
@@ -65,9 +65,9 @@ def _running_axis(map_: Sequence[Expr], names: Sequence[Symbol]) -> Symbol | Non
 
 
 def _is_packable(nest: NestOp, position: int, last: Symbol, lanes: Symbol) -> bool:
-    """Whether a dim of its own says where an operand is along the summed axis.
+    """Whether the summed axis indexes one dim of an operand alone, and no other dim.
 
-    Then a copy finds zeros beyond the end.
+    A packed copy can then be padded with zeros beyond the end.
     """
     map_, extents = nest.input_maps[position], extents_of(nest.axes)
     type_ = nest.inputs[position].type
@@ -98,9 +98,11 @@ def has_group_instruction(nest: NestOp, machine: Machine) -> bool:
 
 
 def grouped_copy(kernel: KernelOp, machine: Machine) -> Schedule | None:
-    """How a panel of groups is made of what runs along its lanes; None for any other kernel.
+    """The schedule of packing into groups from an operand that is contiguous along its lanes; None
+    for any other kernel.
 
-    A group's rows are loaded along memory and alternate in registers: elements are stored in order.
+    The rows of a group are loaded along memory and interleaved in registers, so that elements are
+    stored in order.
     """
     if len(kernel.nests) != 1 or len(kernel.nests[0].inputs) != 1:
         return None

@@ -1,10 +1,10 @@
-"""Schedule rules for matrix registers: which sums of products lie there, and in which tiles.
+"""Schedule rules for matrix registers (AMX): which sums of products use them, and in which tiles.
 
     <grid i0 tile 256, grid i1 tile 32 lanes, loop i0 tile 32 matrix, loop i2 tile 32 matrix,
      loop i0 tile 4>
 
-A tile of sums takes four registers, two by two, so that each load is used twice. What is made of
-the sums walks a few rows at a time, in vectors.
+A tile of sums takes four registers, two by two, so that each load is used twice. The epilogue
+processes a few rows at a time, in vectors.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from targets.cpu.machine import Machine, MatrixUnit
 from targets.cpu.scheduling.rows import Rows, even
 
 PARTS = 2
-"""Registers of sums along rows, and along columns."""
+"""Registers of sums along the rows, and along the columns."""
 RESULT_ROWS = 4
-"""Rows of sums that are read from memory at once, when something is made of them."""
+"""Rows of sums that the epilogue reads from memory at once."""
 FILLED = 3 / 4
-"""Of the rows of a tile so many are there at least."""
+"""The fewest rows of a tile that leaves no remainder, relative to the most rows."""
 CHUNK_TILES = 8
-"""Tiles of rows that belong to one program, at most."""
+"""The most row tiles of one program."""
 
 
 class MatrixTiles(NamedTuple):
-    """How a contraction is cut for matrix registers: columns, rows, positions of the sum."""
+    """A contraction's tile for matrix registers: columns, rows, and steps of the sum."""
 
     width: int
     rows: Rows
@@ -42,7 +42,7 @@ class MatrixTiles(NamedTuple):
 def matrix_tiles(
     nest: NestOp, lanes: Symbol, names: Sequence[Symbol], last: Symbol, group: int, machine: Machine
 ) -> MatrixTiles | None:
-    """The tiles of a sum of grouped products along `last`; None where vectors are better.
+    """The tiles of a sum of grouped products along `last`; None if vectors are better.
 
     `names`: the axes that can be rows, outermost first.
     """
@@ -61,16 +61,16 @@ def matrix_tiles(
 
 
 def _is_alone(nest: NestOp) -> bool:
-    """Whether all that is made of the sums in their kernel is made element by element."""
+    """Whether the rest of the kernel is elementwise, without another reduction."""
     kernel = nest.parent_op()
     return isinstance(kernel, KernelOp) and not any(
         n.reduce_axes for n in kernel.nests if n is not nest)
 
 
 def _ends_in_zeros(nest: NestOp, lanes: Symbol, last: Symbol, group: int, depth: int) -> bool:
-    """Whether factors are 0 beyond the end of the summed axis, if a tile reaches there.
+    """Whether factors are 0 beyond the end of the summed axis, if a tile extends there.
 
-    A panel is, behind its last whole group; of integers it is enough that the rows are.
+    A panel is padded after its last whole group. For integers it suffices that the rows end there.
     """
     extent = extents_of(nest.axes)[last]
     if not (extent % depth).terms:
@@ -83,7 +83,7 @@ def _ends_in_zeros(nest: NestOp, lanes: Symbol, last: Symbol, group: int, depth:
 
 
 def _gains(tiles: MatrixTiles, group: int, unit: MatrixUnit, costs: MatrixCosts) -> bool:
-    """Whether a step of a tile takes clearly less time than by vectors."""
+    """Whether a step of a tile takes clearly less time than with vectors."""
     rows = product(tile for _, tile in tiles.rows).constant or 1
     parts = tiles.width * 4 // unit.row_bytes
     by_vectors = rows * parts * (tiles.depth // group)
@@ -91,7 +91,7 @@ def _gains(tiles: MatrixTiles, group: int, unit: MatrixUnit, costs: MatrixCosts)
 
 
 def _width(size: int | None, unit: MatrixUnit, costs: MatrixCosts) -> int:
-    """Columns of a tile: two parts, or one where that leaves much less of the last one empty."""
+    """Columns of a tile: two registers, or one if that leaves much less of the last one empty."""
     part = unit.row_bytes // 4
     if size is None:
         return PARTS * part
@@ -100,7 +100,8 @@ def _width(size: int | None, unit: MatrixUnit, costs: MatrixCosts) -> int:
 
 
 def _rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr], unit: MatrixUnit) -> Rows:
-    """The innermost axis in even tiles; with one around it where it does not fill two parts."""
+    """The innermost axis in even tiles, with one more axis around it if it fills no two registers.
+    """
     *outer, inner = names
     size = extents[inner].constant
     if size is None:
@@ -111,7 +112,7 @@ def _rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr], unit: MatrixU
 
 
 def _even(size: int, most: int) -> int:
-    """Even tiles of at most `most`, smaller ones where these leave nothing over."""
+    """Even tiles of at most `most`; smaller ones if those leave no remainder."""
     tile = even(size, most)
     fitting = (n for n in range(tile, int(most * FILLED), -1) if size % n == 0)
     return next(fitting, tile)
@@ -122,7 +123,7 @@ def matrix_levels(
     nest: NestOp, lanes: Symbol, tiles: MatrixTiles, reduce: Sequence[Symbol],
     others: Sequence[Symbol], machine: Machine,
 ) -> list[Level]:
-    """The levels of a contraction but those of batches; `others`: parallel axes without tiles."""
+    """The levels of a contraction except batches; `others`: parallel axes without tiles."""
     panels = [Level("grid", lanes, tiles.width, lanes=True)]
     programs = [Level("grid", a) for a in others] or _chunks(nest, lanes, tiles, machine)
     turned = _streams_panels(nest, lanes, tiles, programs, machine)
@@ -137,7 +138,7 @@ def matrix_levels(
 
 
 def _chunks(nest: NestOp, lanes: Symbol, tiles: MatrixTiles, machine: Machine) -> list[Level]:
-    """So many rows for a program as stay in half of the second cache; none for short axes."""
+    """The number of rows per program that stay in half of the L2 cache; none for short axes."""
     name, tile = tiles.rows[0]
     size = extents_of(nest.axes)[name].constant
     most = max(1, min(CHUNK_TILES, machine.caches[1] // 2 // max(1, _row_bytes(nest) * tile)))
@@ -149,7 +150,7 @@ def _chunks(nest: NestOp, lanes: Symbol, tiles: MatrixTiles, machine: Machine) -
 
 
 def _row_bytes(nest: NestOp) -> int:
-    """Bytes of the factors of one sum, from rows or from a panel."""
+    """Bytes of the factors of one sum, from the rows or from a panel."""
     count = product(a.extent for a in nest.reduce_axes).constant or 0
     return count * t.byte_width(scalar_type(nest.inputs[0]))
 
@@ -157,7 +158,7 @@ def _row_bytes(nest: NestOp) -> int:
 def _streams_panels(
     nest: NestOp, lanes: Symbol, tiles: MatrixTiles, programs: Sequence[Level], machine: Machine
 ) -> bool:
-    """Whether to read all panels for each chunk of rows, and not all rows for each panel."""
+    """Whether to read all panels for each chunk of rows, rather than all rows for each panel."""
     extents, kept = extents_of(nest.axes), machine.caches[1] // 2
     names = {name for name, _ in tiles.rows} | {x.axis for x in programs}
     rows = product(extents[name] for name in names).constant
@@ -167,7 +168,7 @@ def _streams_panels(
         return bool(programs)
 
     def again(count: int, times: int) -> int:
-        """What is read from beyond the second cache, of so many rows or columns."""
+        """The bytes that come from beyond the L2 cache, for `count` rows or columns."""
         size = count * _row_bytes(nest)
         return size if size <= kept else size * times
 

@@ -1,4 +1,4 @@
-"""Which operands of a contraction are packed into panels, so that a tile is read in one piece."""
+"""Panel packing: which operands of a contraction are packed, so that tiles are contiguous."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def panels(
 ) -> Mapping[int, Panel | None]:
     """Which inputs of a contraction to pack, and how; None: leave it, even if it is padded.
 
-    `constants`: the inputs known now. `schedule`: what the kernel has already, if it was tuned.
+    `constants`: the inputs known at compile time. `schedule`: the kernel's tuned schedule, if any.
     """
     tiling = (tiling_of(nest, machine) if schedule is None
               else scheduled(schedule.data, nest, machine))
@@ -34,7 +34,7 @@ def panels(
     for position, map_ in enumerate(nest.input_maps):
         if nest.pad_values[position] is not None:
             if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
-                found[position] = None  # read so seldom that a copy with a border would not pay
+                found[position] = None  # read too rarely for a copy with a border to pay
         elif _wants_panel(nest, position, tiling, packs or position in constants, machine):
             found[position] = Panel(
                 tiling.lanes, tiling.width, tuple(tiling.reduce), tiling.group)
@@ -44,7 +44,7 @@ def panels(
 def _summed_panels(
     nest: NestOp, constants: Collection[int], machine: Machine
 ) -> Mapping[int, Panel | None]:
-    """Constants whose summed axis is to run along memory, as it does in the other factor."""
+    """Packing of constants that makes the summed axis contiguous, as in the other factor."""
     lanes = summed_lanes(nest)
     if lanes is None:
         return {}
@@ -61,7 +61,7 @@ def _wants_panel(
 ) -> bool:
     """Whether the lanes axis indexes an operand in a way that panels improve.
 
-    `packs`: also where only rows of it lie side by side then.
+    `packs`: also pack where that only makes rows contiguous.
     """
     map_ = nest.input_maps[position]
     if tiling.group > 1:

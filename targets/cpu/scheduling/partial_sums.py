@@ -1,14 +1,14 @@
-"""Long sums on the CPU become sums of sums: which levels of a schedule are `partial`.
+"""Long sums on the CPU become sums of partial sums, through levels of a schedule marked `partial`.
 
-A register that holds one sum of n products is off by as many roundings as it has additions.
-Libraries add a block of some hundred products at a time and so lose fewer digits;
-`add_partial_levels` cuts the loops of a sum likewise, wherever one register would take clearly more
-than PART additions, or more than the nest asks for (`parts`):
+A register that accumulates n products has the rounding errors of n additions. Libraries add a block
+of some hundred products at a time, and lose fewer digits. `add_partial_levels` splits the loops of
+a sum in the same way, wherever one register would take clearly more than PART additions, or more
+than the nest asks for (`parts`):
 
     loop k tile 1      ->  loop k tile 256 partial, loop k tile 1           k: 4096
     loop c, loop w     ->  loop c tile 64 partial, loop c, loop w           c: 512, w: 3
 
-The extra additions are one for each register and PART steps.
+This costs one more addition per register and PART steps.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.partial import sums_floats
 
 PART = 256
-"""Additions in a row that a part of a sum should have, if its nest asks for nothing else."""
+"""Consecutive additions of a partial sum, if its nest does not set another number."""
 TOLERANCE = 1.5
-"""How many times that number may be."""
+"""How many times that number is still accepted."""
 
 
 def add_partial_levels(kernel: KernelOp, schedule: Schedule) -> Schedule:
-    """The schedule, with partial levels in the loops of long sums of floats."""
+    """The schedule with partial levels in the loops of long sums of floats."""
     sums = [_Sum({a.name for a in n.reduce_axes} - schedule.matrix, n.part.data if n.part else PART)
             for n in kernel.nests if sums_floats(n)]
     levels = list(schedule.levels)
@@ -42,14 +42,14 @@ def add_partial_levels(kernel: KernelOp, schedule: Schedule) -> Schedule:
 
 @dataclass(frozen=True)
 class _Sum:
-    """The axes that a nest sums over, and how many additions a part of its sum should have."""
+    """The axes that a nest sums over, and the number of additions of a partial sum."""
 
     axes: set[Symbol]
     part: int
 
 
 def _chains(levels: Sequence[Level], sums: Sequence[set[Symbol]]) -> list[slice]:
-    """Runs of loops that one sum walks, one inside the other."""
+    """Runs of nested loops that belong to one sum."""
     found: list[slice] = []
     for k, level in enumerate(levels):
         if level.kind != "loop" or not any(level.axis in axes for axes in sums):
@@ -64,7 +64,7 @@ def _chains(levels: Sequence[Level], sums: Sequence[set[Symbol]]) -> list[slice]
 
 
 def _cut(levels: Sequence[Level], kernel: KernelOp, wanted: int) -> list[Level]:
-    """The loops of a sum with partial levels, from the innermost outwards."""
+    """The loops of a sum with partial levels, inserted from the innermost loop outwards."""
     made, inner = list[Level](), 1
     for level in reversed(levels):
         made.insert(0, level)
@@ -76,7 +76,7 @@ def _cut(levels: Sequence[Level], kernel: KernelOp, wanted: int) -> list[Level]:
 
 
 def _parts(trips: Expr, inner: int, wanted: int) -> Iterator[int]:
-    """Trips of a loop that belong to a part, and parts of that to a larger one, if need be."""
+    """Iterations of a loop per partial sum, then partial sums per larger one, as needed."""
     count = trips.constant
     if count is None:
         yield max(1, wanted // inner)
@@ -88,7 +88,7 @@ def _parts(trips: Expr, inner: int, wanted: int) -> Iterator[int]:
 
 
 def _even(count: int, wanted: int) -> int:
-    """About as many as wanted, a divisor if there is one from half of it to half as much again."""
+    """About the wanted number: a divisor, if there is one from half to one and a half times it."""
     near = range(max(1, wanted // 2), min(count, wanted * 3 // 2) + 1)
     fitting = [n for n in near if count % n == 0]
     return min(fitting, key=lambda n: abs(n - wanted), default=min(count, wanted))

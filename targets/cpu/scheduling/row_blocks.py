@@ -1,9 +1,9 @@
-"""Kernels that hold a block of rows (`loop-join-rows`): how the CPU walks them.
+"""Schedules of kernels whose programs hold a block of rows (`loop-join-rows`).
 
-The rows of a block lie in vector lanes, in every nest. So a contraction's operand that all rows use
-is read as it lies in memory, one element for all lanes; what a program keeps for itself has rows
-side by side; and reductions along a row combine whole vectors. Only the operand that has the rows
-is copied once per program, rows side by side, before a contraction uses it again and again.
+In every nest, the rows of a block lie in vector lanes. An operand of a contraction that all rows
+share is read in its own layout, one element for all lanes. Values that a program keeps for itself
+have contiguous rows. Reductions along a row combine whole vectors. Only the operand that has the
+rows is copied once per program, with contiguous rows, before a contraction uses it repeatedly.
 
     nest (i, j, reduce d) ins(%q[i, d], %k[j, d])
     ->  %r = nest (i, d1) ins(%q[i, d1])  {q}      nest (i, j, reduce d) ins(%r[i, d], %k[j, d])
@@ -28,20 +28,20 @@ from passes.rewrites.loop.nests import Read, reads_of, replace_nest, with_reads
 from targets.cpu.machine import Machine
 
 VECTORS = 2
-"""Vectors of rows in a block. One more or less is no faster."""
+"""Vectors of rows in a block; neither one more nor one less is faster."""
 OPEN_VECTORS = 1
-"""The same where only a run knows how many rows there are: maybe few."""
+"""The same if the number of rows is known only at run time, and may be small."""
 SPARE_REGISTERS = 4
-"""Vector registers kept for operands beside the accumulators."""
+"""Vector registers for operands besides the accumulators."""
 WALKED_REGISTERS = 4
-"""Registers of a tile that is neither summed up in registers nor transposed."""
+"""Registers of a tile that is neither accumulated in registers nor transposed."""
 COPIED = 16
-"""Elements of a row that are computed or copied at once, at most: squares of a vector's width are
-transposed, where a row's elements lie side by side in memory."""
+"""The most elements of a row that are computed or copied at once. Squares of a vector's width are
+transposed if a row's elements are contiguous."""
 UNROLL = 4
-"""Steps of a sum that are written out."""
+"""By how much the steps of a sum are unrolled."""
 WASTE = 1.05
-"""How much more work a wider block may be for lanes that have no row."""
+"""How much more work a wider block may cause through lanes without a row."""
 
 
 # ---------------------------------------------------------------------- before scheduling
@@ -62,7 +62,7 @@ def _holds(read: Read, axis: Symbol) -> bool:
 
 
 def _copy(kernel: KernelOp, nest: NestOp, position: int) -> NestOp:
-    """Let a nest read a copy of an operand over the axes that it is read along."""
+    """Make a nest read a copy of an operand, over the axes that index it."""
     read = reads_of(nest)[position]
     used = {s for e in read.map for s in e.symbols}
     axes = [a for a in nest.axes if a.name in used]
@@ -88,7 +88,7 @@ def _copy(kernel: KernelOp, nest: NestOp, position: int) -> NestOp:
 
 # ---------------------------------------------------------------------- schedules
 def schedule_rows(kernel: KernelOp, machine: Machine) -> Schedule:
-    """A program per block of rows; inside, nest after nest, each with loops of its own."""
+    """A program per block of rows; inside, one nest after another, each with its own loops."""
     axis, extents = block_axis(kernel), kernel.axes
     levels = [Level("grid", a) for a in common_rows(kernel) if a != axis]
     vectors = 1
@@ -106,14 +106,14 @@ def schedule_rows(kernel: KernelOp, machine: Machine) -> Schedule:
 
 
 def _lanes(kernel: KernelOp, machine: Machine) -> int:
-    """Rows of one vector, of the widest elements there are."""
+    """Rows of one vector of the widest elements in the kernel."""
     widest = max(byte_width(r.type.element) for nest in kernel.nests for r in nest.results
                  if isinstance(r.type, TensorType))
     return machine.lanes if widest <= 4 else machine.lanes // 2
 
 
 def _vectors(rows: int | None, lanes: int) -> int:
-    """Vectors of rows in a block: one where that leaves clearly fewer lanes without a row."""
+    """Vectors of rows in a block: one if that leaves clearly fewer lanes without a row."""
     if rows is None:
         return OPEN_VECTORS
     wide, narrow = (-(-rows // n) * n for n in (VECTORS * lanes, lanes))
@@ -121,7 +121,7 @@ def _vectors(rows: int | None, lanes: int) -> int:
 
 
 def _product_loops(nest: NestOp, placed: Collection[Symbol], budget: int) -> list[Level]:
-    """A tile of accumulators along the last axis that is no row; then the sum."""
+    """A tile of accumulators along the last axis that is not the rows', then the sum."""
     own = [a for a in nest.parallel_axes if a.name not in placed]
     levels = [Level("loop", a.name) for a in own[:-1]]
     levels += [Level("loop", a.name, _even(a.extent.constant, budget)) for a in own[-1:]]
@@ -144,7 +144,7 @@ def _walks(
 
 
 def _even(size: int | None, most: int) -> int:
-    """The tile of at most `most` that cuts `size` into the fewest, most even parts."""
+    """The tile of at most `most` that divides `size` into the fewest, most even parts."""
     if size is None:
         return most
     parts = -(-max(size, 1) // most)

@@ -1,7 +1,7 @@
-"""Which rows a register tile of a contraction has: even parts, and what shares what it reads.
+"""The rows of a contraction's register tile: even parts, which share as many loads as possible.
 
-Rows are the unrolled parallel axes beside the one in lanes. Usually they share the operand in lanes
-and fill the registers; the rules here are for where that would be slow.
+Rows are the unrolled parallel axes besides the one in lanes. Usually they share the operand in
+lanes and fill the registers. The rules here are for cases where that would be slow.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import result_order, running_axis
 
 WAY_BYTES = 4096
-"""Bytes of a way of the first cache: addresses so far apart compete for the same few lines."""
+"""Bytes of a way of the L1 cache: addresses this far apart compete for the same cache lines."""
 CACHE_WAYS = 8
-"""How many such lines it keeps. A tile of so many rows is large enough, and no slower."""
+"""The ways of that cache. A tile with this many rows is large enough, and no slower."""
 USES = 32
-"""A copy of an operand for one call pays if every element is used at least so often."""
+"""The fewest uses of every element for which a copy of an operand in one call pays."""
 SHARE = 2
-"""And if the rows that a tile reads fill one in so many parts of the places where they may lie."""
+"""The copy also needs the tile's rows to fill at least one in this many cache sets they can use."""
 CHANNELS = 16
-"""Channels that fill a vector."""
+"""The number of channels that fills a vector."""
 STORED_SUM = 64
-"""Products of a sum up to which it counts how results are stored."""
+"""The longest sum for which the way that results are stored matters."""
 SHORT_SUM = 50
-"""A sum of at most so many products is written out."""
+"""The longest sum that is fully unrolled."""
 WINDOW_ROWS = (2, 4)
-"""Rows of a window's tile, along the two innermost axes: a block, whose windows overlap."""
+"""Rows of a window's tile along the two innermost axes: a block whose windows overlap."""
 
 Rows = tuple[tuple[Symbol, int], ...]
-"""Axes, outermost first, with their tiles."""
+"""Axes with their tiles, outermost first."""
 
 
 def even(size: int, most: int) -> int:
-    """The tile of at most `most` that cuts `size` into the fewest, most even parts."""
+    """The tile of at most `most` that divides `size` into the fewest, most even parts."""
     parts = -(-max(size, 1) // most)
     return -(-max(size, 1) // parts)
 
@@ -52,16 +52,16 @@ def is_short(nest: NestOp) -> bool:
 
 
 def is_window(nest: NestOp, lanes: Symbol) -> bool:
-    """Whether each result is a short sum of which nothing is used again along the lanes.
+    """Whether each result is a short sum whose inputs are not reused along the lanes.
 
-    A depthwise convolution: its neighbours share most of what they read, in both directions.
+    An example is a depthwise convolution, whose neighbours share most inputs in both directions.
     """
     return is_short(nest) and all(
         any(lanes in e.symbols for e in m) for m in nest.input_maps)
 
 
 def window_rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr]) -> Rows:
-    """A block of few results along the innermost axes, one vector each."""
+    """A small block of results along the innermost axes, one vector each."""
     most = WINDOW_ROWS if len(names) > 1 else (prod(WINDOW_ROWS),)
     return tuple((name, tile if (size := extents[name].constant) is None else even(size, tile))
                  for name, tile in zip(names[-2:], most, strict=True))
@@ -70,8 +70,8 @@ def window_rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr]) -> Rows
 def stored_along(
     nest: NestOp, lanes: Symbol, names: Sequence[Symbol], width: int
 ) -> Symbol | None:
-    """The row that runs along what the kernel stores in the end, where sums are so short that the
-    stores count: tiles are squares then, which are transposed in registers."""
+    """The row axis that is contiguous in the kernel's final result, if sums are so short that
+    stores matter. Tiles are then squares, which are transposed in registers."""
     kernel, extents = nest.parent_op(), extents_of(nest.axes)
     count = product(a.extent for a in nest.reduce_axes).constant
     if not isinstance(kernel, KernelOp) or count is None or count > STORED_SUM:
@@ -88,10 +88,10 @@ def stored_along(
 
 
 def summed_lanes(nest: NestOp) -> Symbol | None:
-    """The summed axis that should lie in lanes, where results would gather what they read.
+    """The summed axis to put in lanes, if lanes along the result would gather their inputs.
 
-    A convolution with channels last that makes few channels: its results lie along windows, and
-    neighbours read what is far apart, but all that one of them sums lies side by side.
+    An example is a convolution with channels last and few result channels. Its results run along
+    the windows, so neighbours read distant elements, but the terms of one sum are contiguous.
     """
     order, names = result_order(nest), {a.name for a in nest.reduce_axes}
     if not order or is_short(nest) or _made_channels(nest, order):
@@ -100,10 +100,10 @@ def summed_lanes(nest: NestOp) -> Symbol | None:
 
 
 def tile_order(nest: NestOp) -> list[Symbol]:
-    """The parallel axes, the one that lies in lanes last: in general as in the result's memory.
+    """The parallel axes, with the lanes' axis last: usually in the order of the result's memory.
 
-    Where neighbours there read what is far apart, it is the channels that the sums make, if these
-    fill a vector; tiles are transposed as they are stored.
+    If neighbours there would read distant elements, the lanes are the result's channels instead,
+    provided that these fill a vector. Tiles are then transposed when they are stored.
     """
     order = result_order(nest)
     made = _made_channels(nest, order)
@@ -111,7 +111,7 @@ def tile_order(nest: NestOp) -> list[Symbol]:
 
 
 def _made_channels(nest: NestOp, order: Sequence[Symbol]) -> Symbol | None:
-    """The innermost long axis that indexes one factor alone, where the one that runs along the
+    """The innermost long axis that indexes only one factor, if the axis that is contiguous in the
     result would gather the other factor."""
     names = {a.name for a in nest.reduce_axes}
     if not order or is_short(nest) or _summed_along(nest, order, names) is None:
@@ -126,7 +126,7 @@ def _made_channels(nest: NestOp, order: Sequence[Symbol]) -> Symbol | None:
 def _summed_along(
     nest: NestOp, order: Sequence[Symbol], names: Set[Symbol]
 ) -> Symbol | None:
-    """The summed axis along which a factor lies that the result's last axis crosses."""
+    """The contiguous summed axis of a factor that the result's last axis indexes with a stride."""
     found: list[Symbol] = []
     for map_ in nest.input_maps:
         summed = [a for a in running_axis(map_, nest.axes) if a in names]
@@ -140,7 +140,7 @@ def _summed_along(
 
 # ---------------------------------------------------------------------- tiled reads
 def tiled_rows(nest: NestOp, names: Sequence[Symbol], budget: int) -> Rows:
-    """Rows of an axis that is read in tiles, `axis floordiv 4`: as many as share what is read."""
+    """Rows of an axis that is read in tiles, `axis floordiv 4`: those that share what is read."""
     extents, found = extents_of(nest.axes), list[tuple[Symbol, int]]()
     for name in names:
         tile = max((_divisor(e, name) for m in nest.input_maps for e in m), default=1)
@@ -152,14 +152,14 @@ def tiled_rows(nest: NestOp, names: Sequence[Symbol], budget: int) -> Rows:
 
 
 def _divisor(expr: Expr, axis: Symbol) -> int:
-    """By what constant an axis is divided in an expression, at most; 1 if it is not."""
+    """The largest constant by which an axis is divided in an expression; 1 if it is not."""
     calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call) and axis in atom_symbols(a)]
     return max((a.args[1].constant or 1 for a in calls), default=1)
 
 
 # ---------------------------------------------------------------------- caches
 def competes(nest: NestOp, lanes: Symbol, rows: Sequence[Symbol]) -> bool:
-    """Whether more rows than a cache has ways would compete for the same lines of it."""
+    """Whether more rows than the cache has ways would compete for the same cache lines."""
     extents = extents_of(nest.axes)
     return any(_stride(v, m, row) % WAY_BYTES == 0 and (extents[row].constant or 0) > CACHE_WAYS
                for row in rows
@@ -168,9 +168,10 @@ def competes(nest: NestOp, lanes: Symbol, rows: Sequence[Symbol]) -> bool:
 
 
 def evicts(nest: NestOp, position: int, lanes: Symbol, cache: int) -> bool:
-    """Whether what a tile reads of an operand drives itself out of a cache of so many bytes.
+    """Whether the part of an operand that a tile reads evicts itself from a cache of `cache` bytes.
 
-    Of rows a power of two apart a cache keeps few. Then a copy pays, if it is used often enough.
+    A cache keeps few of the rows that lie a power of two apart. A copy then pays, if it is used
+    often enough.
     """
     extents, map_ = extents_of(nest.axes), nest.input_maps[position]
     used = {s for e in map_ for s in e.symbols}
@@ -189,7 +190,7 @@ def _apart(nest: NestOp, position: int, axis: Symbol) -> int:
 
 
 def _stride(value: SSAValue, map_: Sequence[Expr], axis: Symbol) -> int:
-    """Bytes between neighbours along an axis; 1 where that is not known, or there are none."""
+    """Bytes between neighbours along an axis; 1 if that is unknown, or if there are none."""
     assert isinstance(value.type, TensorType)
     total = Expr.of(0)
     for d, expr in enumerate(map_):

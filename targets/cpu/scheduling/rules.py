@@ -1,7 +1,7 @@
 """Schedule rules of the CPU target: which axis fills vector lanes, which tiles, which loops.
 
-Ordered rules, the first that fits decides: contraction, scatter, reduction, elementwise. Tile sizes
-come from the kernel's own sizes and the machine's registers; nothing here knows an operator.
+The first rule that fits decides: contraction, scatter, reduction, elementwise. Tile sizes follow
+from the kernel's own sizes and the machine's registers. No rule refers to an operator.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from targets.cpu.scheduling.tilings import Tiling, is_row, lane_tile, tiling_of
 from targets.cpu.scheduling.traffic import walks_rows_first
 
 CHUNK_ROWS = 256
-"""About so many rows of a long matrix product belong to one program."""
+"""About how many rows of a long matrix product belong to one program."""
 CHUNK_ELEMENTS = 4096
 """Elements of a long elementwise axis that belong to one program."""
 KEPT_WORK = 8
-"""Operations per element from which on a value is kept for a later loop: a store and a load, and
-what they take from the caches."""
+"""Operations per element from which a value is kept for a later loop, rather than recomputed. That
+costs a store and a load, and space in the caches."""
 SHORT_ROW, LONG_ROW = 4, 16
-"""Vectors of a row up to which what ends a reduction counts as much as the reduction; and from
-which on it matters how many rows are read from far memory side by side."""
+"""Row lengths in vectors: up to SHORT_ROW the end of a reduction takes as long as the reduction.
+Beyond LONG_ROW it matters how many rows are read from memory in parallel."""
 LEAST_PROGRAMS = 64
-"""Programs that there should be before one takes several rows."""
+"""The fewest programs that there should be before one program takes several rows."""
 SCATTER_ELEMENTS = 1024
-"""Elements of a long row that is scattered whole that belong to one program."""
+"""Elements per program of a long row that is scattered whole."""
 
 
 def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
@@ -75,7 +75,7 @@ def _vector_levels(
     nest: NestOp, tiling: Tiling, batch: Sequence[Symbol], others: Sequence[Symbol],
     machine: Machine,
 ) -> list[Level]:
-    """The levels of a contraction but those of batches, with sums in vector registers."""
+    """The levels of a contraction except batches, with sums in vector registers."""
     extents = extents_of(nest.axes)
     rows = [Level("grid", a) for a in others]
     for name, tile in tiling.rows:
@@ -92,7 +92,7 @@ def _vector_levels(
 
 
 def _window(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
-    """Blocks of neighbours, walked as they lie in memory: along the lanes first."""
+    """Blocks of neighbouring results, visited in memory order: along the lanes first."""
     levels = [Level("grid", a) for a in tiling.outer]
     levels += [Level("grid", name, tile) for name, tile in tiling.rows[:1]]
     levels += [Level("loop", name, tile) for name, tile in tiling.rows]
@@ -102,7 +102,7 @@ def _window(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
 
 
 def _sums(nest: NestOp, tiling: Tiling) -> list[Level]:
-    """The reduce axes of a contraction."""
+    """The levels of a contraction's reduce axes."""
     levels: list[Level] = []
     for name in tiling.reduce:
         last = name == tiling.reduce[-1]
@@ -113,13 +113,13 @@ def _sums(nest: NestOp, tiling: Tiling) -> list[Level]:
 
 
 def _complete(kernel: KernelOp, levels: Sequence[Level]) -> Schedule:
-    """The levels, and loops over what they do not name."""
+    """The levels, and a loop over each axis that they do not name."""
     placed = {x.axis for x in levels}
     return Schedule((*levels, *(Level("loop", a) for a in kernel.axes if a not in placed)))
 
 
 def _chunk(size: int | None, tile: int) -> int | None:
-    """Rows of one program, where a long axis takes several: even parts, if possible."""
+    """Rows of one program, if a long axis is split among several; even parts, if possible."""
     if size is None or size <= CHUNK_ROWS:
         return None
     steps, most = size // tile if size % tile == 0 else 0, max(1, CHUNK_ROWS // tile)
@@ -130,7 +130,7 @@ def _chunk(size: int | None, tile: int) -> int | None:
 
 
 def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
-    """How many steps of a reduce axis to write out: of a window all, else some of the innermost."""
+    """By how much to unroll a reduce axis: fully for a window, else partly for the innermost."""
     if not (whole or innermost):
         return 1
     return 4 if size is None or (size > 4 and not whole) else max(1, size)
@@ -138,8 +138,8 @@ def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
 
 # ---------------------------------------------------------------------- everything else
 def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) -> Schedule:
-    """Rows in parallel, a few per program; inside, in lanes the axis that runs along memory and is
-    not scanned, or the one given."""
+    """Rows in parallel, a few per program. In lanes is the given axis, or else the contiguous one
+    that is not scanned."""
     scanned = {a.name for n in kernel.nests if n.is_scan for a in n.reduce_axes}
     lanes = lanes or next((a for a in contiguous_axes(kernel) if a not in scanned), None)
     reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
@@ -160,9 +160,10 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
 
 
 def _row_tile(kernel: KernelOp, row: Symbol, lanes: Symbol, machine: Machine) -> int:
-    """Rows that a program reduces at once, so that one waits less for what ends the other.
+    """Rows that a program reduces at once, to overlap the latency at the end of each reduction.
 
-    More of them where rows are short; a power of two that leaves no rest, and enough programs.
+    Short rows allow more. The number is a power of two that divides the rows and leaves enough
+    programs.
     """
     count, length = kernel.axes[row].constant, kernel.axes[lanes].constant
     if count is None or length is None:
@@ -181,7 +182,7 @@ def _row_tile(kernel: KernelOp, row: Symbol, lanes: Symbol, machine: Machine) ->
 def _keep(
     kernel: KernelOp, levels: Sequence[Level], machine: Machine
 ) -> tuple[tuple[str, int | str], ...]:
-    """Keep costly values of a program where the cache of level 2 has room for them."""
+    """Keep costly values of a program if they fit in the L2 cache."""
     tiles = {x.axis: Expr.of(x.tile) for x in levels if x.kind == "grid"}
     part = product(tiles.get(a, extent) for a, extent in kernel.axes.items()).constant
     kept = repeated_values(kernel, KEPT_WORK)
@@ -191,7 +192,8 @@ def _keep(
 
 
 def _stream(kernel: KernelOp, machine: Machine) -> tuple[tuple[str, int | str], ...]:
-    """Write large results past the caches, where they would not stay."""
+    """Store large results past the caches (non-temporal stores), since they would not stay there.
+    """
     types = [v.type for v in kernel.yielded]
     sizes = [product(t.shape).constant or 0 for t in types if isinstance(t, TensorType)]
     widths = [byte_width(t.element) for t in types if isinstance(t, TensorType)]
@@ -200,7 +202,8 @@ def _stream(kernel: KernelOp, machine: Machine) -> tuple[tuple[str, int | str], 
 
 
 def _scatter(kernel: KernelOp, machine: Machine) -> Schedule:
-    """One update after another; what is kept of an update in parallel, along memory in lanes."""
+    """Updates in sequence; within an update, kept axes in parallel, with the contiguous one in
+    lanes."""
     extents, rows = kernel.axes, common_rows(kernel)
     lanes = next((a for a in contiguous_axes(kernel) if a in rows), None)
     levels = [Level("grid", a) for a in rows if a != lanes]
@@ -234,9 +237,9 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
 
 
 def _turned(kernel: KernelOp, lanes: Symbol | None, machine: Machine) -> Symbol | None:
-    """An axis that runs along the memory of an input which the lanes cross: a transpose.
+    """An axis that is contiguous in an input but strided along the lanes, as in a transpose.
 
-    A square of both is loaded along memory and transposed in registers.
+    A square of both axes is loaded along memory and transposed in registers.
     """
     extents = kernel.axes
     long = [a for a in common_rows(kernel) if (extents[a].constant or 0) >= machine.lanes]

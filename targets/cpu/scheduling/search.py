@@ -1,8 +1,8 @@
-"""Schedules that the tuner tries on the CPU: other register tiles, and small steps from the best.
+"""Schedules that the tuner tries on the CPU: other register tiles, and variations of the best.
 
-They are of the space that the rules choose from: `candidates` is asked again around what was found
-to be best, so that single steps add up. All are legal; what they cost is a guess, which only orders
-them. Axes, levels and groups stay as the rules have them.
+They belong to the space from which the rules choose. `candidates` is called again around the best
+schedule found so far, so that single variations add up. All of them are legal; their cost is a
+guess that only ranks them. Axes, levels and groups stay as the rules chose them.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from targets.cpu.scheduling.rows import even
 from targets.cpu.scheduling.tilings import is_row
 
 VERSION = 1
-"""Of what schedules mean and which there are: winners of another version count for nothing."""
+"""Version of the meaning and the set of schedules; winners of other versions are ignored."""
 MOST_VECTORS = 6
-"""Vectors of a register tile along its lanes."""
+"""The most vectors of a register tile along its lanes."""
 MOST_UNROLLED = 16
-"""Steps of a sum that are written out."""
+"""The most steps of a sum that are unrolled."""
 MOST_ROWS = 8
-"""Rows of a tile whose results are not summed up in registers."""
+"""The most rows of a tile whose results are not accumulated in registers."""
 FIRST_TILES = 12
-"""So many register tiles come before anything else."""
+"""How many register tiles come before anything else."""
 PROGRAMS = 16
-"""So many programs are left for threads, if the rules had as many."""
+"""The fewest programs left for threads, unless the rules had fewer."""
 CHUNKS = (32, 64, 128, 256, 512)
-"""Rows of one program."""
+"""Numbers of rows of one program."""
 OPEN_SIZE = 240
-"""What a size counts that only a run knows."""
+"""The assumed value of a size known only at run time."""
 
 
 def candidates(kernel: KernelOp, around: Schedule, machine: Machine) -> Sequence[Schedule]:
-    """Schedules besides `around`, each once, the most promising first."""
+    """Schedules other than `around`, each once, most promising first."""
     if any(x.matrix for x in around.levels):  # matrix registers leave no choice of tiles
         return [s for s in dict.fromkeys(_swapped(kernel, around)) if s != around]
     nest = None if private_values(kernel) else _contraction(kernel)
@@ -57,7 +57,7 @@ def candidates(kernel: KernelOp, around: Schedule, machine: Machine) -> Sequence
 
 
 def _programs(kernel: KernelOp, schedule: Schedule) -> int:
-    """How many programs there are, an open size counting as one tile."""
+    """How many programs there are; an unknown size counts as one tile."""
     tiles: dict[Symbol, int] = {}
     for level in schedule.levels:
         if level.kind == "grid":
@@ -71,7 +71,7 @@ def _contraction(kernel: KernelOp) -> NestOp | None:
 
 # ---------------------------------------------------------------------- register tiles
 def _register_tiles(nest: NestOp, around: Schedule, machine: Machine) -> Iterator[Schedule]:
-    """All widths and rows that fit the registers, by what a guess says of their cost."""
+    """All widths and rows that fit the registers, ranked by a guess of their cost."""
     extents = {a.name: a.extent for a in nest.axes}
     if around.lanes not in extents or around.lanes in {a.name for a in nest.reduce_axes}:
         return
@@ -87,7 +87,7 @@ def _register_tiles(nest: NestOp, around: Schedule, machine: Machine) -> Iterato
 
 
 def _row_axes(nest: NestOp, schedule: Schedule) -> list[Symbol]:
-    """Axes that reuse what lies in lanes, in the order of the schedule's innermost levels."""
+    """Axes along which the operand in lanes is reused, in the order of their innermost levels."""
     lanes, parallel = schedule.lanes, {a.name for a in nest.parallel_axes}
     last_first = dict.fromkeys(x.axis for x in reversed(schedule.levels))
     return [a for a in reversed(last_first)
@@ -101,7 +101,7 @@ def _per_vector(nest: NestOp, machine: Machine) -> int:
 
 
 def _widths(extent: Expr, per_vector: int) -> Iterator[tuple[int, int]]:
-    """Vectors and elements along the lanes."""
+    """Numbers of vectors and of elements along the lanes."""
     size = extent.constant
     for vectors in range(1, MOST_VECTORS + 1):
         if size is None or vectors * per_vector < size:
@@ -114,7 +114,7 @@ def _widths(extent: Expr, per_vector: int) -> Iterator[tuple[int, int]]:
 def _row_tiles(
     axes: Sequence[Symbol], extents: Mapping[Symbol, Expr], budget: int
 ) -> Iterator[dict[Symbol, int]]:
-    """Tiles of the last axes that take most of the registers, or half of them."""
+    """Tiles of the last axes that take from half to all of the registers."""
     if not axes or budget < 1:
         yield dict.fromkeys(axes, 1)
         return
@@ -134,7 +134,7 @@ def _cost(
     tiles: Mapping[Symbol, int], vectors: int, extents: Mapping[Symbol, Expr],
     costs: CandidateCosts,
 ) -> float:
-    """Cycles per step of the sum for the whole result; a tail in lanes is a whole vector."""
+    """Cycles per step of the sum for the whole result; a partial vector counts as a whole one."""
     (lanes, width), *others = tiles.items()
     rows = prod(tile for _, tile in others)
     loads = costs.load * (rows + vectors)
@@ -144,7 +144,7 @@ def _cost(
 
 
 def _tiled(schedule: Schedule, tiles: Mapping[Symbol, int]) -> Schedule:
-    """The schedule with other tiles on the innermost levels of axes; chunks remain whole tiles."""
+    """The schedule with other innermost tiles of some axes; chunks stay multiples of the tiles."""
     levels = list(schedule.levels)
     for k, level in enumerate(levels):
         if level.axis in tiles:
@@ -162,11 +162,11 @@ def _is_innermost(levels: Sequence[Level], k: int) -> bool:
     return all(x.axis != levels[k].axis for x in levels[k + 1:])
 
 
-# ---------------------------------------------------------------------- steps
+# ---------------------------------------------------------------------- small variations
 def _steps(
     kernel: KernelOp, nest: NestOp | None, around: Schedule, machine: Machine
 ) -> Iterator[Schedule]:
-    """One thing changed: unrolling, chunks, order, packing, the tile of one axis."""
+    """One thing changed: unrolling, chunks, order, packing, or the tile of one axis."""
     reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
     yield from _unrolled(kernel, around, reduce)
     yield from _chunked(kernel, around)
@@ -194,7 +194,7 @@ def _unrolled(kernel: KernelOp, around: Schedule, reduce: set[Symbol]) -> Iterat
 
 
 def _chunked(kernel: KernelOp, around: Schedule) -> Iterator[Schedule]:
-    """Programs of more or fewer rows: of a loop's axis that has a level in the grid, or none."""
+    """Programs with more or fewer rows: a loop's axis gets another level in the grid, or none."""
     rows = common_rows(kernel)
     for k, level in enumerate(around.levels):
         if level.axis not in rows or level.kind != "loop" or not _is_innermost(around.levels, k):
@@ -210,12 +210,12 @@ def _chunked(kernel: KernelOp, around: Schedule) -> Iterator[Schedule]:
 
 
 def _long(level: Level) -> tuple[int, ...]:
-    """Chunks of an axis in lanes."""
+    """Larger chunks, for an axis in lanes."""
     return tuple(CHUNKS[-1] << n for n in (1, 3, 5)) if level.lanes else ()
 
 
 def _swapped(kernel: KernelOp, around: Schedule) -> Iterator[Schedule]:
-    """Neighbours in the grid change places, and so do those over which one nest sums."""
+    """Exchange neighbouring grid levels, and neighbouring loops of one sum."""
     levels = around.levels
     sums = [{a.name for a in n.reduce_axes} for n in kernel.nests]
     for k, (a, b) in enumerate(pairwise(levels)):

@@ -1,9 +1,9 @@
-"""How contractions are cut into register tiles: lanes, rows, steps of their sums.
+"""How contractions are divided into register tiles: lanes, rows, and steps of their sums.
 
-    lanes: the axis that runs along memory in the result; rows: parallel axes before it, as many as
-    registers allow; what is left is walked outside.
+    lanes: the axis that is contiguous in the result; rows: as many of the parallel axes before it
+    as registers allow; the remaining axes become outer loops.
 
-Tile sizes come from the kernel's own sizes and the machine's registers.
+Tile sizes follow from the kernel's own sizes and the machine's registers.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from targets.cpu.scheduling.rows import (
 )
 
 SPARE_REGISTERS = 4
-"""Vector registers kept for operands and broadcasts beside the accumulators."""
+"""Vector registers for operands and broadcasts besides the accumulators."""
 WIDENING_REGISTERS = 8
-"""The same where operands are short integers, which need a register to be widened in."""
+"""The same for operands of short integers, each of which needs a register for its widened form."""
 DYNAMIC_ROWS = 6
-"""Rows of a register tile when their number is only known at run time: short tails."""
+"""Rows of a register tile if their number is known only at run time; few, to keep tails short."""
 SUMS = 8
-"""Registers of sums that keep the multipliers busy; a tile of few rows has wide ones."""
+"""Registers of sums that keep the multipliers busy; a tile of few rows is made wide."""
 WASTE = 1.05
-"""How many more columns than there are such wide tiles may have."""
+"""The most padded columns of such wide tiles, relative to the least that are possible."""
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a contraction is cut into register tiles."""
+    """How a contraction is divided into register tiles."""
 
     lanes: Symbol
     width: int
@@ -56,15 +56,15 @@ class Tiling:
     reduce: tuple[Symbol, ...]
     """Reduce axes, outermost first."""
     group: int
-    """How many steps of the last of them an instruction takes at once."""
+    """How many steps of the last reduce axis one instruction takes."""
     is_window: bool = False
-    """Whether the sums are short enough to be written out."""
+    """Whether the sums are short enough to be fully unrolled."""
     matrices: MatrixTiles | None = None
-    """The tiles of matrix registers, if the sums lie there."""
+    """The tiles of matrix registers, if these hold the sums."""
 
 
 def scheduled(schedule: Schedule, nest: NestOp, machine: Machine) -> Tiling | None:
-    """The tiling that a schedule says; None where its lanes are no parallel axis of the nest."""
+    """The tiling of a schedule; None if its lanes are no parallel axis of the nest."""
     parallel = {a.name for a in nest.parallel_axes}
     lanes = next((x for x in schedule.levels if x.lanes and x.axis in parallel), None)
     if lanes is None:
@@ -78,8 +78,8 @@ def scheduled(schedule: Schedule, nest: NestOp, machine: Machine) -> Tiling | No
 def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     """The register tiling of a contraction; None if no parallel axis can lie in lanes.
 
-    Lanes: the last axis of `tile_order`. Rows: the parallel axes before it, as many as registers
-    allow. The same answer before and after packing.
+    Lanes: the last axis of `tile_order`. Rows: as many of the parallel axes before it as registers
+    allow. The answer is the same before and after packing.
     """
     order = tile_order(nest)
     if not order or summed_lanes(nest) is not None:
@@ -111,20 +111,21 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
 
 
 def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
-    """Registers that hold no sums: a row of the panel and an element of the other operand."""
+    """Registers that hold no sums: a row of the panel, and an element of the other operand."""
     if group > 1 and has_group_instruction(nest, machine):
         return vectors + 1
     return WIDENING_REGISTERS if _widens(nest) else SPARE_REGISTERS
 
 
 def is_row(nest: NestOp, axis: Symbol, lanes: Symbol) -> bool:
-    """Whether an axis reuses the operand that lies in lanes (or all have it: any axis will do)."""
+    """Whether the operand in lanes is reused along an axis (any axis, if all operands have lanes).
+    """
     with_lanes = [m for m in nest.input_maps if any(lanes in e.symbols for e in m)]
     return any(not any(axis in e.symbols for e in m) for m in with_lanes)
 
 
 def _widens(nest: NestOp) -> bool:
-    """Whether integers are read that are shorter than their sums."""
+    """Whether the operands are integers narrower than their sums."""
     types = [v.type for v in (*nest.inputs, nest.results[0])]
     widths = [byte_width(t.element) for t in types if isinstance(t, TensorType)]
     return min(widths) < widths[-1] and not is_float(types[-1].element)  # type: ignore[union-attr]
@@ -133,10 +134,11 @@ def _widens(nest: NestOp) -> bool:
 def _width(
     extent: Expr, machine: Machine, nest: NestOp, group: int, uses: int | None
 ) -> int:
-    """Lanes of a register tile: two to five vectors, whichever wastes least of the extent.
+    """Lanes of a register tile: the choice of two to five vectors that wastes least of the extent.
 
-    Of equals the narrowest, but the widest where operands are widened, as each is then used more.
-    What is used only once or twice comes from far memory in as long pieces as sums allow.
+    Of equal choices the narrowest wins; if operands are widened, the widest, because each is then
+    used more often. An operand that is used only once or twice comes from memory, so it is read in
+    pieces as long as the registers for sums allow.
     """
     result = nest.results[0].type
     assert isinstance(result, TensorType)
@@ -174,7 +176,7 @@ def _rows(
 
 
 def _reduce_order(nest: NestOp) -> tuple[Symbol, ...]:
-    """Reduce axes with the one innermost that runs along memory in an operand, or the longest."""
+    """Reduce axes; innermost is one that is contiguous in an operand, or else the longest."""
     names = [a.name for a in nest.reduce_axes]
     extents = extents_of(nest.axes)
     contiguous = {e.as_symbol for m in nest.input_maps for e in m[-1:]}
@@ -184,6 +186,6 @@ def _reduce_order(nest: NestOp) -> tuple[Symbol, ...]:
 
 
 def lane_tile(extent: Expr, machine: Machine) -> int:
-    """Four vectors, or the whole axis if it is shorter."""
+    """Four vectors, or the whole axis if that is shorter."""
     size = extent.constant
     return 4 * machine.lanes if size is None else max(1, min(size, 4 * machine.lanes))

@@ -1,8 +1,8 @@
-"""In which order a contraction walks its tiles: which operand stays in the cache of level 2.
+"""The loop order of a contraction's tiles, which decides what operand stays in the L2 cache.
 
-Programs of one panel after another read that panel from memory once, and the rows once per panel;
-programs of one part of the rows after another read the rows once, and the panels once per part.
-What stays in the cache between two such walks is read from memory once either way.
+If programs use one panel after another, each panel is read from memory once, and the rows once per
+panel. If they use one part of the rows after another, the rows are read once, and the panels once
+per part. An operand that stays in the cache in between is read from memory only once either way.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from dialects.symbolic.symbol import Symbol
 from targets.cpu.machine import Machine
 
 SHARE = 2
-"""What is to stay in a cache takes this part of it: the rest passes through."""
+"""An operand counts as cached if it takes at most one part in `SHARE` of the cache; other data
+needs the rest."""
 OPEN_SIZE = 1 << 10
-"""What a size counts that only a run knows."""
+"""The assumed value of a size known only at run time."""
 
 
 def walks_rows_first(
     nest: NestOp, panel: Level, batch: Collection[Symbol], parts: Expr, machine: Machine
 ) -> bool:
-    """Whether all panels are used on a part of the rows before the next of `parts`.
+    """Whether to use all panels on one of the `parts` of the rows before the next part.
 
-    `panel`: the level of the lanes; `batch`: axes that are walked outside.
+    `panel`: the level of the lanes; `batch`: the axes of outer loops.
     """
     if parts.constant == 1:
         return False
@@ -54,7 +55,7 @@ def _names(map_: Sequence[Expr], axis: Symbol) -> bool:
 
 
 def _bytes(value: SSAValue, batch: Sequence[Expr]) -> int:
-    """Bytes of a tensor, in one step of the batch."""
+    """Bytes of a tensor in one step of the batch."""
     assert isinstance(value.type, TensorType)
     elements = _known(product(value.type.shape)) // max(1, _known(product(batch)))
     return elements * byte_width(value.type.element)

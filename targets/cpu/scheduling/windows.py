@@ -1,13 +1,12 @@
-"""Where fewer products pay on a CPU: which windows of a convolution `loop-winograd` shortens.
+"""Winograd on a CPU: for which windows of a convolution `loop-winograd` pays.
 
-Costs are counted in multiply-adds of one element, as products in registers take them. Fewer
-products take transforms of the data and of the sums, and those are larger than the tensors that
-they stand for, as are the filter's values. The figures are the
-processor's facts (`targets/cpu/facts.py`).
+Costs are in multiply-adds of one element, at the speed of products in registers. Fewer products
+require transforms of the data and of the sums. The transformed tensors are larger than the
+originals, and so is the filter. The constants are facts of the processor (`targets/cpu/facts.py`).
 
-Transforms lose digits. Sums of few products that are not zero, behind a ReLU say, are as exact as
-one rounding when they are computed directly, so that the whole loss of the windows shows. It may be
-MAX_LOSS: six points in one window, and four in another one besides.
+Transforms lose digits. Sums with few nonzero products, as after a ReLU, have about one rounding
+when they are computed directly, so that the whole loss of the transforms shows. The loss is
+limited to MAX_LOSS, which allows six points in one window, together with four in another.
 """
 
 from __future__ import annotations
@@ -27,18 +26,17 @@ from targets.cpu.facts import WindowCosts
 from targets.cpu.machine import machine_of
 
 MAX_BYTES = 64 << 20
-"""Memory for the transformed data and products of one convolution, if there are two windows."""
+"""The most memory for the transformed data and products of a convolution with two windows."""
 MAX_LOSS = 3.0
-"""How many times the roundings of direct sums those of fewer products may count, by
-`Window.loss`."""
+"""The largest accepted rounding error relative to that of direct sums, by `Window.loss`."""
 OPEN_SIZE = 64
-"""What the size of an image counts that only a run knows; of other sizes (samples) 1 does."""
+"""The assumed size of images known only at run time; other unknown sizes (samples) count as 1."""
 
 
 def shorten(
     nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
 ) -> Sequence[Window]:
-    """The windows, the innermost first, along which fewer products pay and lose few digits.
+    """The windows, innermost first, along which fewer products pay and lose few digits.
 
     `--precision fast` may lose more.
     """
@@ -50,7 +48,7 @@ def shorten(
 
 
 def _choices(windows: Sequence[Window], most: float) -> Iterator[tuple[Window, ...]]:
-    """One window, or two: the innermost is transformed first, while the others are shortest."""
+    """One window or two; the innermost is transformed first, while the data is smallest."""
     inner = sorted(windows, key=lambda w: -w.dim)
     for count in (1, 2):
         for chosen in combinations(inner, count):
@@ -60,14 +58,14 @@ def _choices(windows: Sequence[Window], most: float) -> Iterator[tuple[Window, .
 
 
 def _sizes(window: Window) -> list[Window]:
-    """The window with six points, and with four if that saves products."""
+    """The window with six points, and also with four if that saves products."""
     fewer = replace(window, points=FEW_POINTS)
     return [window, fewer] if fewer.outputs > 1 else [window]
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What a convolution takes: products, and elements of its tensors."""
+    """The work of a convolution: its products, and the elements of its tensors."""
 
     extents: dict[Symbol, int]
     products: int
@@ -94,7 +92,7 @@ class _Work:
             prod(extents[n] for n in names & extents.keys()), costs)
 
     def cost(self, windows: Sequence[Window]) -> float:
-        """The cost with these windows shortened; infinite where it takes too much memory."""
+        """The cost with these windows transformed; infinite if that needs too much memory."""
         if not windows:
             return self.products
         data, result = float(self.data), float(self.result)

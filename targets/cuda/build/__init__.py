@@ -1,1 +1,1 @@
-"""From Triton source to cubins."""
+"""Compilation of Triton source to cubins."""

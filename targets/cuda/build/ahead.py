@@ -1,6 +1,6 @@
-"""Compiles modules before they are loaded, in a process that needs no device: for the tuner.
+"""Compiles modules for the tuner before they are loaded, in a process that needs no device.
 
-What comes out lies in the cache of compiled kernels, where `load` finds it.
+The results go to the cache of compiled kernels, where `load` finds them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from targets.cuda.runtime.plan import Launch, is_straight, plan_host
 
 
 class Builder:
-    """One module after another, all by one process of Triton's that stays."""
+    """Compiles one module after another, all with the same Triton process."""
 
     def __init__(self, options: CompileOptions) -> None:
         self.options, self.machine = options, machine_of(options.arch)
@@ -31,13 +31,13 @@ class Builder:
     def __call__(
         self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
     ) -> list[str]:
-        """Compile the launches of a model, for these sizes; why it need not be tried, if so.
+        """Compile the launches of a model for these sizes. Returns reasons not to time it, if any.
 
-        Raises CudaError for a kernel that Triton refuses, or that the machine cannot run.
+        Raises CudaError for a kernel that Triton rejects, or that the machine cannot run.
         """
         del weights
         if not is_straight(host_function(module)):
-            raise CudaError("what a model decides while it runs cannot be compiled ahead")
+            raise CudaError("a model with control flow on the host cannot be compiled ahead")
         plan = plan_host(module)
         constants = overlapping(plan, self.options)
         jobs = [job_of(variant_of(s, s.size_values(sizes)), self.options, constants.get(s.kernel))
@@ -50,7 +50,7 @@ class Builder:
         return [why for binary in binaries for why in _objections(binary)]
 
     def _check(self, binary: Binary) -> None:
-        """Raises CudaError for more shared memory than there is."""
+        """Raises CudaError if the kernel needs more shared memory than there is."""
         if binary.shared > self.machine.shared:
             raise CudaError(f"kernel @{binary.entry} needs {binary.shared} bytes of shared memory, "
                             f"of which a program has {self.machine.shared}")
@@ -59,4 +59,4 @@ class Builder:
 def _objections(binary: Binary) -> Iterator[str]:
     needed = resources(binary)
     if needed is not None and needed.local:
-        yield f"kernel @{binary.entry} keeps {needed.local} bytes of a thread outside of registers"
+        yield f"kernel @{binary.entry} spills {needed.local} bytes per thread"

@@ -1,10 +1,10 @@
 """From Triton source to assembly and code: in parallel processes, cached on disk, without a GPU.
 
-The architecture says which of Triton's back ends compiles: to PTX and cubins for NVIDIA's GPUs, to
-AMD's assembly and code objects for theirs.
+The architecture selects one of Triton's back ends, which emit PTX and cubins for NVIDIA GPUs, and
+assembly and code objects for AMD GPUs.
 
-Results are keyed by what they depend on: the source without comments and the kernel's own name,
-the argument facts, options, architecture and Triton's version. Equal kernels compile once.
+Results are keyed by everything they depend on: the source without comments and without the kernel's
+name, the argument facts, options, architecture and Triton's version. Equal kernels compile once.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from targets.cuda.machine import is_nvidia, machine_of
 from targets.cuda.runtime.tensor_maps import Descriptor
 from targets.kept import KeptFiles
 
-_FORMAT = 3  # part of every key: raise it when the files' meaning changes
+_FORMAT = 3  # part of every key: raise it when the meaning of the files changes
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A back end of Triton: its name, its folder in the wheel, and what it calls its results."""
+    """A back end of Triton: its name, its folder in the wheel, and the suffixes of its results."""
 
     backend: str
     folder: str
@@ -52,8 +52,8 @@ AMD = Toolchain("hip", "amd", "amdgcn", "hsaco")
 class CompileOptions:
     """What kernels are compiled for.
 
-    `cache`: folder of compiled kernels, None for none. `processes`: how many compile at a time.
-    `fp_fusion`: products and sums may become fused multiply-adds.
+    `cache`: the folder of compiled kernels; None for none. `processes`: how many compile at a time.
+    `fp_fusion`: whether products and sums may become fused multiply-adds.
     """
 
     arch: str = "sm_90"
@@ -61,7 +61,7 @@ class CompileOptions:
     processes: int | None = None
     fp_fusion: bool = True
     tell: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
-    """Called with the number of kernels that are compiled, and of those that are to be."""
+    """Called with the number of kernels compiled so far, and the number of all."""
 
     @property
     def toolchain(self) -> Toolchain:
@@ -69,14 +69,14 @@ class CompileOptions:
 
     @property
     def gpu(self) -> tuple[str, int | str, int]:
-        """What Triton calls a target: its back end, the architecture, and the width of a warp."""
+        """Triton's description of a target: back end, architecture, and width of a warp."""
         number = int(self.arch.removeprefix("sm_")) if is_nvidia(self.arch) else self.arch
         return self.toolchain.backend, number, machine_of(self.arch).warp
 
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel to compile. `divisible`: parameters (by position) that 16 divides."""
+    """A kernel to compile. `divisible`: positions of parameters that are multiples of 16."""
 
     source: KernelSource
     divisible: tuple[int, ...]
@@ -86,8 +86,8 @@ class Job:
 class Binary:
     """A compiled kernel.
 
-    `parameters`: the width in bytes of each kernel parameter, from the PTX; Triton adds pointers to
-    scratch memory behind the source's own. What AMD's have is not known.
+    `parameters`: the width in bytes of each kernel parameter, read from the PTX; Triton appends
+    pointers to scratch memory. Unknown (empty) for AMD.
     """
 
     entry: str
@@ -97,7 +97,7 @@ class Binary:
     warps: int
     parameters: tuple[int, ...] = ()
     descriptors: tuple[Descriptor, ...] = ()
-    """Of buffers that are parameters as maps."""
+    """The descriptors of buffers that are passed as tensor maps."""
 
     @property
     def ptx(self) -> str:
@@ -113,9 +113,10 @@ class Binary:
 def compile_kernels(
     jobs: Sequence[Job], options: CompileOptions, compiler: Worker | None = None
 ) -> list[Binary]:
-    """Compile all, each distinct one once. `compiler`: one that stays; else one for this call.
+    """Compile all jobs, each distinct one once. `compiler`: a worker to use; else a temporary one.
 
-    Raises CudaError when Triton or its back end is missing, or names the kernel that it refuses.
+    Raises CudaError if Triton or its back end is missing, or, naming the kernel, if Triton rejects
+    one.
     """
     triton = triton_version()
     check_toolchain(options.toolchain)
@@ -133,7 +134,7 @@ def compile_kernels(
 def _compiled(
     jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker | None, kept: KeptFiles
 ) -> dict[str, bytes]:
-    """What comes out for each job, and is kept. Raises CudaError."""
+    """Compile the jobs and keep the results. Raises CudaError."""
     if compiler is not None:
         return _run_jobs(jobs, options, compiler, kept)
     with closing(worker()) as own:
@@ -151,7 +152,7 @@ def _key(job: Job, options: CompileOptions, triton: str) -> str:
 
 @cache
 def triton_version() -> str:
-    """The installed Triton's version. Raises CudaError when there is none."""
+    """The installed Triton's version. Raises CudaError if there is none."""
     try:
         return version("triton")
     except PackageNotFoundError:
@@ -166,7 +167,7 @@ def _backends() -> Path:
 
 
 def check_toolchain(toolchain: Toolchain) -> None:
-    """Raises CudaError where the installed Triton lacks the back end."""
+    """Raises CudaError if the installed Triton lacks the back end."""
     if not (_backends() / toolchain.folder / "compiler.py").is_file():
         raise CudaError(f"Triton {triton_version()} is installed without its back end "
                         f"'{toolchain.folder}': install a wheel that has it, "
@@ -177,9 +178,9 @@ def check_toolchain(toolchain: Toolchain) -> None:
 def _run_jobs(
     jobs: Mapping[str, Job], options: CompileOptions, compiler: Worker, kept: KeptFiles
 ) -> dict[str, bytes]:
-    """Compile kernels in the worker's folder, and keep each as soon as it is there.
+    """Compile kernels in the worker's folder, and keep each result as soon as it is ready.
 
-    Raises CudaError naming those that Triton refuses.
+    Raises CudaError naming the kernels that Triton rejects.
     """
     folder = compiler.folder
     ordered = sorted(jobs.items(), key=lambda item: _effort(item[1]), reverse=True)
@@ -206,13 +207,13 @@ def _run_jobs(
 
 
 def _effort(job: Job) -> tuple[int, int]:
-    """What tells how long a kernel compiles: those that take longest are begun first."""
+    """An estimate of a kernel's compile time, so that the slowest are started first."""
     products = sum(job.source.text.count(name) for name in ("tl.dot(", "warpgroup_mma("))
     return products, len(job.source.text)
 
 
 def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) -> Request:
-    """A kernel as the worker wants it, its source in a file."""
+    """A kernel as a request to the worker, with its source in a file."""
     source = scratch / f"{results.name}.py"
     source.write_text(job.source.text)
     return {
@@ -225,8 +226,8 @@ def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) ->
 
 # ---------------------------------------------------------------------- results
 def _packed(path: Path, toolchain: Toolchain) -> bytes:
-    """What the worker has written for a kernel, in one piece: facts and assembly, then the code.
-    The worker's files are removed."""
+    """The worker's results for a kernel in one piece: facts and assembly, then the code. Removes
+    the worker's files."""
     facts, assembly, code = [path.with_suffix(f".{suffix}") for suffix in (
         "json", toolchain.assembly, toolchain.code)]
     head = json.dumps([json.loads(facts.read_text()), assembly.read_text()]).encode()
@@ -259,14 +260,14 @@ def parameter_widths(ptx: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one thread of a kernel needs: registers, and bytes of local memory (spills)."""
+    """The resources of one thread of a kernel: registers, and bytes of local memory (spills)."""
 
     registers: int
     local: int
 
 
 def resources(binary: Binary) -> Resources | None:
-    """What the cubin itself says, through the `cuobjdump` in Triton's wheel; None without it."""
+    """The resources, according to the `cuobjdump` in Triton's wheel; None without that tool."""
     tool = _backends() / NVIDIA.folder / "bin" / "cuobjdump"
     if not tool.exists():
         return None

@@ -1,7 +1,7 @@
-"""Run models in Triton's interpreter on the CPU: the generated source itself, without a GPU.
+"""Runs models in Triton's interpreter on the CPU: the generated source itself, without a GPU.
 
 It is slow, and meant for checking what a GPU would compute. The interpreter is switched on when
-Triton is imported, so it lives in a process of its own.
+Triton is imported, so it needs a process of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ELEMENTS: dict[Attribute, str] = {
 
 
 class Interpreter:
-    """Triton's interpreter in its own process; kernels are emitted when they first run."""
+    """Triton's interpreter in its own process; each kernel is emitted at its first run."""
 
     def __init__(self, exact: bool = False) -> None:
         triton_version()
@@ -72,7 +72,7 @@ class Interpreter:
                 buffer[...] = np.frombuffer(result, buffer.dtype).reshape(buffer.shape)
 
     def _source(self, kernel: KernelOp) -> tuple[str, str]:
-        """The file of a kernel's source, and the name in it."""
+        """The file of a kernel's source, and the name of its function."""
         if kernel not in self._sources:
             source = emit_kernel(kernel, self._options)
             path = Path(self._folder.name) / f"{len(self._sources)}_{source.name}.py"
@@ -96,7 +96,7 @@ class Interpreter:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the interpreter's process: it stops when its input does."""
+    """End the interpreter's process, which exits when its input is closed."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.close()
     process.stdout.close()
@@ -109,7 +109,7 @@ def _element(type_: Any) -> str:
 
 
 def _written(kernel: KernelOp) -> set[int]:
-    """The positions of the buffers that the kernel stores to."""
+    """The positions of the buffers that the kernel writes."""
     stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
     return {k for k, buffer in enumerate(kernel.buffers) if buffer in stored}
 

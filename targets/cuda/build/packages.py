@@ -1,6 +1,6 @@
-"""Libraries of NVIDIA's: the one that the process has, else PyTorch's package, else the system's.
+"""Loads NVIDIA libraries: the one already loaded, else PyTorch's package, else the system's.
 
-PyTorch refuses to work beside another version than its own, which it might find loaded.
+PyTorch would find our version already loaded, and refuses to work with any version but its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, files
 
 
 def load(names: Sequence[str], packages: Sequence[str]) -> ctypes.CDLL | None:
-    """The first that there is; None for a library that is nowhere."""
+    """The first of these libraries that can be loaded; None without any."""
     tries = [*((name, os.RTLD_NOLOAD | os.RTLD_NOW) for name in names),
              *((path, os.RTLD_NOW) for path in _paths(names, packages)),
              *((name, os.RTLD_NOW) for name in names)]

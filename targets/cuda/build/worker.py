@@ -1,7 +1,7 @@
-"""The process that compiles kernels with Triton, seen from the compiler.
+"""The compiler's side of the process that compiles kernels with Triton.
 
-It is started before there is work, where that is foreseen (`foresee`), so that Triton is imported
-while passes run. `workers/compile_kernels.py` is what it runs.
+If work is foreseen (`foresee`), the process starts before there is any, so that it imports Triton
+while the passes run. It runs `workers/compile_kernels.py`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Request = dict[str, Any]
 
 
 class Worker:
-    """A process with Triton in it, which compiles until it is closed."""
+    """A process that has imported Triton, and compiles until it is closed."""
 
     def __init__(self) -> None:
-        """What Triton prints goes to a file: an unread pipe would stop the process when it is full.
-        """
+        """Start the process. Triton's output goes to a file, because an unread pipe would block the
+        process once it is full."""
         self._folder = tempfile.TemporaryDirectory(prefix="strata-triton-")
         self.folder = Path(self._folder.name)
         environment = dict(os.environ) | {"TRITON_CACHE_DIR": self._folder.name}
@@ -54,9 +54,9 @@ class Worker:
         self, jobs: Sequence[Request], processes: int,
         finished: Callable[[int, str], None],
     ) -> list[str]:
-        """Compile kernels; the text of each one's error, empty for none.
+        """Compile kernels. Returns the text of each one's error, empty for none.
 
-        `finished` is called with the number and the error of each as soon as it is there.
+        `finished` is called with each kernel's number and error as soon as it is done.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
@@ -70,29 +70,29 @@ class Worker:
         return [found[k] if k in found else self._failure() for k in range(len(jobs))]
 
     def _failure(self) -> str:
-        """Why the process ended before its work was done."""
+        """Why the process ended before it had finished."""
         self._process.wait()
         return (f"its process ended with status {self._process.returncode}\n"
                 + self._log.read_text()[-_LAST_WORDS:])
 
     def close(self) -> None:
-        """End the process, and remove its files."""
+        """End the process and remove its files."""
         self._process.communicate()
         self._folder.cleanup()
 
 
 _foreseen: list[Worker] = []
-"""At most one worker, which waits for work that is foreseen."""
+"""At most one worker, started for work that is foreseen."""
 
 
 def foresee() -> None:
-    """Start a worker for kernels that will be there soon."""
+    """Start a worker for kernels that will soon need it."""
     if not _foreseen:
         _foreseen.append(Worker())
 
 
 def worker() -> Worker:
-    """The worker that was started for this, or a new one."""
+    """The worker that `foresee` started, or a new one."""
     try:
         return _foreseen.pop()
     except IndexError:

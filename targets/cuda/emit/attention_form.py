@@ -1,4 +1,4 @@
-"""Which online sums may have warps that only load: attention.
+"""Which kernels with an online softmax may use warp specialization: attention.
 
     %q = block.load %Q; block.full ...
     %m, %l, %o = block.for %k (...) {
@@ -8,9 +8,9 @@
     }
     block.load, block.index, block.valid, block.map, block.store
 
-Factors are halves, in tiles that can be copied at once (`specialized/copied.py`), which nothing
-else reads. The carried sums begin with zeros, and are scaled by numbers of their rows. What the
-loop computes is the same however far beyond its end it goes: conditions in it say which scores
+The factors are 16-bit floats, in tiles that TMA can copy (`specialized/copied.py`), and nothing
+else reads them. The carried sums start with zeros and are scaled by one number per row. The loop
+may run beyond its end without changing the result, because conditions inside it decide which scores
 count.
 """
 
@@ -46,18 +46,18 @@ _BEHIND = (LoadOp, IndexOp, ValidOp, MapOp, StoreOp)
 
 
 def is_online(kernel: KernelOp) -> bool:
-    """Whether a loop of a kernel has two products."""
+    """Whether a loop of the kernel has two products."""
     return any(sum(isinstance(op, DotOp) for op in loop.body.block.ops) == 2
                for loop in kernel.body.block.ops if isinstance(loop, ForOp))
 
 
 @dataclass(frozen=True)
 class Attention:
-    """A kernel in that form.
+    """A kernel of that form.
 
-    `scores`, `products`: the two products. `weights`: what is computed between them, `scaling`:
-    what is done with the carried sums before they are added to, and `total`: which of the carried
-    values these are. `row_axis`: the axis of the grid that says which rows a program has.
+    `scores`, `products`: the two products. `weights`: the operations between them. `scaling`: the
+    operations that scale the carried sums before the next products are added. `total`: the position
+    of those sums among the carried values. `row_axis`: the grid axis that selects a program's rows.
     """
 
     loop: ForOp
@@ -75,7 +75,7 @@ class Attention:
 
 
 def attention_form(kernel: KernelOp) -> Attention:
-    """Raises EmitError, saying what is in the way."""
+    """The form of a kernel. Raises EmitError, which says what does not fit."""
     around = [op for op in kernel.body.block.ops if not isinstance(op, YieldOp)]
     loops = [op for op in around if isinstance(op, ForOp)]
     _need(len(loops) == 1, "one loop")
@@ -84,7 +84,7 @@ def attention_form(kernel: KernelOp) -> Attention:
     scores, products = (op for op in inside if isinstance(op, DotOp))
     zeros, queries = scores.c.owner, scores.a.owner
     _need(isinstance(zeros, FullOp) and zeros.number == 0 and isinstance(queries, LoadOp),
-          "scores that are products of what is loaded")
+          "scores that multiply loaded factors")
     total = _total(loop, products)
     scaling = _users(loop.body.block.args[1 + total], inside, products)
     factors = [scores.b.owner, products.b.owner]
@@ -95,7 +95,7 @@ def attention_form(kernel: KernelOp) -> Attention:
     behind = around[place + 1:]
     strange = [op.name for ops, kinds in ((before, FullOp), (weights, _INSIDE), (behind, _BEHIND))
                for op in ops if not isinstance(op, kinds)]
-    _need(not strange, f"none of {', '.join(strange)}")
+    _need(not strange, f"a kernel without {', '.join(strange)}")
     found = Attention(loop, scores, products, weights, scaling, total, before, behind,
                       *(_factor(v) for v in (scores.a, scores.b, products.b)),
                       row_axis=_row_axis(kernel, scores.a))
@@ -105,28 +105,28 @@ def attention_form(kernel: KernelOp) -> Attention:
 
 def _need(holds: bool, what: str) -> None:
     if not holds:
-        raise EmitError(f"warps that only load need, beside online sums, {what}")
+        raise EmitError(f"warp specialization of attention needs {what}")
 
 
 def _total(loop: ForOp, products: DotOp) -> int:
-    """Which of the carried values the sums of products are."""
+    """The position of the sums of products among the carried values."""
     found = [k for k, v in enumerate(loop.yielded) if v is products.result]
-    _need(len(found) == 1 and len(list(products.result.uses)) == 1, "sums that are carried")
+    _need(len(found) == 1 and len(list(products.result.uses)) == 1, "sums that the loop carries")
     [total] = found
     first = loop.carried[total].owner
-    _need(isinstance(first, FullOp) and first.number == 0, "sums that begin with zeros")
+    _need(isinstance(first, FullOp) and first.number == 0, "sums that start with zeros")
     return total
 
 
 def _users(value: SSAValue, ops: Sequence[Operation], products: DotOp) -> list[Operation]:
-    """What uses a value, or what is made of it, before products are added to it."""
+    """The operations that use a value, or a result of such an operation, before the product."""
     found, made = list[Operation](), {value}
     for op in ops:
         if op is not products and made & set(op.operands):
-            _need(isinstance(op, MapOp), "sums that are scaled only")
+            _need(isinstance(op, MapOp), "sums that are only scaled")
             found.append(op)
             made |= set(op.results)
-    _need(products.c in made and products.a not in made, "sums that are added to")
+    _need(products.c in made and products.a not in made, "sums to which products are added")
     uses = {use.operation for v in made for use in v.uses}
     _need(uses <= {*found, products}, "sums that nothing else reads")
     return found
@@ -137,21 +137,21 @@ def _factor(value: SSAValue) -> Rectangle:
     found = rectangle(load, tile_type(value).shape) if isinstance(load, LoadOp) else None
     if found is None or not isinstance(load, LoadOp) or load.pad_value != 0 or (
             len(list(load.buffer.uses)) != 1 or len(list(value.uses)) != 1):
-        raise EmitError("warps that only load need tiles of matrices that nothing else reads, "
-                        "zeros around them")
-    _need(buffer_type(load.buffer).element in (t.f16, t.bf16), "factors that are halves")
+        raise EmitError("warp specialization of attention needs tiles of matrices that nothing "
+                        "else reads, padded with zeros")
+    _need(buffer_type(load.buffer).element in (t.f16, t.bf16), "factors of 16-bit floats")
     return found
 
 
 def _row_axis(kernel: KernelOp, queries: SSAValue) -> int:
-    """The axis of the grid that the first dim of a tile lies along."""
+    """The grid axis along which the first dim of a tile lies."""
     load = queries.owner
     assert isinstance(load, LoadOp)
     named = {Symbol.operand(k): v for k, v in enumerate(load.indices)}
     [along] = [e for e in load.exprs if Symbol.place(0) in e.symbols] or [None]
     ids = [v for name, v in named.items() if along is not None and name in along.symbols]
     axes = [k for k, v in enumerate(kernel.program_ids) if v in ids]
-    _need(len(axes) == len(ids) == 1, "rows along one axis of programs")
+    _need(len(axes) == len(ids) == 1, "rows along one axis of the grid")
     return axes[0]
 
 
@@ -165,7 +165,7 @@ def _check(form: Attention, kernel: KernelOp) -> None:
         form.loop.body.block.args[1 + form.total]}
     beside = [v for op in form.scaling for v in op.operands if v not in made]
     beside += [v for k, v in enumerate(form.loop.results) if k != form.total]
-    _need(all(len(tile_type(v).shape) == 1 for v in beside), "one number of each row")
+    _need(all(len(tile_type(v).shape) == 1 for v in beside), "one number per row")
     loop = form.loop
     _need(loop.lower.data.constant is not None and bool(loop.step.data.constant),
-          "steps of a known length, from a known one")
+          "a loop with a static step and a static lower bound")

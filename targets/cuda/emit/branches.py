@@ -1,11 +1,11 @@
-"""Selections by comparisons of indices, in branches: indices decide few tiles.
+"""Selections by comparisons of indices, put in branches, because they matter in few tiles.
 
     %y = block.map (%x, %j, %i) {select(j <= i, x, -inf)}
     ->  y = x
         if k + 63 > p*64:        # the last of j, the first of i
             y = tl.where(...)
 
-A position in a last, partial tile is compared likewise, with the end.
+The position in a last, partial tile is compared with the end in the same way.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CASTS = (arith.IndexCastOp, arith.ExtSIOp)
 
 @dataclass(frozen=True)
 class Choice:
-    """A selection that gives `usual` unless `small < large`, or `<=`, fails for some places.
+    """A selection that yields `usual` unless `small < large` (or `<=`) fails for some positions.
 
-    Of what is valid, the end is the larger one.
+    For `block.valid`, the larger side is the end.
     """
 
     usual: SSAValue
@@ -39,7 +39,7 @@ class Choice:
 
 
 def choice_of(op: MapOp, value: SSAValue) -> Choice | None:
-    """What a value of a map's body is, if it is such a selection, the other side a constant."""
+    """The selection that yields a map's value, if its other side is a constant; else None."""
     choice = value.owner
     if not isinstance(choice, arith.SelectOp):
         return None
@@ -64,7 +64,7 @@ def choice_of(op: MapOp, value: SSAValue) -> Choice | None:
 
 
 def _index(op: MapOp, value: SSAValue) -> IndexOp | None:
-    """The tile of indices that a value of a map's body is of."""
+    """The tile of indices to which a value of a map's body belongs; None if there is none."""
     while isinstance(value.owner, _CASTS):
         value = value.owner.operands[0]
     tile = _tile(op, value)
@@ -73,12 +73,12 @@ def _index(op: MapOp, value: SSAValue) -> IndexOp | None:
 
 
 def _tile(op: MapOp, value: SSAValue) -> object:
-    """What makes the tile that a value of a map's body is of, if it is of one."""
+    """The operation that makes the tile to which a value of a map's body belongs; else None."""
     return op.inputs[value.index].owner if isinstance(value, BlockArgument) else None
 
 
 def branch_off(result: SSAValue, choice: Choice, whole: Value, context: Context) -> None:
-    """Let a result that is bound to what it usually is be the whole selection where need be."""
+    """Give a result its usual value, and in a branch the whole selection where it matters."""
     last = _end(choice.small, choice.small.expr.data, context, last=True)
     large = choice.large.bound if isinstance(choice.large, ValidOp) else choice.large.expr
     first = _end(choice.large, large.data, context, last=False)
@@ -92,7 +92,7 @@ def branch_off(result: SSAValue, choice: Choice, whole: Value, context: Context)
 
 
 def _end(op: IndexOp | ValidOp, expr: Expr, context: Context, *, last: bool) -> Value:
-    """The largest or the smallest of an expression over the positions of a tile."""
+    """The largest or smallest value of an expression over the positions of a tile."""
     shape = tile_type(op.result).shape
     split = expr.linear([Symbol.place(d) for d in range(len(shape))])
     assert split is not None, "positions in a tile are added to indices"

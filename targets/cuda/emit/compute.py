@@ -2,7 +2,7 @@
 
     %y = block.map (%a[0, 1], %b[1]) : tile<128x64xf32> { addf; mulf; yield }
 
-becomes `y = (a + b[None, :]) * a`: values used once go into their user's expression.
+becomes `y = (a + b[None, :]) * a`: a value with one use becomes part of its user's expression.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from targets.cuda.emit.values import (
 from targets.cuda.errors import EmitError
 
 _INLINE = 60
-"""Longest text of a value that goes into its only user's expression."""
+"""The longest text of a value that becomes part of its only user's expression."""
 
 
 def emit_full(op: FullOp, context: Context) -> None:
@@ -48,14 +48,14 @@ def emit_full(op: FullOp, context: Context) -> None:
 
 
 def emit_convert(op: ConvertOp, context: Context) -> None:
-    """Register layouts are Triton's business: the same value."""
+    """Triton chooses register layouts itself, so the value stays the same."""
     context.values[op.result] = context.values[op.value]
 
 
 # ---------------------------------------------------------------------- map
 @dataclass(frozen=True)
 class Scalar:
-    """A value in a map's body; `literal` when it is a number that may stand without a type."""
+    """A value in a map's body; `literal` if it is a number that may be written without a type."""
 
     value: Value
     literal: float | bool | None = None
@@ -124,7 +124,7 @@ def _number(op: ConstantOp) -> float | bool:
         case IntegerAttr():
             return op.value.value.data
         case _:
-            raise EmitError(f"arith.constant of {op.value} is no number")
+            raise EmitError(f"arith.constant of {op.value} is not a number")
 
 
 def _expression(
@@ -144,7 +144,7 @@ def _expression(
 
 
 def _row_of(op: Operation, operands: Sequence[Scalar], context: Context) -> Row:
-    """The row of an operation; a quick one, where its result is f32 and soon rounded."""
+    """The row of an operation; a quick one if its f32 result is soon rounded."""
     result, quick = op.results[0], QUICK_ROWS.get(op.name)
     if quick is None or context.options.exact or result in context.full or result.type != t.f32:
         return row_of(op)
@@ -153,17 +153,18 @@ def _row_of(op: Operation, operands: Sequence[Scalar], context: Context) -> Row:
 
 
 def _check_interpreted(op: Operation, context: Context) -> None:
-    """Triton's interpreter takes NaN and infinities of narrow floats for numbers."""
+    """Raises EmitError for NaN and infinities of narrow floats, which Triton's interpreter treats
+    as numbers."""
     decodes = op.name == "arith.extf" and t.is_narrow_float(op.operands[0].type)
     if decodes and context.options.interpreted:
-        raise EmitError(f"Triton's interpreter does not convert {op.operands[0].type}: lower with "
-                        "--interpret, too, so that block-expand-floats does")
+        raise EmitError(f"Triton's interpreter does not convert {op.operands[0].type}: pass "
+                        "--interpret to `lower`, too, so that block-expand-floats converts it")
 
 
 def _operand_texts(row: Row, operands: list[Scalar], element: Attribute) -> list[str]:
-    """Operands in the type that the operation computes in.
+    """Operands in the type in which the operation computes.
 
-    Literals stay bare beside a typed operand (of a select: another branch).
+    Literals stay untyped beside a typed operand (in a select: beside another branch).
     """
     decisive = operands[1:] if row.is_select else operands
     wide = row.widens(element)
@@ -173,7 +174,7 @@ def _operand_texts(row: Row, operands: list[Scalar], element: Attribute) -> list
 
 
 def _literal_text(number: float | bool, element: Attribute, wide: bool, bare: bool) -> str:
-    """A number, rounded to its own type also where the operation computes in f32."""
+    """A number, rounded to its own type even if the operation computes in f32."""
     number = rounded(number, element) if wide else number
     element = t.f32 if wide else element
     return number_text(number, element) if bare else typed_number(number, element)
@@ -181,12 +182,12 @@ def _literal_text(number: float | bool, element: Attribute, wide: bool, bare: bo
 
 # ---------------------------------------------------------------------- reduce
 _BITS: dict[Attribute, str] = {t.f32: "tl.int32", t.f64: "tl.int64"}
-"""Integers of floats' bits. Triton 3.6 fails where it would sum up behind a loop what is loaded and
-scanned in it; bits that come and go cost nothing, and hide the load."""
+"""Integer types of floats' bits. Triton 3.6 fails if it moves a reduction of values that a loop
+loads and scans after that loop; a free bit cast in both directions hides the load from it."""
 
 
 def emit_reduce(op: ReduceOp, context: Context) -> None:
-    """Narrow types reduce in f32 or i32, as Triton does by itself, and come back."""
+    """Narrow types are reduced in f32 or i32, as Triton itself does, and converted back."""
     tile = tile_type(op.value)
     value = context.values[op.value]
     text, element = _computed(value.text, tile.element, op.combiner.data)
@@ -199,7 +200,7 @@ def emit_reduce(op: ReduceOp, context: Context) -> None:
 
 
 def _computed(text: str, element: Attribute, combiner: str) -> tuple[str, Attribute]:
-    """The operand in the type that the reduction runs in."""
+    """The operand, converted to the type of the reduction."""
     if element in (t.f16, t.bf16):
         return f"{text}.to(tl.float32)", t.f32
     if element in (t.i1, t.i8, t.i16) and combiner in ("add", "mul", "max", "min", "and", "or"):
@@ -223,7 +224,7 @@ def _extremum(
 ) -> str:
     if not t.is_float(element):
         return f"tl.{combiner}({text}, {axis})"
-    if context.options.interpreted:  # whose own max drops NaN, and is the only fast one
+    if context.options.interpreted:  # its own max drops NaN, but is the only fast one
         nan = f"tl.max(({text} != {text}).to(tl.int32), {axis}) != 0"
         return f"tl.where({nan}, float(\"nan\"), tl.{combiner}({text}, {axis}))"
     helper = "larger" if combiner == "max" else "smaller"
@@ -232,7 +233,7 @@ def _extremum(
 
 
 def emit_scan(op: ScanOp, context: Context) -> None:
-    """As `emit_reduce`; sums and products are all that is scanned."""
+    """Like `emit_reduce`, for scans, which are sums and products only."""
     tile = tile_type(op.value)
     text, element = _computed(context.values[op.value].text, tile.element, op.combiner.data)
     if op.combiner.data not in _SCANS:
@@ -248,14 +249,14 @@ _SCANS = {"add": "tl.cumsum", "mul": "tl.cumprod"}
 
 # ---------------------------------------------------------------------- dot
 def is_native(value: SSAValue, context: Context) -> bool:
-    """Whether a tile was loaded as narrow floats, and not as the bytes that hold them."""
+    """Whether a tile was loaded as narrow floats rather than as bytes that hold them."""
     return isinstance(value.owner, LoadOp) and value.owner.buffer in context.native
 
 
 _DOT_TYPES = frozenset((t.f16, t.bf16, t.f32, t.f64, t.i8, *NATIVE_FLOATS))
 _DOT_EXTENT = 16
 _DOT_DEPTH: dict[Attribute, int] = {t.i8: 32, **dict.fromkeys(NATIVE_FLOATS, 32)}
-"""Where the summed dim needs more."""
+"""Element types whose summed dim must be longer."""
 
 
 def emit_dot(op: DotOp, context: Context) -> None:
@@ -276,7 +277,7 @@ def emit_dot(op: DotOp, context: Context) -> None:
 
 
 def _check_dot(op: DotOp) -> None:
-    """What tl.dot takes. Raises EmitError."""
+    """Raises EmitError for operands that tl.dot does not accept."""
     types = [tile_type(v) for v in op.operands]
     for type_ in types:
         check_tile(type_.shape, "block.dot")
@@ -291,5 +292,5 @@ def _check_dot(op: DotOp) -> None:
         raise EmitError(f"block.dot sums over at least {_DOT_DEPTH[first]} elements of {first} on "
                         f"CUDA, not {types[0].shape[1]}; choose larger tiles in the schedule")
     if any(op.is_unsigned(operand) for operand in (0, 1)):
-        raise EmitError("block.dot multiplies integers with their sign on CUDA; the pass "
+        raise EmitError("block.dot multiplies only signed integers on CUDA; the pass "
                         "graph-sign-products makes them signed")

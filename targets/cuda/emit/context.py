@@ -1,4 +1,4 @@
-"""What emission of one kernel carries along: the text so far, and the value of every SSA value."""
+"""The state of one kernel's emission: the text so far, and the Triton value of every SSA value."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _INT32_ELEMENTS = 2**31 - 1
 class EmitOptions:
     """How a kernel is emitted.
 
-    `interpreted`: for Triton's interpreter, which multiplies bfloat16 tiles wrongly and is slow on
-    reductions with a combiner of one's own. `wide`: buffers of symbolic size may hold more than
-    2^31 - 1 elements, so index them in 64 bits. `exact`: every operation rounds as it is defined,
-    also where its result is soon rounded to f16 or bf16. `ptx`: single instructions of NVIDIA's may
-    stand in the source. `constants`: the positions of buffers that nothing writes while a graph of
-    kernels runs, for kernels that then begin before others end (`specialized/early.py`); None: they
-    do not. `early`: how much these then load, which they must be told.
+    `interpreted`: for Triton's interpreter, which multiplies bfloat16 tiles wrongly and is slow at
+    reductions with custom combiners. `wide`: buffers of symbolic size may hold more than 2^31 - 1
+    elements, so their indices have 64 bits. `exact`: every operation rounds as it is defined, even
+    if its result is soon rounded to f16 or bf16. `ptx`: the source may contain NVIDIA instructions.
+    `constants`: the positions of buffers that nothing writes while the CUDA graph runs, for kernels
+    with programmatic dependent launch (`specialized/early.py`); None: no such launch. `early`: how
+    much such kernels load; needed with `constants`.
     """
 
     interpreted: bool = False
@@ -45,13 +45,13 @@ class EmitOptions:
 
     @property
     def has_instructions(self) -> bool:
-        """Whether there are instructions at all, and these are NVIDIA's."""
+        """Whether the source may contain NVIDIA instructions and runs on a device."""
         return self.ptx and not self.interpreted
 
 
 @dataclass
 class Context:
-    """State of emission; everything lives as long as one kernel."""
+    """State of emission; everything lives as long as the emission of one kernel."""
 
     kernel: KernelOp
     options: EmitOptions
@@ -62,26 +62,26 @@ class Context:
     products: dict[str, str] = field(default_factory=dict[str, str])
     helpers: set[Helper] = field(default_factory=set[Helper])
     full: frozenset[SSAValue] = frozenset()
-    """Values whose last bits count; see `rounding.py`."""
+    """Values that are needed in full precision; see `rounding.py`."""
     stages: int = 1
     promote: int = 0
-    """How many products of narrow floats are summed in fewer bits than f32 has; 0: all."""
+    """How many products of narrow floats may be summed with fewer bits than f32; 0: no limit."""
     native: frozenset[SSAValue] = frozenset()
     """Buffers of narrow floats that are loaded as such, since only products read them."""
     streamed: frozenset[LoadOp] = frozenset()
-    """Loads of what caches need not keep; see `specialized/streaming.py`."""
+    """Loads that bypass the caches (see `specialized/streaming.py`)."""
     moving_pointers: bool = False
-    """Whether loads in loops are addressed from pointers that move with the loops' counters."""
+    """Whether loads in loops use pointers that advance with the loop, instead of new addresses."""
     branches: bool = False
-    """Whether selections by indices stand in branches, around tiles that they leave as they are."""
+    """Whether selections by indices stand in branches that most tiles skip."""
     descends: bool = False
-    """Whether programs take the tiles of the last grid axis from its end."""
+    """Whether programs compute the tiles of the last grid axis in descending order."""
     loops: int = 0
-    """How many loops are around what is emitted."""
+    """The number of loops around the current position."""
     early: Early | None = None
-    """What is done before the kernel waits for another; None where it does not."""
+    """What is emitted before a kernel waits for the one before it; None if it does not wait."""
     gluon: bool = False
-    """Whether tiles have layouts: positions in them then are found anew for each use."""
+    """Whether tiles have Gluon layouts, so that positions are recomputed for each use."""
 
     def bind(self, result: SSAValue, value: Value, hint: str = "v") -> None:
         """Assign the value to a variable named after the SSA value."""
@@ -91,7 +91,7 @@ class Context:
 
     # ------------------------------------------------------------------ indices
     def position(self, dim: int, shape: Shape) -> Value:
-        """`t<dim>`: the position inside that dim of a tile of this shape."""
+        """`t<dim>`: the position along that dim of a tile of this shape."""
         extent = shape[dim]
         if self.gluon:
             name = f"gl.arange(0, {extent})"
@@ -107,7 +107,7 @@ class Context:
     ) -> list[Value]:
         """The index expressions of an op that makes or stores a tile of this shape.
 
-        `operands` are what `%0`, `%1` ... stand for; `dims` which tile dims theirs are.
+        `operands`: the values of `%0`, `%1` ...; `dims`: the tile's dims to which theirs belong.
         """
         zero = {Symbol.place(d): 0 for d, extent in enumerate(shape) if extent == 1}
         zero |= {Symbol.operand(k): 0 for k, v in enumerate(operands) if self.values[v].text == "0"}
@@ -126,7 +126,7 @@ class Context:
         return size_value(expr, self.sizes)
 
     def product(self, sizes: Sequence[Expr]) -> Value:
-        """The product of sizes; a variable at the kernel's head where it would be many terms."""
+        """The product of sizes; a variable at the top of the kernel if it has several factors."""
         short = short_product(sizes)
         if short is not None:
             return self.size(short)
@@ -141,7 +141,7 @@ class Context:
         return self.options.wide if static is None else prod(static) > _INT32_ELEMENTS
 
     def offset(self, buffer: BufferType, indices: Sequence[Value]) -> Value:
-        """The position in row-major memory of an element: one index per dim times its stride."""
+        """The row-major position of an element: the sum of index times stride over the dims."""
         terms: list[tuple[str, Value]] = []
         for dim, index in enumerate(indices):
             if index.text == "0":

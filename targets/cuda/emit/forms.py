@@ -5,9 +5,9 @@
     1 + tanh(z)  ->  2*sigmoid(2*z)
     1/(1 + exp(-z))  ->  sigmoid(z)
 
-A quotient by what is the same for all of a row multiplies by its inverse.
-Sums with 1 cancel for negative z, and their other forms do not. A rounding in the midst of a body
-(`extf` of `truncf`) is left out, as the products of sums are: results are nearer to the exact ones.
+A quotient whose divisor is the same for a whole row multiplies by its inverse. Sums with 1 cancel
+for negative z, and their other forms do not. A rounding in the middle of a body (`extf` of
+`truncf`) is dropped, as for the products of sums: the results come closer to the exact ones.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ QUICK_ROWS: dict[str, Row] = {
     "math.erf": _quick("quick_erf"),
     "math.tanh": _quick("quick_tanh"),
 }
-"""Rows in place of those of `scalar.py`, for f32."""
+"""Rows that replace those of `scalar.py` for f32."""
 
 INVERTED = Row("{0} * (1.0 / {1})")
-"""A quotient whose divisor is the same for many: one division for all of them."""
+"""A quotient whose divisor is shared by many elements: one division serves all of them."""
 
 _ERFC = Row("quick_erfc(-{0})", helper="quick_erfc")
 _TANH = Row("2.0 * quick_sigmoid(2.0 * {0})", helper="quick_sigmoid")
@@ -50,9 +50,9 @@ _MIRRORED_SIGMOID = Row("quick_sigmoid(-{0})", helper="quick_sigmoid")
 
 @dataclass(frozen=True)
 class Form:
-    """An operation as a row over other operands; without a row it is its operand.
+    """An operation as a row over other operands; without a row it equals its operand.
 
-    `replaced`: operations whose results nobody else wants.
+    `replaced`: operations whose results nothing else uses.
     """
 
     row: Row | None
@@ -61,9 +61,9 @@ class Form:
 
 
 def joined_forms(block: Block, full: Collection[SSAValue]) -> dict[Operation, Form]:
-    """The forms of a body's operations that stand for several of them.
+    """The forms that each replace several operations of a body.
 
-    `full`: values that are needed in full; they stay as they are.
+    `full`: values needed in full precision, which stay as they are.
     """
     forms: dict[Operation, Form] = {}
     for op in reversed(list(block.ops)):
@@ -85,7 +85,7 @@ def _sum_form(op: Operation) -> Form | None:
 
 
 def _product_form(op: Operation) -> Form | None:
-    """x * 0.5 * (1 + erf(x * sqrt(0.5))), in any order."""
+    """x * 0.5 * (1 + erf(x * sqrt(0.5))), with its factors in any order."""
     factors, products = _factors(op)
     half = next((f for f in factors if _is_number(f, 0.5)), None)
     total = next((m for f in factors if (m := _maker(f, arith.AddfOp)) is not None), None)
@@ -101,7 +101,7 @@ def _product_form(op: Operation) -> Form | None:
 
 
 def _factors(op: Operation) -> tuple[list[SSAValue], list[Operation]]:
-    """What a chain of products multiplies, and its products but the last."""
+    """The factors of a chain of products, and all its products except the last."""
     factors, products = list[SSAValue](), list[Operation]()
     for operand in op.operands:
         inner = _maker(operand, arith.MulfOp)
@@ -129,7 +129,7 @@ def _quotient_form(op: Operation) -> Form | None:
 
 
 def _widening_form(op: Operation) -> Form | None:
-    """A value that was rounded, and is widened again."""
+    """A rounded value that is widened again."""
     rounding = op.operands[0].owner
     if not is_rounding(rounding) or rounding.input.type != op.results[0].type:
         return None
@@ -144,7 +144,7 @@ _MATCHES: dict[type[Operation], Callable[[Operation], Form | None]] = {
 
 # ---------------------------------------------------------------------- matching
 def _one_and(total: Operation, kind: type[Operation]) -> Operation | None:
-    """The other summand of a sum with 1, if such an operation makes it."""
+    """The operation of this kind that is added to 1; None if there is none."""
     found = (_maker(other, kind) for other, one in _pairs(total) if _is_one(one))
     return next((op for op in found if op is not None), None)
 
@@ -155,12 +155,12 @@ def _pairs(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
 
 
 def _maker(value: SSAValue, kind: type[Operation]) -> Operation | None:
-    """The operation of this kind that makes a value for one user."""
+    """The operation of this kind that makes a value with a single use; else None."""
     return value.owner if isinstance(value.owner, kind) and value.has_one_use() else None
 
 
 def _is_same(a: SSAValue, b: SSAValue) -> bool:
-    """Whether two values are one, or conversions of one."""
+    """Whether two values are the same value, or conversions of the same value."""
     if isinstance(a.owner, arith.ExtFOp) and isinstance(b.owner, arith.ExtFOp):
         return a.owner.input is b.owner.input
     return a is b
@@ -171,7 +171,7 @@ def _is_one(value: SSAValue) -> bool:
 
 
 def _is_number(value: SSAValue, number: float) -> bool:
-    """Whether a value is a constant, as f32 holds it."""
+    """Whether a value is a constant that equals the number in f32."""
     op = value.owner
     return isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) and (
         abs(op.value.value.data - number) <= 2.0**-24 * number)

@@ -1,9 +1,9 @@
-"""Triton source of functions that Triton's language lacks, for f32 and f64.
+"""Triton source of functions that the Triton language lacks, for f32 and f64.
 
 libdevice has most of them, but Triton's interpreter has no libdevice. In the texts `{d}` is f32 or
-f64, `{polynomial}` a polynomial in s, and `{width}` the bits of the type; what f32 computes in
-another way is in `single.py`. Errors are a few units in the last place
-(`benchmarks/cuda/ACCURACY.md`); each text says how it avoids cancellation.
+f64, `{polynomial}` a polynomial in s, and `{width}` the bits of the type. Functions that need a
+different method in f32 are in `single.py`. Errors are a few units in the last place
+(`benchmarks/cuda/ACCURACY.md`). Each text says how it avoids cancellation.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ POLYNOMIALS: dict[tuple[str, str], Coefficients] = {
 }
 
 NEAR = {"f32": 0.55, "f64": 0.25}
-"""Below this |x| tanh is a polynomial."""
+"""For |x| below this, tanh is a polynomial."""
 
 LARGE = {"f32": 1e9, "f64": 1e100}
-"""Above this x*x + 1 == x*x, and x*x does not overflow yet."""
+"""Above this, x*x + 1 == x*x, while x*x does not overflow yet."""
 
 TYPED: dict[str, str] = {
     "div": '''

@@ -1,6 +1,7 @@
-"""Which functions a generated module must define, and their text.
+"""The helper functions that a generated module must define, and their text.
 
-NaN-propagating and other combiners of reductions, and the mathematical functions that Triton lacks.
+They are NaN-propagating and other combiners of reductions, and mathematical functions that Triton
+lacks.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from targets.cuda.emit.quick import COMPOSED, QUICK
 from targets.cuda.emit.single import PARTS, SINGLE
 
 Helper = tuple[str, str]
-"""A function and the float type it is for ("" for those that take any type)."""
+"""A function and its float type ("" for functions of any type)."""
 
 _PLAIN = {**UNTYPED, **PARTS, **COMPOSED}
 """The functions whose text is the same for all types."""
 
 HELPER_NAMES = frozenset(
     (*_PLAIN, *QUICK, *(f"{n}_{d}" for n in TYPED for d in ("f32", "f64"))))
-"""Names that a kernel's variables must not take."""
+"""Names that the variables of a kernel must not use."""
 
 _TYPED_CALL = re.compile(rf"\b({'|'.join(TYPED)})_(f32|f64)\(")
 _PLAIN_CALL = re.compile(rf"\b({'|'.join((*_PLAIN, *QUICK))})\(")
 
 
 def helper_of(name: str, element: str) -> Helper:
-    """The function `name` for `f64` operands, or for those that are computed in f32."""
+    """The helper `name` for operands of `f64`, or for operands that are computed in f32."""
     return (name, "f64" if element == "f64" else "f32") if name in TYPED else (name, "")
 
 
 def helper_texts(used: Iterable[Helper], instructions: bool) -> list[str]:
-    """The definitions, each after those that it calls. `instructions`: some are NVIDIA's own."""
+    """The definitions, each after those that it calls. `instructions`: use NVIDIA instructions."""
     ordered: dict[Helper, None] = {}
     for helper in sorted(used):
         _add(helper, ordered)

@@ -2,8 +2,8 @@
 
     128*m + t0  in a tile of 128x64      128*m + r128[:, None]
 
-Division floors: it prints as plain `//` and `%`, which truncate in Triton, where the range of the
-operand shows that it is not negative, and in a longer form otherwise.
+Our division rounds down, and Triton's `//` and `%` truncate. They are the same if the operand's
+range shows that it is not negative; otherwise a longer form is printed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dialects.symbolic.symbol import Symbol
 from targets.cuda.emit.values import Value, broadcast, in_parentheses
 
 Names = Mapping[Symbol, Value]
-"""Per symbol of an expression: sizes, `t0` ..., `%0` ...."""
+"""The value of each symbol of an expression: sizes, `t0` ..., `%0` ...."""
 
 _ZERO, _ONE = Expr.of(0), Expr.of(1)
 
 
 def index_value(expr: Expr, names: Names) -> Value:
-    """The expression as a value; scalar terms come first, so that tiles are added once."""
+    """The expression as a value. Scalar terms come first, so that tiles are added only once."""
     terms = [_term(m, c, names) for m, c in expr.terms]
     if not terms:
         return Value("0", (), _ZERO, _ZERO)
@@ -54,7 +54,7 @@ def _minus(expr: Expr | None) -> Expr | None:
 
 
 def _term(monomial: Monomial, factor: int, names: Names) -> tuple[int, Value]:
-    """A term as its sign and the rest; `-((-n) floordiv 64)` is plus `(n + 63) // 64`."""
+    """A term as its sign and the rest; `-((-n) floordiv 64)` becomes plus `(n + 63) // 64`."""
     sign = 1 if factor > 0 else -1
     atoms: list[Value] = []
     for atom in monomial:
@@ -65,7 +65,7 @@ def _term(monomial: Monomial, factor: int, names: Names) -> tuple[int, Value]:
 
 
 def _product(atoms: list[Value], factor: int) -> Value:
-    """`factor * atom * atom ...` for a factor >= 0; bounds hold when all atoms are >= 0."""
+    """`factor * atom * atom ...` for a factor >= 0; has bounds if all atoms are >= 0."""
     atoms.sort(key=lambda v: bool(v.shape))
     texts = [a.atom for a in atoms]
     if factor != 1 or not texts:
@@ -85,7 +85,7 @@ def _product(atoms: list[Value], factor: int) -> Value:
 
 
 def _number(value: int) -> str:
-    """A number; Triton takes one beside a tile of i32 for another of these, whatever its size."""
+    """A number as text. Beside a tile of i32, Triton would take a large number for an i32, too."""
     return str(value) if value < 1 << 31 else f"tl.full([], {value}, tl.int64)"
 
 
@@ -116,7 +116,7 @@ def _call(call: Call, names: Names) -> Value:
 
 
 def _division(op: str, a: str, b: str, plain: bool) -> str:
-    """a / b rounded down, or its remainder; b is positive."""
+    """a / b rounded down, or its remainder, for a positive b."""
     if plain:
         return f"({a} // {b})" if op == "floordiv" else f"({a} % {b})"
     remainder = f"(({a} % {b} + {b}) % {b})"
@@ -124,7 +124,7 @@ def _division(op: str, a: str, b: str, plain: bool) -> str:
 
 
 def _division_bounds(op: str, left: Value, right: Value) -> tuple[Expr | None, Expr | None]:
-    """Bounds of a quotient or remainder by a positive divisor."""
+    """Bounds of a quotient or a remainder with a positive divisor."""
     if op == "mod":
         return _ZERO, None if right.high is None else right.high - 1
     same = right.low is not None and right.low == right.high
@@ -136,7 +136,7 @@ def _division_bounds(op: str, left: Value, right: Value) -> tuple[Expr | None, E
 
 
 def _extremum_bounds(op: str, left: Value, right: Value) -> tuple[Expr | None, Expr | None]:
-    """Bounds of max(left, right) or min(left, right), where one side decides."""
+    """Bounds of max(left, right) or min(left, right), if one side determines them."""
     lows, highs = (left.low, right.low), (left.high, right.high)
     if op == "max":
         low = next((x for x in lows if x is not None and is_nonnegative(x)), None)
@@ -145,7 +145,7 @@ def _extremum_bounds(op: str, left: Value, right: Value) -> tuple[Expr | None, E
 
 
 def _decided(pair: tuple[Expr | None, Expr | None], larger: bool) -> Expr | None:
-    """The larger (smaller) of two expressions, where that is certain."""
+    """The larger (smaller) of two expressions, if that is certain; else None."""
     a, b = pair
     if a is None or b is None:
         return None
@@ -157,7 +157,7 @@ def _decided(pair: tuple[Expr | None, Expr | None], larger: bool) -> Expr | None
 
 
 def inside_conditions(value: Value, size: Value) -> list[str]:
-    """The comparisons that `0 <= value < size` still needs, given the ranges."""
+    """The comparisons that `0 <= value < size` still needs, given the known ranges."""
     conditions: list[str] = []
     if value.low is None or not is_nonnegative(value.low):
         conditions.append(f"({value.text} >= 0)")
@@ -173,7 +173,7 @@ def _is_below(value: Value, size: Value) -> bool:
 
 
 def size_value(expr: Expr, names: Names) -> Value:
-    """A size as a value whose bounds are itself."""
+    """A size as a value; its bounds are the size itself."""
     value = index_value(expr, names)
     return Value(value.text, (), expr, expr)
 

@@ -65,9 +65,9 @@ HEADER = "import triton\nimport triton.language as tl\n"
 class KernelSource:
     """A kernel as Triton source.
 
-    `text` is a whole module that defines the function `name`: imports, the functions that it calls
-    (`helpers`), and its own `code`. Its parameters are `signature`, a name and a Triton type each:
-    pointers in the order of the buffers, then sizes as i32.
+    `text` is a complete module that defines the function `name`: imports, the functions that it
+    calls (`helpers`), and its own `code`. `signature` lists its parameters as pairs of a name and a
+    Triton type: pointers in the order of the buffers, then sizes as i32.
     """
 
     name: str
@@ -77,19 +77,19 @@ class KernelSource:
     warps: int
     stages: int
     registers: int = 0
-    """The most that a thread may use; 0: no limit."""
+    """The most registers that a thread may use; 0: no limit."""
     groups: int = 0
-    """Of warps that compute beside one that loads, each a tile of its own (`specialized/`); 0:
-    every program has one tile."""
+    """In warp-specialized kernels, the number of consumer warp groups, each with a tile of its own
+    (`specialized/`); 0: every program has one tile."""
     row_axis: int = 0
-    """Along which axis of the grid groups' tiles lie."""
+    """The grid axis along which the tiles of a program's groups lie."""
     stays: bool = False
-    """Whether a program takes several such columns of tiles."""
+    """Whether the kernel is persistent: each program computes several tiles."""
     waits: bool = False
-    """Whether it waits itself for the kernel before it (`specialized/early.py`)."""
+    """Whether the kernel itself waits for the one before it (programmatic dependent launch)."""
 
     def programs(self, extents: Sequence[int], at_once: int) -> int:
-        """How many programs run for a grid; of those that stay, at most so many."""
+        """How many programs to launch for a grid; a persistent kernel has at most `at_once`."""
         columns = list(extents)
         if self.groups:
             columns[self.row_axis] = -(-columns[self.row_axis] // self.groups)
@@ -108,7 +108,8 @@ def module_text(sources: Sequence[KernelSource]) -> str:
 
 
 def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelSource:
-    """The Triton source of a kernel. Raises EmitError, naming the kernel, for what has no form."""
+    """The Triton source of a kernel. Raises EmitError, naming the kernel, if Triton lacks a form.
+    """
     context = Context(kernel, options or EmitOptions(), full=needed_in_full(kernel))
     context.stages = schedule_option(kernel, "stages", 1)
     context.promote = schedule_option(kernel, "promote", 0)
@@ -139,12 +140,12 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
 
 
 def _specialized(name: str, context: Context) -> KernelSource:
-    """A kernel whose factors are loaded by a warp of their own. Raises EmitError."""
+    """The source of a warp-specialized kernel. Raises EmitError."""
     kernel = context.kernel
     groups = schedule_option(kernel, "warps", specialized.GROUP) // specialized.GROUP
     if not 1 <= groups <= specialized.GROUPS:
-        raise EmitError(f"beside a warp that only loads, {specialized.GROUPS} groups of "
-                        f"{specialized.GROUP} warps multiply at most, not {groups}")
+        raise EmitError(f"warp specialization allows at most {specialized.GROUPS} groups of "
+                        f"{specialized.GROUP} consumer warps, not {groups}")
     context.gluon = True
     kind = AttentionEmission if is_online(kernel) else ProductEmission
     emission = kind(
@@ -160,11 +161,11 @@ def _specialized(name: str, context: Context) -> KernelSource:
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:
-    """Comment, signature, ranges, products of sizes and body."""
+    """The comment, signature, ranges, products of sizes, and body."""
     writer = Writer()
     writer.lines += _comment(context.kernel)
     writer.line("@triton.jit")
-    # the interpreter of Triton 3.6 cannot loop up to a size that is no plain number
+    # the interpreter of Triton 3.6 only loops up to sizes that are plain numbers
     kind = ": tl.constexpr" if context.options.interpreted else ""
     parameters = [p if type_[0] == "*" else p + kind for p, type_ in signature]
     writer.line(f"def {name}({', '.join(parameters)}):")
@@ -191,7 +192,7 @@ def schedule_option(kernel: KernelOp, name: str, default: int) -> int:
 def _bind_parameters(
     context: Context, pointers: Mapping[SSAValue, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Name the buffers and sizes. `pointers`: the types of buffers that are not plain pointers."""
+    """Name the buffers and sizes. `pointers`: the types of buffers that are tensor maps."""
     signature: list[tuple[str, str]] = []
     for k, buffer in enumerate(context.kernel.buffers):
         name = context.writer.fresh(buffer.name_hint or f"b{k}")
@@ -208,7 +209,7 @@ def _bind_parameters(
 
 
 def _feeds_products(buffer: SSAValue) -> bool:
-    """Whether a buffer holds narrow floats that `tl.dot` takes, and nothing else does."""
+    """Whether a buffer holds narrow floats that are only read as factors of `tl.dot`."""
     loads = [use.operation for use in buffer.uses]
     return buffer_type(buffer).element in NATIVE_POINTERS and all(
         isinstance(load, LoadOp) and load.pad_value == 0 and all(
@@ -216,7 +217,7 @@ def _feeds_products(buffer: SSAValue) -> bool:
 
 
 def _comment(kernel: KernelOp) -> list[str]:
-    """What the kernel is, for readers: its model nodes, grid and schedule."""
+    """A comment for readers: the kernel's model nodes, grid and schedule."""
     nodes = dict.fromkeys(location_name(op) for op in kernel.walk())
     grid = ", ".join(map(str, kernel.grid.data))
     lines = [f"# kernel @{kernel.sym_name.data}, grid({grid})"]
@@ -237,7 +238,7 @@ def _emit_body(context: Context) -> None:
 
 # ---------------------------------------------------------------------- operations
 def emit_block(block: Block, context: Context) -> None:
-    """Emit all operations of a block but its yield, and what has been loaded early."""
+    """Emit all operations of a block, except its yield and the loads before the wait."""
     early: Collection[Operation] = () if context.early is None else context.early.loads
     for op in block.ops:
         if not isinstance(op, YieldOp) and op not in early:
@@ -278,7 +279,7 @@ def _emit_for(op: ForOp, context: Context) -> None:
 
 
 def _loop_bound(expr: Expr, value: Value, op: ForOp, context: Context) -> str:
-    """A bound of a loop; a plain number for the interpreter of Triton 3.6, which takes no other."""
+    """A loop bound; for the interpreter of Triton 3.6, which accepts nothing else, a number."""
     programs = [Symbol.operand(k) for k, v in enumerate(op.indices)
                 if v in context.kernel.program_ids and context.values[v].text != "0"]
     if not context.options.interpreted or expr.symbols.isdisjoint(programs):
@@ -287,18 +288,18 @@ def _loop_bound(expr: Expr, value: Value, op: ForOp, context: Context) -> str:
 
 
 def _is_unrolled(op: ForOp) -> bool:
-    """Whether a loop of known length is written out."""
+    """Whether a loop of static length is unrolled."""
     length, step = (op.upper.data - op.lower.data).constant, op.step.data.constant or 1
     return length is not None and 1 < -(-length // step) <= (op.unroll.data.constant or 1)
 
 
 def _loads(op: ForOp) -> bool:
-    """Whether the loop's own body loads (a loop around it is not the one to pipeline)."""
+    """Whether the loop's own body loads; only the innermost such loop is pipelined."""
     return any(isinstance(inner, LoadOp) for inner in op.body.block.ops)
 
 
 def _carry(argument: SSAValue, value: SSAValue, context: Context) -> str:
-    """A variable of the loop, set to its first value."""
+    """A loop-carried variable, set to its first value."""
     name = context.writer.fresh(argument.name_hint or "carried")
     context.writer.line(f"{name} = {context.values[value].text}")
     context.values[argument] = Value(name, context.values[value].shape)
@@ -306,7 +307,7 @@ def _carry(argument: SSAValue, value: SSAValue, context: Context) -> str:
 
 
 def _assign(names: Sequence[str], texts: Sequence[str], context: Context) -> None:
-    """All variables at once: one that a later assignment still reads is saved first."""
+    """Assign all variables as if at once: one that a later assignment reads is saved first."""
     saved: dict[str, str] = {}
     for k, name in enumerate(names):
         if name in texts[k + 1:]:
@@ -318,7 +319,7 @@ def _assign(names: Sequence[str], texts: Sequence[str], context: Context) -> Non
 
 
 def _last(lower: Value, upper: Value, step: int) -> Expr | None:
-    """The counter's largest value."""
+    """The counter's largest value; None if it is unknown."""
     if upper.high is None:
         return None
     if lower.low is None or lower.low != lower.high or upper.low != upper.high:
@@ -327,7 +328,7 @@ def _last(lower: Value, upper: Value, step: int) -> Expr | None:
 
 
 def _ignore(op: PrefetchOp, context: Context) -> None:
-    """Triton's own pipelining asks for memory early."""
+    """Nothing to emit: Triton's software pipelining prefetches by itself."""
     del op, context
 
 

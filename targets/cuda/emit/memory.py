@@ -1,4 +1,4 @@
-"""Access to memory: `block.load`, `block.store`, `block.index`, `block.valid`.
+"""Memory accesses: `block.load`, `block.store`, `block.index`, `block.valid`.
 
     %x = block.load %X[%r, %c + t0] check [1] pad -inf : tile<64xf32>
 
@@ -6,7 +6,7 @@ becomes
 
     x = tl.load(X + (r*1000 + (c + r64)), mask=(c + r64 < 1000), other=-float("inf"))
 
-A tile dim that the address does not use is loaded once and broadcast.
+If the address does not depend on a tile dim, the tile is loaded once along it and broadcast.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def emit_load(op: LoadOp, context: Context) -> None:
     mask = _mask(context, buffer, where, op.checked_dims)
     shape = broadcast([offset.shape, mask.shape])
     arguments = [_address(start, offset, shape)]
-    truth = buffer.element == t.i1  # truth values are bytes in memory
+    truth = buffer.element == t.i1  # booleans are bytes in memory
     if mask.text:
         native = op.buffer in context.native
         pad = number_text(op.pad_value, t.i8 if truth else t.f32 if native else tile.element)
@@ -52,10 +52,10 @@ def emit_load(op: LoadOp, context: Context) -> None:
 
 
 def _offsets(op: LoadOp, context: Context, where: Sequence[Value]) -> tuple[str, Value]:
-    """A pointer, and the positions of a tile from there.
+    """A pointer, and the positions of a tile relative to it.
 
-    With moving pointers, a pointer in a loop takes up its counter, and so the positions of a thread
-    stay what they are.
+    With moving pointers, the pointer in a loop includes the loop's counter, so that the positions
+    of each thread stay constant.
     """
     buffer, shape = buffer_type(op.buffer), tile_type(op.result).shape
     name = context.values[op.buffer].text
@@ -73,8 +73,8 @@ def _offset(
 ) -> Value:
     """The positions of a tile in its buffer.
 
-    Where indices cancel, as the start of a row and what is left of it to a whole word, they are
-    left out: Triton, which does not see that, then knows whole words.
+    Terms that cancel between indices are left out, such as the start of a row and its distance to
+    an aligned address. Triton does not see that they cancel, and would miss the alignment.
     """
     buffer = buffer_type(op.buffer)
     strides = [product(buffer.shape[dim + 1:]) for dim in range(len(op.exprs))]
@@ -89,7 +89,7 @@ def _offset(
 
 
 def _split(expr: Expr, op: LoadOp) -> tuple[Expr, Expr]:
-    """The terms of an index that are equal for all of a tile, and the others."""
+    """The terms of an index that are uniform over the tile, and the others."""
     gathered = {Symbol.operand(k) for k, dims in enumerate(op.index_dims.data) if dims.data}
     moving = Expr.of(0)
     for monomial, factor in expr.terms:
@@ -138,17 +138,17 @@ def _of_shape(value: Value, shape: Shape) -> str:
 def _mask(
     context: Context, buffer: BufferType, where: Sequence[Value], checked: Sequence[int]
 ) -> Value:
-    """The comparisons that checked dims still need, joined; an empty text when there are none."""
+    """The comparisons that checked dims still need, joined; an empty text if there are none."""
     found = [Value(text, where[dim].shape) for dim in checked
              for text in inside_conditions(where[dim], context.size(buffer.shape[dim]))]
     text = " & ".join(condition.text for condition in found)
     if context.options.interpreted and len({len(c.shape) for c in found}) > 1:
-        text = f"({text}) != 0"  # the interpreter widens a scalar truth value to int8
+        text = f"({text}) != 0"  # the interpreter widens a scalar boolean to int8
     return Value(text, broadcast([condition.shape for condition in found]))
 
 
 def _address(buffer: str, offset: Value, shape: Shape) -> str:
-    """Pointer plus offset, with the shape of the access."""
+    """Pointer plus offset, in the shape of the access."""
     if offset.text == "0" and not shape:
         return buffer
     return f"{buffer} + {in_parentheses(_of_shape(offset, shape) if shape else offset.text)}"

@@ -1,7 +1,7 @@
-"""Sums of products of narrow floats in f32, though instructions sum them in fewer bits.
+"""Promotion: sums of products of narrow floats in f32, where instructions sum with fewer bits.
 
-A loop that adds such products to what it carries keeps a partial sum apart, and adds that to the
-whole one after every `promote` products:
+A loop that adds such products to a carried sum accumulates them in a separate partial sum. After
+every `promote` products it adds the partial sum to the total:
 
     for k in tl.range(0, 4096, 128):
         part = tl.dot(x, y, part)
@@ -10,7 +10,7 @@ whole one after every `promote` products:
             part = tl.full([128, 128], 0.0, tl.float32)
     total = total + part
 
-Where a step has as many products or more, `tl.dot` itself does so (`max_num_imprecise_acc`).
+If one step already has that many products, `tl.dot` does this itself (`max_num_imprecise_acc`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.cuda.emit.values import Value, typed_number
 
 @dataclass(frozen=True)
 class PartialSum:
-    """The variables of a sum and of its part, and the part's value before anything is added."""
+    """The variables of a sum and of its partial sum, and the initial value of the latter."""
 
     total: str
     part: str
@@ -36,7 +36,7 @@ class PartialSum:
 def begin_partial_sums(
     op: ForOp, carried: Sequence[str], context: Context
 ) -> list[PartialSum]:
-    """Set parts to zero before the loop, in which they stand for the sums that it carries."""
+    """Before the loop: set the partial sums to zero. In the loop they replace the carried sums."""
     found: list[PartialSum] = []
     for argument, name, yielded in zip(op.body.block.args[1:], carried, op.yielded, strict=True):
         dot = yielded.owner
@@ -51,7 +51,7 @@ def begin_partial_sums(
 
 
 def _is_promoted(op: ForOp, context: Context) -> bool:
-    """Whether several steps of the loop, from 0 on, make a part, and the loop more than one."""
+    """Whether a partial sum takes several steps of the loop from 0 on, and the loop is longer."""
     step, upper = op.step.data.constant or 1, op.upper.data.constant
     several = context.promote > step and context.promote % step == 0
     return several and op.lower.data.constant == 0 and (upper is None or upper > context.promote)
@@ -60,7 +60,7 @@ def _is_promoted(op: ForOp, context: Context) -> bool:
 def add_partial_sums(
     sums: Sequence[PartialSum], op: ForOp, counter: str, context: Context
 ) -> None:
-    """At the end of the loop's body: the parts of so many products go into their sums."""
+    """At the end of the loop's body: after every `promote` products, add the partial sums."""
     if not sums:
         return
     last = context.promote - (op.step.data.constant or 1)
@@ -72,6 +72,6 @@ def add_partial_sums(
 
 
 def end_partial_sums(sums: Sequence[PartialSum], context: Context) -> None:
-    """Behind the loop: what is left."""
+    """After the loop: add what is left in the partial sums."""
     for sum_ in sums:
         context.writer.line(f"{sum_.total} = {sum_.total} + {sum_.part}")

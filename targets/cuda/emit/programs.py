@@ -1,15 +1,15 @@
-"""Which tile a program computes: the flat id of a program as a position along each grid axis.
+"""Which tile a program computes: a program's flat id as a position along each grid axis.
 
-The last axis varies fastest, so neighbouring programs run together. Where the schedule has an
-option `strip`, the tiles of the last two axes are walked in strips of so many rows, column by
-column: programs that run together then share rows and columns, which stay in the cache.
+The last axis varies fastest, so that programs of neighbouring tiles run at the same time. With the
+schedule option `strip`, the tiles of the last two axes are visited in strips of that many rows,
+column by column. Programs that run at the same time then share rows and columns in the L2 cache.
 
     strip = 2:   0 2 4 6        strip = 1:   0  1  2  3
                  1 3 5 7                     4  5  6  7
                  8 ...                       8 ...
 
-With an option `descend` programs take the tiles of the last axis from its end: where those take
-longest, the last programs to run are short ones.
+With the option `descend`, programs visit the tiles of the last axis in descending order. If the
+tiles at its end take longest, the last programs to run are then short ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def bind_program_ids(
     context: Context, strip: int, flat: str = "tl.program_id(0)",
     extents: Sequence[Expr] | None = None,
 ) -> None:
-    """Give every program id of the kernel its value, from the flat id of a program in a grid."""
+    """Compute every program id of the kernel from the flat id of a program in the grid."""
     extents = context.kernel.grid.data if extents is None else extents
     live = [k for k, e in enumerate(extents) if e.constant != 1]
     for k, identity in enumerate(context.kernel.program_ids):
@@ -49,7 +49,7 @@ def bind_program_ids(
 def _bind_strips(
     context: Context, extents: Sequence[Expr], flat: str, strip: int, outermost: bool
 ) -> None:
-    """The last two axes, rows and columns; the last strip may have fewer rows."""
+    """Bind the last two axes, rows and columns; the last strip may have fewer rows."""
     rows = context.size(extents[-2])
     if not outermost:
         count = context.product(extents[-2:])

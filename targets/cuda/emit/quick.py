@@ -1,8 +1,9 @@
-"""Triton source of functions of f32 whose result is soon rounded to f16 or bf16.
+"""Triton source of f32 functions whose results are soon rounded to f16 or bf16.
 
-Errors are relative, and small against half a unit of f16 (2^-12) wherever the result counts.
-They rest on two instructions of the machine, `ex2.approx` and `rcp.approx`: exact to 2^-22, without
-subnormal numbers. Other machines and Triton's interpreter compute them in their own way.
+Wherever the result matters, their relative errors are small compared with half a unit in the last
+place of f16 (2^-12). They use two instructions, `ex2.approx` and `rcp.approx`, which are accurate
+to 2^-22 and flush subnormal numbers. Other machines and Triton's interpreter use their own
+functions instead.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 
 _EXPONENT = (-1.62799945, -0.917361431, -0.152006661, 0.0336117535, -0.00511646942,
              0.000467139183, -0.0000190091965)
-"""log2(erfc(a)) / a in a: 6e-6 of erfc for a < 3.5, 7e-5 for a < 5; it falls from there on."""
+"""log2(erfc(a)) / a as a polynomial in a. The relative error of erfc is 6e-6 for a < 3.5 and 7e-5
+for a < 5; for larger a the polynomial keeps falling."""
 
 
 def _horner(coefficients: Sequence[float]) -> str:
@@ -25,7 +27,7 @@ def _horner(coefficients: Sequence[float]) -> str:
 _LOG_ERFC = f"a * ({_horner(_EXPONENT)})"
 _LOG_TAIL = _horner([-1.0, *(float(f"{c * 0.5 ** (0.5 * k):.9g}")
                              for k, c in enumerate(_EXPONENT, 1))])
-"""log2(erfc(a / sqrt(2)) / 2): of the share of a normal distribution beyond a."""
+"""log2(erfc(a / sqrt(2)) / 2): the logarithm of the normal distribution's tail beyond a."""
 
 
 _EXP2 = ('tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, '
@@ -48,7 +50,7 @@ def quick_inverse(x):
     return 1.0 / x
 '''),
 }
-"""Single instructions: NVIDIA's, and how else they are computed."""
+"""Single NVIDIA instructions, each with the portable form."""
 
 COMPOSED: dict[str, str] = {
     "quick_exp": '''
@@ -91,4 +93,4 @@ def quick_tanh(x):
     return tl.where(a < 0.1, near, tl.where(x < 0.0, -y, y))
 ''',
 }
-"""Functions of the others."""
+"""Functions made of those above."""

@@ -1,12 +1,12 @@
-"""Which values of a kernel are needed in full: all others are soon rounded to f16 or bf16.
+"""Which values of a kernel are needed in full precision; all others are soon rounded to 16 bits.
 
-    %e = math.erf %z : f32                   needs not be exact to the last bit of an f32,
-    %y = arith.mulf %x, %e : f32             for only this is made of it:
+    %e = math.erf %z : f32                   need not be exact to the last bit of an f32,
+    %y = arith.mulf %x, %e : f32             because only this is computed from it:
     %h = arith.truncf %y : f32 to bf16
 
-Needed in full is what is stored in 32 bits or more, compared, read as bits or as an integer, or
-multiplied by `block.dot`; and what such a value is computed from, up to a rounding. What passes
-through loops, maps and reductions of the kernel is followed there.
+A value is needed in full if it is stored in 32 bits or more, compared, read as bits or as an
+integer, or multiplied by `block.dot`. So is everything from which it is computed, up to a rounding.
+Values are followed through the kernel's loops, maps and reductions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NARROW = frozenset((t.f16, t.bf16))
 
 
 def needed_in_full(kernel: KernelOp) -> frozenset[SSAValue]:
-    """The values, of tiles and in bodies, whose last bits count."""
+    """The values, both tiles and scalars in bodies, that are needed in full precision."""
     todo = [v for op in kernel.walk() if isinstance(op, _DECISIONS) for v in op.operands
             if not is_rounding(v.owner)]
     found: set[SSAValue] = set()
@@ -43,7 +43,7 @@ def is_rounding(op: object) -> TypeGuard[arith.TruncFOp]:
 
 
 def _sources(value: SSAValue) -> Iterator[SSAValue]:
-    """What a value is computed from."""
+    """The values from which a value is computed."""
     if isinstance(value, BlockArgument):
         yield from _passed(value, value.block.parent_op())
         return
@@ -59,7 +59,7 @@ def _sources(value: SSAValue) -> Iterator[SSAValue]:
 
 
 def _passed(argument: BlockArgument, op: Operation | None) -> Sequence[SSAValue]:
-    """What an argument of a body stands for."""
+    """The values that are passed to an argument of a body."""
     match op:
         case MapOp():
             return [op.inputs[argument.index]]

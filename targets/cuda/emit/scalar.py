@@ -1,8 +1,8 @@
 """Scalar operations: one table row per `arith` or `math` operation.
 
-A row is a template over its operands `{0}`, `{1}` ..., put in parentheses where an operator is
-beside them. `narrow` says what happens to f16 and bf16: "keep" computes in the type itself (bf16
-always widens), "widen" computes in f32 and rounds back, which is exact for single operations.
+A row is a template over its operands `{0}`, `{1}` ..., which are put in parentheses next to an
+operator. `narrow` says how f16 is computed: "keep" computes in f16, and "widen" in f32 followed by
+a rounding, which is exact for single operations. bf16 always widens.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from targets.cuda.errors import EmitError
 
 @dataclass(frozen=True)
 class Row:
-    """How one operation prints.
+    """How one operation is printed.
 
-    `f64`: another template for f64. `helper`: the function that the template calls. `unsigned`:
-    operands are taken without their sign. `literals`: where a bare literal may stand beside another
-    operand: "any" type, "plain" for those that Python's numbers become by themselves, "none".
+    `f64`: a different template for f64. `helper`: the function that the template calls. `unsigned`:
+    operands are treated as unsigned. `literals`: beside which operands a bare literal may stand:
+    those of "any" type, those of the "plain" types that Python numbers convert to, or "none".
     """
 
     text: str
@@ -45,12 +45,12 @@ class Row:
         return self is ROWS["arith.select"]
 
     def takes_literals(self, element: Attribute) -> bool:
-        """Whether a bare literal beside an operand of this type stays of the type."""
+        """Whether a bare literal beside an operand of this type keeps that type."""
         plain = self.widens(element) or element in (t.f32, t.i32, t.i64)
         return self.literals == "any" or (self.literals == "plain" and plain)
 
     def widens(self, element: Attribute) -> bool:
-        """Whether the operation computes in f32 on operands of this narrower type."""
+        """Whether the operation on operands of this narrow type computes in f32."""
         narrow = element == t.bf16 or (element == t.f16 and self.narrow == "widen")
         return narrow and not self.is_select
 
@@ -150,7 +150,7 @@ _OPPOSITE = {"eq": "ne", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
 def row_of(op: Operation) -> Row:
-    """The row of an operation. Raises EmitError for one that has none."""
+    """The row of an operation. Raises EmitError if there is none."""
     match op:
         case CmpfOp():
             name = CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
@@ -201,7 +201,7 @@ def _to(text: str, element: Attribute) -> str:
 
 
 def unsigned_text(element: Attribute) -> str:
-    """`tl.uint32` for i32; truth values count as bytes."""
+    """`tl.uint32` for i32; booleans count as bytes."""
     return f"tl.uint{32 if element == t.index else 8 * t.byte_width(element)}"
 
 
@@ -210,9 +210,9 @@ def _is_narrow(element: Attribute) -> bool:
 
 
 NATIVE_FLOATS: dict[Attribute, str] = {t.f8E4M3FN: "tl.float8e4nv", t.f8E5M2: "tl.float8e5"}
-"""Narrow floats that Triton converts to f32, on machines that have instructions for it."""
+"""Narrow floats that Triton converts to f32 on machines with instructions for it."""
 BEYOND = 464.0
-"""The largest number that is rounded to one of f8E4M3FN: halfway from 448 to what would be next."""
+"""The largest number that rounds to an f8E4M3FN: halfway from 448 to the next step."""
 
 
 def _between_floats(x: str, source: Attribute, target: Attribute) -> str:
@@ -241,7 +241,7 @@ def _unsigned_to_float(x: str, source: Attribute, target: Attribute) -> str:
 
 
 def _float_to_signed(x: str, source: Attribute, target: Attribute) -> str:
-    """Through i32 into shorter types, which keep its low bits."""
+    """Converts to narrower types through i32, and keeps its low bits."""
     x = _to(x, t.f32) if _is_narrow(source) else x
     if target == t.i1:
         return f"{x} != 0"
@@ -249,7 +249,7 @@ def _float_to_signed(x: str, source: Attribute, target: Attribute) -> str:
 
 
 def _float_to_unsigned(x: str, source: Attribute, target: Attribute) -> str:
-    """Negative numbers wrap, as long as a signed type of twice the width, or i64, holds them."""
+    """Negative numbers wrap around, if a signed type of twice the width, or i64, holds them."""
     if target == t.i1 or t.bit_width(target) < 32:
         return _float_to_signed(x, source, target)
     x = _to(x, t.f32) if _is_narrow(source) else x
@@ -302,7 +302,7 @@ CASTS: dict[str, Cast] = {
 
 
 def render(row: Row, texts: Sequence[str], operand: Attribute, result: Attribute) -> str:
-    """Fill a row's template; `operand` is the type that the operation computes in."""
+    """The filled template of a row; `operand` is the type in which the operation computes."""
     template = row.f64 if row.f64 is not None and operand == t.f64 else row.text
     if row.unsigned:
         text = _fill(template, [f"{in_parentheses(x)}.to({unsigned_text(operand)})" for x in texts])
@@ -317,7 +317,7 @@ _PLACE = re.compile(r"(?<=\(|,)( ?)\{(\d)\}(?=[,)])|\{(\d)\}")
 
 
 def _fill(template: str, texts: Sequence[str]) -> str:
-    """Put operands into a template, in parentheses unless they are arguments by themselves."""
+    """Put operands into a template, in parentheses unless they are whole arguments of a call."""
     def operand(match: re.Match[str]) -> str:
         if match[2]:
             return match[1] + texts[int(match[2])]

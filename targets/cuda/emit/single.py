@@ -1,10 +1,10 @@
-"""Triton source of functions of f32 that rest on its own format, or on a fit for its precision.
+"""Triton source of f32 functions that rely on the f32 format, or on a fit for its precision.
 
-Triton's own exp of f32 is 2^(x*log2(e)), whose rounded exponent costs up to 80 units in the last
-place; `exp_f32` takes multiples of log(2) off its argument instead (Cody and Waite, Software Manual
-for the Elementary Functions, chapter 6), by operations that are as exact with fused multiply-adds
-as without. Other constants in two parts are the nearest f32 and the rest. Errors are about 2 units
-in the last place, or less.
+Triton's own f32 exp is 2^(x*log2(e)), whose rounded exponent costs up to 80 units in the last
+place. `exp_f32` instead subtracts multiples of log(2) from its argument (Cody and Waite, Software
+Manual for the Elementary Functions, chapter 6). Its operations are equally exact with and without
+fused multiply-adds. Other constants with two parts are the nearest f32 and the remainder. Errors
+are at most about 2 units in the last place.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def reduced_asin(a):
     return z + z * s * (0.166667525 + s * (0.074952973 + s * q))
 ''',
 }
-"""What those below are made of, and exp itself."""
+"""The building blocks of the functions below, and exp itself."""
 
 SINGLE: dict[str, str] = {
     "expm1": '''
@@ -107,4 +107,4 @@ def acos_f32(x):
     return tl.where(a > 0.5, far, near)
 ''',
 }
-"""By the name of the operation."""
+"""The functions, by the name of the operation."""

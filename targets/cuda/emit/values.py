@@ -1,7 +1,7 @@
 """What the emitter knows about a value: its Python text, its shape and, for integers, its range.
 
-Triton broadcasts like NumPy, so a value may have extent 1 where its tile has more; `widen` makes
-the shape full where an operation needs it.
+Triton broadcasts like NumPy, so a value may have extent 1 where its tile has more. `widen` expands
+the shape where an operation needs it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from targets.cuda.errors import EmitError
 Shape = tuple[int, ...]
 
 _BYTES: tuple[Attribute, ...] = (t.i2, t.i4, *t.NARROW_FLOATS)
-"""Carried as bytes, of which the lowest bits count."""
+"""Types held in bytes, whose lowest bits matter."""
 
 _DTYPES: dict[Attribute, str] = {
     t.f16: "tl.float16", t.bf16: "tl.bfloat16", t.f32: "tl.float32", t.f64: "tl.float64",
@@ -33,15 +33,15 @@ _POINTERS: dict[Attribute, str] = {
     t.i16: "*i16", t.i32: "*i32", t.i64: "*i64", **dict.fromkeys(_BYTES, "*i8"),
 }
 NATIVE_POINTERS: dict[Attribute, str] = {t.f8E4M3FN: "*fp8e4nv", t.f8E5M2: "*fp8e5"}
-"""Narrow floats that `tl.dot` takes as they are."""
+"""Narrow floats that `tl.dot` accepts without a conversion."""
 
 
 @dataclass(frozen=True)
 class Value:
     """An expression in the generated source.
 
-    `text` is an expression, `shape` its run-time shape (dims of extent 1 where it does not vary).
-    `low` and `high` bound an integer, as expressions over sizes; None where nothing is known.
+    `text` is the expression, `shape` its run-time shape (with extent 1 where it does not vary).
+    `low` and `high` bound an integer, as expressions over sizes; None if nothing is known.
     """
 
     text: str
@@ -63,7 +63,7 @@ def in_parentheses(text: str) -> str:
 
 
 def _is_enclosed(text: str) -> bool:
-    """Whether one pair of parentheses spans the text, possibly behind a function's name."""
+    """Whether one pair of parentheses spans the text, possibly after a function's name."""
     start = re.match(r"[\w.]*\(", text)
     if start is None:
         return False
@@ -76,7 +76,7 @@ def _is_enclosed(text: str) -> bool:
 
 
 def dtype_text(element: Attribute) -> str:
-    """`tl.float32` for f32. Unsigned types are those of their signless partners."""
+    """`tl.float32` for f32. Unsigned types become their signless counterparts."""
     try:
         return _DTYPES[t.signless(element)]
     except KeyError:
@@ -84,7 +84,7 @@ def dtype_text(element: Attribute) -> str:
 
 
 def pointer_type(element: Attribute) -> str:
-    """`*fp32` for a buffer of f32; truth values are bytes in memory."""
+    """`*fp32` for a buffer of f32; booleans are bytes in memory."""
     try:
         return _POINTERS[t.signless(element)]
     except KeyError:
@@ -92,7 +92,7 @@ def pointer_type(element: Attribute) -> str:
 
 
 def number_text(value: float | bool, element: Attribute) -> str:
-    """A literal of an element type: the shortest text that gives the same number in it."""
+    """A literal of an element type: the shortest text that yields the same number in it."""
     if not t.is_float(element):
         return str(bool(value)) if element == t.i1 else str(int(value))
     if t.is_narrow_float(element):
@@ -113,12 +113,12 @@ def _short_f32(number: float) -> str:
     if 1e-4 <= abs(number) < 1e6 or number == 0:
         return np.format_float_positional(rounded, unique=True, trim="0")
     text = np.format_float_scientific(rounded, unique=True, trim="0")
-    # Triton takes what exceeds the largest f32, if only by its last digit, for an f64
+    # Triton takes what exceeds the largest f32, even by its last digit, for an f64
     return text if abs(float(text)) <= _LARGEST else repr(float(rounded))
 
 
 def typed_number(value: float | bool, element: Attribute, shape: Shape = ()) -> str:
-    """A tile full of a number: also a scalar, where a bare literal would take another type."""
+    """A tile filled with a number, or a scalar where a bare literal would get another type."""
     filled = t.f32 if element == t.bf16 else element  # some interpreters lack bf16 constants
     number = number_text(value, element)
     text = f"tl.full({list(shape)}, {number}, {dtype_text(filled)})"
@@ -126,12 +126,12 @@ def typed_number(value: float | bool, element: Attribute, shape: Shape = ()) -> 
 
 
 def rounded(value: float | bool, element: Attribute) -> float:
-    """The number as its type holds it."""
+    """The number rounded to its type."""
     return float(t.dtype_of(element).type(value))
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """The shape of an operation on these; scalars adapt, the others have equal rank."""
+    """The shape of an operation on these; scalars adapt, and the others have equal rank."""
     ranked = [s for s in shapes if s]
     return tuple(max(dims) for dims in zip(*ranked, strict=True)) if ranked else ()
 
@@ -144,7 +144,7 @@ def widen(value: Value, shape: Shape) -> str:
 
 
 def place(value: Value, dims: Sequence[int], rank: int) -> Value:
-    """A tile whose dim k stands for dim `dims[k]` of a tile of `rank` dims: `x[:, None]`."""
+    """A tile whose dim k becomes dim `dims[k]` of a tile of `rank` dims: `x[:, None]`."""
     if not value.shape or tuple(dims) == tuple(range(rank)):
         return value
     text, order = value.atom, sorted(range(len(dims)), key=lambda k: dims[k])
@@ -158,8 +158,8 @@ def place(value: Value, dims: Sequence[int], rank: int) -> Value:
 
 
 def check_tile(shape: Shape, name: str) -> None:
-    """Triton's tiles have power-of-two dims. Raises EmitError, naming the operation."""
+    """Raises EmitError, naming the operation, for dims that are not powers of two."""
     if any(n < 1 or n & (n - 1) for n in shape):
         dims = "x".join(map(str, shape))
         raise EmitError(f"{name} makes a tile of {dims}, but Triton needs powers of two; "
-                        "choose such tile sizes in the schedule")
+                        "change the tile sizes in the schedule")

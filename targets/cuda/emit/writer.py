@@ -1,4 +1,4 @@
-"""Lines of Python text with indentation, and names that are unique and legal in it."""
+"""Lines of indented Python text, and names that are unique and legal in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAKEN = frozenset((*keyword.kwlist, *keyword.softkwlist, "tl", "triton", "range
 
 
 class Writer:
-    """Collects lines; `fresh` gives out names, none of them `reserved`."""
+    """Collects lines; `fresh` returns unused names, none of them `reserved`."""
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self.lines: list[str] = []
@@ -30,7 +30,7 @@ class Writer:
         self.depth -= 1
 
     def fresh(self, hint: str) -> str:
-        """`hint` as an identifier, with a number behind it if it is taken."""
+        """`hint` as an identifier, with a number appended if it is already used."""
         base = identifier(hint)
         name, count = base, 1
         while name in self.used:

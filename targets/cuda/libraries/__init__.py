@@ -1,1 +1,1 @@
-"""Calls of vendor libraries, where the user lets them be candidates."""
+"""Calls of vendor libraries, where the user allows them as candidates."""

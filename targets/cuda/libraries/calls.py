@@ -1,8 +1,7 @@
-"""Launches that a library carries out, where a kernel's schedule says so: products by cuBLAS,
-convolutions by cuDNN.
+"""Launches by a library, if a kernel's schedule says so: products by cuBLAS, convolutions by cuDNN.
 
-In a CUDA graph such a launch is a graph of its own, which is captured from a stream; with other
-buffers it is captured again.
+In a CUDA graph such a launch is a child graph, captured from a stream. When its buffers change, it
+is captured again.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from targets.cuda.runtime.plan import KernelCall
 from targets.locks import Turns
 
 _KEPT = 256
-"""So many calls stay ready for further launches."""
+"""How many calls stay prepared for further launches."""
 _RELAXED = 2  # CUstreamCaptureMode: a library may load its code meanwhile
 
 
 class Call(Protocol):
-    """What a library does, on buffers at addresses. `workspace`: bytes that it needs besides."""
+    """A library call on buffers at addresses. `workspace`: the extra bytes that it needs."""
 
     workspace: int
 
@@ -40,25 +39,25 @@ class Call(Protocol):
 
 @dataclass
 class LibraryLaunch(CallNode):
-    """A call on buffers."""
+    """A library call with its buffers."""
 
     call: Call
     order: Order
-    """Which of the kernel's buffers the call's are."""
+    """The kernel's buffers, in the order of the call."""
     addresses: list[int]
     workspace: Memory | None = None
-    """Of this launch alone, so that any number may run at a time."""
+    """A workspace of this launch alone, so that any number of launches may run at a time."""
 
     def __call__(self, stream: int) -> None:
         self.call([self.addresses[k] for k in self.order], stream,
                   0 if self.workspace is None else self.workspace.address)
 
     def point(self, place: int, address: int) -> None:
-        """Let later launches have another buffer at a place."""
+        """Set the address of one buffer for later launches."""
         self.addresses[place] = address
 
     def point_at(self, addresses: Sequence[int]) -> None:
-        """Let later launches work on other buffers."""
+        """Set the addresses of all buffers for later launches."""
         self.addresses[:] = addresses
 
     def captured(self) -> c_void_p:
@@ -75,17 +74,17 @@ class LibraryLaunch(CallNode):
 
 
 _turn = Turns("capturing a launch of a library", CudaError)
-"""Whose turn it is to capture: models that run in several threads have one stream for it."""
+"""Serializes captures: models that run in several threads share one stream for them."""
 
 
 @cache
 def _capturing() -> int:
-    """A stream on which nothing runs."""
+    """A stream that only captures use."""
     return driver.make_stream()
 
 
 def library_versions() -> Mapping[str, int]:
-    """The libraries that there are, by name."""
+    """The versions of the installed libraries, by name."""
     found = {CUBLAS: cublas.version(), CUDNN: cudnn.version()}
     return {name: version for name, version in found.items() if version is not None}
 
@@ -93,9 +92,10 @@ def library_versions() -> Mapping[str, int]:
 def library_launch(
     call: KernelCall, sizes: Mapping[Symbol, int], addresses: Sequence[int]
 ) -> LibraryLaunch | None:
-    """A launch by the library that the kernel's schedule names; None without it, or if it refuses.
+    """A launch by the library that the kernel's schedule names; None if the library is missing or
+    does not support it.
 
-    `sizes`: of the kernel.
+    `sizes`: the kernel's sizes.
     """
     form = form_of(call.kernel)
     if form is None:
@@ -118,7 +118,7 @@ def library_launch(
 def _made(
     name: str, form: str, shapes: Sequence[Sequence[int]], elements: Sequence[str]
 ) -> tuple[Call | None, Order]:
-    """Equal kernels share a call: what it was called with does not stay in it. None: refused."""
+    """The call, which equal kernels share because it keeps no arguments. None: not supported."""
     try:
         if name == CUBLAS:
             product, order = product_of(form, shapes, elements)

@@ -1,9 +1,8 @@
-"""cuBLASLt through ctypes: products of matrices, as the library that PyTorch's packages bring has
-them.
+"""cuBLASLt through ctypes: matrix products by the library that comes with PyTorch's packages.
 
-Matrices lie by rows here, and by columns there: what is asked for is the transposed product, whose
-factors change places. Sums are of f32, without workspace, so that any number of calls may run at a
-time, and in an order that is always the same.
+Our matrices are row-major and cuBLAS's column-major, so the transposed product is computed, with
+its factors exchanged. Sums are in f32 and without workspace. Any number of calls may therefore run
+at a time, and the order of summation never changes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _TYPES = {"f32": 0, "f16": 2, "bf16": 14, "f8E4M3FN": 28}  # cudaDataType
 _COMPUTE_F32 = 68  # cublasComputeType_t
 _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
 _BIAS_TYPE = 26
-_PLAIN, _RELU, _WITH_BIAS = 1, 2, 4  # cublasLtEpilogue_t: the last two may be joined
+_PLAIN, _RELU, _WITH_BIAS = 1, 2, 4  # cublasLtEpilogue_t: the last two may be combined
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 _MAX_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
 _TRANSPOSED = 1  # cublasOperation_t
@@ -34,13 +33,13 @@ _TRANSPOSED = 1  # cublasOperation_t
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """cuBLASLt; None where there is none."""
+    """cuBLASLt; None if it is not installed."""
     return load(_NAMES, _PACKAGES)
 
 
 @cache
 def version() -> int | None:
-    """Of cuBLASLt, as 120805; None without it."""
+    """The version of cuBLASLt, such as 120805; None without it."""
     lib = library()
     if lib is None:
         return None
@@ -58,7 +57,7 @@ def _call(function: str, *arguments: Any) -> None:
 
 @cache
 def _handle() -> c_void_p:
-    """For the context that is current when it is first asked for, the only one we use."""
+    """The handle, for the context that is current at the first call; we use no other."""
     handle = c_void_p()
     _call("cublasLtCreate", byref(handle))
     return handle
@@ -73,7 +72,7 @@ class _Found(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix of so many rows and columns by rows, `batch` times; `element`: as types print."""
+    """A row-major matrix, `batch` times; `element`: the name of its element type."""
 
     rows: int
     columns: int
@@ -83,8 +82,8 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """`left @ right` (+ a bias of each column, + another matrix), where a factor may lie
-    transposed: then it is the transposed matrix that is described. `relu`: its positive part."""
+    """`left @ right`, plus a bias per column, plus another matrix. A factor may be transposed in
+    memory; then the matrix in memory is described. `relu`: whether a ReLU follows."""
 
     left: Matrix
     right: Matrix
@@ -92,13 +91,13 @@ class Product:
     left_transposed: bool = False
     right_transposed: bool = False
     bias: str | None = None
-    """Its element."""
+    """The bias's element type; None without a bias."""
     added: bool = False
     relu: bool = False
 
 
 class Call:
-    """A product that can be called. Raises CudaError where cuBLAS has none for it."""
+    """A prepared product. Raises CudaError if cuBLAS does not support it."""
 
     workspace = 0
 
@@ -138,12 +137,12 @@ class Call:
         finally:
             _call("cublasLtMatmulPreferenceDestroy", preference)
         if not count.value or found.state:
-            raise CudaError(f"cuBLAS has no {self.product}")
+            raise CudaError(f"cuBLAS does not support {self.product}")
         return found
 
     def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
-        """`addresses`: of the left factor, the right one, the bias and what is added if there are
-        any, and the result."""
+        """`addresses`: the left factor, the right one, the bias and the added matrix if any, and
+        the result."""
         left, right, *behind, result = addresses
         layouts, target = self._layouts, c_void_p(result)
         added = c_void_p(behind[-1]) if self.product.added else target
@@ -164,7 +163,7 @@ def _free(layouts: Sequence[c_void_p], operation: c_void_p) -> None:
 
 
 def _layout(matrix: Matrix) -> c_void_p:
-    """By columns: rows and columns change places."""
+    """The column-major layout, in which rows and columns are exchanged."""
     layout = c_void_p()
     _call("cublasLtMatrixLayoutCreate", byref(layout), c_int(_TYPES[matrix.element]),
           c_uint64(matrix.columns), c_uint64(matrix.rows), c_int64(matrix.columns))

@@ -1,8 +1,8 @@
-"""Convolutions by cuDNN, as PyTorch's packages bring it, with what it computes behind them.
+"""Convolutions by the cuDNN of PyTorch's packages, with the epilogues that it can compute.
 
-A convolution, factors of channels, a bias, a sum with other values and a ReLU are a graph of
-operations, for which cuDNN's heuristics name engines, the most promising first: the first one
-counts whose sums are of f32 in an order that is always the same, of factors that are not rounded.
+A convolution, factors per channel, a bias, an added tensor and a ReLU form an operation graph. For
+a graph, cuDNN's heuristics name engines, the most promising first. We use the first engine whose
+sums are in f32 and in a fixed order, and whose factors are not rounded.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _TYPES = {"f32": 0, "f16": 2, "bf16": 9}  # cudnnDataType_t
 _CROSS_CORRELATION = 1  # cudnnConvolutionMode_t
 _ADD, _MULTIPLY, _RELU = 0, 1, 100  # cudnnPointwiseMode_t
 _PROPAGATE = 1  # cudnnNanPropagation_t
-_MODES = (3, 2)  # cudnnBackendHeurMode_t: A, and what always works
+_MODES = (3, 2)  # cudnnBackendHeurMode_t: A, and the fallback
 _TENSOR_CORE, _OTHERS = 0, {1, 2, 4}
-"""cudnnBackendNumericalNote_t: tensor cores; factors that are rounded, sums that are shorter, or
-in any order."""
+"""cudnnBackendNumericalNote_t: tensor cores; and the notes that we refuse, which are rounded
+factors, sums with fewer bits, and sums in no fixed order."""
 _COMPILED = 0  # cudnnBackendBehaviorNote_t
 _ENGINES, _NOTES = 64, 10
 MOST_WORKSPACE = 1 << 20
-"""Bytes of memory that a call may use besides. The first engines for channels last need none or a
+"""The most bytes of workspace of a call. The first engines for channels-last data need none, or a
 few hundred."""
 _DATA, _FILTER, _SCALE, _BIAS, _ADDED, _RESULT, _SUMS = range(1, 8)
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Sizes in cuDNN's order, batch, channels and places (of a filter: results, channels, places),
-    how far apart they lie in elements, and the element as types print."""
+    """Sizes in cuDNN's order: batch, channels, spatial dims (of a filter: result channels,
+    channels, spatial dims); the strides in elements, and the name of the element type."""
 
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
@@ -47,9 +47,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Convolution:
-    """`before` and `after`: zeros around the data. `rounded`: f32 may be, to tf32.
+    """`before` and `after`: the padding with zeros. `rounded`: whether f32 may be rounded to tf32.
 
-    `compiled`: by an engine that is compiled for it, in half a second, not by one that is there.
+    `compiled`: use an engine that is compiled at run time, which takes half a second, rather than a
+    prebuilt one.
     """
 
     data: Tensor
@@ -60,9 +61,9 @@ class Convolution:
     before: tuple[int, ...]
     after: tuple[int, ...]
     scale: str | None = None
-    """The element of what each channel of the sums is multiplied by."""
+    """The element type of the factors per channel."""
     bias: str | None = None
-    """The element of what is added to each channel."""
+    """The element type of the bias per channel."""
     added: Tensor | None = None
     relu: bool = False
     rounded: bool = False
@@ -71,18 +72,18 @@ class Convolution:
 
 @cache
 def _handle() -> c_void_p:
-    """For the context that is current when it is first asked for, the only one we use."""
+    """The handle, for the context that is current at the first call; we use no other."""
     handle = c_void_p()
     call("cudnnCreate", byref(handle))
     return handle
 
 
 _turn = Turns("a call of cuDNN", CudaError)
-"""Whose turn it is to have work put on the handle's stream."""
+"""Serializes the use of the handle's stream."""
 
 
 class Call:
-    """A convolution that can be called. Raises CudaError where cuDNN has none for it."""
+    """A prepared convolution. Raises CudaError if cuDNN does not support it."""
 
     def __init__(self, convolution: Convolution) -> None:
         graph = Descriptor.of(d.OPERATION_GRAPH, (d.GRAPH_HANDLE, _handle().value),
@@ -91,8 +92,8 @@ class Call:
         self._names = [_DATA, _FILTER, *sorted(_behind(convolution)), _RESULT]
 
     def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
-        """`addresses`: of the data, the filter, the factors, the bias and what is added, if there
-        are any, and the result."""
+        """`addresses`: the data, the filter, the factors, the bias and the added tensor, if any,
+        and the result."""
         pack = Descriptor.of(
             d.VARIANT_PACK, (d.PACK_NAMES, self._names), (d.PACK_POINTERS, list(addresses)),
             (d.PACK_WORKSPACE, workspace))
@@ -101,9 +102,9 @@ class Call:
             call("cudnnBackendExecute", _handle(), self._plan.handle, pack.handle)
 
 
-# ---------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------- the operation graph
 def operations(convolution: Convolution) -> Iterator[Descriptor]:
-    """The convolution, and what is behind it; only the last one's result is in memory."""
+    """The convolution and its epilogue; only the last operation's result is in memory."""
     behind: list[tuple[int, Tensor | None]] = [*_behind(convolution).items()]
     behind += [(_RESULT, None)] * convolution.relu
     result = convolution.result
@@ -126,15 +127,15 @@ def operations(convolution: Convolution) -> Iterator[Descriptor]:
 
 
 def _behind(convolution: Convolution) -> dict[int, Tensor]:
-    """What is read behind the sums, in order. Engines that are there, not compiled when they are
-    called, take a bias last."""
+    """The inputs of the epilogue, in order. Prebuilt engines, unlike those compiled at run time,
+    require the bias last."""
     named = {_SCALE: _channels(convolution, convolution.scale),
              _ADDED: convolution.added, _BIAS: _channels(convolution, convolution.bias)}
     return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
 def _channels(convolution: Convolution, element: str | None) -> Tensor | None:
-    """A number for each channel of the result."""
+    """A tensor with one number per channel of the result."""
     if element is None:
         return None
     channels, places = convolution.result.sizes[1], len(convolution.strides)
@@ -142,23 +143,23 @@ def _channels(convolution: Convolution, element: str | None) -> Tensor | None:
 
 
 def _pointwise(name: int) -> Descriptor:
-    """What is done with what is read, or with nothing but the sums."""
+    """The pointwise operation for an input of the epilogue, or for the ReLU."""
     mode = {_SCALE: _MULTIPLY, _RESULT: _RELU}.get(name, _ADD)
     return Descriptor.of(d.POINTWISE, (d.MODE, mode), (d.MATH_TYPE, _TYPES["f32"]),
                          *[(d.NAN_PROPAGATION, _PROPAGATE)] * (mode == _RELU))
 
 
 def _tensor(tensor: Tensor, name: int, is_virtual: bool = False) -> Descriptor:
-    """A tensor in memory, or of f32 and in none."""
+    """A tensor in memory; or a virtual one of f32, which has no memory."""
     return Descriptor.of(
         d.TENSOR, (d.ELEMENT, _TYPES["f32" if is_virtual else tensor.element]),
         (d.DIMS, tensor.sizes), (d.STEPS, tensor.steps), (d.NAME, name), (d.ALIGNMENT, 16),
         (d.IS_VIRTUAL, is_virtual))
 
 
-# ---------------------------------------------------------------------- how it is computed
+# ---------------------------------------------------------------------- engines
 def _first_plan(graph: Descriptor, convolution: Convolution) -> tuple[Descriptor, int]:
-    """The first engine that may be, ready, and the bytes that it needs."""
+    """A plan with the first suitable engine, and the bytes of its workspace."""
     for configuration in _configurations(graph):
         if not _may_be(configuration, convolution):
             continue
@@ -170,11 +171,11 @@ def _first_plan(graph: Descriptor, convolution: Convolution) -> tuple[Descriptor
         [workspace] = plan.numbers(d.PLAN_WORKSPACE)
         if workspace <= MOST_WORKSPACE:
             return plan, workspace
-    raise CudaError(f"cuDNN has no {convolution}")
+    raise CudaError(f"cuDNN does not support {convolution}")
 
 
 def _configurations(graph: Descriptor) -> Iterator[Descriptor]:
-    """Engines with all their choices, the most promising first."""
+    """Engine configurations, the most promising first."""
     for mode in _MODES:
         try:
             found = Descriptor.of(d.HEURISTICS, (d.HEURISTIC_GRAPH, graph),
@@ -185,7 +186,7 @@ def _configurations(graph: Descriptor) -> Iterator[Descriptor]:
 
 
 def _may_be(configuration: Descriptor, convolution: Convolution) -> bool:
-    """Whether an engine is of the kind, and what it computes as exact as ours, and always the same.
+    """Whether an engine is of the requested kind, as accurate as our kernels, and deterministic.
     """
     [engine] = configuration.descriptors(d.CONFIGURATION_ENGINE, d.ENGINE, 1)
     notes = {*engine.numbers(d.ENGINE_NOTES, _NOTES)}

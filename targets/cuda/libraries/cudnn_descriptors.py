@@ -1,7 +1,7 @@
-"""Descriptors of cuDNN's graph interface, through ctypes: all it knows is made of them.
+"""Descriptors of cuDNN's graph interface through ctypes; everything in that interface is one.
 
-A descriptor has attributes, arrays of one type each; finalized, it does not change any more.
-Numbers are those of `cudnn_graph.h`, of version 9.
+A descriptor has attributes, each an array of values of one type. Once finalized, it is constant.
+The numbers are those of `cudnn_graph.h`, version 9.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CELLS: dict[int, Any] = {_HANDLE: c_void_p, _BOOLEAN: c_bool, _INT64: c_int64, 
 
 
 class Attribute(NamedTuple):
-    """Its number, and the type of its elements."""
+    """An attribute: its number, and the type of its elements."""
 
     number: int
     type: int
@@ -62,15 +62,15 @@ ENGINE_NOTES, ENGINE_BEHAVIOR = Attribute(1303, _NOTE), Attribute(1305, _BEHAVIO
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """cuDNN; None where there is none, or not the libraries that it calls: it ends the process
-    where it misses them."""
+    """cuDNN; None if it is missing, or a library that it calls: without those libraries cuDNN would
+    end the process."""
     needed = [cublas.library(), load(_COMPILER_NAMES, _COMPILER_PACKAGES)]
     return None if None in needed else load(_NAMES, _PACKAGES)
 
 
 @cache
 def version() -> int | None:
-    """As 91900; None without it."""
+    """The version, such as 91900; None without cuDNN."""
     lib = library()
     if lib is None:
         return None
@@ -79,7 +79,7 @@ def version() -> int | None:
 
 
 def call(function: str, *arguments: Any) -> None:
-    """Raises CudaError."""
+    """Call a function of cuDNN. Raises CudaError if it fails."""
     lib = library()
     assert lib is not None, "asked for where there is one"
     status = getattr(lib, function)(*arguments)
@@ -91,7 +91,7 @@ def call(function: str, *arguments: Any) -> None:
 
 
 class Descriptor:
-    """One descriptor. Those that it refers to live as long. Raises CudaError."""
+    """One descriptor, which keeps those that it refers to alive. Raises CudaError."""
 
     def __init__(self, kind: int) -> None:
         self.handle = c_void_p()
@@ -100,7 +100,7 @@ class Descriptor:
 
     @staticmethod
     def of(kind: int, *attributes: tuple[Attribute, Any]) -> Descriptor:
-        """A finalized one; an attribute has a value or several."""
+        """A finalized descriptor; each attribute is given one value or several."""
         new = Descriptor(kind)
         for attribute, value in attributes:
             new._set(attribute, value if isinstance(value, list | tuple) else [value])

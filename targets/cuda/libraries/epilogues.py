@@ -1,4 +1,4 @@
-"""What stands behind the sums of a product or a convolution, where libraries compute it, too."""
+"""Epilogues of products and convolutions that libraries can compute, too."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 
 Used = tuple[SSAValue, Sequence[Expr]]
-"""A value, and the places of it that a nest reads."""
+"""A value, and the index map with which a nest reads it."""
 Computed = tuple[NestOp, SSAValue]
-"""What a nest computes of an element."""
+"""A nest, and a scalar value that it computes per element."""
 RELU = "relu"
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """relu(sums * scale + values), or without the relu, or the scale.
+    """relu(sums * scale + added), where the relu, the scale and the added values are optional.
 
-    `result`: where the last nest stores it. `sums`: where they are read for that.
+    `result`: the map with which the last nest stores it. `sums`: the map with which it reads the
+    sums.
     """
 
     result: Sequence[Expr]
@@ -35,9 +36,9 @@ class Epilogue:
 
 
 def epilogue_of(kernel: KernelOp) -> Epilogue | None:
-    """What is behind the first nest of a kernel with one result; None for anything else.
+    """The epilogue after the first nest of a kernel with one result; None for anything else.
 
-    Intermediate results count as they are before they are rounded.
+    Roundings of intermediate results are ignored.
     """
     product, last = kernel.nests[0], kernel.nests[-1]
     if len(product.results) != 1 or list(kernel.yielded) != list(last.results):
@@ -58,7 +59,7 @@ def epilogue_of(kernel: KernelOp) -> Epilogue | None:
 
 
 def used_by(kernel: KernelOp, product: NestOp, epilogue: Epilogue) -> list[Sequence[Expr]] | None:
-    """Where each of the kernel's arguments is read; None unless each is read at one place."""
+    """The map with which each kernel argument is read; None unless each is read exactly once."""
     used = [*zip(product.inputs, product.input_maps, strict=True),
             *([] if epilogue.scale is None else [epilogue.scale]), *epilogue.added]
     maps = dict(used)
@@ -68,13 +69,13 @@ def used_by(kernel: KernelOp, product: NestOp, epilogue: Epilogue) -> list[Seque
 
 
 def elements_of(kernel: KernelOp) -> set[str]:
-    """The types of what a kernel reads and stores, as they print."""
+    """The names of the element types that a kernel reads and stores."""
     return {str(v.type.element) for v in (*kernel.body.block.args, *kernel.yielded)
             if isinstance(v.type, TensorType)}
 
 
 def _read(used: Sequence[Used], product: NestOp) -> list[Used]:
-    """Those that are a product's sums."""
+    """Those values that are the product's sums."""
     return [u for u in used if u[0] is product.results[0]]
 
 
@@ -84,7 +85,7 @@ def _is_plain(nest: NestOp) -> bool:
 
 
 def _without_relu(value: Computed) -> tuple[Computed, bool]:
-    """x of max(x, 0), and whether it was that."""
+    """x, if the value is max(x, 0); and whether it was."""
     nest, maximum = value
     if not isinstance(maximum.owner, arith.MaximumfOp):
         return value, False
@@ -99,7 +100,7 @@ def _is_zero(value: SSAValue) -> bool:
 
 
 def _terms(value: Computed) -> Iterator[Computed]:
-    """What is added up."""
+    """The summands of a value."""
     nest, added = value
     if isinstance(added.owner, arith.AddfOp):
         for operand in added.owner.operands:
@@ -109,7 +110,7 @@ def _terms(value: Computed) -> Iterator[Computed]:
 
 
 def _factors(value: Computed) -> list[Used]:
-    """What is read and multiplied, one value or two; none for anything else."""
+    """The one or two values read and multiplied; none for anything else."""
     nest, factor = value
     factors = [_behind_names((nest, v)) for v in factor.owner.operands] if isinstance(
         factor.owner, arith.MulfOp) else [value]
@@ -119,7 +120,7 @@ def _factors(value: Computed) -> list[Used]:
 
 
 def _behind_names(value: Computed) -> Computed:
-    """What is behind conversions between floats, and in the nest that made what is read."""
+    """The value before conversions between floats, also in the nest that made what is read."""
     nest, found = value
     if isinstance(found.owner, arith.TruncFOp | arith.ExtFOp):
         return _behind_names((nest, found.owner.operands[0]))

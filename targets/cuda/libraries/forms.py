@@ -1,12 +1,12 @@
-"""Which kernels a library has, and how a schedule says that it is called.
+"""Which kernels a library supports, and how a schedule says that it is called.
 
-A kernel's form names the library, the dims of its buffers in order, and what else there is to say:
+A kernel's form names the library, the dims of its buffers in order, and further words:
 
     schedule<... | library = cublas.mk.nk.n.mn>                 x @ w.T + bias
     schedule<... | library = cudnn.nhwc.ohwc.o.nhwo.p1x1.relu>  relu(convolution + bias)
 
-What such a kernel means stays what its nests say, so that every level executes; the tiles are those
-of our own kernel, which runs where the library is missing or refuses.
+The kernel's nests still define what it computes, so every level can be executed. Its tiles are
+those of our own kernel, which runs if the library is missing or does not support the call.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ OPTION = "library"
 
 
 def form_of(kernel: BlockKernelOp | KernelOp) -> str | None:
-    """The form of a kernel whose schedule says that a library is called."""
+    """The form of a kernel whose schedule calls a library; None for other kernels."""
     return None if kernel.schedule is None else (
         str(kernel.schedule.data.option(OPTION, "")) or None)
 
 
 def library_of(form: str) -> str:
-    """The name of the library."""
+    """The name of a form's library."""
     return form.partition(".")[0]
 
 
 def library_form(kernel: KernelOp, options: TargetOptions) -> str | None:
-    """The form of a kernel that a library may have; None for others."""
+    """The form of a kernel that a library may support; None for other kernels."""
     if options.exact:
         return None
     return product_form(kernel, options) or convolution_form(kernel, options)
 
 
 def library_calls(form: str) -> Sequence[str]:
-    """The ways in which a library may be called for a form, each a form."""
+    """The ways to call a library for a form, each as a form."""
     return [form, f"{form}.{COMPILED}"] if library_of(form) == CUDNN else [form]
 
 
 def called(schedule: Schedule, form: str) -> Schedule:
-    """The schedule of a kernel that calls a library instead, where it can."""
+    """The schedule with a call of the library, used where that is possible."""
     plain = without_library(schedule)
     return replace(plain, options=(*plain.options, (OPTION, form)))
 
 
 def without_library(schedule: Schedule) -> Schedule:
-    """The schedule of our own kernel."""
+    """The schedule of our own kernel, without a library."""
     return replace(schedule, options=tuple(o for o in schedule.options if o[0] != OPTION))
 
 
 def library_notes(kernels: Sequence[BlockKernelOp]) -> list[str]:
-    """`library cublas: @contract_2 mk.kn.mn, ...`: the kernels that call each."""
+    """`library cublas: @contract_2 mk.kn.mn, ...`: per library, the kernels that call it."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for kernel in kernels:
         form = form_of(kernel)

@@ -1,4 +1,4 @@
-"""What libraries are asked for: products and convolutions of certain buffers, by their forms."""
+"""Requests to libraries: products and convolutions of given buffers, by their forms."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from targets.cuda.libraries.epilogues import RELU
 from targets.cuda.scheduling.convolution_forms import COMPILED, FACTOR, PLACES, TF32
 
 Order = Sequence[int]
-"""Which of a kernel's buffers a call's are: the factors, those of columns, a bias, what is added,
-the result."""
+"""The kernel's buffers in the order of the call: the factors, factors per channel, bias, added
+tensor, result."""
 
 
 def product_of(
     form: str, shapes: Sequence[Sequence[int]], elements: Sequence[str]
 ) -> tuple[Product, Order]:
-    """The product of a form on such buffers."""
+    """The product of a form on buffers of these shapes and element types."""
     dims, words = _split(form, len(shapes))
     last = len(shapes) - 1
     left = _first(dims, lambda d: "m" in d and "k" in d)
@@ -36,7 +36,7 @@ def product_of(
 def convolution_of(
     form: str, shapes: Sequence[Sequence[int]], elements: Sequence[str]
 ) -> tuple[Convolution, Order]:
-    """The convolution of a form on such buffers."""
+    """The convolution of a form on buffers of these shapes and element types."""
     dims, words = _split(form, len(shapes))
     last = len(shapes) - 1
     data = _first(dims, lambda d: "c" in d and "o" not in d)
@@ -67,7 +67,7 @@ def convolution_of(
 
 # ---------------------------------------------------------------------- words and sizes
 def _split(form: str, buffers: int) -> tuple[Sequence[str], Sequence[str]]:
-    """The dims of buffers, and the words behind them."""
+    """The dims of the buffers, and the words that follow them."""
     parts = form.split(".")
     return parts[:buffers], parts[buffers:]
 
@@ -77,7 +77,7 @@ def _first(dims: Sequence[str], fits: Callable[[str], bool]) -> int:
 
 
 def _numbers(words: Sequence[str], letter: str) -> Sequence[int]:
-    """Those of a word such as `s2x1`; none where it is not there."""
+    """The numbers of a word such as `s2x1`; none if there is no such word."""
     found = next((w for w in words if re.fullmatch(rf"{letter}\d+(x\d+)*", w)), letter)
     return [int(n) for n in found[1:].split("x") if n]
 
@@ -90,9 +90,9 @@ def _matrix(shape: Sequence[int], element: str) -> Matrix:
 def _tensor(
     sizes: Mapping[str, int], order: Sequence[str], element: str, channels_last: bool
 ) -> Tensor:
-    """A buffer of dims in memory's order as a tensor of dims in cuDNN's `order`.
+    """A buffer with dims in memory order as a tensor with dims in cuDNN's `order`.
 
-    A dim that the buffer has not is one place of it, as far from the next as if there were more.
+    A dim that the buffer lacks has size 1, and the stride that it would have with a larger size.
     """
     outer, inner, *places = order
     usual = [outer, *places, inner] if channels_last else [outer, inner, *places]

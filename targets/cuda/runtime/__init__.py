@@ -1,1 +1,1 @@
-"""What runs a compiled model on a GPU: memory, streams, graphs, calls."""
+"""Runs compiled models on a GPU: memory, streams, CUDA graphs, calls."""

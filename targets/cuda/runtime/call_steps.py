@@ -1,8 +1,8 @@
-"""Host functions call by call: the buffers and sizes of a call, and its straight steps.
+"""Host functions as interpreted steps: the state of one call, and the steps that never wait.
 
-Steps are made once from a function's operations and run on every call; what a call needs of an
-operation is taken out of it before. Buffers have numbers. Steps only put work into the stream, and
-wait for nothing; those that wait are in `control.py`.
+Steps are built once from a function's operations and run on every call, so that a call need not
+look at operations. Buffers are numbered. The steps here only enqueue work on the stream; steps that
+wait for the device are in `control.py`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from targets.cuda.runtime.memory import Heap
 from targets.cuda.runtime.plan import KernelCall
 
 _PACKED = 16
-"""For how many sets of sizes a launch stays packed."""
+"""For how many different sets of sizes a launch stays packed."""
 
 
 class Buffer(NamedTuple):
-    """Memory on the device. `contents`: what it holds, in row-major order, if the host knows."""
+    """Memory on the device. `contents`: its elements in row-major order, if the host knows them."""
 
     address: int
     shape: tuple[int, ...]
@@ -40,12 +40,12 @@ class Buffer(NamedTuple):
 
 
 Packed = dict[tuple[int, ...], PackedLaunch | LibraryLaunch | None]
-"""A launch with its parameters in place, by the sizes of the host that it depends on."""
+"""A launch with its parameters packed, by the host sizes on which it depends."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What all calls of one run share. `packed`: launches of earlier runs of the same state."""
+    """What all calls of one run share. `packed`: the launches that earlier runs packed."""
 
     heap: Heap
     kernels: Kernels
@@ -56,7 +56,7 @@ class Run:
         return self.heap.stream
 
     def read(self, buffer: Buffer, dtype: np.dtype[np.generic]) -> Array:
-        """The elements, once all work before is done; at once where the host knows them."""
+        """The elements, after all earlier work on the stream; at once if the host knows them."""
         if buffer.contents is not None:
             return buffer.contents.reshape(-1)
         array = np.empty(prod(buffer.shape), dtype)
@@ -65,11 +65,11 @@ class Run:
         return array
 
     def is_true(self, flag: Buffer) -> bool:
-        """A buffer's one truth value."""
+        """The boolean in a buffer of one element."""
         return bool(self.read(flag, np.dtype(np.bool_))[0])
 
     def copy(self, buffer: Buffer, item: int, op: Operation) -> Buffer:
-        """The same in a block of its own; `item` bytes per element."""
+        """A copy in a block of its own; `item` bytes per element."""
         size = prod(buffer.shape) * item
         address = self.heap.allocate(size, op)
         driver.copy(address, buffer.address, size, self.stream)
@@ -78,7 +78,7 @@ class Run:
 
 @dataclass
 class Frame:
-    """One call: its sizes and buffers so far. `launches`: all of its function."""
+    """One call: its sizes and buffers so far. `launches`: all launches of its function."""
 
     run: Run
     sizes: dict[Symbol, int]
@@ -93,14 +93,14 @@ class Frame:
         return tuple([int(s.evaluate(self.sizes)) for s in sizes])
 
     def variants(self) -> Iterable[Variant]:
-        """The kernels that will be launched, as far as their sizes are known by now."""
+        """The variants of kernels that will be launched, where the sizes are already known."""
         for step in self.launches:
             if step.call.symbols <= self.sizes.keys():
                 yield variant_of(step.call, step.call.size_values(self.sizes))
 
 
 class Numbers:
-    """The numbers of a function's buffers, given as they are asked for."""
+    """The numbers of a function's buffers, assigned at the first request."""
 
     def __init__(self) -> None:
         self._numbers: dict[SSAValue, int] = {}
@@ -128,7 +128,7 @@ class Step(Protocol):
 
 # ---------------------------------------------------------------------- memory
 class AllocStep:
-    """At its place in the call's arena, or in a block of its own."""
+    """Allocates a buffer at its offset in the call's arena, or in a block of its own."""
 
     def __init__(self, op: AllocOp, numbers: Numbers) -> None:
         self.op, self.result = op, numbers[op.result]
@@ -185,8 +185,8 @@ class AssumeStep:
 # ---------------------------------------------------------------------- launches
 @dataclass(frozen=True, eq=False)
 class LaunchStep:
-    """A kernel on buffers. Packed for the last few sets of sizes that it was launched with, by each
-    state that launches it: a launch has the addresses of one call."""
+    """Launches a kernel on buffers. Each state keeps its own packed launches, for the last few sets
+    of sizes, because a packed launch holds the addresses of one call."""
 
     call: KernelCall
     buffers: tuple[int, ...]

@@ -1,8 +1,8 @@
-"""Where constants lie: equal bytes once, and where the caller has them on the device, not again.
+"""Where constants lie: equal bytes are stored once, and the caller's device copies are reused.
 
-What is packed for kernels may have, under another shape, the very bytes of one of the model's
-weights: a matrix that is multiplied transposed, say, or that of an embedding, which gives the
-scores of words, too.
+A constant that was packed for kernels may be byte for byte one of the model's weights in another
+shape. Examples are a matrix that is multiplied transposed, and an embedding that also computes the
+scores of a language model's tokens.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from dialects.strata.types import Array, BufferType
 from dialects.strata.weights import WeightStore
 
 ALIGNMENT = 256
-"""Buffers lie at multiples of so many bytes; what is compiled relies on it."""
+"""Bytes to which buffers are aligned; compiled kernels rely on it."""
 HEAD = 1 << 12
-"""Bytes at the start by which equal contents are looked for."""
+"""Bytes at the start that serve as the key when equal contents are looked up."""
 
 
 def whole(size: Any) -> Any:
-    """A size in bytes, or an expression of it, as a multiple of the alignment."""
+    """A size in bytes, or an expression of one, rounded up to the alignment."""
     return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 @dataclass(frozen=True)
 class Resident:
-    """A weight that the caller has on the device, and leaves there as it is.
+    """A weight that the caller has on the device and does not change.
 
-    `read`: so many bytes from its start.
+    `read`: reads the given number of bytes from its start.
     """
 
     address: int
@@ -44,22 +44,22 @@ class Resident:
 
 @dataclass
 class ConstantPlan:
-    """Constants in one memory of `size` bytes, and those that are `residents`.
+    """Constants in one block of memory of `size` bytes, and those found in `residents`.
 
-    Without `weights` contents are not looked at, and only equal handles share a place.
+    Without `weights` contents are not compared: only equal handles share a place.
     """
 
     weights: WeightStore | None = None
     residents: Iterable[Resident] = ()
     operations: list[tuple[ConstantOp, int]] = field(
         default_factory=list[tuple[ConstantOp, int]])
-    """What is filled in, and where."""
+    """The constants to fill in, with their offsets."""
     size: int = 0
     _places: dict[tuple[Attribute, BufferType], tuple[bool, int]] = field(
         default_factory=dict[tuple[Attribute, BufferType], tuple[bool, int]])
     _like: defaultdict[tuple[int, bytes], list[_Placed]] = field(
         default_factory=lambda: defaultdict[tuple[int, bytes], "list[_Placed]"](list))
-    """What has a place, by its size and first bytes."""
+    """The contents that have a place, by their size and first bytes."""
 
     def __post_init__(self) -> None:
         for resident in self.residents:
@@ -67,11 +67,11 @@ class ConstantPlan:
             self._alike(resident.size, resident.read).append(placed)
 
     def _alike(self, size: int, read: Callable[[int], Array]) -> list[_Placed]:
-        """What begins like contents of a size."""
+        """The placed contents of this size that start with the same bytes."""
         return self._like[size, read(min(HEAD, size)).tobytes()]
 
     def place(self, op: ConstantOp) -> tuple[bool, int]:
-        """Whether a constant is resident, and its address then, else its offset in the memory."""
+        """Whether a constant is resident; and its address if so, else its offset in the block."""
         key = op.value, op.type
         if key not in self._places:
             self._places[key] = self._found(op)
@@ -94,7 +94,7 @@ class ConstantPlan:
         return place
 
     def forget(self) -> None:
-        """Let contents go, which nobody needs once they are in their places."""
+        """Drop the contents, which nobody needs once they have been uploaded."""
         self.weights, self.residents = None, ()
         self.operations.clear()
         self._like.clear()

@@ -1,8 +1,8 @@
-"""Host functions that decide: sizes read from the device, `strata.if`, `strata.loop`, and calls.
+"""Host functions with control flow: sizes read from the device, `strata.if`, `strata.loop`, calls.
 
-A function is carried out step by step on one stream. The host waits for the device only where it
-must know something that is there: a size, or a condition. Where it knows that anyway (an input that
-came as an array, a constant), it does not wait.
+A function runs step by step on one stream. The host waits for the device only to read a size or a
+condition from it. If the host knows the value anyway (from an input that came as an array, or from
+a constant), it does not wait.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NOTHING = Buffer(0, ())
 
 # ---------------------------------------------------------------------- functions
 class Function:
-    """A host function as steps. `functions` are all of the module, also those yet to come."""
+    """A host function as steps. `functions`: all functions of the module, some not built yet."""
 
     def __init__(
         self, op: FuncOp, functions: Functions, kernels: Mapping[str, KernelOp]
@@ -66,7 +66,7 @@ class Function:
         self._arena = op.arena_bytes or Expr.of(0)
         self._bound = _bound_dims(op)
         numbers = Numbers()
-        numbers.all(op.body.block.args)  # they come first
+        numbers.all(op.body.block.args)  # arguments have the first numbers
         self.constants = {numbers[c.result]: c for c in op.body.block.ops
                           if isinstance(c, ConstantOp)}
         steps = [_step(o, numbers, functions, kernels) for o in op.body.block.ops]
@@ -76,13 +76,13 @@ class Function:
         self._buffers = [_NOTHING] * len(numbers)
 
     def place(self, constant: int, buffer: Buffer) -> None:
-        """Tell where a constant lies."""
+        """Set the buffer of a constant."""
         self._buffers[constant] = buffer
 
     def call(
         self, run: Run, arguments: Sequence[Buffer], sizes: Mapping[Symbol, int]
     ) -> list[Buffer]:
-        """Run it. The caller owns the buffers that it returns. `sizes`: its own."""
+        """Run it. The caller owns the returned buffers. `sizes`: the function's own sizes."""
         buffers = [*arguments, *self._buffers[len(arguments):]]
         frame = Frame(run, dict(sizes), buffers, self.launches)
         arena = frame.size(self._arena)
@@ -97,7 +97,7 @@ class Function:
     def call_bound(
         self, run: Run, inputs: Sequence[Buffer], outer: Mapping[Symbol, int]
     ) -> list[Buffer]:
-        """Run it with the sizes that its inputs' shapes give, else its caller's."""
+        """Run it with the sizes given by its inputs' shapes, and otherwise its caller's sizes."""
         sizes = {name: outer[name] for name in self._size_names if name in outer}
         for name, argument, dim in self._bound:
             sizes[name] = inputs[argument].shape[dim]
@@ -105,7 +105,7 @@ class Function:
 
 
 def _bound_dims(op: FuncOp) -> list[tuple[Symbol, int, int]]:
-    """(size, argument, dim): where inputs' shapes give sizes."""
+    """(size, argument, dim): which dims of inputs give sizes."""
     found: dict[Symbol, tuple[int, int]] = {}
     for position, argument in enumerate(op.input_arguments):
         for dim, size in enumerate(buffer_type(argument).shape):
@@ -117,7 +117,7 @@ def _bound_dims(op: FuncOp) -> list[tuple[Symbol, int, int]]:
 def _step(
     op: Operation, numbers: Numbers, functions: Functions, kernels: Mapping[str, KernelOp]
 ) -> Step | None:
-    """An operation as a step. Raises ValueError for one that no host function has."""
+    """An operation as a step. Raises ValueError for one that cannot stand in a host function."""
     match op:
         case AllocOp():
             return AllocStep(op, numbers)
@@ -149,7 +149,7 @@ def _step(
 
 # ---------------------------------------------------------------------- sizes and branches
 class SizeStep:
-    """Elements of a buffer become sizes."""
+    """Reads elements of a buffer as sizes."""
 
     def __init__(self, op: SizeOp, numbers: Numbers) -> None:
         self.op, self.source = op, numbers[op.source]
@@ -160,7 +160,7 @@ class SizeStep:
 
 
 class RequireStep:
-    """Indices are inside their bounds."""
+    """Checks that indices are within their bounds."""
 
     def __init__(self, op: RequireOp, numbers: Numbers) -> None:
         self.op, self.values = op, numbers[op.values]
@@ -171,7 +171,7 @@ class RequireStep:
 
 
 class TrapStep:
-    """The checks of a launch have found nothing."""
+    """Checks that a launch recorded no fault."""
 
     def __init__(self, op: TrapOp, numbers: Numbers) -> None:
         self.op, self.fault = op, numbers[op.fault]
@@ -181,7 +181,7 @@ class TrapStep:
 
 
 class Results:
-    """Where the results of a call go, and which of their dims are sizes that it defines."""
+    """Stores the results of a call, and the sizes that their dims define."""
 
     def __init__(self, op: ControlOp, numbers: Numbers) -> None:
         self.numbers = numbers.all(op.results)
@@ -198,7 +198,7 @@ class Results:
 
 
 class IfStep:
-    """The call of one of two functions."""
+    """Calls one of two functions."""
 
     def __init__(self, op: IfOp, numbers: Numbers, functions: Functions) -> None:
         self.functions, self.results = functions, Results(op, numbers)
@@ -214,7 +214,7 @@ class IfStep:
 
 # ---------------------------------------------------------------------- loops
 class LoopStep:
-    """Calls of a function, one after another."""
+    """Calls a function repeatedly."""
 
     def __init__(self, op: LoopOp, numbers: Numbers, functions: Functions) -> None:
         self.op, self.functions, self.results = op, functions, Results(op, numbers)
@@ -254,7 +254,7 @@ class LoopStep:
         return self.functions[self.body].call_bound(frame.run, arguments, sizes)
 
     def _stack(self, type_: BufferType, limit: int | None, frame: Frame) -> Stack:
-        """An empty stack; where the number of calls is certain, it grows to its size at once."""
+        """An empty stack. If the number of calls is certain, it grows to its final size at once."""
         nothing = {**frame.sizes, **dict.fromkeys(defined_sizes(self.op), 0)}
         shape = tuple(int(s.evaluate(nothing)) for s in type_.shape)
         certain = 1 if self.condition is not None or limit is None else limit
@@ -264,10 +264,10 @@ class LoopStep:
 
 @dataclass
 class Stack:
-    """Values of one shape, one after another, in a block of `room` bytes, which grows.
+    """Values of one shape, one after another, in a block of `room` bytes that grows as needed.
 
-    `expected`: how many there will be at least. `shape`: the result's; without any value, what the
-    sizes that are known make it.
+    `expected`: the least number of values. `shape`: the shape of the result; without any value, the
+    one that follows from the known sizes.
     """
 
     op: LoopOp
@@ -284,7 +284,7 @@ class Stack:
         return Buffer(self.address, self.shape)
 
     def append(self, value: Buffer) -> None:
-        """Copy a value behind the others. Raises ValueError for one of another shape."""
+        """Append a copy of a value. Raises ValueError for one of another shape."""
         if self.count and value.shape != self.shape[1:]:
             raise stack_error(location_name(self.op))
         size = prod(value.shape) * self.item

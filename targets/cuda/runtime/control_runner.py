@@ -1,4 +1,4 @@
-"""Run a model whose main function decides while it runs: memory, inputs, outputs and constants."""
+"""Runs a model whose main function has control flow: memory, inputs, outputs and constants."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.stream_order import RunOrder
 
 _KNOWN = 64
-"""Elements up to which the host keeps the contents of inputs and constants."""
+"""The most elements of an input or constant whose contents the host keeps."""
 
 
 class ControlProgram:
-    """All host functions of a model, with their constants and kernels: what its runs only read."""
+    """All host functions of a model with their constants and kernels. Runs only read it."""
 
     def __init__(
         self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
@@ -55,13 +55,13 @@ class ControlProgram:
         self._constants = _place_constants(self.functions.values(), weights, stream)
 
     def runner(self, order: RunOrder) -> ControlRunner:
-        """What runs it."""
+        """An object that runs it."""
         del order
         return ControlRunner(self)
 
 
 class ControlRunner:
-    """Runs that follow each other. Blocks come from a pool, in the order of the stream."""
+    """Runs in sequence. Memory comes from a pool and is reused in stream order."""
 
     def __init__(self, program: ControlProgram) -> None:
         self.program = program
@@ -69,7 +69,7 @@ class ControlRunner:
         self._own_pool: Pool | None = None
 
     def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
-        """The outputs, on the device if an input is there."""
+        """The outputs, on the device if any input is there."""
         main, sizes = self.program.main.op, call.sizes
         with Heap(self._pool(), stream) as heap:
             inputs = [_sent(value, heap, main) for value in values]
@@ -83,12 +83,12 @@ class ControlRunner:
                     for b, type_ in zip(buffers, main.output_types, strict=True)]
 
     def drop_oldest(self, call: Call) -> bool:
-        """Give up what other calls have left, if there is any: pools see to that themselves."""
+        """Free what other calls have left: nothing, since the pools do that themselves."""
         del call
         return False
 
     def close(self) -> None:
-        """Give up all memory; the runs must be done."""
+        """Free all memory; the runs must have finished."""
         self._own_pool = None
         self.packed.clear()
 
@@ -103,7 +103,7 @@ class ControlRunner:
 def _place_constants(
     functions: Collection[Function], weights: WeightStore, stream: int
 ) -> Memory:
-    """Memory with the constants of all functions, which are told where theirs lie."""
+    """Uploads the constants of all functions, and tells each function where its own lie."""
     plan = ConstantPlan(weights)
     for op in (op for f in functions for op in f.constants.values()):
         plan.place(op)
@@ -118,7 +118,7 @@ def _place_constants(
 
 
 def _sent(value: Any, heap: Heap, op: FuncOp) -> Buffer:
-    """An input in memory that kernels can read: its own, if it is aligned there."""
+    """An input in memory that kernels can read: the input's own if aligned and on the device."""
     shape = tuple(value.shape)
     if is_on_device(value) and value.is_contiguous() and value.data_ptr() % ALIGNMENT == 0:
         return Buffer(value.data_ptr(), shape)

@@ -1,8 +1,8 @@
-"""Which steps wait for which: those that touch the same bytes, where one of the two writes.
+"""Which steps depend on which: those that access the same bytes, where one of the two writes.
 
-What waits for nobody else may run side by side, as the products of an attention's inputs do. Only
-so much: the host launches a chain of nodes at once, but every node that begins one by itself, which
-takes it time of its own. So the device's facts say how many chains there are.
+Steps without a dependency may run in parallel, as the products for an attention's query, key and
+value do. The number of parallel chains is a fact of the device, because the host launches a chain
+of CUDA graph nodes at once, but spends extra time on every node that starts a new chain.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """Bytes of a memory, from `start` up to `end`, that a step reads or writes."""
+    """Bytes of a memory, from `start` to `end` (exclusive), that a step reads or writes."""
 
     memory: int
     start: int
@@ -31,15 +31,15 @@ class Access(NamedTuple):
 def waits_of(steps: Sequence[Collection[Access]], lanes: int) -> list[list[int]]:
     """For each step the earlier ones that it waits for, without those that these wait for.
 
-    At most so many `lanes` of steps run side by side: one that follows the last step of none waits
-    for the lane that was left first, too.
+    At most `lanes` chains of steps run in parallel. A step that would start one more chain also
+    waits for the chain whose last step is the oldest.
     """
     touched: defaultdict[int, list[tuple[Access, int]]] = defaultdict(list)
     behind: list[int] = []
-    """For each step, as bits, all that it comes behind."""
+    """For each step, as a bit mask, all the steps before it in the order of dependencies."""
     waits: list[list[int]] = []
     ends: list[int] = []
-    """The last steps of the lanes."""
+    """The last step of each lane."""
     for number, accesses in enumerate(steps):
         found = {n for a in accesses for other, n in touched[a.memory] if a.conflicts(other)}
         followed = [n for n in ends if _bits(found, behind) >> n & 1]
@@ -56,7 +56,7 @@ def waits_of(steps: Sequence[Collection[Access]], lanes: int) -> list[list[int]]
 
 
 def _bits(steps: Iterable[int], behind: Sequence[int]) -> int:
-    """Steps, and all that they come behind."""
+    """A bit mask of steps and all the steps before them in the order of dependencies."""
     bits = 0
     for step in steps:
         bits |= behind[step] | 1 << step
@@ -64,7 +64,7 @@ def _bits(steps: Iterable[int], behind: Sequence[int]) -> int:
 
 
 def _nearest(found: Collection[int], behind: Sequence[int]) -> list[int]:
-    """Those of the steps that no other of them comes behind."""
+    """The steps that come before no other of the given steps."""
     passed = 0
     for step in found:
         passed |= behind[step]

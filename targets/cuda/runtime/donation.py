@@ -1,8 +1,9 @@
-"""Outputs computed in the memory of inputs that the caller gives up for them, as caches are.
+"""Donated inputs: outputs computed in the memory of inputs that the caller no longer needs.
 
-As with XLA's input-output aliasing, the caller says which; whether it can be is seen here, on the
-steps: an input must have been read before the output is begun, or by the kernel that writes it, at
-the very elements that each program then writes.
+A typical case is a key-value cache. As with XLA's input-output aliasing, the caller names the
+pairs. Whether a pair is possible is decided here, from the steps: the input must have been read
+before the first write of the output, or by the kernel that writes it. In that kernel each program
+must read exactly the elements that it then writes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Step = Launch | Copy
 
 
 def donated(plan: HostPlan, pairs: Mapping[int, int]) -> dict[int, int]:
-    """Of outputs and the inputs that are given up for them, by number, those that may share."""
+    """Of the pairs output -> donated input, by number, those that may share memory."""
     found: dict[int, int] = {}
     for output, given in pairs.items():
         if given not in found.values() and plan.inputs[given] == plan.outputs[output] and (
@@ -35,7 +36,7 @@ def donated(plan: HostPlan, pairs: Mapping[int, int]) -> dict[int, int]:
 
 
 def with_donations(plan: HostPlan, pairs: Mapping[int, int]) -> list[Step]:
-    """The steps with such outputs in the memory of these inputs, without copies to themselves."""
+    """The steps with these outputs in the memory of their inputs, without copies to themselves."""
     count = len(plan.inputs)
     memories = {count + output: given for output, given in pairs.items()}
     moved = [_moved(step, memories) for step in plan.steps]
@@ -66,10 +67,11 @@ def _may_share(steps: Sequence[Step], given: int, output: int) -> bool:
 
 
 def can_overwrite(kernel: KernelOp, source: int, target: int) -> bool:
-    """Whether buffer `target` may be the one that the kernel reads as its buffer `source`.
+    """Whether buffer `target` may be the same memory as the buffer `source` that the kernel reads.
 
-    It may if every program reads a tile of it, once, and writes that tile, which is no other's; and
-    if no thread still reads, for another result, what a faster one has written.
+    It may if every program reads one tile of it, once, and writes that same tile, which belongs to
+    no other program. Also, no thread may still read, for another result, what a faster thread has
+    already overwritten.
     """
     users = [use.operation for k in (source, target) for use in kernel.buffers[k].uses]
     match users:
@@ -88,14 +90,14 @@ def _same_tile(load: LoadOp, store: StoreOp) -> bool:
 
 
 def _is_divided(kernel: KernelOp, load: LoadOp) -> bool:
-    """Whether a tile has an element for each thread: of fewer, several threads read the same."""
+    """Whether a tile has at least one element per thread; otherwise threads read the same ones."""
     type_ = load.result.type
     assert isinstance(type_, TileType)
     return prod(type_.shape) >= WARP * schedule_option(kernel, "warps", 4)
 
 
 def _feeds_others(load: LoadOp, store: StoreOp) -> bool:
-    """Whether something else is stored that depends on what is loaded."""
+    """Whether another stored value depends on the loaded one."""
     found: set[SSAValue] = {load.result}
     body = load.parent
     assert body is not None
@@ -109,7 +111,7 @@ def _feeds_others(load: LoadOp, store: StoreOp) -> bool:
 
 
 def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:
-    """Whether no two programs write the same element: each id moves a dim by a tile at least."""
+    """Whether no two programs write the same element: each id moves a dim by at least a tile."""
     ids: dict[Symbol, SSAValue] = {Symbol.operand(k): v for k, v in enumerate(store.indices)}
     type_ = store.value.type
     assert isinstance(type_, TileType)
@@ -132,7 +134,7 @@ def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:
 def _steps_over(
     factors: Mapping[Symbol, Expr], used: Sequence[Symbol], extents: Mapping[Symbol, int]
 ) -> bool:
-    """Whether a dim's one program id steps at least as far as the tile reaches there."""
+    """Whether the dim's only program id moves at least as far as the tile extends there."""
     reach = 1
     for name in factors.keys() & extents.keys():
         factor = factors[name].constant

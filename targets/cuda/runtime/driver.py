@@ -1,6 +1,6 @@
-"""The CUDA driver's library, through ctypes: the few functions that launching needs.
+"""The CUDA driver's library through ctypes: the few functions that launching needs.
 
-Every call is checked; what the user can mend is raised as CudaError with a hint.
+Every call is checked. Errors that the user can fix are raised as CudaError with a hint.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ _SIGNATURES = {
     "cuGraphLaunch": [c_void_p, c_void_p],
     "cuStreamWaitEvent": [c_void_p, c_void_p, c_uint],
 }
-"""Of what every call of a model calls: integers are converted fastest by known types."""
+"""Argument types of the functions used by every call of a model: with them ctypes converts integers
+fastest."""
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """The driver, initialized. Raises CudaError where there is none, or no device."""
+    """The initialized driver. Raises CudaError if there is no driver or no device."""
     try:
         lib = ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -75,20 +76,20 @@ def _check(lib: ctypes.CDLL, status: int, function: str) -> None:
 
 
 def check(status: int, function: str) -> None:
-    """Raises CudaError for the status of a function of the driver that has failed."""
+    """Raises CudaError for a status of a failed driver function."""
     if status:
         _check(library(), status, function)
 
 
 def call(function: str, *arguments: Any) -> None:
-    """Call a function of the driver. Raises CudaError when it fails."""
+    """Call a driver function. Raises CudaError if it fails."""
     check(getattr(library(), function)(*arguments), function)
 
 
 def free_with(owner: object, function: str, handle: Any) -> weakref.finalize[Any, Any]:
-    """Give back what is the driver's when its owner is gone, or when what this returns is called.
+    """Free a driver handle when its owner is collected, or earlier by calling the returned object.
 
-    Nothing is done when the process ends: the driver may be gone by then.
+    Nothing is freed when the process ends, because the driver may be gone by then.
     """
     freed = weakref.finalize(owner, _free, function, handle)
     freed.atexit = False
@@ -96,7 +97,7 @@ def free_with(owner: object, function: str, handle: Any) -> weakref.finalize[Any
 
 
 def _free(function: str, handle: Any) -> None:
-    with suppress(CudaError):  # nobody could do anything about it
+    with suppress(CudaError):  # nothing could be done about it
         use_device()
         call(function, handle)
 
@@ -128,12 +129,12 @@ def multiprocessors(device: int = 0) -> int:
 
 
 def shared_memory(device: int = 0) -> int:
-    """The most bytes of shared memory that one program may have."""
+    """The most bytes of shared memory that one program may use."""
     return attribute(device, _SHARED_OPTIN)
 
 
 def cache_size(device: int = 0) -> int:
-    """Bytes of the cache that all multiprocessors share."""
+    """Bytes of the L2 cache, which all multiprocessors share."""
     return attribute(device, _CACHE)
 
 
@@ -145,7 +146,7 @@ def device_name(device: int = 0) -> str:
 
 @cache
 def primary_context(device: int = 0) -> c_void_p:
-    """The device's context that the runtime library and torch use, kept for good."""
+    """The device's primary context, which the CUDA runtime and torch use; retained for good."""
     context = c_void_p()
     call("cuDevicePrimaryCtxRetain", byref(context), device)
     return context
@@ -164,7 +165,7 @@ def _context_setter(device: int) -> tuple[Callable[[Any], int], c_void_p]:
 
 # ---------------------------------------------------------------------- memory and streams
 def allocate(size: int) -> int:
-    """Device memory, by its address. Raises CudaError when it is full."""
+    """The address of new device memory. Raises CudaError if the device is full."""
     address = c_uint64()
     call("cuMemAlloc_v2", byref(address), c_size_t(max(size, 1)))
     return address.value
@@ -175,7 +176,7 @@ def free(address: int) -> None:
 
 
 def has_pools(device: int = 0) -> bool:
-    """Whether the device and its driver have `MemoryPool`s."""
+    """Whether the device and its driver support `MemoryPool`."""
     return bool(attribute(device, _POOLS))
 
 
@@ -187,9 +188,9 @@ class _PoolProperties(ctypes.Structure):
 
 
 class MemoryPool:
-    """Memory that is taken and given back in the order of a stream's work.
+    """Memory that is allocated and freed in stream order.
 
-    Of what is given back, it keeps so much that it holds up to `kept` bytes.
+    Freed memory is returned to the device only while the pool holds more than `kept` bytes.
     """
 
     def __init__(self, kept: int, device: int = 0) -> None:
@@ -201,7 +202,7 @@ class MemoryPool:
         free_with(self, "cuMemPoolDestroy", self.handle)
 
     def allocate(self, size: int, stream: int) -> int:
-        """Raises DeviceMemoryError when the device is full."""
+        """Raises DeviceMemoryError if the device is full."""
         address = c_uint64()
         call("cuMemAllocFromPoolAsync", byref(address), c_size_t(max(size, 1)), self.handle,
              c_void_p(stream))
@@ -212,28 +213,28 @@ class MemoryPool:
 
 
 def upload(target: int, source: int, size: int, stream: int) -> None:
-    """Host memory to device memory."""
+    """Copy host memory to device memory."""
     if size:
         call("cuMemcpyHtoDAsync_v2", c_uint64(target), c_void_p(source), c_size_t(size),
              c_void_p(stream))
 
 
 def download(target: int, source: int, size: int, stream: int) -> None:
-    """Device memory to host memory."""
+    """Copy device memory to host memory."""
     if size:
         call("cuMemcpyDtoHAsync_v2", c_void_p(target), c_uint64(source), c_size_t(size),
              c_void_p(stream))
 
 
 def copy(target: int, source: int, size: int, stream: int) -> None:
-    """Device memory to device memory."""
+    """Copy device memory to device memory."""
     if size:
         call("cuMemcpyDtoDAsync_v2", c_uint64(target), c_uint64(source), c_size_t(size),
              c_void_p(stream))
 
 
 def make_stream(owner: object | None = None) -> int:
-    """A stream, which is there as long as its owner."""
+    """A new stream. With an owner, the stream is destroyed when its owner is collected."""
     stream = c_void_p()
     call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
     if owner is not None:
@@ -246,7 +247,7 @@ def synchronize(stream: int) -> None:
 
 
 class Event:
-    """A point in a stream's work."""
+    """A CUDA event: a point in a stream's work."""
 
     def __init__(self, timing: bool = False) -> None:
         self.handle = c_void_p()
@@ -258,7 +259,7 @@ class Event:
         check(self._record(self.handle, stream), "cuEventRecord")
 
     def wait(self, stream: int) -> None:
-        """Let the stream's later work wait for the event."""
+        """Make later work of the stream wait for the event."""
         call("cuStreamWaitEvent", stream, self.handle, 0)
 
     def milliseconds_since(self, earlier: Event) -> float:
@@ -271,11 +272,11 @@ class Event:
 
 # ---------------------------------------------------------------------- kernels
 class Function(c_void_p):
-    """A kernel. It is on the device as long as this is there, or a graph that has it."""
+    """A kernel. Its module stays loaded as long as this object or a graph that uses it exists."""
 
 
 def load_function(cubin: bytes, entry: str, shared: int) -> Function:
-    """A kernel of a cubin, allowed to use so much shared memory."""
+    """A kernel of a cubin, allowed to use `shared` bytes of dynamic shared memory."""
     module, function = c_void_p(), Function()
     call("cuModuleLoadData", byref(module), c_char_p(cubin))
     free_with(function, "cuModuleUnload", module)
@@ -286,7 +287,7 @@ def load_function(cubin: bytes, entry: str, shared: int) -> Function:
 
 
 class Cell(Protocol):
-    """A parameter: a value, and where in memory the launch finds it and what belongs to it."""
+    """A launch parameter: its value, and the addresses from which the launch reads it."""
 
     value: int
 
@@ -297,10 +298,11 @@ class Cell(Protocol):
 def pack_parameters(
     values: Sequence[int | Cell], widths: Sequence[int]
 ) -> tuple[Any, list[Any]]:
-    """The array of parameter addresses for a launch, and its cells, which must live as long as it.
+    """The array of parameter addresses for a launch, and the cells it points to. The cells must
+    live as long as the array.
 
-    Parameters beyond the values are Triton's pointers to scratch memory, which our kernels do not
-    use: null.
+    Parameters beyond the values are Triton's pointers to scratch memory. Our kernels do not use
+    scratch memory, so these are null.
     """
     cells: list[Any] = []
     addresses: list[int] = []
@@ -320,6 +322,6 @@ def pack_parameters(
 def launch(
     function: c_void_p, programs: int, threads: int, shared: int, parameters: Any, stream: int
 ) -> None:
-    """Run a one-dimensional grid of programs."""
+    """Launch a one-dimensional grid of programs."""
     call("cuLaunchKernel", function, c_uint(programs), c_uint(1), c_uint(1), c_uint(threads),
          c_uint(1), c_uint(1), c_uint(shared), c_void_p(stream), parameters, None)

@@ -1,6 +1,6 @@
 """CUDA graphs through the driver: launches and copies as nodes, replayed with one call.
 
-A node's addresses can be changed between replays; replays that are under way keep theirs.
+A node's addresses can be changed between replays; replays in flight keep the old ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _CopyParameters(ctypes.Structure):
 
 
 class Launch(Protocol):
-    """A launch. `parameters`: the addresses of its parameters, which are read when it is set."""
+    """A launch. `parameters`: the addresses of its parameters, read when the node is set."""
 
     @property
     def function(self) -> Any: ...
@@ -70,14 +70,14 @@ class Launch(Protocol):
 
 @dataclass
 class CopyNode:
-    """A copy of so many bytes, at least one."""
+    """A copy of `size` bytes, at least one."""
 
     source: int
     target: int
     size: int
 
     def point(self, place: int, address: int) -> None:
-        """Let it copy from (0) or to (1) another address."""
+        """Set the address that it copies from (place 0) or to (place 1)."""
         if place:
             self.target = address
         else:
@@ -85,11 +85,11 @@ class CopyNode:
 
 
 class CallNode(ABC):
-    """What a library does."""
+    """A library call."""
 
     @abstractmethod
     def captured(self) -> c_void_p:
-        """It as a graph, which the caller destroys."""
+        """The call captured as a graph, which the caller destroys."""
 
 
 Node = Launch | CopyNode | CallNode
@@ -97,12 +97,12 @@ Packed = _LaunchParameters | _CopyParameters | CallNode
 
 
 class Graph:
-    """Work on the device: nodes, and for each the earlier ones that it waits for."""
+    """A CUDA graph: nodes, and for each node the earlier ones that it depends on."""
 
     def __init__(
         self, nodes: Sequence[Node], waits: Sequence[Sequence[int]], overlap: bool = False
     ) -> None:
-        """`overlap`: launches that wait themselves may begin before the one before them ends."""
+        """`overlap`: use programmatic dependent launch for launches that wait in the kernel."""
         self._graph, self._executable = c_void_p(), c_void_p()
         self._nodes = list(nodes)
         self._packed = [_packed(node) for node in nodes]
@@ -125,7 +125,7 @@ class Graph:
         return (c_void_p * len(nodes))(*(self._handles[k].value for k in nodes))
 
     def update(self, number: int) -> None:
-        """Let later replays of a node have the parameters that it has now."""
+        """Make later replays use the node's current parameters."""
         node, packed = self._nodes[number], self._packed[number]
         if isinstance(node, CopyNode):
             packed = self._packed[number] = _packed(node)
@@ -135,13 +135,13 @@ class Graph:
         check(self._launch(self._executable, stream), "cuGraphLaunch")
 
     def close(self) -> None:
-        """Replays must be done. What is gone is closed, too."""
+        """Destroy the graph, as garbage collection would; no replay may be in flight."""
         for free in self._freed:
             free()
 
 
 def _packed(node: Node) -> Packed:
-    """A node as the driver wants it. That of a launch stays true when its parameters change."""
+    """A node's parameters for the driver. Those of a launch stay valid when its values change."""
     if isinstance(node, CopyNode):
         source, target = (_End(kind=_DEVICE_MEMORY, device=address, pitch=node.size, height=1)
                           for address in (node.source, node.target))
@@ -155,7 +155,7 @@ def _packed(node: Node) -> Packed:
 def _add(
     packed: Packed, handle: c_void_p, graph: c_void_p, before: ctypes.Array[c_void_p],
 ) -> None:
-    """Add a node behind others; `handle` becomes its own."""
+    """Add a node after the nodes in `before`; its handle is written to `handle`."""
     first = byref(handle), graph, before, c_size_t(len(before))
     if isinstance(packed, CallNode):
         with _captured(packed) as child:
@@ -169,7 +169,7 @@ def _add(
 
 
 def _set(packed: Packed, handle: c_void_p, executable: c_void_p) -> None:
-    """Give the node of an executable graph new parameters."""
+    """Set new parameters of a node of an executable graph."""
     if isinstance(packed, CallNode):
         with _captured(packed) as child:
             call("cuGraphExecChildGraphNodeSetParams", executable, handle, child)
@@ -181,7 +181,8 @@ def _set(packed: Packed, handle: c_void_p, executable: c_void_p) -> None:
 
 
 def _may_overlap(earlier: Node, node: Node) -> bool:
-    """Whether a node may begin before an earlier one ends: both are launches, and it waits itself.
+    """Whether a node may start before an earlier one ends: both must be launches, and the later
+    kernel must wait for the earlier one itself.
     """
     return _is_launch(earlier) and _is_launch(node) and node.waits and hasattr(
         library(), _ADD_EDGES)
@@ -192,14 +193,14 @@ def _is_launch(node: Node) -> TypeGuard[Launch]:
 
 
 def _wait_early(graph: c_void_p, earlier: c_void_p, node: c_void_p) -> None:
-    """Let a launch begin as soon as all programs of an earlier one let it."""
+    """Make a launch depend on an earlier one by programmatic dependent launch."""
     edge = _Edge(_PROGRAMMATIC, 0, _PROGRAMMATIC)
     call(_ADD_EDGES, graph, byref(earlier), byref(node), byref(edge), c_size_t(1))
 
 
 @contextmanager
 def _captured(node: CallNode) -> Generator[c_void_p]:
-    """A library's call as a graph, of which others make copies."""
+    """A library call captured as a graph, for functions of the driver that copy the graph."""
     graph = node.captured()
     try:
         yield graph
@@ -209,6 +210,6 @@ def _captured(node: CallNode) -> Generator[c_void_p]:
 
 @cache
 def _versioned(function: str) -> str:
-    """The function's second version, which is all that new drivers may have."""
+    """The name of a function's second version if the driver has it, as all new drivers do."""
     second = f"{function}_v2"
     return second if hasattr(library(), second) else function

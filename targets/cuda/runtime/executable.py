@@ -1,9 +1,9 @@
-"""Run models on a GPU, on the caller's current stream.
+"""Runs models on a GPU, on the caller's current stream.
 
-A straight host function is one CUDA graph per set of sizes (`graph_cache.py`); one that decides
-while it runs is carried out step by step (`control_runner.py`). torch is used for memory only when
-the caller has imported it. Threads may call a model at once: each call has a state of its own
-(`run_state.py`).
+A straight host function becomes one CUDA graph per set of sizes (`graph_cache.py`). A host function
+with control flow runs step by step (`control_runner.py`). torch provides the memory only if the
+caller has imported it. Several threads may call a model at once, because each call has a state of
+its own (`run_state.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from targets.cuda.runtime.stream_order import RunOrder
 from targets.locks import OneProcess
 
 _KINDS = 64
-"""For how many shapes of inputs the sizes stay known."""
+"""For how many sets of input shapes the sizes stay cached."""
 
 
 class CudaExecutable(Executable):
@@ -49,7 +49,7 @@ class CudaExecutable(Executable):
     takes_gpu_tensors = True
 
     def __init__(self, module: ModuleOp, weights: WeightStore, options: CompileOptions) -> None:
-        """Compile, and upload the constants. Raises CudaError without a suitable device."""
+        """Compile, and upload the constants. Raises CudaError if there is no suitable device."""
         driver.use_device()
         self._function = host_function(module)
         self.input_names = self._function.input_names
@@ -65,9 +65,9 @@ class CudaExecutable(Executable):
         self._states = CallStates(partial(RunState, self._program), lambda: MOST_STATES)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Outputs in model order, torch tensors on the device if an input is one, else arrays.
+        """Outputs in model order, as torch tensors on the device if any input is one, else arrays.
 
-        Tensors on the device are used where they are, and nothing waits for the device.
+        Tensors on the device are used in place, and the host does not wait for the device.
         """
         return self._run(self._call_of(inputs), inputs)
 
@@ -96,12 +96,12 @@ class CudaExecutable(Executable):
     def _after_room_is_made(
         self, state: RunState | None, call: Call, error: DeviceMemoryError
     ) -> RunState | None:
-        """The state, to be used again; None where it is given up, or could not even be made. Raises
-        the error where there is nothing to give up.
+        """Free memory after an error. Returns the state if it can be used again, or None if it was
+        dropped or could not be created. Raises the error if there is nothing to free.
 
-        First goes what no call has, then what other sizes left in the call's own state. A device
-        that is full of what other calls need has no room for so many at once: from now on there is
-        one less, and the call has its turn when another one ends.
+        Idle states go first, then what other sizes left in the call's own state. If the device is
+        still full because of other calls, it has no room for this many at once. The limit on states
+        then drops by one, and this call waits until another one ends.
         """
         states, idle = self._states, self._states.take_idle()
         if idle is not None:
@@ -113,7 +113,7 @@ class CudaExecutable(Executable):
             states.most = states.made
         elif not state.runner.drop_oldest(call):
             if not states.others_are_busy():
-                states.most = MOST_STATES  # their number was not what was wrong
+                states.most = MOST_STATES  # the number of states was not the cause
                 raise error
             states.most = max(1, min(states.most, states.made) - 1)
             state.close()
@@ -125,30 +125,30 @@ class CudaExecutable(Executable):
         return self._program.donate(inputs) if isinstance(self._program, GraphProgram) else ()
 
     def replay(self, count: int) -> float:
-        """Milliseconds per replay of the last graph alone, for benchmarks; inputs stay."""
+        """Milliseconds per replay of the last graph alone, for benchmarks; inputs do not change."""
         with self._last_state("replay") as (_, runner):
             return runner.replay(count)
 
     def stopwatch(self, spoiled: int) -> Stopwatch:
-        """What times the last run alone; see `Stopwatch`. Raises CudaError where there is none."""
+        """A timer of the last run alone; see `Stopwatch`. Raises CudaError if it has no graph."""
         with self._last_state("time") as (state, runner):
             return Stopwatch(runner, spoiled, state.order.own)
 
     @contextmanager
     def _last_state(self, purpose: str) -> Generator[tuple[RunState, GraphRunner]]:
-        """The state of the last run, and what has its graph."""
+        """The state of the last run, and the runner that holds its graph."""
         self._process.check()
         driver.use_device()
         state = self._states.take()
         try:
             if not isinstance(state.runner, GraphRunner):
-                raise CudaError(f"the model has no graph to {purpose}: it decides while it runs")
+                raise CudaError(f"the model has no graph to {purpose}: it has control flow")
             yield state, state.runner
         finally:
             self._states.give(state)
 
     def _call_of(self, inputs: Sequence[Any]) -> Call:
-        """What is known of calls with such inputs: found by what tells their sizes and types."""
+        """The prepared call for inputs of these shapes, dtypes and devices."""
         kinds = [(v.shape, v.dtype, getattr(v, "device", None)) for v in inputs]
         last = self._last_kind
         if last is not None and last[0] == kinds:
@@ -165,9 +165,9 @@ class CudaExecutable(Executable):
         return call
 
     def _bind(self, values: Sequence[Any]) -> dict[Symbol, int]:
-        """The sizes, from the inputs' shapes.
+        """The sizes given by the inputs' shapes.
 
-        Raises CudaError naming an input that is wrong, SizeError for sizes that contradict.
+        Raises CudaError, naming the input, for a wrong input; SizeError for contradicting sizes.
         """
         if len(values) != len(self.input_names):
             raise CudaError(f"takes {len(self.input_names)} inputs "

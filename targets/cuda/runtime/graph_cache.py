@@ -1,8 +1,8 @@
-"""Run a straight host function: one arena and one CUDA graph per set of sizes.
+"""Runs a straight host function with one arena and one CUDA graph per set of sizes.
 
-A graph works on the caller's own tensors where kernels can: when these lie elsewhere than in the
-last call, the nodes that use them are pointed there. Its steps wait only for those whose results
-they need (`dependencies.py`). Arrays of the host have copies on the device.
+A graph works directly on the caller's tensors where their layout allows it. If they lie elsewhere
+than in the last call, the nodes that use them are updated. A step waits only for the steps whose
+results it needs (`dependencies.py`). Arrays on the host are copied to the device.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
 from targets.cuda.runtime.stream_order import RunOrder
 
 _GRAPHS = 16
-"""How many sets of sizes stay ready."""
+"""For how many sets of sizes graphs and arenas are kept."""
 
 Sizes = tuple[tuple[Symbol, int], ...]
 
 
 class GraphProgram:
-    """A straight host function with its constants and kernels: what its runs only read."""
+    """A straight host function with its constants and kernels. Runs only read it."""
 
     def __init__(
         self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
@@ -63,42 +63,42 @@ class GraphProgram:
         kernels.overlap(self.plan)
         kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels if not k.size_names])
         self.constants = upload_constants(self.plan.constants, weights, stream)
-        self._residents = weights.residents  # which stay as long as their readers
+        self._residents = weights.residents  # keeps them alive as long as their readers
         self.donated: dict[int, int] = {}
         self._has_runner = False
 
     @property
     def constants_size(self) -> int:
-        """Bytes of the constants."""
+        """The size of the constants in bytes."""
         return self.plan.constants.size
 
     def donate(self, pairs: Mapping[int, int]) -> dict[int, int]:
-        """Compute outputs in the memory of inputs, where that may be; before there is a runner."""
+        """Compute outputs in the memory of inputs where possible. To be called before `runner`."""
         if not self._has_runner:
             self.donated = donated(self.plan, pairs)
             self.plan.steps = with_donations(self.plan, self.donated)
         return self.donated
 
     def runner(self, order: RunOrder) -> GraphRunner:
-        """What runs it, in an order."""
+        """A runner whose runs follow the given order."""
         self._has_runner = True
         return GraphRunner(self, order)
 
 
 class GraphRunner:
-    """Runs that follow each other in one memory. `order`: their order."""
+    """Runs in sequence, which share one memory. `order`: their order across streams."""
 
     def __init__(self, program: GraphProgram, order: RunOrder) -> None:
         self.program, self._order = program, order
         self._ready: OrderedDict[Sizes, Ready] = OrderedDict()
         self._call: Call | None = None
         self._current: Ready | None = None
-        """What the last call needed, which is not looked up when such a one comes again."""
+        """The state of the last call's sizes, so that an equal call need not look it up."""
 
     def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
-        """The outputs, on the device if an input is there. Calls with equal inputs are one.
+        """The outputs, on the device if any input is there. Equal inputs use the same `call`.
 
-        Raises DeviceMemoryError before anything is done that another try would not do again.
+        Raises DeviceMemoryError only while it is still safe to try the call again.
         """
         if call is not self._call or self._current is None:
             self._call, self._current = None, self._prepare(call.sizes)
@@ -121,7 +121,7 @@ class GraphRunner:
         return outputs
 
     def _on_arrays(self, ready: Ready, arrays: Sequence[Array], stream: int) -> list[Any]:
-        """Arrays of the host have copies on the device."""
+        """Run on arrays of the host, through copies on the device."""
         inputs = [self._staged(k, v.nbytes, ready) for k, v in enumerate(arrays)]
         for memory, array in zip(inputs, arrays, strict=True):
             send(array, memory.address, stream)
@@ -138,8 +138,8 @@ class GraphRunner:
         ready = next(reversed(self._ready.values()))
         assert ready.graph is not None
         if not ready.staging:
-            raise CudaError("replays are timed on memory of the model's own: run it on arrays of "
-                            "the host before")
+            raise CudaError("replays are timed on memory that the model owns: run it on host "
+                            "arrays first")
         start, end = driver.Event(timing=True), driver.Event(timing=True)
         stream = self._order.own
         self._order.begin(stream)
@@ -151,7 +151,8 @@ class GraphRunner:
         return end.milliseconds_since(start) / count
 
     def repeated(self, copies: Sequence[Memory], count: int) -> driver_graph.Graph:
-        """The last run `count` times in one graph, its constants in these memories by turns."""
+        """`count` runs with the last sizes in one graph, using these copies of the constants in
+        turn."""
         ready, program = next(reversed(self._ready.values())), self.program
         for memory in copies:
             driver.copy(memory.address, program.constants.address, program.constants_size,
@@ -164,14 +165,14 @@ class GraphRunner:
 
     # ------------------------------------------------------------------ memory of a run
     def _staged(self, number: int, size: int, ready: Ready) -> Memory:
-        """The memory of an input or output that is an array of the host."""
+        """The device memory of an input or output that is an array on the host."""
         if number not in ready.staging:
             ready.staging[number] = Memory(size)
         return ready.staging[number]
 
     def drop_oldest(self, call: Call) -> bool:
-        """Give up the memory and the graph of the sizes that were used longest ago, if there are
-        others than the call's."""
+        """Free the memory and the graph of the least recently used sizes, other than the call's.
+        Returns whether there were any."""
         oldest = next(iter(self._ready), None)
         if oldest is None or oldest == tuple(call.sizes.items()):
             return False
@@ -184,13 +185,13 @@ class GraphRunner:
         self._ready.pop(sizes).close()
 
     def close(self) -> None:
-        """Give up all memory and all graphs."""
+        """Free all memory and all graphs."""
         for sizes in list(self._ready):
             self._drop(sizes)
 
     # ------------------------------------------------------------------ one set of sizes
     def _prepare(self, sizes: Mapping[Symbol, int]) -> Ready:
-        """What these sizes need, made when they are new; the least recently used goes."""
+        """The memory for these sizes, created if they are new; evicts the least recently used."""
         key = tuple(sizes.items())
         if key in self._ready:
             self._ready.move_to_end(key)
@@ -210,7 +211,7 @@ class GraphRunner:
                 for k, type_ in enumerate(self.program.plan.outputs)]
 
     def _launch(self, ready: Ready, addresses: list[int], stream: int) -> None:
-        """Run the graph on inputs and outputs at these addresses; the first time, make it."""
+        """Launch the graph on inputs and outputs at these addresses; build it the first time."""
         if ready.graph is None:
             ready.addresses = addresses
             ready.graph = self._make_graph(ready)
@@ -220,7 +221,7 @@ class GraphRunner:
 
     # ------------------------------------------------------------------ the graph
     def _make_graph(self, ready: Ready) -> driver_graph.Graph:
-        """The steps that do anything, as nodes."""
+        """A graph with one node for every step that does any work."""
         packed = [(s, p) for s in self.program.plan.steps
                   if (p := self._pack(s, ready, self.program.constants)) is not None]
         waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed],
@@ -235,7 +236,7 @@ class GraphRunner:
     def _pack(
         self, step: Launch | Copy, ready: Ready, constants: Memory
     ) -> Step | None:
-        """A step with its addresses; None when it does nothing."""
+        """A step with its addresses; None if there is nothing to do."""
         addresses = [_address_in(place, ready, constants) for place in step.places]
         if isinstance(step, Launch):
             return self.program.kernels.pack(step, ready.sizes, addresses)
@@ -254,7 +255,7 @@ def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
 
 
 def _accesses(step: Launch | Copy, sizes: Mapping[Symbol, int]) -> list[Access]:
-    """The bytes that a step touches, constants aside."""
+    """The bytes that a step accesses, except constants."""
     found: list[Access] = []
     for k, place in enumerate(step.places):
         if place.memory not in (CONSTANTS, RESIDENT):

@@ -1,6 +1,7 @@
-"""Compiled kernels on the device, and launches with their parameters in place.
+"""Compiled kernels on the device, and launches with packed parameters.
 
-A kernel is compiled once per variant: what is known of its sizes decides how it reads memory.
+A kernel is compiled once per variant, because what is known of its sizes decides how wide its
+memory accesses can be.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from targets.locks import Turns
 _INT32 = 2**31 - 1
 
 Variant = tuple[KernelOp, frozenset[Symbol], bool]
-"""A kernel, its sizes that 16 divides, and whether offsets need 64 bits."""
+"""A kernel, its sizes that are multiples of 16, and whether offsets need 64 bits."""
 
 
 def variant_of(call: KernelCall, values: Mapping[Symbol, int]) -> Variant:
-    """The variant for values of the kernel's sizes."""
+    """The variant for given values of the kernel's sizes."""
     divisible = frozenset([s for s in call.strides if values[s] % 16 == 0])
     wide = any(int(count.evaluate(values)) > _INT32 for count in call.counts)
     return call.kernel, divisible, wide
 
 
 class Kernels:
-    """Compiled kernels on the device, by variant. Calls at once take turns at making them."""
+    """Compiled kernels on the device, by variant. Only one thread at a time adds to them."""
 
     def __init__(self, options: CompileOptions) -> None:
         self._options = options
@@ -51,11 +52,11 @@ class Kernels:
         return machine_of(self._options.arch).fitted.graph_lanes
 
     def overlap(self, plan: HostPlan) -> None:
-        """Let the kernels of a graph begin before others end; before any is compiled."""
+        """Enable programmatic dependent launch for a graph's kernels, before any is compiled."""
         self._constants = overlapping(plan, self._options)
 
     def prepare(self, variants: Iterable[Variant]) -> None:
-        """Compile and load what is missing, all at once; not what libraries have."""
+        """Compile and load the missing variants together, except kernels that are library calls."""
         with self._turns:
             self._load(_without_libraries(variants))
 
@@ -71,9 +72,9 @@ class Kernels:
         self, call: KernelCall, sizes: Mapping[Symbol, int], addresses: Sequence[int],
         others: Callable[[], Iterable[Variant]] = tuple,
     ) -> PackedLaunch | LibraryLaunch | None:
-        """A launch for sizes of the host, on buffers at addresses; None if it runs no program.
+        """A launch for sizes of the host, on buffers at addresses; None if it has no programs.
 
-        Where the variant is missing, `others` that will be needed are compiled with it. Raises
+        If the variant is missing, `others` that will be needed soon are compiled with it. Raises
         CudaError for more programs, or larger sizes, than a kernel can count.
         """
         values = call.size_values(sizes)
@@ -88,7 +89,7 @@ class Kernels:
         self, call: KernelCall, values: Mapping[Symbol, int], programs: int,
         addresses: Sequence[int], others: Callable[[], Iterable[Variant]],
     ) -> PackedLaunch:
-        """A launch of a kernel of our own. `values`: its sizes."""
+        """A launch of one of our own kernels. `values`: the values of its sizes."""
         variant = variant_of(call, values)
         if variant not in self._loaded:
             self._load([variant, *_without_libraries(others())])
@@ -111,15 +112,15 @@ def _without_libraries(variants: Iterable[Variant]) -> list[Variant]:
 
 
 def overlapping(plan: HostPlan, options: CompileOptions) -> dict[KernelOp, frozenset[int]]:
-    """Of kernels that begin before others end, the positions of buffers that are constants; none
-    for machines where they cannot."""
+    """For each kernel with programmatic dependent launch, the positions of its constant buffers;
+    empty for machines without that feature."""
     return constant_buffers(plan) if machine_of(options.arch).has_early_launches else {}
 
 
 def job_of(
     variant: Variant, options: CompileOptions, constants: frozenset[int] | None = None
 ) -> Job:
-    """What is compiled for a variant. `constants`: see `EmitOptions`."""
+    """The compile job of a variant. `constants`: see `EmitOptions`."""
     kernel, divisible, wide = variant
     count = len(kernel.buffers)
     sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
@@ -131,8 +132,8 @@ def job_of(
 
 @dataclass(frozen=True)
 class PackedLaunch:
-    """A launch with its parameters in place: `cells` are their memory. `waits`: whether the kernel
-    waits itself for the one before it."""
+    """A launch with packed parameters, whose memory is `cells`. `waits`: whether the kernel itself
+    waits for the launch before it (programmatic dependent launch)."""
 
     function: Any
     programs: int
@@ -147,10 +148,10 @@ class PackedLaunch:
                       stream)
 
     def point(self, place: int, address: int) -> None:
-        """Let later launches have another buffer at a place."""
+        """Set the address of one buffer for later launches."""
         self.cells[place].value = address
 
     def point_at(self, addresses: Sequence[int]) -> None:
-        """Let later launches work on other buffers."""
+        """Set the addresses of all buffers for later launches."""
         for cell, address in zip(self.cells, addresses, strict=False):
             cell.value = address

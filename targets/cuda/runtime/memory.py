@@ -1,8 +1,8 @@
-"""Memory on the device, and copies between it and the caller's arrays.
+"""Device memory, and copies between it and the caller's arrays.
 
-`Memory` lives as long as its owner. A `Heap` has the blocks of one run, taken and given back while
-a stream works: from torch's allocator when the caller uses torch, else from the driver's pool, else
-from blocks that are kept for the next run.
+A `Memory` lives as long as its owner. A `Heap` holds the blocks of one run, which are allocated and
+freed in stream order. They come from torch's allocator if the caller uses torch, else from the
+driver's pool, else from blocks that are kept for the next run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from targets.host_checks import MOST_BYTES, memory_error
 
 DEVICE = "cuda:0"
 _KEPT = 1 << 30
-"""Bytes up to which freed memory is kept."""
+"""The most bytes of freed memory that are kept."""
 
 
 def torch_on_device() -> Any:
@@ -45,10 +45,10 @@ def _full(reason: str) -> DeviceMemoryError:
 
 
 class Memory:
-    """Bytes on the device: torch's, when the caller uses torch, else the driver's."""
+    """Bytes on the device, from torch if the caller uses torch, else from the driver."""
 
     def __init__(self, size: int) -> None:
-        """Raises DeviceMemoryError when the device is full."""
+        """Raises DeviceMemoryError if the device is full."""
         if size > MOST_BYTES:
             raise _full(f"{size} bytes")
         torch = torch_on_device()
@@ -61,7 +61,7 @@ class Memory:
         else:
             self.address = driver.allocate(size)
             self._free = weakref.finalize(self, driver.free, self.address)
-            self._free.atexit = False  # the driver is gone by then, and its memory with it
+            self._free.atexit = False  # at exit the driver frees it anyway
 
     def close(self) -> None:
         self._tensor = None
@@ -70,18 +70,19 @@ class Memory:
 
 
 def _wait_for_last_users(torch: Any) -> None:
-    """What is ahead in torch's stream may still use a block that torch gives out again: it expects
-    other work behind that only. While the stream is captured, blocks are of the capture alone."""
+    """Wait until earlier work of torch's stream is done. That work may still use a block that torch
+    hands out again, since torch expects the new owner's work to follow on the same stream. During a
+    capture, blocks belong to that capture alone."""
     if not torch.cuda.is_current_stream_capturing():
         driver.synchronize(current_stream())
 
 
 # ---------------------------------------------------------------------- blocks of a run
 class Pool(Protocol):
-    """Where blocks come from. What is freed may be given out again, behind the stream's work."""
+    """A source of blocks. A freed block may be reused by work that follows in the stream."""
 
     def allocate(self, size: int, stream: int) -> int:
-        """Raises DeviceMemoryError when the device is full."""
+        """Raises DeviceMemoryError if the device is full."""
         ...
 
     def free(self, address: int, stream: int) -> None: ...
@@ -89,7 +90,7 @@ class Pool(Protocol):
 
 @dataclass(frozen=True)
 class TorchPool:
-    """torch's allocator, which orders what it gives out by the stream, too."""
+    """torch's allocator, which also reuses blocks in stream order."""
 
     torch: Any
 
@@ -105,10 +106,10 @@ class TorchPool:
 
 
 class KeptBlocks:
-    """Memory of the driver's, kept when it is freed: for devices without pools.
+    """Driver memory that is kept when freed, for devices without pools.
 
-    The runs of one state follow each other, whatever their streams, and have these blocks alone, so
-    a block may be given out as soon as it is freed.
+    The runs of one state execute one after another on any stream, and these blocks serve only them.
+    A block can therefore be reused as soon as it is freed.
     """
 
     def __init__(self, most: int = _KEPT) -> None:
@@ -138,7 +139,7 @@ class KeptBlocks:
 
     @property
     def kept(self) -> int:
-        """Bytes that nobody uses."""
+        """Bytes of blocks that are not in use."""
         return sum(size * len(blocks) for size, blocks in self._free.items())
 
     def _give_back(self) -> None:
@@ -148,7 +149,7 @@ class KeptBlocks:
 
 
 def _rounded(size: int) -> int:
-    """A size that others share: at most an eighth larger, or the least there is."""
+    """The size rounded up, by at most an eighth or to the alignment, so that sizes share blocks."""
     step = max(ALIGNMENT, 1 << max(0, size.bit_length() - 4))
     return -(-size // step) * step
 
@@ -160,13 +161,13 @@ def _release(blocks: defaultdict[int, list[int]], free: Callable[[int], None]) -
 
 
 def own_pool() -> Pool:
-    """A pool for the runs of one state, for when torch is not used."""
+    """A pool for the runs of one state, for programs without torch."""
     return driver.MemoryPool(_KEPT) if driver.has_pools() else KeptBlocks()
 
 
 @dataclass
 class Heap:
-    """The blocks of one run on one stream: `with Heap(...) as heap`. What is left is freed."""
+    """The blocks of one run on one stream: `with Heap(...) as heap`. Frees the rest at its end."""
 
     pool: Pool
     stream: int
@@ -175,8 +176,8 @@ class Heap:
     def allocate(self, size: int, op: Operation) -> int:
         """The address of a new block.
 
-        Raises, naming the node, DeviceMemoryError when the device is full, and ValueError for what
-        no device has.
+        Raises, naming the node, DeviceMemoryError if the device is full, and ValueError for a size
+        that no device has.
         """
         if size > MOST_BYTES:
             raise memory_error(location_name(op), size)
@@ -195,7 +196,7 @@ class Heap:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """After an error of the device's, freeing fails as well: the first one is what counts."""
+        """After a device error, freeing fails as well, so only the first error is raised."""
         for address in list(self.blocks):
             with suppress(*([CudaError] if error is not None else [])):
                 self.free(address)
@@ -203,7 +204,7 @@ class Heap:
 
 # ---------------------------------------------------------------------- the caller's arrays
 def is_on_device(value: Any) -> bool:
-    """Whether it is a torch tensor on the device."""
+    """Whether a value is a torch tensor on the device."""
     return bool(getattr(value, "is_cuda", False))
 
 
@@ -213,7 +214,7 @@ def current_stream() -> int:
 
 
 def readable(value: Any) -> Any:
-    """A tensor on the device where kernels can read it: itself, if it lies as they expect."""
+    """A device tensor that kernels can read: the value itself if its layout and alignment fit."""
     if not value.is_contiguous():
         return value.contiguous()
     return value if value.data_ptr() % ALIGNMENT == 0 else value.clone()
@@ -231,7 +232,7 @@ def send(value: Any, target: int, stream: int) -> None:
 def fetch(
     source: int, shape: tuple[int, ...], dtype: np.dtype[Any], on_device: bool, stream: int
 ) -> Any:
-    """A new array with a copy of device memory, or a tensor on the device."""
+    """A copy of device memory, as a new array or as a tensor on the device."""
     if not on_device:
         array: Array = np.empty(shape, dtype)
         driver.download(array.ctypes.data, source, array.nbytes, stream)
@@ -242,7 +243,8 @@ def fetch(
 
 
 def tensor_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
-    """Makes tensors on the device, of any contents. Raises DeviceMemoryError when it is full."""
+    """A maker of uninitialized device tensors. It raises DeviceMemoryError if the device is full.
+    """
     torch = sys.modules["torch"]
     kind, device = getattr(torch, dtype.name), torch.device(DEVICE)
     strides = tuple(prod(max(n, 1) for n in shape[k + 1:]) for k in range(len(shape)))
@@ -266,13 +268,13 @@ def tensor_of(array: Array, stream: int) -> Any:
 
 # ---------------------------------------------------------------------- constants
 def residents_of(weights: WeightStore) -> list[Resident]:
-    """The weights that the caller has on the device as kernels can read them."""
+    """The weights that the caller already has on the device, in a layout that kernels can read."""
     return [Resident(v.data_ptr(), v.nbytes, partial(_read, v)) for v in weights.residents
             if str(v.device) == DEVICE and v.is_contiguous() and not v.data_ptr() % ALIGNMENT]
 
 
 def _read(tensor: Any, size: int) -> Array:
-    """The first bytes of a tensor on the device."""
+    """The first `size` bytes of a tensor on the device."""
     array, stream = np.empty(size, np.uint8), current_stream()
     driver.download(array.ctypes.data, tensor.data_ptr(), size, stream)
     driver.synchronize(stream)
@@ -280,7 +282,7 @@ def _read(tensor: Any, size: int) -> Array:
 
 
 def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:
-    """Memory with the constants in their places."""
+    """Device memory that holds the constants at their planned offsets."""
     memory = Memory(plan.size)
     for op, offset in plan.operations:
         array = np.ascontiguousarray(op.array(weights))

@@ -1,8 +1,8 @@
-"""Straight host functions as data: where every buffer lies, what is launched on which, in order.
+"""Straight host functions as data: where every buffer lies, and the sequence of launches.
 
-Memories: `constants`, filled once (`constants.py`); one `arena` per set of sizes that holds the
-planned arena and buffers without a planned place; and each input and output, which are the
-caller's. All offsets are multiples of 256 bytes.
+The memories are `constants`, filled once (`constants.py`); one `arena` per set of sizes, for the
+planned arena and for buffers without a planned place; and the caller's inputs and outputs, each a
+memory of its own. All offsets are multiples of 256 bytes.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ from targets.cuda.errors import CudaError
 from targets.cuda.runtime.constants import ConstantPlan, whole
 
 _MOST = 2**31 - 1
-"""How many programs CUDA launches at most, and how far a size may count in a kernel."""
+"""The most programs of a CUDA launch, and the largest size that a kernel's 32-bit code can count.
+"""
 
 
 CONSTANTS, ARENA, RESIDENT = -1, -2, -3
-"""Memories; those from 0 on are the inputs, and behind them the outputs. What is resident lies in
-memory of the caller's, at an offset that is its address."""
+"""Numbers of memories. Inputs are numbered from 0, and outputs follow them. A resident weight lies
+in the caller's memory; its offset is its address."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a buffer lies: in which memory, how far from its start, and how many bytes it has."""
+    """Where a buffer lies: its memory, its offset there, and its size in bytes."""
 
     memory: int
     offset: Expr
@@ -58,7 +59,7 @@ class Place:
 
 @dataclass(frozen=True)
 class KernelCall:
-    """What a launch runs. `sizes`: the kernel's size parameters as expressions of the host's."""
+    """A kernel to launch. `sizes`: its size parameters as expressions of the host's sizes."""
 
     kernel: KernelOp
     sizes: tuple[Expr, ...]
@@ -66,52 +67,53 @@ class KernelCall:
 
     @cached_property
     def symbols(self) -> frozenset[Symbol]:
-        """The host's sizes that it depends on."""
+        """The host's sizes on which it depends."""
         return frozenset[Symbol]().union(*(e.symbols for e in self.sizes))
 
     @cached_property
     def strides(self) -> tuple[Symbol, ...]:
-        """Size parameters in strides: whether 16 divides them decides how memory is read."""
+        """Size parameters that occur in strides. If 16 divides them, memory accesses can be wider.
+        """
         used = {s for b in self.kernel.buffers for e in buffer_type(b).shape[1:] for s in e.symbols}
         return tuple(name for name in self.kernel.size_names if name in used)
 
     @cached_property
     def written(self) -> frozenset[int]:
-        """The positions of the buffers that the kernel stores to."""
+        """The positions of the buffers that the kernel writes."""
         stored = {op.buffer for op in self.kernel.walk() if isinstance(op, StoreOp)}
         return frozenset(k for k, b in enumerate(self.kernel.buffers) if b in stored)
 
     @cached_property
     def counts(self) -> tuple[Expr, ...]:
-        """The elements of the buffers whose sizes are not plain, over the kernel's sizes."""
+        """The element counts of buffers of symbolic size, in terms of the kernel's sizes."""
         counts = [buffer_type(b).count for b in self.kernel.buffers]
         return tuple(dict.fromkeys(c for c in counts if c.constant is None))
 
     def size_values(self, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
-        """The kernel's size parameters, for sizes of the host.
+        """The values of the kernel's size parameters, for sizes of the host.
 
-        Raises CudaError for one that is too large for code that counts in 32 bits.
+        Raises CudaError for a value that is too large for 32-bit code.
         """
         values = {name: int(e.evaluate(sizes))
                   for name, e in zip(self.kernel.size_names, self.sizes, strict=True)}
         for name, value in values.items():
             if value > _MOST:
                 raise CudaError(f"the size {name} = {value} at node {self.node!r} is larger than "
-                                f"{_MOST}, up to which kernels on CUDA count")
+                                f"{_MOST}, the most that kernels on CUDA can count")
         return values
 
     def extents(self, values: Mapping[Symbol, int]) -> list[int]:
-        """Those of the grid."""
+        """The extents of the grid."""
         return [max(int(e.evaluate(values)), 0) for e in self.kernel.grid.data]
 
     def buffer(self, place: int) -> BufferType:
-        """The type of a buffer of the kernel's."""
+        """The type of one of the kernel's buffers."""
         return buffer_type(self.kernel.buffers[place])
 
     def programs(self, values: Mapping[Symbol, int]) -> int:
-        """How many programs run, for values of the kernel's sizes; none when an extent is 0.
+        """How many programs the grid has, for values of the kernel's sizes; 0 if an extent is 0.
 
-        Raises CudaError for too many.
+        Raises CudaError for too many programs.
         """
         count = prod(self.extents(values))
         if count > _MOST:
@@ -122,7 +124,7 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class Launch(KernelCall):
-    """A kernel on buffers."""
+    """A kernel launch on buffers."""
 
     buffers: tuple[Place, ...]
 
@@ -139,7 +141,7 @@ class Copy:
     source: Place
     target: Place
     written: ClassVar[frozenset[int]] = frozenset([1])
-    """Of its places."""
+    """Positions of the written places."""
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -148,7 +150,7 @@ class Copy:
 
 @dataclass
 class HostPlan:
-    """A module's driver: straight steps on an arena of so many bytes, and constants."""
+    """A module's host function: straight steps, on an arena of `arena` bytes, and its constants."""
 
     constants: ConstantPlan
     inputs: list[BufferType] = field(default_factory=list[BufferType])
@@ -158,13 +160,13 @@ class HostPlan:
 
     @property
     def kernels(self) -> list[KernelOp]:
-        """The kernels that are launched, each once."""
+        """The launched kernels, each once."""
         return list(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
 
 
 def constant_buffers(plan: HostPlan) -> dict[KernelOp, frozenset[int]]:
-    """For each kernel that some other step precedes, the positions of the buffers that are
-    constants in all of its launches."""
+    """For each kernel that follows another step, the positions of the buffers that are constants in
+    all of its launches."""
     found: dict[KernelOp, frozenset[int]] = {}
     preceded = {s.kernel for s in plan.steps[1:] if isinstance(s, Launch)}
     for step in plan.steps:
@@ -176,14 +178,14 @@ def constant_buffers(plan: HostPlan) -> dict[KernelOp, frozenset[int]]:
 
 
 def is_straight(function: FuncOp) -> bool:
-    """Whether all that a function does is known once its inputs' shapes are."""
+    """Whether the shapes of its inputs determine everything that a function does."""
     late = (SizeOp, RequireOp, TrapOp, ControlOp, FreeOp)
     return not (function.return_op.values or any(
         isinstance(op, late) for op in function.body.block.ops))
 
 
 def host_notes(module: ModuleOp) -> list[str]:
-    """`on the host: 1 strata.loop, 3 sizes`: what is decided there by nature; none without such."""
+    """`on the host: 1 strata.loop, 3 sizes`: what is decided there at run time; else empty."""
     ops = [op for f in host_functions(module) for op in f.body.block.ops]
     counts = [(sum(isinstance(op, kind) for op in ops), kind.name) for kind in (LoopOp, IfOp)]
     sizes = sum(len(defined_sizes(op)) for op in ops if isinstance(op, SizeOp))
@@ -195,7 +197,7 @@ def host_notes(module: ModuleOp) -> list[str]:
 
 
 def plan_host(module: ModuleOp, constants: ConstantPlan | None = None) -> HostPlan:
-    """Read a module whose `host.func` is a straight sequence of steps (`is_straight`).
+    """The plan of a module whose `host.func` is a straight sequence of steps (`is_straight`).
 
     Raises ValueError for a launch of a kernel that the module does not have.
     """
@@ -241,7 +243,7 @@ def kernels_of(module: ModuleOp) -> dict[str, KernelOp]:
 
 
 def kernel_call(op: LaunchOp, kernels: Mapping[str, KernelOp]) -> KernelCall:
-    """What a launch runs. Raises ValueError for a kernel that the module does not have."""
+    """The kernel and sizes of a launch. Raises ValueError if the module lacks the kernel."""
     kernel = kernels.get(op.kernel.data)
     if kernel is None:
         raise ValueError(f"host.launch @{op.kernel.data}: the module has no such block.kernel")

@@ -1,4 +1,4 @@
-"""What a straight host function needs to run with certain sizes: memory, results and its graph."""
+"""What a straight host function needs to run at certain sizes: memory, results and a CUDA graph."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from targets.cuda.runtime.memory import Memory, tensor_maker
 
 Step = PackedLaunch | LibraryLaunch | CopyNode
 _NOWHERE = -1
-"""An address that nothing has."""
+"""An address that no buffer has."""
 
 
 class Call(NamedTuple):
-    """What is known of calls with inputs of certain shapes, types and devices.
+    """What calls with inputs of the same shapes, dtypes and devices have in common.
 
-    `on_device`: whether an input is there, and outputs therefore, too; `is_mixed`: others are not.
+    `on_device`: whether any input, and thus every output, is on the device; `is_mixed`: whether
+    other inputs are not.
     """
 
     sizes: Mapping[Symbol, int]
@@ -36,7 +37,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What an output is at certain sizes. `given`: the input in whose memory it is computed."""
+    """An output at certain sizes. `given`: the donated input in whose memory it is computed."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -44,7 +45,7 @@ class Result:
 
     @cached_property
     def make(self) -> Callable[[], Any]:
-        """Makes a new tensor on the device. Raises DeviceMemoryError when that is full."""
+        """Makes a new tensor on the device. Raises DeviceMemoryError if the device is full."""
         return tensor_maker(self.shape, self.dtype)
 
     @property
@@ -54,10 +55,11 @@ class Result:
 
 @dataclass
 class Ready:
-    """All that a run with certain sizes needs. `graph`: from the first run on.
+    """All that a run at certain sizes needs. `graph`: present after the first run.
 
-    `addresses`: where inputs and outputs lie, as the graph has it. `staging`: memory for those that
-    are arrays of the host. `users`: of an input or output, the nodes and their places of it.
+    `addresses`: the addresses of inputs and outputs in the graph. `staging`: device memory for
+    those that are arrays on the host. `users`: for each input or output, the nodes that use it,
+    with the position of its address in each.
     """
 
     sizes: Mapping[Symbol, int]
@@ -71,9 +73,9 @@ class Ready:
     staging: dict[int, Memory] = field(default_factory=dict[int, Memory])
 
     def point_at(self, addresses: Sequence[int]) -> None:
-        """Let the graph work on inputs and outputs at these addresses.
+        """Make the graph work on inputs and outputs at these addresses.
 
-        After an exception it is not known where it works: the next call points all of it anew.
+        If this is interrupted, the graph's addresses are unknown, and the next call sets them all.
         """
         assert self.graph is not None
         changed: dict[int, None] = {}

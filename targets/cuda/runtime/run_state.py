@@ -1,8 +1,8 @@
-"""What a call on a GPU writes, apart from what it returns: memory, graphs, and the order of runs.
+"""What a call on a GPU writes besides its results: memory, graphs, and the order of runs.
 
-A model's states are a pool (`targets/call_states.py`), so that threads call it at once. Runs of one
-state follow each other, on whatever streams; those of several states do not wait for each other,
-unless the callers' streams are one.
+A model's states form a pool (`targets/call_states.py`), so that several threads can call it at
+once. Runs of one state execute one after another on any streams. Runs of different states do not
+wait for each other, unless the callers use the same stream.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.stream_order import RunOrder
 
 MOST_STATES = 4
-"""How many calls of a model may be under way at once. Each may hold an arena of gigabytes, and the
-host's part of a call holds Python's lock most of the time: more threads add little."""
+"""How many calls of a model may be in progress at once. Each may hold an arena of gigabytes, and
+the host's part of a call mostly holds Python's global lock, so more threads add little."""
 
 
 class RunState:
-    """The runs of a program that follow each other. `owner`: see `Owned`."""
+    """The runs of a program that execute one after another. `owner`: see `Owned`."""
 
     def __init__(self, program: GraphProgram | ControlProgram) -> None:
         self.owner, self.order = 0, RunOrder()
@@ -34,7 +34,7 @@ class RunState:
         weakref.finalize(self, _finish, self.order, self.runner).atexit = False
 
     def run(self, call: Call, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs; tensors on the device are put into the caller's stream."""
+        """The outputs. For tensors on the device, the work is enqueued on the caller's stream."""
         stream = current_stream() if call.on_device else self.order.own
         self.order.begin(stream)
         try:
@@ -46,19 +46,19 @@ class RunState:
         return outputs
 
     def close(self) -> None:
-        """Give up all memory, once its runs are done."""
+        """Free all memory after its runs have finished."""
         self.order.finish()
         self.runner.close()
 
 
 def follows(stream: int) -> Callable[[RunState], bool]:
-    """Whether the last run of a state was on this stream, so that the next one there need not wait
-    for another stream's."""
+    """A test whether a state's last run was on this stream, so that its next run there need not
+    wait for another stream."""
     return lambda state: state.order.last == stream
 
 
 def _finish(order: RunOrder, runner: GraphRunner | ControlRunner) -> None:
-    """Wait for the runs of a state that is gone: its memory and its kernels go behind them."""
+    """Wait for the runs of a collected state, before its memory and kernels are freed."""
     with suppress(CudaError):
         driver.use_device()
         order.finish()

@@ -1,9 +1,9 @@
-"""Times a model's launches alone, as they run inside a graph of many.
+"""Times a model's launches without the host's overhead, inside a graph of many runs.
 
-One graph holds so many runs that neither its start nor the clock's resolution counts. A model whose
-constants are a large part of the shared cache may find none of a kernel's there, so that each run
-reads another copy of them, further back than the cache reaches; what a kernel takes from others has
-just been written, and may be there.
+One graph holds enough runs that neither its start nor the clock's resolution matters. In a model
+whose constants fill much of the L2 cache, a kernel's constants are usually not cached when it runs.
+To reproduce that, each run reads another copy of the constants, so that the cache has lost the copy
+before it is read again. Inputs from other kernels were written just before and may be cached.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from targets.cuda.runtime.graph_cache import GraphRunner
 from targets.cuda.runtime.memory import Memory
 
 NEAR = 4
-"""Constants of a model are held to stay in the shared cache up to this part of it. What was found
-fast for one matrix that just fits, 4096 x 4096 halves on an H200, took 25% more from memory."""
+"""Constants of a model are assumed to stay in the L2 cache if they take at most one part in `NEAR`
+of it. Chosen on an H200, where a matrix that just fits is slower once it is read from memory."""
 SECONDS = 5e-4
-"""About how long a graph runs."""
+"""About how many seconds a graph runs."""
 FIRST, MOST = 4, 256
-"""Runs in the graph that tells how many make such a one, and in any."""
+"""Runs in the first graph, from whose time the final number is computed, and the most in any."""
 MOST_COPIES = 64
 
 
 class Stopwatch:
-    """The seconds of a run, on the average of those in the graph."""
+    """The average seconds of one run in the graph."""
 
     def __init__(self, runner: GraphRunner, spoiled: int, stream: int):
         """`spoiled`: bytes that are read between two uses of a constant; 0: none."""
-        self.runner, self.stream = runner, stream  # whose memory the graph works on
+        self.runner, self.stream = runner, stream  # keeps the graph's memory alive
         size = runner.program.constants_size
         count = min(MOST_COPIES, math.ceil(spoiled / size) + 1) if size and spoiled else 0
         self.copies = [Memory(size) for _ in range(count)]
@@ -43,7 +43,7 @@ class Stopwatch:
         self.count, self.graph = count, self.runner.repeated(self.copies[:count], count)
 
     def __call__(self, calls: int) -> float:
-        """At least so many in a row, begun while a graph before them still runs."""
+        """At least `calls` runs in a row, started while an earlier graph is still running."""
         replays = math.ceil(calls / self.count)
         self.graph.launch(self.stream)
         self.start.record(self.stream)

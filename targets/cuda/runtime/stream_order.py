@@ -1,24 +1,24 @@
-"""Runs of one state follow each other, on whatever streams: they use the same memory."""
+"""The order of one state's runs, which share memory: one after another, on any streams."""
 
 from __future__ import annotations
 
 from targets.cuda.runtime import driver
 
 DEFAULT = 0
-"""The stream that is always there, and therefore needs no event before another is used."""
+"""The default stream. It always exists, so its event can be recorded when it is needed."""
 
 
 class RunOrder:
-    """`own`: the stream of runs whose callers have none. `last`: that of the last run."""
+    """`own`: the stream for callers without one. `last`: the stream of the last run."""
 
     def __init__(self) -> None:
         self.own = driver.make_stream(self)
         self._done, self.last = driver.Event(), self.own
         self._done.record(self.own)
-        self._synchronize = driver.synchronize  # of the driver that the stream is of
+        self._synchronize = driver.synchronize  # of the driver that made the stream
 
     def begin(self, stream: int) -> None:
-        """Let the stream's later work wait for all earlier runs."""
+        """Make later work of the stream wait for all earlier runs."""
         if stream == self.last:
             return
         if self.last == DEFAULT:
@@ -26,12 +26,12 @@ class RunOrder:
         self._done.wait(stream)
 
     def end(self, stream: int) -> None:
-        """A run has been put into the stream."""
+        """Record that a run was enqueued on the stream."""
         self.last = stream
         if stream != DEFAULT:
             self._done.record(stream)
 
     def finish(self) -> None:
-        """Wait for all runs."""
+        """Wait for all runs to finish."""
         self.begin(self.own)
         self._synchronize(self.own)

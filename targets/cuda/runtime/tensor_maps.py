@@ -1,7 +1,8 @@
-"""Matrices as hardware that copies whole tiles is told of them: 128 bytes among the parameters.
+"""Tensor map descriptors: matrices described to the hardware that copies whole tiles (TMA).
 
-The driver encodes where a matrix lies, its sizes, and the box that is copied at once. Kernels read
-all that from the map; sizes and pitches are parameters behind it because Triton passes them.
+The driver encodes a matrix's address, its sizes and the box that one copy moves, in 128 bytes among
+the parameters. Kernels read all that from the map. Sizes and strides follow it as parameters of
+their own only because Triton passes them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from targets.cuda.runtime.driver import call
 
 _BYTES, _ALIGNED = 128, 64
 _HOST_TYPES = {8: 10, 9: 8, 10: 9}
-"""CUtensorMapDataType by the element types of compiled code, where these differ."""
+"""CUtensorMapDataType by the element types of compiled code, where the two differ."""
 _LINE = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 _PLAIN, _ZEROS = 0, 0  # CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """What compiled code expects of a map: at which place among the kernel's parameters it is, and
-    the box that is copied at once. `element`, `swizzle`: numbers of the hardware's."""
+    """What compiled code expects of a tensor map: its position among the kernel's parameters, and
+    the box of one copy. `element`, `swizzle`: the hardware's numbers for them."""
 
     place: int
     box: tuple[int, ...]
@@ -33,12 +34,12 @@ class Descriptor:
 
     @staticmethod
     def of(place: int, facts: dict[str, Any]) -> Descriptor:
-        """From what Triton says of a kernel."""
+        """Made from Triton's metadata of a kernel."""
         return Descriptor(place, tuple(facts["block_size"]), facts["elem_type"], facts["swizzle"])
 
 
 class TensorMap:
-    """A map of a matrix that lies by rows, at an address that can be changed."""
+    """The map of a row-major matrix, whose address can be changed."""
 
     def __init__(
         self, address: int, shape: Sequence[int], width: int, descriptor: Descriptor
@@ -57,7 +58,7 @@ class TensorMap:
 
     @property
     def value(self) -> int:
-        """The matrix' address."""
+        """The matrix's address."""
         return self._address
 
     @value.setter
@@ -67,13 +68,13 @@ class TensorMap:
 
     @property
     def parameters(self) -> list[int]:
-        """The addresses of the map, and of the parameters behind it."""
+        """The addresses of the map, and of the parameters that follow it."""
         assert self._map.value is not None
         return [self._map.value, *map(ctypes.addressof, self._behind)]
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
-    """Elements from one index to the next, of each dim."""
+    """The stride of each dim, in elements."""
     strides = [1]
     for extent in reversed(shape[1:]):
         strides.insert(0, strides[0] * extent)

@@ -1,1 +1,1 @@
-"""How kernels are scheduled for GPUs."""
+"""Scheduling of kernels for GPUs."""

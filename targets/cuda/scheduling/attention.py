@@ -1,7 +1,8 @@
-"""Schedule rules of the CUDA target for products whose sums are online: attention.
+"""Schedule rules of the CUDA target for products with an online softmax: fused attention.
 
-A program computes a block of rows. It holds their factor, and walks the columns of the scores: in
-each step a tile of scores by `tl.dot`, its powers, and their product with the values by another.
+A program computes a block of rows. It keeps their query factor, and loops over the columns of the
+scores. Each step computes a tile of scores by `tl.dot`, exponentiates it, and multiplies the result
+by a tile of the values with another `tl.dot`.
 """
 
 from __future__ import annotations
@@ -29,19 +30,20 @@ from targets.cuda.scheduling.tiles import finish, power, width_of
 
 MAX_REGISTERS = 255
 MAX_WIDTH, SPLIT_WIDTH = 256, 64
-"""The most columns of a factor that a program holds; and of one of f32 that is split."""
+"""The most columns of a factor that a program holds, and the most of a split f32 factor."""
 
 
 def is_attention(kernel: KernelOp) -> bool:
-    """Whether a contraction of a kernel follows a running maximum."""
+    """Whether a contraction of the kernel follows a running maximum (online softmax)."""
     return any(is_contraction(n) and running_maximum(n) for n in kernel.nests)
 
 
 def joins(kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether both products run on tensor cores, or are of one row each, and their factors fit.
+    """Whether fusing attention pays: both products run on tensor cores, or are of one row each, and
+    their factors fit.
 
-    On FMA units, sums of many rows are as many operations in either form; apart they have larger
-    tiles, and nothing that is computed again.
+    On FMA units, products of many rows take the same number of operations either way. Separate
+    kernels have larger tiles there, and recompute nothing.
     """
     products = _products(kernel)
     inner = [kernel.axes[a].constant for a in _held(kernel)]
@@ -59,17 +61,16 @@ def _products(kernel: KernelOp) -> list[NestOp]:
 
 
 def _is_narrow(nest: NestOp) -> bool:
-    """Whether both factors are halves."""
+    """Whether both factors are 16-bit floats."""
     return all(isinstance(v.type, TensorType) and v.type.element in (f16, bf16)
                for v in nest.inputs)
 
 
 def _is_split(kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether f32 factors are multiplied as sums of two of tf32 each, on tensor cores.
+    """Whether f32 factors are split into sums of two tf32 factors each, to use tensor cores.
 
-    Each product is off by 2^-22 of itself, less than sums of 32 are by their additions: on an H200,
-    kernels by hand were as far off as those of FMAs (5.5e-7 to 8.0e-7, and 7.6e-7 to 9.8e-7, of
-    the largest), in a third to a half of the time.
+    The relative error of each product is 2^-22, less than what the additions of a sum of 32
+    contribute.
     """
     elements = {v.type.element for n in _products(kernel) for v in n.inputs
                 if isinstance(v.type, TensorType)}
@@ -79,21 +80,21 @@ def _is_split(kernel: KernelOp, options: TargetOptions) -> bool:
 
 
 def walked_axis(kernel: KernelOp) -> Symbol:
-    """The axis that all sums are online along."""
+    """The axis of the keys, along which all sums are online."""
     [axis] = _products(kernel)[-1].reduce_axes
     return axis.name
 
 
 def _held(kernel: KernelOp) -> list[Symbol]:
-    """The axes of which a program holds all: those of the factors, beside rows and columns."""
+    """The axes of the factors besides rows and keys; a program holds them whole."""
     rows = common_rows(kernel)
     return [a for a in kernel.axes if a not in rows and a != walked_axis(kernel)]
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Rows of a program, columns of a step, how many warps and steps in flight, and registers of
-    a thread, where a limit lets another program share the multiprocessor."""
+    """Rows of a program, columns of a step, warps, and stages in flight. `registers`: a limit per
+    thread that lets another program share the multiprocessor; 0: none."""
 
     rows: int
     step: int
@@ -102,45 +103,46 @@ class Tiles:
     registers: int = 0
 
     def fits(self, held: int, width: int, machine: Machine) -> bool:
-        """Whether factors of so many columns fit into shared memory, and sums into registers."""
+        """Whether factors `held` columns wide fit into shared memory, and sums into registers."""
         shared = held * width * (self.rows + 2 * self.step * self.stages)
         sums = self.rows * (held + self.step) // (32 * self.warps)
         return shared <= machine.shared and sums <= (self.registers or MAX_REGISTERS) * 3 // 4
 
 
 _NARROW = (Tiles(64, 64, 4, 3), Tiles(64, 32, 4, 2))
-"""For factors of one line of the cache: several programs share a multiprocessor."""
+"""For factors no wider than a cache line: several programs share a multiprocessor."""
 _BARE = (Tiles(128, 128, 8, 3, 128), *_NARROW)
-"""For those, where nothing is read but factors, in whole steps: registers hold scores and sums."""
+"""For such factors, if nothing but factors is read and all steps are whole: registers hold the
+scores and sums."""
 _WIDE = (Tiles(128, 64, 8, 2, 128), Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2), Tiles(64, 32, 4, 2))
-"""For wider ones: more rows, so that factors are loaded less often."""
+"""For wider factors: more rows, so that the factors are loaded less often."""
 _LIMITED = _WIDE[1:]
-"""For those whose rows reach to a diagonal, and are walked in one loop."""
+"""For wider factors under a causal mask, where one loop covers each row up to the diagonal."""
 _SPLIT = (Tiles(128, 64, 8, 2), Tiles(32, 32, 4, 2))
-"""For f32 in parts, which take registers of their own."""
+"""For split f32 factors, whose parts need registers of their own."""
 _SPECIALIZED = Tiles(64, 128, 8, 2)
 """Of each of two groups, beside a warp that only loads, for wider ones, where the machine's facts
 say that this is faster (`CopiedTimes`)."""
 _HEADS = 4
-"""So many heads' rows of one length are computed side by side."""
+"""How many heads' rows of equal length run next to each other."""
 _LINE = 128
 STEP = 256
-"""How many places a program walks at a time that has one row: so many loads are under way."""
+"""How many keys a program with one row loads per step, all in flight at the same time."""
 
 
 def prepare_attention(kernel: KernelOp) -> None:
-    """Let what masks scores stand before what scales them."""
+    """Move the mask of the scores before their scaling."""
     for nest in [n for n in kernel.nests if n.is_elementwise]:
         take_factor_out(nest)
 
 
 def schedule_attention(kernel: KernelOp, options: TargetOptions) -> Schedule:
-    """Blocks of rows; the axes of the factors whole; the columns in steps."""
+    """Blocks of rows in the grid, the factors' axes whole, and the columns in steps."""
     return next(candidates(kernel, options))
 
 
 def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
-    """The schedule, and behind it others that may be as good."""
+    """The preferred schedule, then others that may be as good."""
     row = block_axis(kernel)
     if row is None:
         yield _single_rows(kernel)
@@ -151,7 +153,7 @@ def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
 
 
 def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule:
-    """Each program by itself."""
+    """A schedule without warp specialization."""
     extents, walked = kernel.axes, walked_axis(kernel)
     held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
     split = _is_split(kernel, options)
@@ -168,7 +170,7 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
 
 
 def _is_specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> bool:
-    """Whether a warp that only loads makes a kernel faster: wide factors, and enough programs."""
+    """Whether warp specialization makes a kernel faster: wide factors and enough programs."""
     machine, walked, held = machine_of(options.features), walked_axis(kernel), _held(kernel)
     times = machine.fitted.copied
     if times is None:
@@ -185,7 +187,7 @@ def _is_specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> bo
 
 
 def _specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule:
-    """Two groups of warps that compute, and a warp that loads."""
+    """Two consumer warp groups, and a producer warp that loads."""
     extents, walked, tiles = kernel.axes, walked_axis(kernel), _SPECIALIZED
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
               Level("grid", row, tiles.rows),
@@ -198,7 +200,7 @@ def _specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Sched
 
 
 def _single_rows(kernel: KernelOp) -> Schedule:
-    """A program for each row, whose products are no matrices: all by multiplying and adding."""
+    """One program per row. Its products are of vectors, so they run on FMA units."""
     extents, walked = kernel.axes, walked_axis(kernel)
     held = {a: power(extents[a], MAX_WIDTH) for a in _held(kernel)}
     step = power(extents[walked], STEP, MIN_DOT)
@@ -208,14 +210,14 @@ def _single_rows(kernel: KernelOp) -> Schedule:
 
 
 def program_count(kernel: KernelOp, options: TargetOptions) -> int | None:
-    """How many programs compute a kernel; None if a run decides."""
+    """The number of a kernel's programs; None if it is known only at run time."""
     schedule = schedule_attention(kernel, options)
     return product(kernel.axes[x.axis].ceildiv(x.tile) for x in schedule.levels
                    if x.kind == "grid").constant
 
 
 def _is_limited(kernel: KernelOp, step: int) -> bool:
-    """Whether rows reach to a diagonal, in whole steps: one loop walks them then."""
+    """Whether rows end at a diagonal and all steps are whole, so that one loop covers them."""
     return _is_even(kernel, step) and limit_of(kernel, walked_axis(kernel)) is not None
 
 
@@ -228,7 +230,7 @@ def _is_even(kernel: KernelOp, step: int) -> bool:
 def _tiles(
     kernel: KernelOp, row: Symbol, held: int, machine: Machine, split: bool
 ) -> Tiles:
-    """The first tiles that fit and leave no multiprocessor idle, else those of the fewest rows."""
+    """The first tiles that fit and use every multiprocessor, else those with the fewest rows."""
     width = max(width_of(v) for n in _products(kernel) for v in n.inputs)
     limited = _is_limited(kernel, _LIMITED[0].step)
     if split:

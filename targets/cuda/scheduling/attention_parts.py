@@ -1,8 +1,8 @@
-"""How many parts of its keys attention of few rows walks side by side: by a model of time.
+"""Into how many parts attention with few rows splits its keys (split-KV), by a model of time.
 
-Programs ask for what they walk at the rate of their share of a multiprocessor, or of what they
-wait for where they load nothing ahead, all of them together at most at that of the device's memory.
-Parts are added by another kernel.
+A program reads at the rate of its share of a multiprocessor, or at the rate that latency allows if
+it has no software pipelining. All programs together read at most at the bandwidth of the device's
+memory. Another kernel combines the parts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from targets.cuda.scheduling.attention import program_count, walked_axis
 from targets.cuda.scheduling.tiles import width_of
 
 LEAST = 64
-"""The least places that one part walks."""
+"""The fewest keys of one part."""
 MOST = 128
-"""More parts take as long to add as they save."""
+"""The most parts: with more, combining them costs as much as they save."""
 
 
 def online_parts(kernel: KernelOp, options: TargetOptions) -> int:
-    """The number of parts; 1 to walk all in one go."""
+    """The number of parts; 1: do not split."""
     machine = machine_of(options.features)
     facts = machine.fitted.parts
     length = kernel.axes[walked_axis(kernel)].constant
@@ -48,14 +48,14 @@ def online_parts(kernel: KernelOp, options: TargetOptions) -> int:
 
 @dataclass(frozen=True)
 class _Walked:
-    """Bytes along the walked axis: those there are, and those that all programs ask for."""
+    """Bytes along the keys' axis: those stored, and those that all programs together read."""
 
     stored: int
     read: int
 
 
 def _seconds(walked: _Walked, programs: int, rate: float, machine: Machine) -> float:
-    """How long so many programs take, each of which reads so many GB/s."""
+    """The seconds that `programs` programs take, each of which reads at `rate` GB/s."""
     together = machine.fitted.parts.sharing * machine.multiprocessors
     rounds = -(-programs // together)
     idle = rounds * together / programs if rounds > 1 else 1
@@ -64,7 +64,7 @@ def _seconds(walked: _Walked, programs: int, rate: float, machine: Machine) -> f
 
 
 def _walked_bytes(kernel: KernelOp) -> _Walked | None:
-    """None if a run decides how many they are."""
+    """The bytes of the kernel; None if they are known only at run time."""
     axis, stored, read = walked_axis(kernel), dict[SSAValue, Expr](), Expr.of(0)
     for nest in kernel.nests:
         for one in reads_of(nest):

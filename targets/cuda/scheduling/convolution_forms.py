@@ -1,18 +1,19 @@
-"""Which kernels are convolutions as cuDNN has them.
+"""Which kernels are convolutions that cuDNN can compute.
 
 Such a kernel sums products of data and a filter over channels and windows, with strides, dilations,
-groups and zeros around the data; behind it are at most a factor of each channel, a bias, values
-that are added, and a ReLU. The product of two matrices is one without places. The dims of buffers
-are batch `n`, channels of the data `c` and of the result `o`, and places `d`, `h` and `w`, as far
-as there are; a filter that sums no channels has `g` for those of the result, and a factor an `x`
-before it. Words tell strides, dilations and the zeros before the data where they are not 1, 1 and
-0, whether f32 may be rounded, and whether the code is to be compiled for it.
+groups and padding with zeros. After that it may have a factor per channel, a bias, an added tensor,
+and a ReLU. A product of two matrices is a convolution without spatial dims. The letters of the dims
+are batch `n`, the data's channels `c`, the result's channels `o`, and spatial dims `d`, `h` and `w`
+as needed. A depthwise filter, which sums no channels, has `g` for the result's channels, and a
+factor has an `x` before its dims. Words give the strides, dilations and leading padding where they
+are not 1, 1 and 0. More words say whether f32 may be rounded, and whether cuDNN is to compile the
+kernel at run time.
 
     relu(convolution + bias)          nhwc.ohwc.o.nhwo.s2x2.p1x1.relu
     (x @ w.T) * scale + bias + other  nc.oc.xo.o.no.no
 
-Axes of such kernels are fused, so what counts as one is a part of an index: `i0 mod 28`, say.
-Filters lie as the data does, channels last or not; that is packed (`packing`).
+The axes of such kernels are fused, so an axis of the convolution may be a part of an index, such as
+`i0 mod 28`. A filter has the layout of the data, channels last or not; it is packed (`packing`).
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ FACTOR = "x"
 PLACES = "dhw"
 _ELEMENTS = ("f16", "bf16", "f32")
 _MOST_SUMMED = 1 << 20
-"""Positions of a sum that are looked at one by one."""
+"""The longest sum whose positions are enumerated."""
 
 Terms = Mapping[str, int]
-"""A linear expression: its parts, and how often each counts; the constant is that of ''."""
+"""A linear expression: its atoms with their factors; '' stands for the constant."""
 
 
 @dataclass(frozen=True)
 class Dim:
-    """What a dim of the data is: places of the result in strides, and inside the window."""
+    """A dim of the data: a stepping position `own` of the result, and a position in the window."""
 
     own: str
     stride: int = 1
@@ -61,9 +62,9 @@ class Dim:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the inputs of a nest are, by position, and the letters of their dims and the result's.
+    """The roles of a nest's inputs, by position, and the letters of their dims and the result's.
 
-    `dims`: of the data's places, in order.
+    `dims`: the data's spatial dims, in order.
     """
 
     data: int
@@ -73,7 +74,7 @@ class Reading:
 
     @property
     def filter_order(self) -> tuple[int, ...]:
-        """The dims of the filter as they should lie: channels where the data has them."""
+        """The order of the filter's dims in memory: channels where the data has them."""
         last = self.letters[self.data].endswith("c")
         wanted = f"og{PLACES}c" if last else f"ogc{PLACES}"
         letters = self.letters[1 - self.data]
@@ -81,7 +82,7 @@ class Reading:
 
 
 def convolution_form(kernel: KernelOp, options: TargetOptions) -> str | None:
-    """The form of a kernel that cuDNN may have; None for others."""
+    """The form of a kernel that cuDNN may compute; None for others."""
     product = kernel.nests[0]
     word = _precision(product, options)
     reading, epilogue = read_convolution(product), epilogue_of(kernel)
@@ -103,8 +104,8 @@ def convolution_form(kernel: KernelOp, options: TargetOptions) -> str | None:
 
 
 def packing(nest: NestOp) -> Mapping[int, Packing] | None:
-    """How a call wants its inputs to lie: the filter by `Reading.filter_order`, the data as it
-    does. None for what is no convolution."""
+    """The layouts that a call needs: the filter by `Reading.filter_order`, the data as it is. None
+    for a nest that is no convolution."""
     reading = read_convolution(nest)
     if reading is None:
         return None
@@ -114,7 +115,7 @@ def packing(nest: NestOp) -> Mapping[int, Packing] | None:
 
 
 def _precision(nest: NestOp, options: TargetOptions) -> Sequence[str] | None:
-    """The words about it; None for types and a precision that the library has not."""
+    """The words for the precision; None for types and precisions that cuDNN lacks."""
     elements = {str(v.type.element) for v in nest.inputs if isinstance(v.type, TensorType)}
     [element] = elements if len(elements) == 1 else [""]
     if element not in _ELEMENTS or not is_contraction(nest) or not is_dot(nest):
@@ -125,7 +126,7 @@ def _precision(nest: NestOp, options: TargetOptions) -> Sequence[str] | None:
 
 
 def _packed(reading: Reading) -> dict[int, str]:
-    """The letters of the inputs' dims when they are packed."""
+    """The letters of the inputs' dims after packing."""
     letters = reading.letters[1 - reading.data]
     return {**reading.letters,
             1 - reading.data: "".join(letters[k] for k in reading.filter_order)}
@@ -136,8 +137,8 @@ def _dims(map_: Sequence[Expr], letters: Mapping[str, str]) -> str:
 
 
 def _is_form(behind: Sequence[str], result: str, reading: Reading) -> bool:
-    """Whether factors are of channels, what is added is a bias and values of all places at most,
-    each once, and all is stored."""
+    """Whether factors are per channel, each added input is a bias or has the result's dims, there
+    is at most one of each, and the whole result is stored."""
     whole = sorted(reading.result)
     kinds = [d if d in ("o", f"{FACTOR}o") else sorted(d) for d in behind]
     return (sorted(result) == whole and all(kinds.count(kind) == 1 for kind in kinds)
@@ -152,9 +153,9 @@ def _words(dims: Sequence[Dim], epilogue: Epilogue) -> list[str]:
     return [*words, *[RELU] * epilogue.relu]
 
 
-# ---------------------------------------------------------------------- what a nest reads
+# ---------------------------------------------------------------------- reading a nest
 def read_convolution(nest: NestOp) -> Reading | None:
-    """What a nest's inputs are if it is a convolution; None for others."""
+    """The reading of a nest as a convolution; None for other nests."""
     if len(nest.inputs) != 2 or any(p not in (None, 0.0) for p in nest.pad_values):
         return None
     return _read(nest, 0) or _read(nest, 1)
@@ -182,20 +183,20 @@ def _read(nest: NestOp, data: int) -> Reading | None:
 
 
 def _terms(expr: Expr) -> Terms | None:
-    """The expression's parts; None for products of them."""
+    """The terms of an expression; None if it multiplies atoms."""
     if any(len(monomial) > 1 for monomial, _ in expr.terms):
         return None
     return {atom_text(monomial[0]) if monomial else "": factor for monomial, factor in expr.terms}
 
 
 def _only(terms: Terms | None) -> str | None:
-    """The part that an expression is."""
+    """The only atom of an expression, with factor 1; None otherwise."""
     return next(iter(terms)) if terms and [*terms.values()] == [1] and "" not in terms else None
 
 
 def _dim(terms: Terms | None, own: Sequence[str | None], summed: Sequence[str | None]
          ) -> Dim | None:
-    """What a dim of the data is, with places of the result and of the window; None for others."""
+    """A dim of the data as positions of the result and of the window; None if it is not that."""
     assert terms is not None
     places, windows = ([a for a in terms if a in names] for names in (own, summed))
     rest = terms.keys() - {*places, *windows, ""}
@@ -211,7 +212,7 @@ def _is_channel(
     nest: NestOp, data: int, walked: Terms | None, filtered: Sequence[Terms | None],
     outer: Terms | None, summed: Sequence[str | None],
 ) -> bool:
-    """Whether a dim of the data is the filter's channels in groups, as many as of the result's."""
+    """Whether a dim of the data is the filter's channels, with as many groups as the result has."""
     assert walked is not None and outer is not None
     inner = [a for a in walked if a in summed]
     groups = walked.keys() - {*inner}
@@ -230,7 +231,7 @@ def _is_channel(
 
 
 def _sizes(nest: NestOp, position: int) -> list[int]:
-    """Of an input; 0 for one that only a run knows."""
+    """The sizes of an input; 0 for those known only at run time."""
     type_ = nest.inputs[position].type
     assert isinstance(type_, TensorType)
     return [e.constant or 0 for e in type_.shape]
@@ -240,9 +241,10 @@ def _lettered(
     nest: NestOp, data: int, dims: Sequence[Dim | None], stored: Sequence[Terms | None],
     filtered: Sequence[Terms | None], outer: Terms | None,
 ) -> Reading | None:
-    """With names for the dims: the first of the data is a batch if no window moves along it.
+    """The reading, with letters for the dims. The data's first dim is a batch if no window moves
+    along it.
 
-    None for a product whose data has rows last, and for more places than there are names.
+    None for a product whose data is column-major, and for more spatial dims than there are letters.
     """
     first = dims[0]
     batch = first if first is not None and first.is_batch else None
@@ -267,7 +269,7 @@ def _lettered(
 
 
 def _is_whole(nest: NestOp, position: int) -> bool:
-    """Whether a sum reads each number of a filter for a channel of the result once."""
+    """Whether the sum for each channel of the result reads each element of the filter once."""
     extents = [a.extent.constant or 0 for a in nest.reduce_axes]
     if not 0 < prod(extents) <= _MOST_SUMMED:
         return False

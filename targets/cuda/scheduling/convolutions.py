@@ -1,13 +1,14 @@
-"""Schedule rules of the CUDA target for convolutions: products of rows read by windows, in strides.
+"""Schedule rules of the CUDA target for convolutions as implicit matrix products.
 
     nest (n, i, j, o, reduce c, p, q) ins(%x[n, i + p, j + q, c], %w[o, c, p, q])
     ->  nest (r, o, reduce k) ins(%x[r floordiv ..., ..., k mod C], %w'[0, k, o])
 
-Rows are the positions of the result, columns its channels. The summed axis runs through the data as
-memory does: over the window, and innermost over the channels. Where a tile of it stays inside one
-position of the window, that position is a number of the whole tile, and a row of the tile is read
-in long words. Filters are packed in the same order, channels of the result side by side, or, where
-instructions take 32-bit factors along the summed axis only, each channel by itself.
+The rows are the result's positions and the columns its channels. The summed axis runs through the
+data in memory order: over the window, and innermost over the channels. If a tile of that axis stays
+inside one position of the window, the position is one number for the whole tile, and each row of
+the tile is read with wide vector loads. Filters are packed in the same order, with the result's
+channels contiguous. The exception is instructions that need 32-bit factors along the summed axis,
+where each channel is packed by itself.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from targets.cuda.scheduling.roles import Roles, bytes_beside, reads_vectors
 from targets.cuda.scheduling.tiles import finish, width_of
 
 OPEN = 16
-"""What an open size is taken to be."""
+"""The value that stands for an unknown size."""
 FEW, WORD = 8, 4
-"""Fewer channels than this become whole words of so many."""
+"""Fewer channels than FEW are padded to a multiple of WORD."""
 LEAST = 64
-"""The least channels of a part of a sum."""
+"""The fewest channels of one part of a split sum."""
 
 
 # ---------------------------------------------------------------------- which kernels
 def is_convolution(nest: NestOp) -> bool:
-    """Whether a nest sums products of floats, rows by columns, and reads no rows of a matrix."""
+    """Whether a nest is a convolution of floats, rather than a plain matrix product."""
     return convolution_roles(nest) is not None
 
 
@@ -67,7 +68,7 @@ def convolution_roles(nest: NestOp) -> Roles | None:
 
 
 def data_of(nest: NestOp) -> int | None:
-    """The factor with a dim that axes of its own walk together with summed ones, or in strides."""
+    """The factor that has a dim indexed with a stride, or by its own and summed axes together."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
     if not is_dot(nest) or not is_float(result.element) or byte_width(result.element) > 4:
@@ -80,7 +81,7 @@ def data_of(nest: NestOp) -> int | None:
 
 
 def _is_strided(expr: Expr) -> bool:
-    """Whether an axis by itself walks every other place, or fewer."""
+    """Whether the expression is one axis times a stride of at least 2."""
     return len(expr.symbols) == 1 and any(abs(c) > 1 for monomial, c in expr.terms if monomial)
 
 
@@ -100,7 +101,7 @@ def joined_groups(
 
 # ---------------------------------------------------------------------- axes and memory
 def prepare_convolution(kernel: KernelOp, nest: NestOp) -> None:
-    """Fuse rows, columns, and the summed axes: the window, and inside the channels, in words."""
+    """Fuse the rows, the columns, and the summed axes: window outside, padded channels inside."""
     nest = _whole_words(nest)
     roles, data = convolution_roles(nest), data_of(nest)
     assert roles is not None and data is not None
@@ -113,12 +114,12 @@ def prepare_convolution(kernel: KernelOp, nest: NestOp) -> None:
 
 
 def _channel_axes(map_: Sequence[Expr], roles: Roles) -> set[Symbol]:
-    """Summed axes of dims of the data that no row walks."""
+    """Summed axes in dims of the data that no row indexes."""
     return {s for e in map_ if not e.symbols & {*roles.rows} for s in e.symbols & {*roles.reduce}}
 
 
 def _whole_words(nest: NestOp) -> NestOp:
-    """The nest with a few channels, of which no word is full, and more that are 0."""
+    """The nest with its few channels padded with zeros to whole words, if they fill none."""
     roles, data = convolution_roles(nest), data_of(nest)
     assert roles is not None and data is not None
     channels = _channel_axes(nest.input_maps[data], roles)
@@ -134,7 +135,7 @@ def _whole_words(nest: NestOp) -> NestOp:
 
 
 def _padded(channels: int | None) -> int:
-    """How many channels there should be instead; 0 to leave them."""
+    """To how many channels to pad; 0: leave them."""
     few = channels is not None and 1 < channels < FEW
     return -(-channels // WORD) * WORD if few and channels % WORD else 0  # type: ignore[operator]
 
@@ -142,7 +143,7 @@ def _padded(channels: int | None) -> int:
 def convolution_panels(
     kernel: KernelOp, nest: NestOp, options: TargetOptions
 ) -> Mapping[int, Packing] | None:
-    """The filter is packed, whoever made it; the data only where channels lie apart."""
+    """Pack the filter, whoever produced it; and the data only where channels are not contiguous."""
     roles, data = convolution_roles(nest), data_of(nest)
     if roles is None or data is None or not _is_plain(roles):
         return None
@@ -153,7 +154,8 @@ def convolution_panels(
 
 
 def _channels_last(nest: NestOp, data: int, roles: Roles) -> Border | None:
-    """The dims of the data in the order of its axes, if channels, padded ones at that, are last."""
+    """The data's dims in order, with channels, padded if need be, last; None if they already are.
+    """
     summed = frozenset(roles.reduce)
     map_ = nest.input_maps[data]
     channels = [d for d, e in enumerate(map_) if e.symbols - {*roles.batch} == summed]
@@ -168,7 +170,7 @@ def _channels_last(nest: NestOp, data: int, roles: Roles) -> Border | None:
 def _panel_width(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> int:
-    """All columns, as many tiles of them as there are; or one."""
+    """All columns, rounded up to whole tiles; or 1."""
     extent = kernel.axes[roles.columns[0]].constant
     if extent is None or (width_of(nest.inputs[0]) == 4 and options.precision == "tf32"):
         return 1
@@ -179,12 +181,13 @@ def _panel_width(
 
 
 def _is_plain(roles: Roles) -> bool:
-    """Whether the axes of each role are one."""
+    """Whether every role has exactly one axis."""
     return all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
 
 
 def schedule_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
-    """Tiles of rows by columns, the summed axis in steps; where axes stayed apart, a product's."""
+    """Tiles of rows by columns with the summed axis in steps; a product's schedule if axes could
+    not be fused."""
     roles = convolution_roles(nest)
     if roles is None or not _is_plain(roles):
         return schedule_product(kernel, nest, options)
@@ -203,7 +206,7 @@ def _schedule(
 def tiled_product(
     kernel: KernelOp, roles: Roles, tile: ProductTile, options: TargetOptions
 ) -> Schedule:
-    """The schedule of a tile; the last step is apart, so that no other has masks."""
+    """The schedule for a tile; the last step is peeled, so that the others need no masks."""
     [rows], [columns], [summed] = roles.rows, roles.columns, roles.reduce
     groups = _groups(kernel, roles)
     levels = [*(Level("grid", b) for b in roles.batch if b not in groups),
@@ -214,7 +217,7 @@ def tiled_product(
 
 
 def _groups(kernel: KernelOp, roles: Roles) -> list[Symbol]:
-    """Axes over groups of channels: programs of all groups read the same lines of the data."""
+    """The batch axes that are groups of channels: programs of all groups read the same lines."""
     nest = next(n for n in kernel.nests if n.is_reduction)
     return [b for b in roles.batch if any(
         b in e.symbols and e.symbols & {*roles.columns} for e in nest.output_maps[0])]
@@ -226,7 +229,7 @@ def _product(nest: NestOp, roles: Roles, options: TargetOptions) -> Product:
 
 
 def factors_of(nest: NestOp, roles: Roles, narrow: bool) -> Product:
-    """What the tiles of a product depend on, of which results alone are stored."""
+    """The facts that a product's tiles depend on, if only its results are stored."""
     sizes = _sizes(nest)
     batch, rows, columns, depth = (prod(sizes[a] for a in axes) for axes in (
         roles.batch, roles.rows, roles.columns, roles.reduce))
@@ -240,7 +243,7 @@ def _sizes(nest: NestOp) -> dict[Symbol, int]:
 
 
 def _channels(nest: NestOp, roles: Roles) -> int:
-    """How far the summed axes run through the channels of one place of the window."""
+    """How far the summed axis runs through the channels of one position of the window."""
     data, sizes = data_of(nest), _sizes(nest)
     assert data is not None
     map_ = nest.input_maps[data]
@@ -255,11 +258,11 @@ def _channels(nest: NestOp, roles: Roles) -> int:
     return int(beyond[0]) if len(beyond) else sizes[summed]
 
 
-# ---------------------------------------------------------------------- sums in parts
+# ---------------------------------------------------------------------- split sums
 def convolution_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
-    """The channels, and into how many parts to cut them, where few programs would take long.
+    """The channels' axis and into how many parts to split it, if the grid would be too small.
 
-    None: one sum is as fast, or the nest is such a part.
+    None: one sum is as fast, or the nest is already such a part.
     """
     roles, data = convolution_roles(nest), data_of(nest)
     if roles is None or data is None or any(a.extent.constant is None for a in nest.axes):

@@ -1,4 +1,4 @@
-"""Schedule rules of the CUDA target for kernels that memory bounds: reductions, elementwise."""
+"""Schedule rules of the CUDA target for memory-bound kernels: reductions and elementwise ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from targets.cuda.scheduling.roles import symbols_of
 from targets.cuda.scheduling.tiles import even_power, finish, floor_power, power
 
 WORD = 16
-"""The bytes that a thread reads at once."""
+"""The bytes of a thread's widest vector load."""
 
 
 def _facts(options: TargetOptions) -> RowTiles:
@@ -30,9 +30,9 @@ def _facts(options: TargetOptions) -> RowTiles:
 
 
 def walked_alike(kernel: KernelOp) -> list[list[Symbol]]:
-    """The axes beside the rows that every nest sums over, walks in parallel, or lacks, together.
+    """Groups of axes, other than rows, that every nest uses alike: all summed, parallel, or absent.
 
-    In the order in which they run through the memory of a reduction's input.
+    The axes of a group are in memory order of a reduction's input.
     """
     rows = set(common_rows(kernel))
     alike: dict[tuple[bool | None, ...], list[Symbol]] = {}
@@ -47,7 +47,7 @@ def walked_alike(kernel: KernelOp) -> list[list[Symbol]]:
 
 
 def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
-    """Rows in parallel. An axis along memory is held whole, or walked in long steps."""
+    """Rows in parallel. A contiguous axis is held whole, or processed in long steps."""
     extents, facts = kernel.axes, _facts(options)
     rows = common_rows(kernel)
     inner = [a for a in extents if a not in rows]
@@ -82,12 +82,11 @@ def _masked(
 
 
 def _streams(kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether caches need not keep what is read for the last time (see `emit/streaming.py`).
+    """Whether caches may drop data after its last read (see `emit/specialized/streaming.py`).
 
-    Where they do not hold all that the kernel moves, and little is written: the shared one keeps
-    what has yet to be written, so that a sum of rows takes 9% less, but where as much is written as
-    is read, 2% more. (Measured on an H200, from a cache full of what others wrote.) To pass by the
-    caches of the multiprocessors alone gains nothing that would be seen again.
+    That pays if the kernel moves more data than the L2 cache holds, and writes little. The cache
+    then keeps data that is still to be written back. Chosen on an H200 with a cache full of other
+    kernels' results. Bypassing only the multiprocessors' own caches gains nothing.
     """
     read, written = (sum(map(_bytes, values)) for values in (
         kernel.body.block.args, kernel.yielded))
@@ -95,13 +94,13 @@ def _streams(kernel: KernelOp, options: TargetOptions) -> bool:
 
 
 def _bytes(value: SSAValue) -> int:
-    """Of a tensor of known size; else 0."""
+    """The bytes of a tensor of static size; else 0."""
     assert isinstance(value.type, TensorType)
     return (product(value.type.shape).constant or 0) * byte_width(value.type.element)
 
 
 def _shared_bytes(kernel: KernelOp) -> int:
-    """Of inputs that are the same for all rows."""
+    """The bytes of inputs that are the same for all rows."""
     rows, arguments = set(common_rows(kernel)), set(kernel.body.block.args)
     shared = {v for n in kernel.nests for v, m in zip(n.inputs, n.input_maps, strict=True)
               if v in arguments and rows.isdisjoint(symbols_of(m))}
@@ -109,7 +108,7 @@ def _shared_bytes(kernel: KernelOp) -> int:
 
 
 def _held(kernel: KernelOp, options: TargetOptions) -> int:
-    """Elements of a row in each thread: few, where all there is to do is to sum up."""
+    """Elements of a row in each thread; few if the kernel only sums rows."""
     facts, summing = _facts(options), [n for n in kernel.nests if n.is_reduction]
     if len(summing) > 1 or not _streams(kernel, options):
         return facts.held
@@ -117,9 +116,9 @@ def _held(kernel: KernelOp, options: TargetOptions) -> int:
 
 
 def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Schedule:
-    """The schedule, which finds a maximum and the sums that follow it in one walk.
+    """The schedule, with a maximum and the sums that follow it in one pass (online), if it pays.
 
-    That saves loads, which count where they are of single elements.
+    That saves loads, which matter if each loads a single element.
     """
     if not _is_online(kernel, options):
         return walked
@@ -127,19 +126,19 @@ def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Sched
 
 
 def _is_online(kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether sums follow a maximum in the walk that finds it."""
+    """Whether sums follow a running maximum in the same pass."""
     apart = _begins_apart(kernel) and not options.exact
     return apart and any(running_maximum(n) for n in kernel.nests)
 
 
 def _in_words(kernel: KernelOp, walked: Schedule) -> Schedule:
-    """The schedule, whose walks begin at whole words of the shortest elements."""
+    """The schedule, with loops that start at aligned addresses for the narrowest elements."""
     word = WORD // min(byte_width(type_.element) for type_ in _types(kernel) if type_.rank > 1)
     return replace(walked, options=(*walked.options, ("words", word)))
 
 
 def _begins_apart(kernel: KernelOp) -> bool:
-    """Whether rows of an input do not begin at words of memory: of a size that is known."""
+    """Whether rows of a static size do not start at addresses aligned for vector loads."""
     sizes = [(type_.shape[-1].constant, byte_width(type_.element)) for type_ in _types(kernel)
              if type_.rank > 1]
     return any(size is not None and size > 1 and size * width % WORD for size, width in sizes)
@@ -154,8 +153,8 @@ def _height(
     kernel: KernelOp, rows: Sequence[Symbol], width: int, bounds: Sequence[int],
     options: TargetOptions,
 ) -> int:
-    """How many short rows a program computes: of at most and at least so many elements, as many as
-    leave every multiprocessor programs enough."""
+    """How many short rows a program computes: the most that leave enough programs for every
+    multiprocessor. `bounds`: the most and the fewest elements of a program."""
     facts, count = _facts(options), product(kernel.axes[a] for a in rows).constant
     most, least = (elements // width for elements in bounds)
     if count is None:
@@ -165,9 +164,10 @@ def _height(
 
 
 def _sums_along_memory(kernel: KernelOp, inner: Sequence[Symbol]) -> bool:
-    """Whether a reduction's input ends in a dim that summed axes, fused by division, walk alone.
+    """Whether a reduction sums along memory.
 
-    Or one of them runs along the memory of the input that is indexed by the most axes.
+    Either only summed axes (fused, with division) index the last dim of an input. Or a summed axis
+    is contiguous in the input that most axes index.
     """
     reductions = [n for n in kernel.nests if n.is_reduction]
     ends = [m[-1].symbols for n in reductions for m in n.input_maps if m]
@@ -180,7 +180,7 @@ def _sums_along_memory(kernel: KernelOp, inner: Sequence[Symbol]) -> bool:
 def _inner_levels(
     kernel: KernelOp, inner: Sequence[Symbol], options: TargetOptions
 ) -> list[Level]:
-    """Of the axes that a nest has beside rows, the last has a tile: whole, or long steps."""
+    """Levels of a nest's axes other than rows; the last one has a tile: whole, or a long step."""
     levels: dict[Symbol, Level] = {}
     longest = _facts(options).longest_whole
     for name in reversed(inner):
@@ -196,7 +196,7 @@ def _inner_levels(
 
 
 def _step(kernel: KernelOp, axis: Symbol, options: TargetOptions) -> int:
-    """How many elements of a long row one trip takes."""
+    """How many elements of a long row one iteration takes."""
     facts = _facts(options)
     if any(n.is_scan for n in kernel.nests):
         return facts.step_scan
@@ -227,7 +227,7 @@ def _strided_reduction(
     kernel: KernelOp, rows: Sequence[Symbol], inner: Sequence[Symbol], along: Sequence[Symbol],
     options: TargetOptions,
 ) -> Schedule:
-    """Sums across memory: neighbouring rows side by side, the summed axis in short steps."""
+    """Sums across memory: contiguous rows in a tile, and the summed axis in short steps."""
     extents, facts = kernel.axes, _facts(options)
     column = along[0] if along else rows[-1]
     levels = [Level("grid", a) for a in rows if a != column]
@@ -238,9 +238,9 @@ def _strided_reduction(
 
 
 def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
-    """Tiles along memory; of two directions, when inputs and results run along different axes.
+    """Tiles along memory; two-dimensional if inputs and results have different contiguous axes.
 
-    A scatter's other axes are loops inside.
+    The other axes of a scatter are inner loops.
     """
     extents = kernel.axes
     rows = common_rows(kernel)
@@ -258,7 +258,7 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
 
 
 def _crosses(kernel: KernelOp, along: Symbol, across: Symbol) -> bool:
-    """Whether what runs along one axis in memory is walked along another one, too."""
+    """Whether a value that is contiguous along one axis is also indexed by the other one."""
     references = [(m, n.axes) for n in kernel.nests for m in (*n.input_maps, *n.output_maps)]
     return any(across in running_axis(m, axes) and any(along in e.symbols for e in m)
                for m, axes in references)
@@ -267,7 +267,7 @@ def _crosses(kernel: KernelOp, along: Symbol, across: Symbol) -> bool:
 def _two_directions(
     kernel: KernelOp, rows: Sequence[Symbol], along: Sequence[Symbol], options: TargetOptions
 ) -> Schedule:
-    """Square tiles, as large as leave each multiprocessor two."""
+    """Square tiles, the largest that leave two programs for each multiprocessor."""
     extents = kernel.axes
     count = product(extents[a] for a in rows).constant
     programs = 2 * machine_of(options.features).multiprocessors

@@ -1,4 +1,4 @@
-"""What the axes of a contraction are, by what its factors and its result are indexed with."""
+"""The roles of a contraction's axes, by which of its factors and result they index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from targets.cuda.scheduling.tiles import width_of
 
 @dataclass(frozen=True)
 class Roles:
-    """What the axes of a contraction are: in both factors and the result, in one, or summed."""
+    """A contraction's axes: in both factors and the result, in one factor, or summed."""
 
     batch: tuple[Symbol, ...]
     rows: tuple[Symbol, ...]
@@ -27,9 +27,9 @@ class Roles:
 
 
 def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
-    """The nest by whose result the columns of a contraction are chosen.
+    """The nest whose result decides which axes are the columns of a contraction.
 
-    Of a plain product the last of its epilogue; the sums of a convolution have a layout themselves.
+    For a plain product that is the last nest of its epilogue; a convolution decides by itself.
     """
     last = kernel.yielded[0].owner
     walked = {a.name for a in nest.parallel_axes}
@@ -39,7 +39,7 @@ def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
 
 
 def has_windows(nest: NestOp) -> bool:
-    """Whether a factor is read at places that summed axes move, and axes which it has alone."""
+    """Whether summed axes and a factor's own axes together index one of its dims."""
     summed = {a.name for a in nest.reduce_axes}
     used = [symbols_of(m) for m in nest.input_maps]
     own = {a.name for a in nest.parallel_axes if not all(a.name in u for u in used)}
@@ -47,7 +47,7 @@ def has_windows(nest: NestOp) -> bool:
 
 
 def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
-    """Columns run along the memory of what is stored; their factor is the one they index."""
+    """The roles. Columns run along the memory of the stored result; they index the right factor."""
     order = [a for a in result_order(stored or nest) if any(
         a == x.name for x in nest.parallel_axes)]
     last = order[-1] if order else ""
@@ -63,8 +63,8 @@ def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
 
 
 def bytes_beside(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
-    """The bytes that a kernel stores for each result of a contraction, and that nests behind it
-    read."""
+    """The bytes per result that a kernel stores after a contraction, and that its epilogue reads.
+    """
     own = {*roles.rows, *roles.columns}
     read = {v: width_of(v) for n in kernel.nests if n is not nest
             for v, map_ in zip(n.inputs, n.input_maps, strict=True)
@@ -73,24 +73,24 @@ def bytes_beside(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
 
 
 def factor_width(nest: NestOp) -> int:
-    """The bytes of an element of the longer factor."""
+    """The bytes of an element of the wider factor."""
     return max(width_of(nest.inputs[k]) for k in data_inputs(nest))
 
 
 def reads_vectors(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
-    """Whether nests behind a contraction read a number for each column, whatever the row."""
+    """Whether the epilogue reads a number per column, regardless of the row, such as a bias."""
     maps = [symbols_of(map_) for n in kernel.nests if n is not nest
             for v, map_ in zip(n.inputs, n.input_maps, strict=True) if isinstance(v, BlockArgument)]
     return any(m & {*roles.columns} and not m & {*roles.rows} for m in maps)
 
 
 def symbols_of(map_: Sequence[Expr]) -> set[Symbol]:
-    """The names that an index map uses."""
+    """The symbols that an index map uses."""
     return set[Symbol]().union(*(e.symbols for e in map_))
 
 
 def memory_axis(nest: NestOp, position: int) -> Symbol | None:
-    """The only axis with step 1 along an input's memory; dims of one element do not count."""
+    """The only axis with stride 1 in an input's memory; dims of one element do not count."""
     type_ = nest.inputs[position].type
     assert isinstance(type_, TensorType)
     pairs = zip(nest.input_maps[position], type_.shape, strict=True)

@@ -1,15 +1,15 @@
 """Schedule rules of the CUDA target: what one program computes, and with how many warps.
 
-Ordered rules, the first that fits decides: windows of channels, a convolution, a matrix product on
-tensor cores or FMA units, a contraction without one, a reduction, elementwise. Tiles are powers of
-two, the rest is masked. Sizes come from the kernel's own axes; tuning replaces these choices by
-measured ones.
+The first rule that fits decides: depthwise windows, a convolution, a matrix product on tensor cores
+or FMA units, another contraction, a reduction, an elementwise kernel. Tiles are powers of two, and
+the rest is masked. Sizes come from the kernel's own axes. Tuning replaces these choices by measured
+ones.
 
-    products/          contractions             convolutions.py   those that read by windows
-    strips.py          windows of each channel, in strips of rows
-    windows.py         other windows of each channel
-    attention.py       products whose sums are online
-    sums.py            sums of a few parts      memory_bound.py   other reductions, elementwise ones
+    products/          contractions             convolutions.py   contractions that read by windows
+    strips.py          depthwise windows, in strips of rows
+    windows.py         other depthwise windows
+    attention.py       products with an online softmax
+    sums.py            sums of a few parts      memory_bound.py   other reductions, elementwise
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from targets.cuda.scheduling.windows import (
 
 
 def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
-    """Fuse the axes of each role of a matrix product, and those that a reduction sums over; let
-    what masks scores stand before what scales them."""
+    """Fuse the axes of each role of a matrix product, and the axes that a reduction sums over. In
+    attention, move the mask of the scores before their scaling."""
     del options
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if is_attention(kernel):
@@ -95,7 +95,7 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
 def operand_panels(
     kernel: KernelOp, nest: NestOp, constants: Collection[int], options: TargetOptions
 ) -> Mapping[int, Packing] | None:
-    """Which inputs of a contraction to pack, and how; None: none. cuDNN has its own wishes."""
+    """Which inputs of a contraction to pack, and how; None: none. cuDNN needs its own layouts."""
     form = form_of(kernel)
     if form is not None:
         return packing(nest) if library_of(form) == CUDNN else None
@@ -109,7 +109,7 @@ def operand_panels(
 
 
 def sum_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
-    """Into how many parts to cut which summed axis of a contraction; None: none."""
+    """Which summed axis of a contraction to split, and into how many parts; None: none."""
     if is_convolution(nest):
         return convolution_parts(nest, options)
     return fma_parts(nest, options) or product_parts(nest, options)

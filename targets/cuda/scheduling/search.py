@@ -1,8 +1,8 @@
-"""Schedules that the tuner tries on GPUs: those that rules choose from, and others around one.
+"""Schedules that the tuner tries on GPUs: the rules' other choices, and variations of a given one.
 
-All are legal: tiles are powers of two that do not exceed their axes, `tl.dot` has its least sizes,
-and what a program keeps fits registers and shared memory, by estimate. What they cost is a guess,
-which only orders them. Axes, kinds of levels and all other options stay as the rules have them.
+All of them are legal: tiles are powers of two that do not exceed their axes, `tl.dot` has at least
+its smallest sizes, and registers and shared memory suffice, by estimate. The cost is a guess that
+only ranks them. Axes, kinds of levels and all other options stay as the rules chose them.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from targets.cuda.scheduling.rules import schedule_kernel
 from targets.cuda.scheduling.tiles import power, width_of
 
 VERSION = 1
-"""Of what schedules mean and which there are: winners of another version count for nothing."""
+"""Version of the meaning and the set of schedules; winners of other versions are ignored."""
 TILES = (16, 32, 64, 128, 256)
 DEPTHS = (16, 32, 64, 128, 256)
 WARPS, STREAM_WARPS = (2, 4, 8), (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4, 5)
 FIRST_TILES = 10
-"""So many whole schedules come before small steps."""
+"""How many whole schedules come before the small variations."""
 SUMS = 128
 """Registers of a thread that hold sums."""
 MOST_ELEMENTS = 64
-"""Elements of a tile that a thread has, without products."""
+"""The most elements of a tile per thread in kernels without products."""
 IDEAL_ELEMENTS = 16
 MOST = 200
-"""Schedules of a product, at most, of the rules and of the guess here."""
+"""The most schedules of a product, from the rules and from the guess each."""
 REPEATED = 0.08
-"""How much less promising each further schedule of the same tile of sums is: guesses err."""
+"""The penalty on each further schedule with the same tile of sums, since guesses err."""
 OPEN_SIZE = 1024
-"""What a size counts that only a run knows."""
+"""The assumed value of a size known only at run time."""
 
 
 def candidates(
     kernel: KernelOp, around: Schedule, options: TargetOptions
 ) -> Sequence[Schedule]:
-    """Schedules besides `around`, each once, the most promising first."""
+    """Schedules other than `around`, each once, most promising first."""
     form = library_form(kernel, options) if options.library else None
     library = [] if form is None else [called(around, call) for call in library_calls(form)]
     around = without_library(around)
@@ -67,7 +67,7 @@ def candidates(
 
 
 def _ordinary(kernel: KernelOp, schedule: Schedule, options: TargetOptions) -> Schedule:
-    """A schedule without warps that only load, of whose tiles rules have all."""
+    """The schedule without warp specialization, with a tile from the rules."""
     if is_attention(kernel) and schedule.option("specialize", 0):
         return [*attention.candidates(kernel, options)][-1]
     return replace(schedule, options=tuple(
@@ -75,7 +75,7 @@ def _ordinary(kernel: KernelOp, schedule: Schedule, options: TargetOptions) -> S
 
 
 def _of_rules(kernel: KernelOp, options: TargetOptions) -> list[Schedule]:
-    """What the rules of products choose from besides their choice, where the kernel's is theirs."""
+    """The other choices of the product rules, if the kernel's schedule is their first choice."""
     if is_attention(kernel):
         return [*attention.candidates(kernel, options)][1:]
     found = list(islice(products.candidates(kernel, options), MOST))
@@ -84,7 +84,7 @@ def _of_rules(kernel: KernelOp, options: TargetOptions) -> list[Schedule]:
 
 @dataclass(frozen=True)
 class Space:
-    """What may be chosen around a schedule of a kernel."""
+    """The choices around a schedule of a kernel."""
 
     kernel: KernelOp
     around: Schedule
@@ -117,7 +117,7 @@ class Space:
         return max(level.tile, power(self.kernel.axes[level.axis], limit))
 
     def least(self, level: Level) -> int:
-        """Its least size where `tl.dot` takes part; what it does not tile stays as it is."""
+        """The smallest tile of a level: limited by `tl.dot` where the level is part of one."""
         if not self.is_product or level.tile < MIN_DOT:
             return 1
         return max(MIN_DOT, MIN_DEPTH // self.width) if level.kind == "loop" else MIN_DOT
@@ -140,7 +140,7 @@ class Space:
         return sums <= SUMS * threads and self.shared(schedule) <= self.machine.shared
 
     def shared(self, schedule: Schedule) -> int:
-        """Bytes of the factors' tiles, in all stages."""
+        """Bytes of shared memory for the factors' tiles in all stages."""
         tiles = self.tiles_of(schedule)
         nests = [n for n in self.kernel.nests if is_contraction(n)]
         stages = max(_number(schedule, "stages", 1), 1)
@@ -155,25 +155,25 @@ def _number(schedule: Schedule, name: str, default: int) -> int:
 
 
 def _elements(nest: NestOp, tiles: Mapping[Symbol, int], sums: bool = True) -> int:
-    """Of a tile of what a nest walks; without what it sums over, of its results."""
+    """The elements of a nest's tile; without `sums`, those of its results alone."""
     axes = nest.axes if sums else nest.parallel_axes
     return prod(tiles.get(a.name, 1) for a in axes)
 
 
 def _axes_of(nest: NestOp, position: int) -> list[Symbol]:
-    """The axes that an input's indices name."""
+    """The axes that index an input."""
     used = set[Symbol]().union(*(e.symbols for e in nest.input_maps[position]))
     return [a.name for a in nest.axes if a.name in used]
 
 
 def _with_options(schedule: Schedule, **options: int) -> Schedule:
-    """The schedule with options that it has, or lacks, set."""
+    """The schedule with these options set or replaced."""
     given = dict(schedule.options) | options
     return replace(schedule, options=tuple(given.items()))
 
 
 def _with_tiles(schedule: Schedule, tiles: Mapping[Symbol, int]) -> Schedule:
-    """With other tiles; one whose positions are computed one by one stays such a one."""
+    """The schedule with other tiles; a level that was fully unrolled stays so."""
     levels = [replace(x, tile=tiles.get(x.axis, x.tile)) for x in schedule.levels]
     return replace(schedule, levels=tuple(
         replace(x, unroll=x.tile) if x.kind == "grid" and x.unroll > 1 else x for x in levels))
@@ -181,7 +181,7 @@ def _with_tiles(schedule: Schedule, tiles: Mapping[Symbol, int]) -> Schedule:
 
 # ---------------------------------------------------------------------- products
 class Point(NamedTuple):
-    """The tile of a product, and how a program works on it."""
+    """A product's tile, and how a program computes it."""
 
     rows: int
     columns: int
@@ -192,7 +192,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Product:
-    """A product of rows by columns. `beside`: programs, or steps of one, that other axes make."""
+    """A product of rows by columns. `beside`: programs, and steps of a program, of other axes."""
 
     space: Space
     levels: tuple[Level, Level, Level]
@@ -200,7 +200,7 @@ class Product:
 
     @staticmethod
     def of(space: Space) -> Product | None:
-        """None where tiles have other directions than rows, columns and depth."""
+        """None if the tiled axes are not rows, columns and depth."""
         tiled = [x for x in space.around.levels if x.tile >= MIN_DOT]
         if [x.kind for x in tiled] != ["grid", "grid", "loop"]:
             return None
@@ -210,7 +210,7 @@ class Product:
         return Product(space, (rows, columns, depth), (prod(others[0]), prod(others[1])))
 
     def points(self) -> Iterator[Point]:
-        """All that fit the machine."""
+        """All points that fit the machine."""
         space = self.space
         sizes = [[t for t in tiles if space.least(x) <= t <= space.most(x, tiles[-1])]
                  for x, tiles in zip(self.levels, (TILES, TILES, DEPTHS), strict=True)]
@@ -232,11 +232,11 @@ class Product:
     # ------------------------------------------------------------------ a guess
     @cached_property
     def sizes(self) -> list[int]:
-        """Of the axes of rows, columns and depth."""
+        """The extents of the axes of rows, columns and depth."""
         return [self.space.size(x.axis) for x in self.levels]
 
     def cost(self, point: Point) -> float:
-        """Cycles, for programs that share a multiprocessor and run in rounds."""
+        """Guessed cycles, for programs that share a multiprocessor and run in waves."""
         space, machine = self.space, self.space.machine
         guess = machine.fitted.guess
         counts = [ceil(size / t) for size, t in zip(self.sizes, point[:3], strict=True)]
@@ -250,7 +250,7 @@ class Product:
         return rounds * (steps * each + guess.start)
 
     def _rate(self, point: Point) -> float:
-        """Multiply-adds of a multiprocessor per cycle: more, the larger the tile is."""
+        """Multiply-adds of a multiprocessor per cycle; larger tiles reuse more."""
         machine, guess = self.space.machine, self.space.machine.fitted.guess
         full = guess.narrow_rate if self.space.width <= 2 else guess.wide_rate
         in_groups = point.warps % 4 == 0 and point.rows >= 64
@@ -258,7 +258,7 @@ class Product:
         return full * reuse * (1.0 if in_groups or not machine.has_wgmma else guess.ungrouped)
 
     def _resident(self, point: Point) -> int:
-        """How many programs a multiprocessor holds at a time."""
+        """How many programs fit on a multiprocessor at a time."""
         machine, threads = self.space.machine, point.warps * self.space.machine.warp
         registers = point.rows * point.columns + 64 * threads
         return max(1, min(machine.shared // self.shared(point), machine.registers // registers,
@@ -266,7 +266,7 @@ class Product:
 
 
 def _products(space: Space) -> Iterator[Schedule]:
-    """Tiles, warps and stages of one product, ordered by the guess."""
+    """Tiles, warps and stages of one product, ranked by the guess."""
     found = Product.of(space)
     if found is None:
         return
@@ -278,9 +278,9 @@ def _products(space: Space) -> Iterator[Schedule]:
     yield from (found.schedule(point) for _, point in sorted(ranked)[:MOST])
 
 
-# ---------------------------------------------------------------------- streams
+# ---------------------------------------------------------------------- memory-bound kernels
 def _streams(space: Space) -> Iterator[Schedule]:
-    """Tiles of the last two directions from a quarter to eight times as large, and warps."""
+    """Tiles of the last two axes, from a quarter to eight times the size, and numbers of warps."""
     tiled = [x for x in space.around.levels if x.kind != "whole"]
     chosen = ([x for x in tiled if x.tile > 1] or tiled)[-2:]
     found: list[tuple[float, Schedule]] = []
@@ -296,7 +296,8 @@ def _streams(space: Space) -> Iterator[Schedule]:
 
 
 def _stream_cost(space: Space, schedule: Schedule) -> float:
-    """How far from enough programs, and from an ideal share of each thread, by factors of two."""
+    """The distance from enough programs and from an ideal share of each thread, in powers of two.
+    """
     tiles, machine = space.tiles_of(schedule), space.machine
     threads = _number(schedule, "warps", 4) * machine.warp
     share = max(_elements(n, tiles) for n in space.kernel.nests) / threads
@@ -306,9 +307,9 @@ def _stream_cost(space: Space, schedule: Schedule) -> float:
     return abs(log2(max(share, 2 ** -6) / IDEAL_ELEMENTS)) + short
 
 
-# ---------------------------------------------------------------------- steps
+# ---------------------------------------------------------------------- small variations
 def _steps(space: Space) -> Iterator[Schedule]:
-    """One thing changed: warps, stages, strips of programs, the tile of one axis, the order."""
+    """One thing changed: warps, stages, strips of programs, the tile of one axis, or the order."""
     around = space.around
     warps = _number(around, "warps", 4)
     yield from (_with_options(around, warps=w) for w in (2 * warps, warps // 2))

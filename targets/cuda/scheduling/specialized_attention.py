@@ -1,8 +1,8 @@
-"""Which attention may have warps that only load (`emit/specialized_attention.py`).
+"""Which attention kernels may use warp specialization (`emit/specialized/attention.py`).
 
-What enters is a kernel of online sums as rules meet it. Its factors must be halves, and lie so that
-hardware copies their tiles at once; nothing else may be read. Only Hopper's GPUs have both such
-copies and products of what was copied.
+The input is a kernel with an online softmax as the schedule rules see it. Its factors must be
+16-bit floats in a layout whose tiles the hardware can copy (TMA), and the kernel must read nothing
+else. Only Hopper GPUs have both such copies and products of copied tiles.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def may_specialize(
     kernel: KernelOp, products: Sequence[NestOp], rows: Symbol, walked: Symbol,
     held: Collection[Symbol], options: TargetOptions,
 ) -> bool:
-    """Whether a kernel's products of blocks of `rows`, whose columns it walks, and of whose factors
-    it holds all of some axes, may take them from shared memory."""
+    """Whether a kernel's products can read their factors from shared memory. `rows`: the axis of
+    its blocks; `walked`: the axis of the keys; `held`: the axes that a program holds whole."""
     if options.interpret or not machine_of(options.features).has_wgmma:
         return False
     read = [(v, map_) for n in products for v, map_ in zip(n.inputs, n.input_maps, strict=True)
@@ -42,7 +42,7 @@ def may_specialize(
 
 
 def _is_whole(size: int | None) -> bool:
-    """Whether a tile holds an axis and nothing behind it, such as another head's numbers."""
+    """Whether a tile covers an axis exactly, without another head's numbers after it."""
     return size is not None and size >= MIN_DOT and size & (size - 1) == 0
 
 
@@ -54,8 +54,8 @@ def _is_copied(
     value: SSAValue, map_: Sequence[Expr], along: set[Symbol], held: Collection[Symbol],
     kernel: KernelOp,
 ) -> bool:
-    """Whether one dim of a value is an axis of the tile's rows, and its last one goes along a held
-    one."""
+    """Whether one dim of a value is the axis of the tile's rows, and its last dim runs along a held
+    axis."""
     assert isinstance(value.type, TensorType)
     kept = _axes(map_) & set(held)
     pitch = value.type.shape[-1].constant

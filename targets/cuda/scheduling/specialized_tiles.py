@@ -1,8 +1,8 @@
-"""Tiles of products whose factors a warp of their own loads, and a model of their time.
+"""Tiles of warp-specialized products, and a model of their time.
 
-As in `products/time.py`, a step multiplies while later ones are loaded, and what must come from
-memory bounds all. But loads never wait for sums that are stored: tiles of a program follow each
-other with no pause but what their ends take, and what a program begins with is once in all.
+As in `products/time.py`, a step multiplies while later ones are loaded, and memory bandwidth is a
+lower bound. But loads never wait until sums are stored. The tiles of a persistent program follow
+each other with no pause except their epilogues, and the start-up cost of a program is paid once.
 
 What the model needs of a device it takes from the device's facts (`targets/cuda/facts`). A device
 without such facts has no such tiles.
@@ -17,20 +17,20 @@ from targets.cuda.machine import Machine
 from targets.cuda.scheduling.products.time import Product, ProductTile, together
 
 ROWS, COLUMNS, GROUPS = (64, 128), (64, 128, 256), (1, 2)
-"""Of a group's tile, and how many groups a program has."""
+"""The rows and columns of a group's tile, and how many groups a program has."""
 MOST = 128 * 128
 """The most sums of a group."""
 LINE = 128
-"""The bytes of a row of a factor that a step takes; of small tiles, twice as many. So few narrow
-floats may always be summed before their sum is added to another."""
+"""The bytes of a row of a factor in one step; small tiles also try twice as many. Sums of this few
+narrow floats need no promotion before they are added to another sum."""
 SMALL = 64 * 128
 STAGES = (8, 6, 5, 4, 3)
 BARRIERS = 1 << 10
-"""More bytes than all barriers take."""
+"""An upper bound on the bytes of all barriers."""
 
 
 def specialized_tiles(product: Product, machine: Machine) -> Iterator[ProductTile]:
-    """Those that fit the machine, with as many stages as it has memory for."""
+    """The tiles that fit the machine, with as many stages as its memory allows."""
     if not product.copied or machine.fitted.copied is None:
         return
     for groups in GROUPS:
@@ -45,8 +45,8 @@ def specialized_tiles(product: Product, machine: Machine) -> Iterator[ProductTil
 def _in_stages(
     product: Product, machine: Machine, rows: int, columns: int, groups: int
 ) -> Iterator[ProductTile]:
-    """Tiles in as many stages as the sum has steps, and shared memory suffices for; one step would
-    be no loop."""
+    """Tiles with at most as many stages as the sum has steps and shared memory allows. A single
+    step would be no loop."""
     results = groups * rows * PART + BARRIERS
     is_small = groups * rows * columns <= SMALL and not product.twice
     for lines in (1, 2) if is_small else (1,):
@@ -60,7 +60,7 @@ def _in_stages(
 
 
 def specialized_seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
-    """About how long the product takes in such tiles, which must fit the machine."""
+    """The modelled seconds of the product in these tiles, which must fit the machine."""
     times, memory = machine.fitted.copied, machine.fitted.products
     assert times is not None, "only a machine with such facts has such tiles"
     rows = tile.groups * tile.rows

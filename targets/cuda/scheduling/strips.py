@@ -1,11 +1,11 @@
-"""Schedule rules of the CUDA target for convolutions of each channel by itself: strips of rows.
+"""Schedule rules of the CUDA target for depthwise convolutions: strips of rows.
 
     nest (n, i, j, c, reduce p, q) ins(%x[n, i + p, j + q, c], %w[c, p, q]) outs(add ...)
     ->  nest (n, i, e, reduce p, q) ins(%x[n, i + p, e floordiv C + q, e mod C], %w'[p, q, e mod C])
 
-Windows of neighbouring rows overlap: a program computes some rows, and reads what it needs of each
+The windows of neighbouring rows overlap. A program therefore computes several rows, and reads each
 row of the data once for every column of the window. Columns and channels are one axis, so that
-tiles are whole words of it however many channels there are.
+tiles allow aligned vector loads for any number of channels.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from targets.cuda.scheduling.roles import symbols_of
 from targets.cuda.scheduling.tiles import finish
 
 ROWS, READ = 7, 13
-"""The most rows of a strip, and of the data for it: of more, registers hold too much."""
+"""The most rows of a strip, and of the data read for it; more would need too many registers."""
 WRITTEN_OUT = 5
-"""Columns of a window that are not walked by a loop: of more, registers spill."""
+"""The widest window whose columns are unrolled; with more, registers spill."""
 TILES = (512, 256, 128)
-"""Columns and channels of a program, four for each thread; fewer for more programs."""
+"""Columns times channels of a program, four per thread; smaller to get more programs."""
 EACH = 4
 
 
 @dataclass(frozen=True)
 class Strips:
-    """The axes of such a nest: rows, and the summed one that windows move along them by; columns
-    and channels. The data is the input by that number."""
+    """The axes of such a nest: rows, and the summed axis that moves windows along them; columns,
+    and channels. `data`: the position of the data among the inputs."""
 
     data: int
     rows: Symbol
@@ -48,7 +48,7 @@ class Strips:
 
 # ---------------------------------------------------------------------- which kernels
 def strips_of(nest: NestOp) -> Strips | None:
-    """The axes of a convolution of each channel by itself, columns and channels fused or not."""
+    """The axes of a depthwise convolution, whether columns and channels are fused or not."""
     parallel, summed = ({a.name for a in axes} for axes in (nest.parallel_axes, nest.reduce_axes))
     data = [k for k, m in enumerate(nest.input_maps) if parallel <= symbols_of(m)]
     if len(nest.inputs) != 2 or len(data) != 1 or nest.combiner_names != ["add"] or nest.is_scan:
@@ -69,15 +69,15 @@ def strips_of(nest: NestOp) -> Strips | None:
 
 
 def strips_nest(kernel: KernelOp) -> NestOp | None:
-    """The nest of a kernel that is computed in strips, from which all of the kernel follows; its
-    axes are fused already."""
+    """The nest of a kernel that is computed in strips, with axes already fused. It determines the
+    rest of the kernel's schedule."""
     nest = _sum_of(kernel)
     found = strips_of(nest) if nest is not None else None
     return nest if found is not None and found.columns == found.channels else None
 
 
 def _sum_of(kernel: KernelOp) -> NestOp | None:
-    """The only sum of a kernel of known sizes, whose other nests walk its results."""
+    """The only sum of a kernel of static sizes whose other nests iterate over its results."""
     summing = [n for n in kernel.nests if n.is_reduction]
     if len(summing) != 1 or len(kernel.nests) < len(list(kernel.body.block.ops)) - 1:
         return None
@@ -89,14 +89,14 @@ def _sum_of(kernel: KernelOp) -> NestOp | None:
 
 
 def _ends_in(kernel: KernelOp, axis: Symbol) -> bool:
-    """Whether all that a kernel stores has an axis last."""
+    """Whether an axis is the last dim of everything that a kernel stores."""
     return all(isinstance(v.owner, NestOp) and v.owner.stored_at(v)[-1].as_symbol == axis
                for v in kernel.yielded)
 
 
 # ---------------------------------------------------------------------- axes and memory
 def prepare_strips(kernel: KernelOp) -> bool:
-    """Fuse columns and channels; False where a kernel is not computed in strips."""
+    """Fuse columns and channels. Returns whether the kernel is computed in strips."""
     nest = _sum_of(kernel)
     found = strips_of(nest) if nest is not None else None
     if nest is None or found is None or found.columns == found.channels:
@@ -109,7 +109,7 @@ def prepare_strips(kernel: KernelOp) -> bool:
 
 
 def strip_panels(nest: NestOp) -> Mapping[int, Border | None]:
-    """Filters lie with neighbouring channels side by side; the data is read as it lies."""
+    """The filter's packing makes channels contiguous; the data keeps its layout."""
     found = strips_of(nest)
     assert found is not None
     map_ = nest.input_maps[1 - found.data]
@@ -121,7 +121,7 @@ def strip_panels(nest: NestOp) -> Mapping[int, Border | None]:
 
 # ---------------------------------------------------------------------- schedules
 def schedule_strips(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
-    """Strips as high as there are programs enough, of tiles as wide."""
+    """The highest strips, of the widest tiles, that still give enough programs."""
     found = strips_of(nest)
     assert found is not None
     machine = machine_of(options.features)

@@ -1,9 +1,9 @@
-"""The schedule of a kernel that adds a few parts, and computes what follows on the sums.
+"""The schedule of a kernel that adds a few partial sums, and computes an epilogue on the result.
 
     %s = nest (i: 16, j: 4096, reduce p: 4) ins(%x[p, i, j])    %y = nest (i, j) ins(%s[i, j]) {...}
 
-Neighbouring results lie in neighbouring lanes, and each lane has all parts of its own: nothing is
-exchanged between lanes, and every load is wide.
+Neighbouring lanes compute neighbouring results, and each lane holds all parts of its own results.
+Lanes exchange nothing, and every load is wide.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from targets.cuda.machine import WARP, machine_of
 from targets.cuda.scheduling.tiles import finish, power
 
 MOST_PARTS = 32
-"""More parts than this are no few."""
+"""The most parts for which this schedule is used."""
 TOGETHER = 16
-"""Parts that one step takes: what lanes hold in registers."""
+"""The most parts of one step, which lanes hold in registers."""
 LANE = 4
-"""Results of one lane: a load of 16 bytes in f32."""
+"""Results per lane: one 16-byte load of f32."""
 
 
 def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:
@@ -43,7 +43,7 @@ def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:
 
 
 def _warps(kernel: KernelOp, rows: list[Symbol], along: Symbol, options: TargetOptions) -> int:
-    """As many as leave a program for every multiprocessor."""
+    """The most warps that still leave a program for every multiprocessor."""
     others = 1
     for name in rows:
         if name != along:

@@ -1,4 +1,4 @@
-"""What all schedule rules of the CUDA target are written with."""
+"""Helpers shared by all schedule rules of the CUDA target."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dialects.symbolic.expr import Expr
 
 
 def power(size: Expr, most: int, least: int = 1) -> int:
-    """The power of two that holds an extent, between bounds; the upper one when unknown."""
+    """The smallest power of two that covers an extent, within bounds; `most` if it is unknown."""
     value = size.constant
     return most if value is None else max(least, min(most, 1 << max(0, value - 1).bit_length()))
 
 
 def even_power(size: Expr, most: int) -> int:
-    """A tile of at most so many elements, some smaller where that reaches less beyond the end."""
+    """A tile of at most `most` elements, smaller where that wastes less beyond the end."""
     value = size.constant
     if value is None or value <= most:
         return power(size, most)
@@ -29,14 +29,14 @@ def even_power(size: Expr, most: int) -> int:
 
 
 def floor_power(number: int) -> int:
-    """The largest power of two that is not larger; at least 1."""
+    """The largest power of two that is at most `number`; at least 1."""
     return 1 << max(0, number.bit_length() - 1)
 
 
 def finish(
     kernel: KernelOp, levels: Sequence[Level], **options: int | str
 ) -> Schedule:
-    """The levels, and a loop over what they do not place."""
+    """A schedule of these levels, with a loop over each axis that they do not place."""
     placed = {x.axis for x in levels}
     rest = [Level("loop", a) for a in kernel.axes if a not in placed]
     return Schedule((*levels, *rest), tuple(options.items()))

@@ -1,12 +1,13 @@
-"""Schedule rules of the CUDA target for windows of each channel by itself.
+"""Schedule rules of the CUDA target for depthwise windows: each channel is reduced by itself.
 
-Pooling, and convolutions in which every channel has a filter of its own:
+These are pooling, and convolutions in which every channel has a filter of its own:
 
     nest (n, i, j, c, reduce p, q) ins(%x[n, 2*i + p, 2*j + q, c]) outs(max ...[n, i, j, c])
 
-Nothing is read often enough for more than caches. Neighbouring threads take neighbouring channels,
-several each, in one word; a program takes some positions beside each other, whose windows overlap,
-and walks the window one position after another, so that its place is a number of the whole tile.
+Elements are reused so little that the caches suffice. Neighbouring threads compute neighbouring
+channels, several each, with vector loads. A program computes neighbouring positions, whose windows
+overlap. It loops over the window's positions, so that the offset of each is one number for the
+whole tile.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ from targets.cuda.scheduling.tiles import finish, power
 ELEMENTS = 1024
 """Elements of one program."""
 EACH, EACH_FILTERED = 8, 16
-"""Elements of a thread; and where they have filters, which a thread then reads for more of them."""
+"""Elements per thread without filters, and with them, where each filter load serves more elements.
+"""
 CHANNELS, WORD = 64, 16
-"""How many of them are channels, at most; and at least, where there are as many."""
+"""The most and the least channels of a tile, if there are that many."""
 LONG = 32
-"""Windows side by side that are so long are parts of a longer sum."""
+"""Adjacent windows of this length are parts of a longer sum."""
 ENOUGH = 8
-"""A larger tile is not worth places beyond the end."""
+"""Tiles beyond this size are not worth positions beyond the end."""
 
 
 def windowed_nest(kernel: KernelOp) -> NestOp | None:
-    """The nest that walks windows of channels, if all of a kernel follows from it."""
+    """The nest that reduces windows of channels, if it determines the rest of the kernel."""
     reducing = [n for n in kernel.nests if n.is_reduction]
     if len(reducing) != 1 or reducing[0].is_scan or tiled_axes(reducing[0]) is None:
         return None
@@ -47,7 +49,7 @@ def windowed_nest(kernel: KernelOp) -> NestOp | None:
 
 
 def tiled_axes(nest: NestOp) -> tuple[Symbol, Symbol] | None:
-    """(position, channel): parallel axes, one that windows move along, one along the memory."""
+    """(position, channel): the parallel axis that windows move along, and the contiguous one."""
     parallel = {a.name for a in nest.parallel_axes}
     filters = [k for k, m in enumerate(nest.input_maps) if not parallel <= _symbols(m)]
     for k, map_ in enumerate(nest.input_maps):
@@ -63,7 +65,7 @@ def tiled_axes(nest: NestOp) -> tuple[Symbol, Symbol] | None:
 
 
 def _is_part(nest: NestOp, place: Expr) -> bool:
-    """Whether a place runs through parts of an axis, long ones side by side: sums of columns."""
+    """Whether the windows are long adjacent parts of an axis, as in split sums of columns."""
     summed = {a.name: a.extent for a in nest.reduce_axes}
     split = place.linear([*summed, *(a.name for a in nest.parallel_axes)])
     steps = {} if split is None else split[0]
@@ -73,7 +75,7 @@ def _is_part(nest: NestOp, place: Expr) -> bool:
 
 
 def _filters(nest: NestOp, position: int, channel: Symbol) -> bool:
-    """Whether an input has a value per channel, for each place in the window or for all."""
+    """Whether an input has one value per channel, for each position in the window or for all."""
     return _symbols(nest.input_maps[position]) <= {channel, *(a.name for a in nest.reduce_axes)}
 
 
@@ -89,7 +91,7 @@ def prepare_windows(kernel: KernelOp, nest: NestOp) -> None:
 
 
 def window_panels(nest: NestOp) -> Mapping[int, Panel | None]:
-    """Filters are packed with neighbouring channels side by side; the data is read as it lies."""
+    """The filter's packing makes channels contiguous; the data keeps its layout."""
     found, summed = tiled_axes(nest), tuple(a.name for a in nest.reduce_axes)
     assert found is not None
     [channel] = [a for a in nest.axes if a.name == found[1]]
@@ -102,7 +104,7 @@ def window_panels(nest: NestOp) -> Mapping[int, Panel | None]:
 
 
 def schedule_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
-    """Tiles of positions, of one row or a few, by channels; smaller ones for more programs."""
+    """Tiles of positions, of one or a few rows, by channels; smaller to get more programs."""
     extents, found = {a.name: a.extent for a in nest.parallel_axes}, tiled_axes(nest)
     assert found is not None
     position, channel = found
@@ -121,12 +123,12 @@ def schedule_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> 
 
 
 def _width(extent: Expr) -> int:
-    """How many channels lie side by side."""
+    """How many contiguous channels a tile has."""
     return _fitting(extent, power(extent, CHANNELS), min(WORD, power(extent, WORD)))
 
 
 def _fitting(extent: Expr, most: int, least: int = 1) -> int:
-    """The tile of which little lies beyond the end; of such, the largest."""
+    """The largest tile among those that extend least beyond the end."""
     size = extent.constant
     tiles = [most >> k for k in range(most.bit_length()) if most >> k >= least]
 
@@ -138,6 +140,6 @@ def _fitting(extent: Expr, most: int, least: int = 1) -> int:
 
 
 def _programs(extents: Mapping[Symbol, Expr], tiles: Mapping[Symbol, int]) -> int:
-    """How many there are; an open size counts as a large one."""
+    """How many programs there are; an unknown size counts as a large one."""
     return prod(-(-(extent.constant or 1 << 14) // tiles.get(axis, 1))
                 for axis, extent in extents.items())

@@ -86,7 +86,7 @@ def test_what_is_wrong_with_objects() -> None:
         link_image([code], "entry")
     with pytest.raises(LinkError, match="two objects define callee"):
         link_image([code, code], "callee")
-    with pytest.raises(LinkError, match="no object file of x86-64"):
+    with pytest.raises(LinkError, match="not an object file for x86-64"):
         link_image([code[:18] + struct.pack("<H", 183) + code[20:]], "callee")
     for content in (b"", b"\x7fELF", code[:100], code[:-200]):
         with pytest.raises(LinkError):

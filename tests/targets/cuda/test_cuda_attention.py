@@ -179,6 +179,6 @@ def test_a_schedule_must_be_online_or_hold_all_columns() -> None:
     assert kernel.schedule is not None
     kernel.schedule = ScheduleAttr(parse_schedule(str(kernel.schedule.data).replace(
         "online = 1", "online = 0")))
-    with pytest.raises(PassError, match=r"waits for a finished reduction.*say online = 1"):
+    with pytest.raises(PassError, match=r"waits for a finished reduction.*add online = 1"):
         for _ in lower(module, context, STEPS[STEPS.index("loop-schedule") + 1:]):
             pass

@@ -166,7 +166,7 @@ def body(operations: str, head: str = "%x: f32[64]") -> str:
              %d = block.dot %a, %a, %c ieee : tile<16x16xi32>"""), "at least 32 elements of i8"),
     (body("""%a = block.full 0 : tile<32x32xi8>
              %c = block.full 0 : tile<32x32xi32>
-             %d = block.dot %a, %a, %c ieee unsigned [1] : tile<32x32xi32>"""), "with their sign"),
+             %d = block.dot %a, %a, %c ieee unsigned [1] : tile<32x32xi32>"""), "only signed"),
     (body("""%a = block.full 0 : tile<16xi32>
              %b = block.map (%a[0]) : tile<16xi32> {
              ^bb0(%p: i32):

@@ -118,7 +118,7 @@ def test_tensors_are_used_where_they_are(
         assert len(new) == (len(before) == 2) + (shift > 0)  # an arena; a copy
     assert [line for line in device.log if line[:6] == "update"] == 2 * [
         "update 0", "update 3", "update 2"]
-    with pytest.raises(CudaError, match="run it on arrays of the host before"):
+    with pytest.raises(CudaError, match="run it on host arrays first"):
         executable.replay(1)
 
 

@@ -268,7 +268,7 @@ def test_an_engine_that_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     asked(monkeypatch, ([ANY_ORDER], 0))
-    with pytest.raises(CudaError, match="cuDNN has no Convolution"):
+    with pytest.raises(CudaError, match="cuDNN does not support Convolution"):
         cudnn.Call(small("f16"))
 
 

@@ -171,7 +171,7 @@ def test_sums_of_floats_of_a_byte_are_promoted(k: int, parts: int, steps: int) -
     assert ("sums = sums + part" in code) == bool(parts)
     if parts:
         assert f"in range({parts}):" in code and f"in gl.static_range({steps}):" in code
-    with pytest.raises(EmitError, match="no steps of 128"):
+    with pytest.raises(EmitError, match="cannot be made of steps of 128"):
         emit_kernel(kernel_of(scheduled(FLOAT8.format(k=k), f"{TWO}, promote = 64", tile)))
 
 
@@ -186,7 +186,7 @@ def test_a_kernel_for_an_interpreter_or_another_vendor_has_the_ordinary_form() -
 @pytest.mark.parametrize(("text", "options", "tile", "told"), [
     (product(256, 768, 100), TWO, (64, 128, 32), "tiles of matrices"),
     (product(256, 768, 256), TWO, (32, 128, 64), "64 rows at a time"),
-    (product(256, 768, 256), TWO.replace("8", "12"), (64, 128, 64), "at most, not 3"),
+    (product(256, 768, 256), TWO.replace("8", "12"), (64, 128, 64), "consumer warps, not 3"),
 ], ids=["pitch", "rows", "groups"])
 def test_refused(text: str, options: str, tile: tuple[int, int, int], told: str) -> None:
     with pytest.raises(EmitError, match=rf"kernel @\w+.*{told}"):

@@ -132,10 +132,10 @@ def test_a_kernel_for_an_interpreter_has_the_ordinary_form() -> None:
 
 @pytest.mark.parametrize(("model", "rows", "told"), [
     (CAUSAL, 32, "tiles of 64 rows, not 32"),
-    (Model(2, 256, 256, 64, 64, "add"), 64, "none of block.load"),
-    (Model(2, 256, 256, 64, 64, "keep"), 64, "none of block.load"),
-    (Model(2, 256, 256, 20, 64), 64, "zeros around them"),
-    (Model(2, 256, 256, 64, 64, element="f32"), 64, "halves"),
+    (Model(2, 256, 256, 64, 64, "add"), 64, "a kernel without block.load"),
+    (Model(2, 256, 256, 64, 64, "keep"), 64, "a kernel without block.load"),
+    (Model(2, 256, 256, 20, 64), 64, "padded with zeros"),
+    (Model(2, 256, 256, 64, 64, element="f32"), 64, "16-bit floats"),
 ], ids=["rows", "numbers", "truth values", "pitch", "f32"])
 def test_refused(model: Model, rows: int, told: str) -> None:
     with pytest.raises(EmitError, match=rf"kernel @\w+.*{told}"):

@@ -114,7 +114,7 @@ def test_code_that_is_not_worth_a_try(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(ahead, "resources", lambda binary: Resources(255, 96))
     builder = Builder(CompileOptions(cache=tmp_path))
     [why] = builder(as_model(kernel_of(samples.SOFTMAX)), WeightStore(), by_symbol({"n": 64}))
-    assert "@softmax keeps 96 bytes of a thread outside of registers" in why
+    assert "@softmax spills 96 bytes per thread" in why
 
 
 def test_what_decides_while_it_runs_is_not_compiled_ahead() -> None:

@@ -1,5 +1,5 @@
-"""Programs that run Triton in processes of their own, over pipes to the target.
+"""Programs that run Triton in separate processes, connected to the target by pipes.
 
-They are started by path and import nothing of Strata, so that a process starts in about the time
-that Triton takes to be imported, and the calling program never loads it.
+They are started by path and import nothing of Strata. A process therefore starts in about the time
+that importing Triton takes, and the calling program never loads Triton.
 """

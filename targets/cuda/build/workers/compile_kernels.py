@@ -1,11 +1,11 @@
-"""Compile Triton kernels to assembly and code, each in a fork of this process.
+"""Compiles Triton kernels to assembly and code, each in a fork of this process.
 
-Triton is imported once, before there is work, and does what its forks would do each: it hashes
-its own files, half a second's work, for a cache that is of no use here. A request is one line of
-JSON on stdin: the jobs, and how many `processes` may work at a time. A job names the file with the
-kernel's source, its signature and options, the GPU, what its back end calls the results, and a path
-without suffix for these, which appear together: `.json` last, by renaming. Each job has a reply,
-one line of JSON: its number as `job`, and the `error`, empty when all is well.
+Before there is work, the process imports Triton once, and does what every fork would otherwise
+repeat: Triton hashes its own files for its cache, which is not used here. A request is one line of
+JSON on stdin: the jobs, and how many `processes` may run at a time. A job names the file with the
+kernel's source, its signature and options, the GPU, the back end's names for its results, and a
+path without suffix for them. The results appear together, because `.json` is renamed last. The
+reply to each job is one line of JSON: its number as `job`, and the `error`, empty if all is well.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def compile_job(job: dict[str, Any]) -> None:
 
 
 def _source_kind(function: Any) -> Any:
-    """What Triton calls a kernel's source: in its own language, or in Gluon."""
+    """Triton's class for a kernel's source, in its own language or in Gluon."""
     if not function.is_gluon():
         return ASTSource
     return importlib.import_module("triton.experimental.gluon._runtime").GluonASTSource
@@ -64,14 +64,14 @@ def _load(path: str, name: str) -> Any:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, also when several processes write the same file."""
+    """Write a file atomically, even if several processes write the same file."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     partial.write_bytes(content)
     partial.replace(path)
 
 
 def compile_all(jobs: Sequence[dict[str, Any]], processes: int) -> Iterator[tuple[int, str]]:
-    """The number of each job and its error, as they come to an end."""
+    """The number and the error of each job, in the order in which they finish."""
     waiting, running = list(range(len(jobs)))[::-1], 0
     with selectors.DefaultSelector() as selector:
         while waiting or running:
@@ -93,7 +93,7 @@ def compile_all(jobs: Sequence[dict[str, Any]], processes: int) -> Iterator[tupl
 
 
 def _fork(job: dict[str, Any]) -> tuple[int, int]:
-    """A process that compiles one kernel, and the end of a pipe with its error."""
+    """A process that compiles one kernel, and the read end of a pipe for its error."""
     end, other = os.pipe()
     process = os.fork()
     if process:
@@ -110,20 +110,20 @@ def _fork(job: dict[str, Any]) -> tuple[int, int]:
 
 
 def _failure(process: int) -> str:
-    """Why a process ended that told nothing; empty when it ended well."""
+    """Why a process ended without a message; empty if it ended normally."""
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     return f"its process ended with status {code}" if code else ""
 
 
 def warm() -> None:
-    """Have what every compilation needs, so that forks find it in their memory."""
+    """Prepare what every compilation needs, so that forks inherit it."""
     importlib.import_module("triton.compiler.code_generator")
     triton_key()
 
 
 def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what Triton prints is no reply
+    os.dup2(2, 1)  # Triton's own output must not mix with replies
     warm()
     for line in sys.stdin:
         request = json.loads(line)

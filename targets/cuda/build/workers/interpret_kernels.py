@@ -1,7 +1,7 @@
-"""Run Triton kernels in Triton's interpreter, one request after another.
+"""Runs Triton kernels in Triton's interpreter, one request after another.
 
-Requests come as pickles on stdin, replies go as pickles to stdout: `(True, buffers)` or
-`(False, text of the error)`. The parent alone writes to the pipe, so unpickling is safe.
+Requests arrive as pickles on stdin, and replies are pickles on stdout: `(True, buffers)` or
+`(False, text of the error)`. Only the parent writes to the pipe, so unpickling is safe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 @dataclass
 class Pointer:
-    """The few methods of a torch tensor that Triton's interpreter calls, over an address."""
+    """The few methods of a torch tensor that Triton's interpreter calls, for an address."""
 
     address: int
     dtype: str
@@ -38,7 +38,7 @@ class Pointer:
         return Pointer(self.address, self.dtype)
 
     def set_(self, *_storage: object) -> None:
-        """The new tensor stands for the same memory already."""
+        """The new tensor refers to the same memory already."""
 
     def storage_offset(self) -> int:
         return 0
@@ -50,7 +50,7 @@ class Pointer:
         return (1,)
 
     def copy_(self, _other: object) -> None:
-        """Kernels wrote to the memory itself."""
+        """Kernels have already written to the memory itself."""
 
 
 @cache
@@ -66,7 +66,7 @@ def load(path: str, name: str) -> Any:
 def launch(
     path: str, name: str, programs: int, buffers: list[tuple[bytes, str]], sizes: list[int]
 ) -> list[bytes]:
-    """Run a kernel on buffers, each its bytes and element type; what they hold afterwards."""
+    """Run a kernel on buffers, each given as bytes and element type. Returns their new contents."""
     memory = [np.frombuffer(bytearray(content) or bytearray(1), np.uint8) for content, _ in buffers]
     pointers = [Pointer(array.ctypes.data, dtype)
                 for array, (_, dtype) in zip(memory, buffers, strict=True)]
@@ -78,9 +78,9 @@ def launch(
 
 
 def keep_truth_values() -> None:
-    """Let truth values stay truth values when Triton's interpreter broadcasts them.
+    """Keep booleans boolean when Triton's interpreter broadcasts them.
 
-    It takes what a comparison of two scalars gives for a value of their own type.
+    It gives the result of comparing two scalars the type of those scalars.
     """
     language: Any = importlib.import_module("triton.language")
     interpreter: Any = importlib.import_module("triton.runtime.interpreter")
@@ -98,7 +98,7 @@ def main() -> None:
     os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel's module imports Triton
     keep_truth_values()
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what Triton prints is no reply
+    os.dup2(2, 1)  # Triton's own output must not mix with replies
     while True:
         try:
             arguments = pickle.load(sys.stdin.buffer)

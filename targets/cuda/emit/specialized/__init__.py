@@ -1,1 +1,1 @@
-"""Kernels with warp specialization: producer warps copy tiles while others compute."""
+"""Warp-specialized kernels: a producer warp copies tiles while consumer warps compute."""

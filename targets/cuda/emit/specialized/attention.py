@@ -1,19 +1,19 @@
-"""Attention whose factors a warp of its own loads: see `kernel.py`.
+"""Warp-specialized attention (see `kernel.py` for the scheme).
 
-While the exponentials of a step are computed, tensor cores multiply the weights of the step before
-by their values. And the groups take turns: while one multiplies, the other computes.
+While a step's exponentials are computed, tensor cores multiply the previous step's weights by its
+values. The two consumer groups also take turns: one multiplies while the other computes.
 
     def online_loads(...):                  def online_sums(..., group):
         for program in ...:                     for program in ...:
             load rows                               scores of the first keys, and their weights
             for k in ...:                           for k in ...:
                 load keys of k                          scores of k; last weights by their values
-                load values of k                        weights of k, as soon as scores are there
-                                                        scale the sums, as soon as they are there
+                load values of k                        weights of k, once the scores are there
+                                                        scale the sums, once they are there
                                                     last weights by their values
                                                     map, store
 
-All groups go as far as the last one's rows reach: scores that do not count weigh nothing.
+All groups loop as far as the last group's rows require; the extra scores get weights of zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from targets.cuda.emit.values import Value
 
 
 class AttentionEmission(Emission):
-    """The text of a kernel of online sums."""
+    """The text of an attention kernel with an online softmax."""
 
     def recognize(self) -> None:
         self.form = attention_form(self.kernel)
@@ -60,7 +60,7 @@ class AttentionEmission(Emission):
         return step
 
     def _end_of_steps(self) -> str:
-        """Behind the last step of the groups' rows, of which there is one at least."""
+        """The end of the loop over the steps of all groups' rows; it has at least one step."""
         context, loop = self.context, self.form.loop
         own, ends = context.values[self.row_id], list[Value]()
         for group in range(self.groups):
@@ -148,7 +148,7 @@ class AttentionEmission(Emission):
             line(f"{name} = {context.values[form.loop.yielded[argument.index - 1]].text}")
 
     def _multiply(self, scores: str, is_first: bool) -> None:
-        """Begin the scores of a step, and the sums of the step before."""
+        """Start the products of this step's scores, and those of the previous step's sums."""
         line, form = self.context.writer.line, self.form
         zeros = (f"gl.zeros({list(tile_type(form.scores.result).shape)}, gl.float32, "
                  f"{self.scores_layout})")
@@ -170,10 +170,10 @@ class AttentionEmission(Emission):
                 f"{self.values.factor(self.value_ring.stage)}, {self.total}, is_async=True)")
 
     def _scale(self) -> None:
-        """Wait for the sums, when the weights are there, and scale them.
+        """Wait for the sums once the weights are there, and scale them.
 
-        The assembler moves arithmetic behind a wait for products, but not behind one at a barrier:
-        the values that are multiplied are waited for once more.
+        The assembler moves arithmetic past a wait for products, but not past a wait at a barrier.
+        Waiting once more for the values that are scaled keeps it in place.
         """
         context, line, form = self.context, self.context.writer.line, self.form
         line(self.value_ring.is_full)
@@ -193,13 +193,13 @@ class AttentionEmission(Emission):
         line(f"{self.total} = {scaled}")
 
     def _of_rows(self, value: Value) -> Value:
-        """Numbers of rows, where the sums' rows are."""
+        """Convert one number per row to the layout of the sums' rows."""
         name = self.context.writer.fresh("of_rows")
         self.context.writer.line(
             f"{name} = gl.convert_layout({value.text}, gl.SliceLayout(1, {self.sums_layout}))")
         return Value(name, value.shape)
 
     def _release(self, ring: Ring) -> None:
-        """Nothing reads the stage any more."""
+        """Mark the stage as free: nothing reads it any more."""
         self.context.writer.line(f"mbarrier.arrive({ring.free}.index({ring.stage}))")
         self.context.writer.line(ring.next)

@@ -1,7 +1,7 @@
-"""Tiles that hardware copies at once, between matrices in memory and shared memory.
+"""Tiles that the hardware copies (TMA) between matrices in memory and shared memory.
 
-A tile lies along two dims of a buffer, at one index of each other dim. What is outside of the
-buffer is read as zeros, and not written.
+A tile lies along two dims of a buffer, at a fixed index of each other dim. Elements outside the
+buffer are read as zeros and not written.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from targets.cuda.emit.values import NATIVE_POINTERS, dtype_text, pointer_type
 from targets.cuda.errors import EmitError
 
 PITCH = 16
-"""What divides the bytes from one row of a matrix to the next."""
+"""The bytes of a row of a matrix must be a multiple of this."""
 RANK = 5
-"""The most dims of a buffer of which tiles are copied."""
+"""The highest rank of a buffer whose tiles can be copied."""
 SWIZZLES = (128, 64, 32)
-"""Bytes of a tile's rows that lie in another order, so that columns are read without conflicts."""
+"""Sizes in bytes of the swizzle, which lets columns be read without bank conflicts."""
 
 
 @dataclass(frozen=True)
 class Rectangle:
-    """A tile of a buffer in memory, `transposed` where the tile's first dim runs along memory.
+    """A tile of a buffer in memory, `transposed` if the tile's first dim is contiguous.
 
-    `box`: its extents along the buffer's dims, 1 along all but two of them, the last being one of
-    these. `origin`: where its first element is, without the tile's own positions; over `indices`
-    as `%0`, `%1` ....
+    `box`: its extents along the buffer's dims, which are 1 except for two of them, one being the
+    last. `origin`: the position of its first element, without the tile's own positions, in terms of
+    `indices` as `%0`, `%1` ....
     """
 
     buffer: SSAValue
@@ -47,7 +47,7 @@ class Rectangle:
 
     @property
     def width(self) -> int:
-        """Bytes of an element."""
+        """The bytes of an element."""
         return t.byte_width(buffer_type(self.buffer).element)
 
     @property
@@ -56,11 +56,12 @@ class Rectangle:
 
     @property
     def swizzle(self) -> int:
-        """Raises EmitError for rows that are too short."""
+        """The largest swizzle that fits. Raises EmitError for rows that are too short."""
         row = self.extents[1] * self.width
         found = next((s for s in SWIZZLES if row % s == 0), None)
         if found is None:
-            raise EmitError(f"rows of {row} bytes cannot be copied at once: choose larger tiles")
+            raise EmitError(f"tiles with rows of {row} bytes cannot be copied by TMA: choose "
+                            "larger tiles")
         return found
 
     def place(self, context: Context) -> list[str]:
@@ -69,7 +70,7 @@ class Rectangle:
 
 
 def rectangle(op: LoadOp | StoreOp, shape: Sequence[int]) -> Rectangle | None:
-    """What an operation loads or stores, if that is one; `extents` in the order of memory."""
+    """The tile that an operation loads or stores, if TMA can copy it; `extents` in memory order."""
     type_ = buffer_type(op.buffer)
     if not 2 <= type_.rank <= RANK or len(shape) != 2 or any(d.data for d in op.index_dims.data):
         return None
@@ -95,7 +96,7 @@ def rectangle(op: LoadOp | StoreOp, shape: Sequence[int]) -> Rectangle | None:
 
 @dataclass(frozen=True)
 class Copied:
-    """Such tiles, and the shared memory that they are copied to or from."""
+    """Such a tile, and the shared memory that it is copied to or from."""
 
     tile: Rectangle
     memory: str
@@ -111,7 +112,7 @@ class Copied:
 
     @property
     def pointer(self) -> str:
-        """The type of a parameter that says where the tiles are in memory."""
+        """The type of the tensor map parameter that describes the matrix."""
         element = NATIVE_POINTERS.get(self.element) or pointer_type(self.element)
         return f"tensordesc<{element[1:]}{list(self.tile.box)},{self.layout}>"
 
@@ -121,10 +122,10 @@ class Copied:
                 f"{[count, *self.tile.box]}, gl.{self.layout})")
 
     def matrix(self, number: str) -> str:
-        """A tile in shared memory, as two dims in the order of memory."""
+        """A tile in shared memory, with two dims in memory order."""
         flat = f".reshape({list(self.tile.extents)})" if len(self.tile.box) > 2 else ""
         return f"{self.memory}.index({number}){flat}"
 
     def factor(self, number: str) -> str:
-        """A tile as a product takes it."""
+        """A tile in the orientation that a product needs."""
         return self.matrix(number) + ".permute((1, 0))" * self.tile.transposed

@@ -1,17 +1,17 @@
-"""What a kernel does before the kernel is done that it follows: it loads constants.
+"""Programmatic dependent launch: constants are loaded before the wait for the previous kernel.
 
     x = tl.load(weights + ...)
     tl.extra.cuda.gdc_wait()
     tl.extra.cuda.gdc_launch_dependents()
     y = tl.load(activations + ...)
 
-In a graph, a kernel may begin while the one before it works, as soon as that one lets it: its
-launch, and the way of its weights from memory, then take no time of their own. It waits before it
-touches anything else. Kernels that were begun in the ordinary way do not wait there. Those behind
-are let begin after the wait: before it, two kernels' weights would compete for the memory (GPT-2's
-decode step then takes 395 us on an H200, and 372 so).
+In a CUDA graph, a kernel may start while the one before it still runs, as soon as that one allows
+it. This hides the launch and the time that its weights take from memory. The kernel waits before
+it accesses anything else. Kernels that were launched in the ordinary way pass the wait at once. The
+next kernel is launched only after the wait; otherwise the weights of two kernels would compete for
+memory bandwidth (see `benchmarks/CONSTANTS.md`).
 
-A short loop is written out, so that its weights are loaded before it.
+A short loop is unrolled, so that its weights can be loaded before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BEGIN, WAIT = "tl.extra.cuda.gdc_launch_dependents()", "tl.extra.cuda.gdc_wait()
 
 
 def emit_early(context: Context, emit: Callable[[LoadOp, Context], None]) -> None:
-    """Load constants, then wait."""
+    """Emit the loads of constants, then the wait."""
     early = context.early
     if early is None:
         return
@@ -46,7 +46,7 @@ def emit_early(context: Context, emit: Callable[[LoadOp, Context], None]) -> Non
 def emit_trips(
     loop: ForOp, trips: Sequence[int], emit: Callable[[Block, Context], None], context: Context
 ) -> None:
-    """A loop written out."""
+    """Emit an unrolled loop."""
     early = context.early
     assert early is not None
     carried = [context.values[v] for v in loop.carried]
@@ -64,7 +64,7 @@ def emit_trips(
 
 
 def _enter(early: Early, loop: Operation | None, trip: int, context: Context) -> None:
-    """Let a loop's counter be a number."""
+    """Set a loop's counter to a number."""
     if isinstance(loop, ForOp) and loop in early.loops:
         number = Expr.of(trip)
         context.values[loop.counter] = Value(str(trip), (), number, number)

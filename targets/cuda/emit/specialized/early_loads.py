@@ -1,4 +1,4 @@
-"""The loads of constants that a kernel does before it waits for another kernel; see `early.py`."""
+"""Which loads of constants a kernel performs before it waits for another kernel; see `early.py`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from targets.cuda.machine import WARP
 
 
 class Early:
-    """The loads of constants of one kernel that stand before its wait."""
+    """The loads of constants in one kernel that come before its wait."""
 
     def __init__(
         self, kernel: KernelOp, constants: Collection[int], warps: int, facts: EarlyLaunches
     ) -> None:
         """`constants`: the positions of such buffers. `facts`: how much is held and written out."""
         self.loads: dict[LoadOp, Sequence[int]] = {}
-        """Each with the values of its loop's counter."""
+        """Each load with the values of its loop's counter."""
         self.loops: dict[ForOp, Sequence[int]] = {}
-        """Those that are written out."""
+        """The loops that are unrolled, with the values of their counters."""
         self.values: dict[tuple[LoadOp, int], Value] = {}
-        """What has been loaded, by the counter."""
+        """The loaded values, by load and counter."""
         buffers, left = {kernel.buffers[k] for k in constants}, facts.held * WARP * warps
         for op in kernel.body.block.ops:
             trips = _trips(op, facts.trips)
@@ -45,14 +45,14 @@ def _counter(op: Operation) -> list[SSAValue]:
 
 
 def loads_of(op: Operation) -> list[LoadOp]:
-    """A load, or those of a loop's own body."""
+    """The load itself, or the loads in a loop's own body."""
     found = op.body.block.ops if isinstance(op, ForOp) else [op]
     return [x for x in found if isinstance(x, LoadOp)]
 
 
 def _trips(op: Operation, most: int) -> Sequence[int]:
-    """The values of a loop's counter; of what is no loop, one. None where they are many, or not
-    known, or where the loop has more in it than vectors."""
+    """The values of a loop's counter, or one value for an operation that is no loop. Empty if they
+    are many or unknown, or if the body has more than vector operations."""
     if not isinstance(op, ForOp):
         return (0,)
     lower, upper, step = (e.data.constant for e in (op.lower, op.upper, op.step))

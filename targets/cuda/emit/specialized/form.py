@@ -1,11 +1,11 @@
-"""Which kernels may have warps that only load: a product, and elementwise work on its sums.
+"""Which kernels may use warp specialization: a product with an elementwise epilogue.
 
     %z = block.full 0.0
     %s = block.for %k (%c = %z) { block.load %a; block.load %b; block.dot; yield }
     block.load, block.index, block.valid, block.map, block.store
 
-Both factors are matrices in memory that nothing else of the kernel reads. Their tiles are
-rectangles that can be copied at once: rows begin at multiples of 16 bytes, zeros lie outside.
+Both factors are matrices in memory that nothing else in the kernel reads. Their tiles are
+rectangles that TMA can copy: rows start at multiples of 16 bytes, and the padding is zeros.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AROUND = (LoadOp, IndexOp, ValidOp, MapOp, StoreOp)
 
 @dataclass(frozen=True)
 class Specialized:
-    """A kernel in that form. `left`, `right`: the factors' tiles of one step."""
+    """A kernel of that form. `left`, `right`: the factors' tiles of one step."""
 
     loop: ForOp
     dot: DotOp
@@ -53,7 +53,7 @@ class Specialized:
 
     @property
     def behind(self) -> list[Operation]:
-        """What is done with the sums."""
+        """The operations of the epilogue."""
         block = self.loop.parent_block()
         assert block is not None
         return [op for op in block.ops
@@ -61,33 +61,34 @@ class Specialized:
 
     @property
     def zeros(self) -> list[Operation]:
-        """What the sums begin with."""
+        """The zeros with which the sums start."""
         return [v.owner for v in self.loop.carried
                 if isinstance(v.owner, FullOp) and v.owner.number == 0]
 
 
 def specialized_form(kernel: KernelOp) -> Specialized:
-    """Raises EmitError, saying what is in the way."""
+    """The form of a kernel. Raises EmitError, which says what does not fit."""
     loops = [op for op in kernel.body.block.ops if isinstance(op, ForOp)]
     if len(loops) != 1 or len(loops[0].carried) != 1:
-        raise EmitError("warps that only load need one loop, and one sum")
+        raise EmitError("warp specialization needs one loop with one sum")
     [loop] = loops
     match list(loop.body.block.ops):
         case [LoadOp() as first, LoadOp() as second, DotOp() as dot, YieldOp()]:
             pass
         case _:
-            raise EmitError("warps that only load need a loop of two loads and a product")
+            raise EmitError("warp specialization needs a loop of two loads and a product")
     if {dot.a, dot.b} != {first.result, second.result} or dot.c is not loop.body.block.args[1]:
-        raise EmitError("warps that only load need a loop that sums the product of its loads")
+        raise EmitError("warp specialization needs a loop that sums the product of its loads")
     found = Specialized(loop, dot, _factor(dot.a), _factor(dot.b))
     strange = [op.name for op in found.behind if not isinstance(op, _AROUND)]
     if strange or not found.zeros:
-        raise EmitError(f"warps that only load stand beside no {', '.join(strange) or 'old sums'}")
+        raise EmitError("warp specialization does not allow "
+                        f"{', '.join(strange) or 'sums that start with other than zeros'}")
     if found.rows % GROUP_ROWS:
-        raise EmitError(f"a group of warps multiplies {GROUP_ROWS} rows at a time, "
+        raise EmitError(f"a consumer warp group multiplies {GROUP_ROWS} rows at a time, "
                         f"not {found.rows}")
     if None in (loop.lower.data.constant, loop.upper.data.constant):
-        raise EmitError("warps that only load need sums of a known length")
+        raise EmitError("warp specialization needs sums of static length")
     return found
 
 
@@ -96,6 +97,6 @@ def _factor(value: SSAValue) -> Rectangle:
     assert isinstance(load, LoadOp)
     found = rectangle(load, tile_type(value).shape)
     if found is None or load.pad_value != 0 or len(list(load.buffer.uses)) != 1:
-        raise EmitError("warps that only load need tiles of matrices that nothing else reads, "
-                        "zeros around them")
+        raise EmitError("warp specialization needs tiles of matrices that nothing else reads, "
+                        "padded with zeros")
     return found

@@ -1,17 +1,17 @@
-"""Kernels with a warp of their own that loads: in Gluon, Triton's lower language.
+"""Warp-specialized kernels with a producer warp, in Gluon, Triton's lower-level language.
 
-A schedule with `specialize = 1` has groups of four warps that compute, each a tile of its own, and
-one more warp that copies factors into shared memory, up to `stages` steps ahead. The groups' tiles
-lie below each other, and have in common what does not depend on rows. Programs stay, and take one
-such column of tiles after another: while the ends of tiles are computed, the next ones' factors
-come. Only where columns take different times (`descend`) a program ends with its own. Each kind of
-kernel says what is loaded, and what is computed:
+A schedule with `specialize = 1` has groups of four consumer warps, each with a tile of its own, and
+one producer warp. The producer copies factors into shared memory, up to `stages` steps ahead. The
+groups' tiles lie below each other and share everything that does not depend on rows. Kernels are
+persistent: a program computes one such column of tiles after another, and while the epilogue of one
+runs, the factors of the next are loaded. The exception is columns of different cost (`descend`),
+where each program computes only one. Each kind of kernel defines its loads and its computation:
 
-    products.py    sums of products      attention.py    online ones
+    products.py    sums of products      attention.py    online softmax
 
-Barriers in shared memory tell that stages are full, and free again; each use of a stage changes
-their phase. What is behind the sums is printed as in other kernels: it takes the layouts of the
-sums. Triton's interpreter has no Gluon.
+Barriers in shared memory signal that a stage is full or free; each use of a stage flips their
+phase. The epilogue is printed as in other kernels, in the layout of the sums. Triton's interpreter
+does not support Gluon.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from targets.cuda.emit.specialized.copied import SWIZZLES, Copied, rectangle
 from targets.cuda.emit.values import Value
 
 GROUP = 4
-"""Warps that compute a tile."""
+"""Consumer warps that compute one tile."""
 GROUP_ROWS = 64
-"""A group multiplies so many rows at a time."""
+"""The rows that a group multiplies at a time."""
 HEADER = """\
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -59,20 +59,21 @@ NAMES = frozenset((
     "gl", "gluon", "fence_async_shared", "mbarrier", "tma", "tma_load", "tma_store",
     "warpgroup_mma", "warpgroup_mma_wait", "following", "preceding", "group", "layout", "phase",
     "ready", "stage", "turn"))
-"""Those that stand in texts, so that nothing of the kernel's own may have them."""
+"""Names that occur in the templates, so that no variable of a kernel may have them."""
 GROUPS = 2
-"""At most: more leave threads too few registers to begin with."""
+"""The most groups; with more, threads would start with too few registers."""
 REGISTERS, LOADER_REGISTERS = 240, 24
-"""Of a thread that computes, and of one that loads."""
+"""Registers per thread of consumer warps and of the producer warp."""
 PART = 256
-"""The bytes of a row of results that are stored at once."""
+"""The most bytes of a row of results in one store."""
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Stages of shared memory that are filled and freed in turn.
+    """Stages of shared memory, filled and freed in turn.
 
-    `full`, `free`: the names of their barriers. `stage`, `phase`: of what counts uses.
+    `full`, `free`: the names of the barriers. `stage`, `phase`: the names of the variables that
+    track the next use.
     """
 
     stages: int
@@ -97,7 +98,7 @@ class Ring:
 
 @dataclass
 class Emission(ABC):
-    """The text of one kernel: its functions, in the order in which they call each other."""
+    """The text of one kernel: its functions, callees first."""
 
     kernel: KernelOp
     context: Context
@@ -109,42 +110,42 @@ class Emission(ABC):
     # ------------------------------------------------------------------ kinds of kernels
     def __post_init__(self) -> None:
         self.behind: Sequence[Operation]
-        """What is done with the sums."""
+        """The operations of the epilogue."""
         self.row_axis: int
-        """Along which axis of the grid the groups' tiles lie below each other."""
+        """The grid axis along which the groups' tiles lie below each other."""
         self.memory: Sequence[tuple[Copied, int]]
-        """What is loaded, and into how many tiles of shared memory."""
+        """The loaded tiles, and how many copies of each shared memory holds."""
         self.rings: Sequence[Ring]
         self.turns = ""
-        """Barriers that tell each group that it is its turn, if they take turns."""
+        """Barriers that tell each group when it is its turn, if the groups take turns."""
         self.recognize()
         self.result = _result(self.behind, self.context)
 
     @abstractmethod
     def recognize(self) -> None:
-        """Find all of these in the kernel. Raises EmitError, saying what is in the way."""
+        """Set all of these from the kernel. Raises EmitError, which says what does not fit."""
 
     @abstractmethod
     def loads(self) -> None:
-        """Emit what loads the factors of a column of tiles."""
+        """Emit the loads of the factors for a column of tiles."""
 
     @abstractmethod
     def layouts(self) -> Sequence[str]:
-        """Definitions of layouts."""
+        """The definitions of layouts."""
 
     @abstractmethod
     def sums(self) -> None:
-        """Emit what computes a group's tile, up to the loop's results."""
+        """Emit the computation of a group's tile, up to the loop's results."""
 
     # ------------------------------------------------------------------ functions
     @property
     def pointers(self) -> Mapping[SSAValue, str]:
-        """The types of parameters that are not plain pointers."""
+        """The types of the parameters that are tensor maps."""
         copied = [c for c, _ in self.memory] + ([self.result] if self.result else [])
         return {c.tile.buffer: c.pointer for c in copied}
 
     def text(self, name: str, signature: Sequence[tuple[str, str]]) -> str:
-        """All functions; what a kernel's text says of it comes before."""
+        """The text of all functions, to follow the kernel's comment."""
         loads, sums = (self.context.writer.fresh(f"{name}_{x}") for x in ("loads", "sums"))
         parameters = [p for p, _ in signature]
         memory = [c.memory for c, _ in self.memory] + (
@@ -157,7 +158,7 @@ class Emission(ABC):
         return "\n\n".join(texts)
 
     def _function(self, head: str, body: Callable[[], None]) -> str:
-        """Tiles that name no layout take that of what they meet."""
+        """A function's text. Tiles without a layout get that of the values they meet."""
         writer = self.context.writer
         writer.lines, self.context.products = [], {}
         with writer.indented():
@@ -188,7 +189,7 @@ class Emission(ABC):
 
     @property
     def _barriers(self) -> list[tuple[str, int, int]]:
-        """Their names, how many there are, and how many arrive at each."""
+        """The name of each set of barriers, how many there are, and the arrivals at each."""
         found = [b for ring in self.rings for b in ((ring.full, ring.stages, 1),
                                                     (ring.free, ring.stages, self.groups))]
         return [*found, *([(self.turns, self.groups, 1)] if self.turns else [])]
@@ -212,7 +213,7 @@ class Emission(ABC):
             self.context.writer.line("tma.store_wait(0)")
 
     def _begin(self, phase: int) -> None:
-        """Count from the first stages: the ones to wait for, or, in the phase before, to fill."""
+        """Start at the first stages: in phase 0 to wait for them, in phase 1 to fill them."""
         for ring in self.rings:
             self.context.writer.line(f"{ring.stage} = 0")
             self.context.writer.line(f"{ring.phase} = {phase}")
@@ -220,7 +221,7 @@ class Emission(ABC):
     # ------------------------------------------------------------------ tiles of a program
     @contextmanager
     def _programs(self) -> Generator[None]:
-        """What a program takes, a column of tiles at a time; the only one if it does not stay."""
+        """Emit the loop over a program's columns of tiles, or the only one without a loop."""
         context = self.context
         extents = list(self.kernel.grid.data)
         extents[self.row_axis] = self.row_tiles.ceildiv(self.groups)
@@ -239,8 +240,8 @@ class Emission(ABC):
 
     @property
     def stays(self) -> bool:
-        """Whether programs take several columns. Where these take different times, the next one is
-        for whoever is done first, as the hardware has it."""
+        """Whether the kernel is persistent. Where columns differ in cost, it is not: the hardware
+        gives the next one to whichever multiprocessor is free."""
         return not self.context.descends
 
     def _bind(self, program: str, extents: Sequence[Expr]) -> None:
@@ -248,7 +249,7 @@ class Emission(ABC):
         self._shared_row = self.context.values[self.row_id]
 
     def row(self, group: str) -> Value:
-        """The position of a group's tile among those of rows."""
+        """The position of a group's tile along the row axis."""
         value = self._shared_row
         text = value.text if self.groups == 1 else f"({self.groups}*{value.text} + {group})"
         return Value(text, (), Expr.of(0), self.row_tiles - 1)
@@ -263,8 +264,8 @@ class Emission(ABC):
 
     # ------------------------------------------------------------------ loads
     def fill(self, ring: Ring, tiles: Sequence[tuple[Copied, str, bool]]) -> None:
-        """Load tiles into the next stage: into which one of their memory, and whether each group
-        has its own."""
+        """Load tiles into the next stage. Each is a tile, its number in shared memory, and whether
+        every group has its own."""
         context, line = self.context, self.context.writer.line
         line(ring.is_free)
         line(f"ready = {ring.full}.index({ring.stage})")
@@ -283,12 +284,12 @@ class Emission(ABC):
             f"tma_load({name}, [{place}], ready, {copied.memory}.index({number}))")
 
     def own(self, stage: str, group: str) -> str:
-        """The number of a group's tile of a stage."""
+        """The number of a group's tile within a stage."""
         return stage if self.groups == 1 else f"{self.groups}*{stage} + {group}"
 
-    # ------------------------------------------------------------------ behind the sums
+    # ------------------------------------------------------------------ epilogue
     def _end(self) -> None:
-        """Of a group's tile, if there is one: the last of those below each other may be none."""
+        """Emit the epilogue of a group's tile; the last group may have no tile."""
         context, rows = self.context, self.row_tiles
         if not (rows % self.groups).terms:
             self._behind()
@@ -305,7 +306,7 @@ class Emission(ABC):
                 self.emit(op, self.context)
 
     def _store(self, op: StoreOp, result: Copied) -> None:
-        """Through shared memory, while the next tile is begun."""
+        """Store through shared memory, while the next tile is already started."""
         context, line = self.context, self.context.writer.line
         rows, columns = result.tile.extents
         value, count = context.values[op.value].text, tile_type(op.value).shape[1] // columns
@@ -325,7 +326,7 @@ class Emission(ABC):
 
 
 def _result(behind: Sequence[Operation], context: Context) -> Copied | None:
-    """What is stored, if that is one tile that can be copied in one or two parts."""
+    """The stored tile, if there is one that TMA can copy in one or two parts; else None."""
     stores = [op for op in behind if isinstance(op, StoreOp)]
     if len(stores) != 1 or len(list(stores[0].buffer.uses)) != 1:
         return None

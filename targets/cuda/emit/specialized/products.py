@@ -1,10 +1,10 @@
-"""Products whose factors a warp of their own loads: see `kernel.py`.
+"""Warp-specialized products (see `kernel.py` for the scheme).
 
     def contract_loads(...):                def contract_sums(..., group):
         for program in ...:                     for program in ...:
             for k in ...:                           for k in ...:
                 wait until a stage is free              wait until a stage is full
-                load the factors of k into it           multiply; the stage before is free
+                load the factors of k into it           multiply; free the stage before
                                                     map, store
 """
 
@@ -34,7 +34,7 @@ class ProductEmission(Emission):
 
     @property
     def _steps(self) -> range:
-        """Of the loop over the sum."""
+        """The counter values of the loop over the sum."""
         loop = self.form.loop
         lower, upper, step = (e.data.constant for e in (loop.lower, loop.upper, loop.step))
         assert lower is not None and upper is not None and step
@@ -70,22 +70,23 @@ class ProductEmission(Emission):
 
     @property
     def _part(self) -> int:
-        """After how many steps a sum of fewer bits than f32 has is added to another: such as are
-        equal parts of all."""
+        """After how many steps a sum with fewer bits than f32 is added to the total; the number
+        divides that of all steps."""
         steps, promote = len(self._steps), self.context.promote
         if not promote or promote >= steps * self._steps.step:
             return steps
         if promote < self._steps.step:
-            raise EmitError(f"sums of {promote} products are no steps of {self._steps.step}")
+            raise EmitError(f"sums of {promote} products cannot be made of steps of "
+                            f"{self._steps.step}")
         return max(n for n in range(1, promote // self._steps.step + 1) if steps % n == 0)
 
     @property
     def _factors(self) -> str:
-        """The tiles of a step that a group multiplies."""
+        """The tiles of one step that a group multiplies."""
         return f"{self.left.factor(self.own('stage', 'group'))}, {self.right.factor('stage')}"
 
     def _multiply(self, sums: str) -> None:
-        """Add the products of all steps; what a step has read is free when the next is begun."""
+        """Add the products of all steps. A step's stage is freed when the next step has started."""
         line = self.context.writer.line
         counter = self._counter()
         line(f"for {counter} in {self._steps}:")
@@ -99,7 +100,7 @@ class ProductEmission(Emission):
         line(f"mbarrier.arrive({self._preceding})")
 
     def _multiply_in_parts(self, total: str, zeros: str) -> None:
-        """Add the products of all steps, those of a few of them at a time."""
+        """Add the products of all steps, a few steps at a time."""
         line, indented = self.context.writer.line, self.context.writer.indented
         fresh = self.context.writer.fresh
         sums, part, step = fresh("part"), fresh("k"), fresh("step")
@@ -122,5 +123,5 @@ class ProductEmission(Emission):
 
     @property
     def _preceding(self) -> str:
-        """The barrier of the stage before, which no product reads any more."""
+        """The barrier of the previous stage, which no product reads any more."""
         return f"{self.ring.free}.index(preceding(stage, {self.stages}))"

@@ -1,10 +1,10 @@
-"""Which loads of a kernel read what no load reads again: caches need not keep it.
+"""Cache hints: which loads of a kernel read data for the last time, so that caches may drop it.
 
     for k:  load x[i, k]                 is read again below, by the same program
-    for k:  load x[i, k], load w[k]      x is at its end, w is what all programs read
+    for k:  load x[i, k], load w[k]      the last load of x, but all programs read w
 
-What has been read for the last time otherwise pushes out what is needed again, or has yet to be
-written to memory. A schedule says where caches are told so: `stream = 1`.
+Without a hint, such data evicts data that is needed again, or that is still to be written back. The
+schedule option `stream = 1` enables the hints.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dialects.symbolic.symbol import Symbol
 
 
 def last_loads(kernel: KernelOp) -> frozenset[LoadOp]:
-    """Of each buffer the last load, where every program and every trip reads other places."""
+    """The last load of each buffer, if all programs and all iterations read different places."""
     last = {load.buffer: load for load in kernel.walk() if isinstance(load, LoadOp)}
     programs = {identity for identity, extent in zip(
         kernel.program_ids, kernel.grid.data, strict=True) if extent.constant != 1}
@@ -28,7 +28,7 @@ def last_loads(kernel: KernelOp) -> frozenset[LoadOp]:
 
 
 def _counters(op: Operation) -> Iterator[SSAValue]:
-    """Those of the loops around an operation."""
+    """The counters of the loops around an operation."""
     parent: Operation | None = op.parent_op()
     while parent is not None:
         if isinstance(parent, ForOp):
@@ -37,6 +37,6 @@ def _counters(op: Operation) -> Iterator[SSAValue]:
 
 
 def _used(load: LoadOp) -> Iterator[SSAValue]:
-    """The index values that an address names."""
+    """The index values that occur in an address."""
     symbols = set[Symbol]().union(*(e.symbols for e in load.exprs))
     yield from (v for k, v in enumerate(load.indices) if Symbol.operand(k) in symbols)

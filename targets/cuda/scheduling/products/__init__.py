@@ -1,1 +1,1 @@
-"""Schedules of matrix products."""
+"""Scheduling of matrix products."""

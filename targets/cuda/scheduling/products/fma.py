@@ -1,7 +1,7 @@
 """Schedule rules of the CUDA target for matrix products in single precision, on FMA units.
 
-Few rows and long sums are common there (a convolution of one place, of one image): tiles are as
-small as it takes to have programs for every multiprocessor.
+Few rows and long sums are common there, as in a 1x1 convolution of one small image. Tiles are made
+small enough that every multiprocessor has programs.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from targets.cuda.scheduling.products.tiles import tiles
 from targets.cuda.scheduling.roles import bytes_beside, roles_of
 
 LEAST = 128
-"""The least elements of a part of a sum."""
+"""The fewest elements of one part of a split sum."""
 LONG, PART = 16384, 1024
-"""A sum of more than LONG products is one of sums of PART products. Of 65,536 products one after
-another, a register's error was 4.1 times cuBLAS's on an H100, and 0.14 times in parts, which take
-18 percent longer; of 8,192 products it was the same as cuBLAS's."""
+"""A sum of more than LONG products is computed as a sum of partial sums of PART products, because
+the error of one accumulator grows with the number of products. Chosen on an H100."""
 
 
 def schedule_fma_product(
     kernel: KernelOp, nest: NestOp, options: TargetOptions
 ) -> Schedule | None:
-    """The schedule of a kernel that contracts, its axes fused; None if it is no such product."""
+    """The schedule of a kernel whose contraction has fused axes; None if it is no such product."""
     roles = roles_of(nest)
     single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
     if not single or not _on_fma_units(nest, options):
@@ -47,7 +46,7 @@ def schedule_fma_product(
 
 
 def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
-    """The summed axis, and into how many parts to cut it, where few programs would take long."""
+    """The summed axis and into how many parts to split it, if the grid would be too small."""
     roles = roles_of(nest)
     open_ = any(a.extent.constant is None for a in nest.axes)
     if open_ or roles.batch or len(roles.reduce) != 1 or not (roles.rows and roles.columns):
@@ -60,7 +59,7 @@ def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None
 
 
 def _on_fma_units(nest: NestOp, options: TargetOptions) -> bool:
-    """Whether a nest sums products of f32 that nobody allows to be rounded."""
+    """Whether a nest sums f32 products that the options do not allow to be rounded."""
     types = [v.type for v in (*nest.inputs, *nest.results)]
     exact = all(isinstance(t, TensorType) and t.element == f32 for t in types)
     return exact and is_dot(nest) and options.precision != "tf32"

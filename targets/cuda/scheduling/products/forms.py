@@ -1,8 +1,8 @@
-"""Which kernels are products as cuBLAS has them.
+"""Which kernels are products that cuBLAS can compute.
 
-Such a kernel is one contraction of plain factors of one type, with at most a bias of each column,
-a matrix that is added and a ReLU behind it. The dims of buffers are rows `m`, columns `n`, what is
-summed `k`, and batch `b`.
+Such a kernel is one contraction of plain factors of one type. After that it may add a bias per
+column and a matrix, and apply a ReLU. The letters of the dims are rows `m`, columns `n`, the summed
+axis `k`, and batch `b`.
 
     x @ w.T                          mk.nk.mn
     relu(x @ w.T + bias + residual)  mk.nk.n.mn.mn.relu
@@ -30,7 +30,7 @@ _FACTORS = {("mk", "kn"), ("mk", "nk"), ("km", "kn"), ("km", "nk")}
 
 
 def product_form(kernel: KernelOp, options: TargetOptions) -> str | None:
-    """The form of a kernel that cuBLAS may have; None for others."""
+    """The form of a kernel that cuBLAS may compute; None for others."""
     product = kernel.nests[0]
     if not is_contraction(product) or not _is_product(product, options):
         return None
@@ -48,7 +48,7 @@ def product_form(kernel: KernelOp, options: TargetOptions) -> str | None:
 
 
 def _is_product(nest: NestOp, options: TargetOptions) -> bool:
-    """Whether cuBLAS has types and precision of a contraction."""
+    """Whether cuBLAS supports the types and the precision of a contraction."""
     elements = {str(v.type.element) for v in nest.inputs if isinstance(v.type, TensorType)}
     [element] = elements if len(elements) == 1 else [""]
     precise = element != "f32" or options.precision == "f32"
@@ -56,7 +56,7 @@ def _is_product(nest: NestOp, options: TargetOptions) -> bool:
 
 
 def _letters(kernel: KernelOp, nest: NestOp) -> dict[Symbol, str]:
-    """The letter of each axis; none for axes of a role that several have."""
+    """The letter of each axis; none for the axes of a role that has several."""
     roles = roles_of(nest, stored_by(kernel, nest))
     pairs = ((roles.batch, "b"), (roles.rows, "m"), (roles.columns, "n"), (roles.reduce, "k"))
     return {axes[0]: letter for axes, letter in pairs if len(axes) == 1}
@@ -65,8 +65,8 @@ def _letters(kernel: KernelOp, nest: NestOp) -> dict[Symbol, str]:
 def _dims(
     value: SSAValue, map_: Sequence[Expr], letters: dict[Symbol, str], kernel: KernelOp
 ) -> str:
-    """The letters of a map of plain axes; `?` for any other expression, and for an axis that walks
-    a part of a dim, since a library takes whole matrices."""
+    """The letters of a map of plain axes. `?` stands for any other expression, and for an axis that
+    covers only a part of a dim, since a library computes whole matrices."""
     assert isinstance(value.type, TensorType)
     return "".join(letters.get(axis, "?") if (axis := e.as_symbol) and kernel.axes.get(axis) == size
                    else "?" for e, size in zip(map_, value.type.shape, strict=True))
@@ -82,7 +82,7 @@ def _is_form(dims: Sequence[str]) -> bool:
 
 
 def _adds_alike(kernel: KernelOp, dims: Sequence[str]) -> bool:
-    """Whether a matrix that is added has the result's type."""
+    """Whether the added matrix has the result's type."""
     result = kernel.yielded[0].type
     return all(v.type == result for v, d in zip(kernel.body.block.args, dims, strict=False)
                if d == dims[-1])

@@ -1,8 +1,9 @@
-"""Sums of products in parts: where a product's own tiles leave most of a GPU idle.
+"""Split-K: products split along the summed axis where a product's own tiles would idle most of a
+GPU.
 
-What enters is a contraction before kernels are made; what leaves is which summed axis to cut, and
-into how many parts, if the parts and the kernel that adds them take clearly less time than the
-product in one. A product of a batch has programs enough, or is the parts of another.
+The input is a contraction before kernels are formed. The result is the summed axis to split and the
+number of parts, provided that the parts and the kernel that adds them take clearly less time than
+one product. A batched product already has enough programs, or consists of another product's parts.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from targets.cuda.scheduling.roles import Roles, roles_of
 from targets.cuda.scheduling.sums import MOST_PARTS
 
 SUM, STORED = 4, 2
-"""The bytes of a sum in parts; and of what mostly is stored of a whole one."""
+"""Bytes per element of a partial sum, and of a typical stored result."""
 
 
 def product_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
-    """The axis and the number of parts; None to compute the sums in one go."""
+    """The axis and the number of parts; None: compute whole sums."""
     roles = roles_of(nest)
     is_open = any(a.extent.constant is None for a in nest.axes)
     if is_open or roles.batch or len(roles.reduce) != 1 or not is_plain(nest):
@@ -44,9 +45,9 @@ def product_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | 
 
 
 def parts_of(product: Product, machine: Machine, least: int) -> int:
-    """Into how many equal parts to cut the sums, each of `least` elements or more; mostly 1.
+    """Into how many equal parts to split the sums, each of at least `least` elements; mostly 1.
 
-    Parts are computed side by side, and added by another kernel: clearly faster, or not done.
+    Another kernel adds the parts, so splitting must pay clearly.
     """
     if product.batch > 1:
         return 1
@@ -64,14 +65,14 @@ def _fastest(product: Product, machine: Machine) -> float:
 
 
 def _adding(product: Product, parts: int, machine: Machine) -> float:
-    """How long the kernel takes that adds the parts."""
+    """The seconds of the kernel that adds the parts."""
     read = SUM * parts * product.rows * product.columns
     facts = machine.fitted
     return facts.parts.adding + read / (facts.products.memory * machine.bandwidth * 1e9)
 
 
 def _divisors(length: int, least: int) -> Iterator[int]:
-    """Numbers of parts that are equal, long enough, and begin where words do."""
+    """The numbers of equal parts that are long enough and start at aligned addresses."""
     yield from (n for n in range(2, min(length // least, MOST_PARTS) + 1)
                 if length % (n * SIZES[0]) == 0)
 
@@ -79,11 +80,11 @@ def _divisors(length: int, least: int) -> Iterator[int]:
 def _parts_of_columns(
     nest: NestOp, roles: Roles, product: Product, machine: Machine, least: int
 ) -> int:
-    """Of a vector and a matrix: a few programs for each multiprocessor.
+    """How many parts give a vector times a matrix a few programs per multiprocessor.
 
-    Where sums run along the memory of the matrix, programs of a few columns each are enough. So
-    constants lie (`products.panels`), but for those that the caller holds: of these, fewer columns
-    make programs enough, and take less time than to add parts.
+    If sums run along the matrix's memory, programs of a few columns each suffice. Packed constants
+    have that layout (`products.panels`). Constants that the caller holds do not; for them, fewer
+    columns per program give enough programs, and take less time than adding parts.
     """
     along = matrix_direction(nest, roles)
     if along is None or along[1] in roles.reduce or constant_behind(nest.inputs[along[0]]):

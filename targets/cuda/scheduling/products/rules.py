@@ -1,4 +1,4 @@
-"""Schedule rules of the CUDA target for contractions: matrix products, and those that are none."""
+"""Schedule rules of the CUDA target for contractions: matrix products and others."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from targets.cuda.scheduling.roles import (
 from targets.cuda.scheduling.tiles import finish, power, width_of
 
 MIN_DOT = 16
-"""The least size of each dim of a `tl.dot`."""
+"""The smallest size of each dim of a `tl.dot`."""
 MIN_DEPTH = 32
-"""The least bytes that one row of its factors has along the summed dim."""
+"""The fewest bytes of a row of a factor along the summed dim."""
 DEPTH = 128
-"""The bytes of such a row that one step loads: a line of the cache."""
+"""The bytes of such a row that one step loads: a cache line."""
 STRIP = 16
-"""How many tiles of rows programs walk before they take the next columns."""
+"""How many row tiles programs cover before they move to the next columns."""
 PROMOTE, PROMOTE_EXACT = 512, 128
-"""Products of narrow floats that may be summed in fewer bits than f32 has. Of 8192 products of
-normal numbers, the sum's error is a fifth of a rounding to bf16 then; and 1.3e-4 where all of f32
-is stored."""
+"""How many products of narrow floats an instruction may sum with fewer bits than f32 has, before
+the sum is added to an f32 sum. PROMOTE keeps the error well below one rounding to bf16;
+PROMOTE_EXACT is for results stored as f32."""
 VARIED = 3
-"""Of how many tiles candidates have other strips."""
+"""For how many of the best tiles candidates also have other strips."""
 
 
 def prepare_product(kernel: KernelOp, nest: NestOp) -> None:
@@ -63,7 +63,7 @@ def prepare_product(kernel: KernelOp, nest: NestOp) -> None:
 
 
 def is_dot(nest: NestOp) -> bool:
-    """Whether a contraction is one that `tl.dot` has: of floats into f32, signed bytes into i32."""
+    """Whether `tl.dot` can compute a contraction: floats into f32, or signed bytes into i32."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
     if not is_gathered_dot(nest) or byte_width(result.element) > 4:
@@ -72,7 +72,7 @@ def is_dot(nest: NestOp) -> bool:
 
 
 def _multiplies_bytes(nest: NestOp) -> bool:
-    """Whether the body multiplies two bytes with their sign."""
+    """Whether the body multiplies two sign-extended bytes."""
     multiply = nest.yielded[0].owner
     return isinstance(multiply, arith.MuliOp) and all(
         isinstance(v.owner, arith.ExtSIOp) and v.owner.input.type == i8
@@ -80,9 +80,11 @@ def _multiplies_bytes(nest: NestOp) -> bool:
 
 
 def _summed_order(nest: NestOp, roles: Roles) -> Sequence[Symbol]:
-    """Summed axes, outermost first. For bytes, what runs along the memory of the rows' factor ends.
+    """Summed axes, outermost first. For bytes, the axis along the memory of the rows' factor is
+    last.
 
-    So that a tile of it is loaded in long words; the other factor is packed in the same order.
+    A tile of that factor is then loaded with wide vector loads; the other factor is packed in the
+    same order.
     """
     if not _multiplies_bytes(nest):
         return roles.reduce
@@ -92,7 +94,7 @@ def _summed_order(nest: NestOp, roles: Roles) -> Sequence[Symbol]:
 
 
 def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] | None:
-    """Constants are packed so that each column is contiguous, where a product wants it so."""
+    """The packing of constants that makes each column contiguous, if the product needs it."""
     nest = next(n for n in kernel.nests if is_contraction(n))
     roles = roles_of(nest, stored_by(kernel, nest))
     if not _wants_columns(kernel, nest, roles):
@@ -104,8 +106,9 @@ def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] 
 
 
 def _wants_columns(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
-    """Whether tensor cores take both factors along the summed axis, as they do bytes; or memory
-    bounds the product, and programs of a few columns read long pieces of them.
+    """Whether contiguous columns are faster. They are where tensor cores need both factors along
+    the summed axis, as they do for bytes; and where memory bandwidth bounds the product, so that
+    programs read long pieces of a few columns each.
     """
     if _is_gathered(nest):
         return False
@@ -121,18 +124,18 @@ def _wants_columns(kernel: KernelOp, nest: NestOp, roles: Roles) -> bool:
 
 
 def _is_matrix_product(nest: NestOp, roles: Roles) -> bool:
-    """Whether a contraction, its axes fused, is a `tl.dot` of rows by columns."""
+    """Whether a contraction with fused axes is a `tl.dot` of rows by columns."""
     single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
     return single and is_dot(nest)
 
 
 def schedule_product(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
-    """The schedule of a kernel that contracts."""
+    """The schedule of a kernel that has a contraction."""
     return next(_candidates(kernel, nest, options))
 
 
 def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
-    """Schedules of a kernel that contracts, the rules' choice first; none of another kernel."""
+    """Schedules of a kernel that has a contraction, the rules' choice first; else none."""
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if nest is not None:
         yield from dict.fromkeys(_candidates(kernel, nest, options))
@@ -150,35 +153,35 @@ def _candidates(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Itera
 
 
 def is_plain(nest: NestOp) -> bool:
-    """Whether the factors are read along their dims, and nothing lies around them."""
+    """Whether the factors are indexed by plain dims, without padding."""
     plain = not any(map(has_calls, nest.input_maps))
     return plain and all(p is None for p in nest.pad_values)
 
 
 def _reads_matrices(nest: NestOp) -> bool:
-    """Whether nothing is read by windows, or lies around the factors. Dims that one axis walks, as
-    in a convolution of one place, are as good as one; and rows, or matrices of a batch, that are
-    gathered as good as others, if words of memory are read whole."""
+    """Whether the factors are read as matrices: without windows or padding. Several dims that one
+    axis covers, as in a 1x1 convolution, count as one dim. Rows, and matrices of a batch, may be
+    gathered as long as loads stay wide."""
     plain = not has_windows(nest) and all(p is None for p in nest.pad_values)
     return plain and not any(gathered_inputs(nest.input_maps[k][-1:]) for k in data_inputs(nest))
 
 
 def _is_gathered(nest: NestOp) -> bool:
-    """Whether some input says where a factor is read."""
+    """Whether some input holds the indices of a gathered factor."""
     return len(data_inputs(nest)) < len(nest.inputs)
 
 
 def on_tensor_cores(nest: NestOp, options: TargetOptions) -> bool:
-    """Whether factors are short enough, or may be rounded."""
+    """Whether the factors' type suits tensor cores, or the factors may be rounded."""
     return factor_width(nest) <= 2 or options.precision != "f32"
 
 
 def _tiled(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> Iterator[Schedule]:
-    """A matrix product on tensor cores: tiles as the model of their time orders them.
+    """A matrix product on tensor cores: tiles in the order of their modelled time.
 
-    The first ones also in other strips, of which the model knows nothing.
+    The first tiles are also tried with other strips, which the model ignores.
     """
     promote = _promote(kernel, nest, options)
     product = replace(product_of(nest, roles), twice=promote > 0,
@@ -194,8 +197,8 @@ def _tiled(
 
 
 def _promote(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> int:
-    """How many products of narrow floats instructions sum, in fewer bits than f32 has, before the
-    sum is added to one of f32; 0 where there are none, or fewer bits are allowed."""
+    """How many products of narrow floats an instruction sums, with fewer bits than f32, before the
+    sum is added to an f32 sum; 0 if there are no narrow floats, or fewer bits are allowed."""
     narrow = any(is_narrow_float(v.type.element) for v in nest.inputs
                  if isinstance(v.type, TensorType))
     if not narrow or options.precision not in ("f32", "fp8"):
@@ -204,7 +207,7 @@ def _promote(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> int:
 
 
 def product_of(nest: NestOp, roles: Roles) -> Product:
-    """What the tiles of a product depend on."""
+    """The facts on which the choice of a product's tiles depends."""
     extents = {a.name: a.extent.constant for a in nest.axes}
 
     def size(names: Sequence[Symbol], assumed: int) -> int:
@@ -222,7 +225,8 @@ def _in_tiles(
     kernel: KernelOp, roles: Roles, tile: ProductTile, strip: int, options: TargetOptions,
     promote: int = 0, *, turned: bool = False,
 ) -> Schedule:
-    """`turned`: the tiles of a batch take the place of rows, as neighbours may share a matrix."""
+    """`turned`: batch tiles vary before row tiles, because neighbours may share a gathered
+    matrix."""
     (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
     rows = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile.rows)]
     levels = [*(rows[::-1] if turned else rows), Level("grid", n, tile.columns),
@@ -237,7 +241,7 @@ def _in_tiles(
 def _matrix_product(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> Schedule:
-    """Tiles of rows by columns, the summed axis in steps."""
+    """Tiles of rows by columns, with the summed axis in steps."""
     extents = kernel.axes
     (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
     width = factor_width(nest)
@@ -246,13 +250,14 @@ def _matrix_product(
     tile_m, tile_n = power(extents[m], most, MIN_DOT), power(extents[n], most, MIN_DOT)
     tile_k = power(extents[k], DEPTH // width, max(MIN_DOT, MIN_DEPTH // width))
     if width == 1 and (extents[k] % tile_k).constant == tile_k // 2 >= MIN_DEPTH:
-        tile_k //= 2  # so that the last step needs no masks
+        tile_k //= 2  # the last step then needs no masks
     warps = 8 if tile_m * tile_n >= 128 * 128 else 4
     return _in_tiles(kernel, roles, ProductTile(tile_m, tile_n, tile_k, warps, 3), 1, options)
 
 
 def _small_contraction(kernel: KernelOp, roles: Roles) -> Schedule:
-    """Products without rows or columns: a matrix and a vector, a depthwise convolution."""
+    """Products without rows or columns, such as a matrix times a vector or a depthwise convolution.
+    """
     extents = kernel.axes
     column = (roles.columns or roles.batch or roles.rows)[-1:]
     parallel = [a for a in (*roles.batch, *roles.rows, *roles.columns) if a not in column]

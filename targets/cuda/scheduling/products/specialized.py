@@ -1,8 +1,8 @@
-"""Which products may have warps that only load (`emit/specialized.py`), and in which tiles.
+"""Which products may use warp specialization (`emit/specialized`), and with which layouts.
 
-What enters is a contraction as rules meet it. Its factors must be matrices whose tiles hardware
-copies at once, of floats that tensor cores multiply from shared memory; what is done with its sums
-must be elementwise. Only Hopper's GPUs have both such copies and such products.
+The input is a contraction as the schedule rules see it. Its factors must be matrices whose tiles
+the hardware can copy (TMA), of floats that tensor cores multiply from shared memory. Its epilogue
+must be elementwise. Only Hopper GPUs have both such copies and such products.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HALVES = (t.f16, t.bf16)
 def may_specialize(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> bool:
-    """Whether a kernel that contracts may have warps that only load."""
+    """Whether a kernel with a contraction may have a producer warp."""
     others = [n for n in kernel.nests if n is not nest]
     elementwise = not any(
         n.is_reduction or any(map(gathered_inputs, n.input_maps)) for n in others)
@@ -37,7 +37,7 @@ def may_specialize(
 
 
 def are_copied(nest: NestOp, roles: Roles, options: TargetOptions) -> bool:
-    """Whether tiles of both factors are copied at once, and multiplied from where they are then."""
+    """Whether TMA can copy tiles of both factors, and tensor cores multiply them in place."""
     if options.interpret or not machine_of(options.features).has_wgmma or roles.batch:
         return False
     if {len(x) for x in (roles.rows, roles.columns, roles.reduce)} != {1}:
@@ -57,8 +57,9 @@ def are_copied(nest: NestOp, roles: Roles, options: TargetOptions) -> bool:
 def _is_matrix(
     value: SSAValue, axes: list[Symbol | None], summed: Symbol, extent: Expr, along: bool
 ) -> bool:
-    """Whether two plain axes index a value, whose rows begin where copies may, and of which all is
-    summed: what lies behind would be copied, too. `along`: whether it must lie along the sum."""
+    """Whether two plain axes index a value, its rows start at addresses that copies allow, and the
+    whole of it is summed, since a copy would include what follows. `along`: whether the rows must
+    run along the summed axis."""
     assert isinstance(value.type, TensorType)
     if len(axes) != 2 or len(set(axes)) != 2 or None in axes:
         return False

@@ -1,7 +1,7 @@
-"""Tiles of a product, the fastest first by a model of their time (`time.py`).
+"""Tiles of a product in the order of their modelled time (`time.py`).
 
-What enters are the extents of a product and the facts of a machine; what leaves are tiles that fit
-it. A matrix product, a convolution as a product, and a product on FMA units are all ordered alike.
+The input is a product's extents and a machine's facts; the result is the tiles that fit the
+machine. Matrix products, convolutions as products, and products on FMA units are ranked alike.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from targets.cuda.scheduling.products.time import Product, ProductTile, programs
 from targets.cuda.scheduling.specialized_tiles import specialized_seconds, specialized_tiles
 
 LINE = 128
-"""The bytes of a cache line: what one step loads of a row of a factor, at least."""
+"""The bytes of a cache line: the fewest that one step loads of a row of a factor."""
 LEAST = 32
-"""The bytes of such a row that a step takes at least."""
+"""The fewest bytes of such a row in one step."""
 SIZES = (16, 32, 64, 128, 256)
-"""Rows and columns of tiles."""
+"""Sizes of tiles, in rows and in columns."""
 STAGES = (3, 4, 5, 6, 8)
-"""How many steps of loads are under way, the one that is multiplied among them."""
+"""Numbers of pipeline stages, including the one that is multiplied."""
 USUAL = 4
-"""Of stages that the model takes for alike: so many bridge what it does not know of."""
+"""The preferred number of stages among those that the model rates equal."""
 MOST = 128 * 256
-"""The most sums of a tile: two groups of four warps hold so many in registers."""
+"""The most sums of a tile: what two groups of four warps can hold in registers."""
 FMA_SUMS, FMA_WARPS = (8, 32), (4, 8, 2, 1)
-"""How many sums a thread has on FMA units; and warps, fewer where tiles are small."""
+"""The least and the most sums of a thread on FMA units; and warps, fewer where tiles are small."""
 ASSUMED = 1024
-"""How long an axis is taken to be while its extent is not known."""
+"""The assumed length of an axis of unknown extent."""
 MOST_OF_GROUP = 128
-"""The most rows of a group that one tile has: half a tile of each group is empty."""
+"""The most rows of a group in one tile: on average, half a tile of each group is empty."""
 
 
 @cache
 def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
-    """The tiles that fit product and machine, those first that take the least time."""
+    """The tiles that fit the product and the machine, fastest first."""
     times = {t: seconds(product, t, machine) for t in _tiles(product)
              if programs_at_a_time(product, t, machine)}
     copied, alike = machine.fitted.copied, machine.fitted.products.alike
@@ -57,7 +57,7 @@ def _tiles(product: Product) -> Iterator[ProductTile]:
 
 
 def _sides(extent: int) -> list[int]:
-    """Sizes of tiles up to the one that holds the extent."""
+    """Tile sizes up to the first that covers the extent."""
     return [s for s in SIZES if s < 2 * extent or s == SIZES[0]]
 
 
@@ -70,9 +70,9 @@ def _steps(product: Product, rows: int, columns: int) -> Iterator[ProductTile]:
 
 
 def _depths(product: Product, sums: int) -> list[int]:
-    """A smaller tile takes more of the sum in a step; on FMA units, each a little.
+    """Step sizes along the sum: larger for smaller tiles, and always short on FMA units.
 
-    A step stays in one place of a window, if it can.
+    A step stays at one position of a window where possible.
     """
     if not product.narrow:
         return [SIZES[0]]
@@ -86,18 +86,18 @@ def _depths(product: Product, sums: int) -> list[int]:
 
 
 def _dividing(product: Product, depth: int) -> int:
-    """The depth, or half of it where the last step then needs no masks."""
+    """The depth, or half of it if the last step then needs no masks."""
     half = depth // 2
     return half if product.depth % depth == half >= _least(product) else depth
 
 
 def _least(product: Product) -> int:
-    """The least depth: of short factors, instructions take more at a time."""
+    """The least depth: instructions take more elements of narrower types at a time."""
     return max(LEAST // product.width, SIZES[0])
 
 
 def _warps(product: Product, sums: int) -> tuple[int, ...]:
-    """A group of four warps holds up to 128 x 128 sums, and takes 64 rows at a time."""
+    """A group of four warps holds up to 128 x 128 sums, and multiplies 64 rows at a time."""
     if not product.narrow:
         least, most = FMA_SUMS
         return tuple(w for w in FMA_WARPS if least <= sums / (32 * w) <= most)
@@ -107,12 +107,12 @@ def _warps(product: Product, sums: int) -> tuple[int, ...]:
 
 
 def _power(extent: int) -> int:
-    """The power of two that holds an extent."""
+    """The smallest power of two that is at least the extent."""
     return 1 << max(0, extent - 1).bit_length()
 
 
 def group_rows(rows: int | None, groups: int | None) -> int:
-    """How many rows of a group a tile has: about twice as many as there are, where groups are
-    alike, so that most groups load their matrix once."""
+    """How many rows of a group a tile has: about twice the average, so that most groups of similar
+    size load their matrix once."""
     each = min(2 * ((rows or ASSUMED) // (groups or 1)), MOST_OF_GROUP)
     return next(s for s in SIZES if s >= each)

@@ -1,12 +1,12 @@
 """A model of the time that a product takes on a GPU, by the tiles that its programs compute.
 
-It holds for matrix products, for convolutions, whose rows are read by windows, and on FMA units. A
-step of a program multiplies, and loads what later ones multiply; the first loads, and what is
-written behind the sums, have nothing to hide behind in a program alone. Programs that a
-multiprocessor holds at a time hide each other's waiting, and share what multiplies and what loads.
-So one multiprocessor takes as long as its turns of programs take alone, or as all of its programs
-have work, whichever is longer: 133 programs take twice as long on 132 multiprocessors as 132. What
-must come from memory, once, bounds all.
+It covers matrix products, convolutions (whose rows are read by windows), and products on FMA units.
+A step of a program multiplies, and loads the data of later steps (software pipelining). In a single
+program nothing overlaps with the prologue, which is the first loads, or with the epilogue. Programs
+that share a multiprocessor hide each other's latency, and share its multipliers and its bandwidth.
+The time of a multiprocessor is therefore the longer of two: that of its waves of programs, each as
+long as a single program, and that of all its programs' work. Thus 133 programs take twice as long
+on 132 multiprocessors as 132 programs do. Reading all data from memory once is a lower bound.
 
 What the model needs of a device it takes from the device's facts (`targets/cuda/facts`): fitted
 where somebody has measured, else from the data sheet.
@@ -26,12 +26,12 @@ WORD = 16
 class Product:
     """`batch` times rows x depth by depth x columns.
 
-    `width`: bytes of a factor's element. `beside`: bytes that are read and written for each result
-    beside the factors. `run`: how many elements of the sum lie side by side in the rows' factor;
-    fewer than `depth` where it is read by windows. `narrow`: whether tensor cores multiply. `open`:
-    whether any extent is not known, but assumed. `twice`: whether sums are held twice, to be added
-    to others after some steps. `copied`: whether a warp that does nothing else may load factors.
-    `vectors`: whether what is behind the sums reads a number for each column, such as a bias.
+    `width`: bytes of a factor's element. `beside`: bytes that the epilogue reads and writes for
+    each result. `run`: how many elements of the sum are contiguous in the rows' factor; fewer than
+    `depth` if it is read by windows. `narrow`: whether tensor cores multiply. `open`: whether any
+    extent is unknown, and assumed. `twice`: whether registers hold partial sums and totals
+    (promotion). `copied`: whether a producer warp may load the factors. `vectors`: whether the
+    epilogue reads a number per column, such as a bias.
     """
 
     batch: int
@@ -49,16 +49,17 @@ class Product:
 
     @property
     def bytes(self) -> int:
-        """Of the factors, and of what is beside them. Windows overlap."""
+        """Bytes of the factors and of the epilogue's data. Overlapping windows count once."""
         factors = (self.rows * self.run + self.depth * self.columns) * self.width
         return self.batch * (factors + self.rows * self.columns * self.beside)
 
 
 @dataclass(frozen=True)
 class ProductTile:
-    """What one program computes, `depth` of the sum in a step.
+    """The tile of one program, with steps of `depth` along the sum.
 
-    `groups`: of warps that multiply such a tile each, beside a warp that loads; 0 without it.
+    `groups`: in warp-specialized kernels, the number of consumer warp groups, each with such a
+    tile; 0 in ordinary kernels.
     """
 
     rows: int
@@ -73,12 +74,12 @@ class ProductTile:
         return self.rows * self.columns
 
     def shared(self, width: int) -> int:
-        """The bytes of shared memory that the stages of both factors take."""
+        """The bytes of shared memory for all stages of both factors."""
         return (self.rows + self.columns) * self.depth * width * self.stages
 
 
 def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
-    """About how long the product takes in such tiles, which must fit the machine."""
+    """The modelled seconds of the product in such tiles, which must fit the machine."""
     programs = product.batch * -(-product.rows // tile.rows) * -(-product.columns // tile.columns)
     each = max(1, -(-programs // machine.multiprocessors))
     turns = -(-each // programs_at_a_time(product, tile, machine))
@@ -95,7 +96,7 @@ def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
 
 
 def programs_at_a_time(product: Product, tile: ProductTile, machine: Machine) -> int:
-    """How many programs a multiprocessor holds; 0 if it cannot hold one."""
+    """How many programs a multiprocessor runs at a time; 0 if the tile does not fit."""
     threads = 32 * tile.warps
     registers = tile.sums * (2 if product.twice else 1) // threads
     registers += machine.fitted.products.registers
@@ -119,8 +120,8 @@ def _spills(product: Product, tile: ProductTile, machine: Machine) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """The seconds that a step of the sum takes: to load what it multiplies, in all for a program
-    among others, which do the waiting, and in all for one alone."""
+    """The seconds of a step of the sum: of its loads; of all its work if other programs hide the
+    latency; and of the whole step in a single program."""
 
     loaded: float
     busy: float
@@ -142,18 +143,18 @@ def _step(product: Product, tile: ProductTile, machine: Machine) -> Step:
 
 
 def together(one: float, other: float, power: int) -> float:
-    """The seconds of what is done at the same time."""
+    """The seconds of two activities that overlap."""
     return (one ** power + other ** power) ** (1 / power)
 
 
 def _words(product: Product) -> float:
-    """How much longer loads take where windows break the words of the rows' factor."""
+    """How much longer loads take if windows allow only narrow loads of the rows' factor."""
     whole = product.run * product.width
     return 1 if product.run == product.depth else max(1.0, WORD / whole) ** 2
 
 
 def _rate(product: Product, tile: ProductTile, machine: Machine) -> float:
-    """The FLOP/s of a multiprocessor on such tiles."""
+    """The FLOP/s of a multiprocessor for such tiles."""
     times = machine.fitted.products
     if not product.narrow:
         loads = times.fma_loads / (tile.sums / (32 * tile.warps)) ** 0.5

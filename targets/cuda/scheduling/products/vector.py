@@ -1,9 +1,9 @@
-"""Schedules of a matrix times a vector, which memory bounds: every element is used once.
+"""Schedules of a matrix times a vector, which memory bandwidth bounds: each element is used once.
 
-A program reads some thousand neighbouring elements of the matrix at a time, in words of 16 bytes.
-Where sums run along the matrix's memory, these are long pieces of a few columns; where columns do,
-few neighbouring columns, so that there are programs enough, and as much of the sum as lanes hold
-at once. Else the sum is in parts (`parts.py`).
+A program reads a few thousand neighbouring elements of the matrix at a time, in vectors of 16
+bytes. If sums run along the matrix's memory, these are long pieces of a few columns. If columns do,
+a program has few neighbouring columns, so that there are enough programs, and takes as much of the
+sum at once as its lanes can hold. Otherwise the sum is split (`parts.py`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from targets.cuda.scheduling.roles import Roles, factor_width, memory_axis
 from targets.cuda.scheduling.tiles import finish, power, width_of
 
 BYTES = 8192
-"""What a program of four warps reads of the matrix at a time: four words for each lane."""
+"""What a program of four warps reads of the matrix at a time: four vectors per lane."""
 COLUMNS, ALONE = 64, 32
 """The bytes of neighbouring columns that a program has: what the memory gives at once (two sectors
 of a cache line); and, where it has all of the sums, what caches give at least (one)."""
 WIDE = 16
-"""Warps where the sum takes several steps: more loads then keep the memory busy."""
+"""Warps for sums of several steps, where more loads in flight keep memory busy."""
 
 
 def vector_products(
     kernel: KernelOp, nest: NestOp, roles: Roles, machine: Machine
 ) -> Iterator[Schedule]:
-    """Schedules of such a kernel, the most promising first; none of another one."""
+    """Schedules of such a kernel, most promising first; none for other kernels."""
     along = matrix_direction(nest, roles)
     if along is None:
         return
@@ -57,10 +57,10 @@ def vector_products(
 
 
 def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, Symbol] | None:
-    """Which input is the matrix, and the axis along its memory: the column or what is summed.
+    """Which input is the matrix, and the axis along its memory: the column or the summed axis.
 
-    None for what is no product of a matrix and a vector, read as they lie. Which of several
-    matrices it is may be gathered, as of experts.
+    None if it is no product of a matrix and a vector in their own layouts. The matrix may be
+    gathered from several, such as the matrices of experts.
     """
     axes = roles.columns or roles.rows
     if (roles.columns and roles.rows) or len(axes) != 1 or len(roles.reduce) != 1:
@@ -77,7 +77,7 @@ def _schedule(
     kernel: KernelOp, nest: NestOp, roles: Roles, along: Symbol, elements: int, bytes_: int,
     **options: int,
 ) -> Schedule:
-    """`elements` of the matrix at a time, most of them along its memory, or `bytes_` of columns."""
+    """`elements` of the matrix at a time, mostly along its memory, or `bytes_` of columns."""
     [column], [summed] = roles.columns or roles.rows, roles.reduce
     extents, width = kernel.axes, factor_width(nest)
     if along == summed:
