@@ -26,6 +26,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
+from dialects.strata.schedule_options import OptionContext
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
@@ -133,7 +134,7 @@ class Limits:
 
 
 @dataclass
-class StrataContext(Context):
+class StrataContext(OptionContext):
     """xDSL's context, plus what our passes need: weights, target, options, remarks."""
 
     weights: WeightStore = field(default_factory=WeightStore)
@@ -186,7 +187,8 @@ def strata_context(context: Context) -> StrataContext:
 def _extended(context: Context, extra: StrataContext) -> StrataContext:
     result = StrataContext(weights=extra.weights, target=extra.target, options=extra.options,
                            exact=extra.exact, choices=extra.choices, limits=extra.limits,
-                           noted=dict(extra.noted), plugins=extra.plugins)
+                           noted=dict(extra.noted), plugins=extra.plugins,
+                           schedule_options=extra.schedule_options)
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))
     return result

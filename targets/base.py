@@ -19,6 +19,7 @@ from xdsl.ir import Attribute
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Schedule
+from dialects.strata.schedule_options import AnyOption
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
@@ -242,6 +243,10 @@ class Target(ABC):
         narrow type's definition says."""
         del element, options
         return False
+
+    def schedule_options(self) -> Sequence[AnyOption]:
+        """The options that its schedules may have besides the shared ones."""
+        return ()
 
     @abstractmethod
     def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:

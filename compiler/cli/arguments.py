@@ -76,7 +76,7 @@ def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
                        help='such as "default,after(loop-fuse)=my-pass{n=1},without(graph-cse)"')
     if tuned:
         complete(group.add_argument("--schedule", metavar="FILE", type=Path,
-                                    help="schedules for kernels"))
+                                    help="schedules for kernels, or scripts of steps"))
         complete(group.add_argument(
             "--tuned", metavar="FILE|auto|off", default="auto",
             help="schedules that `tune` has found; auto (default): $STRATA_TUNED, else those in "

@@ -4,6 +4,7 @@
     01-graph-fold-sizes.mlir after that pass; a pass that changed nothing writes nothing
     ...
     23-llvm.ll               the target's code
+    schedules.txt            the schedules of all kernels as scripts, for --schedule
     weights.npz              the weights that the texts name
     index.md                 the list of these, with numbers of operations and times
 
@@ -21,13 +22,16 @@ from compiler.instrument import Instrument
 from compiler.instrument.dump_folder import DumpFolder
 from compiler.instrument.provenance import without_node
 from compiler.instrument.timing import count_operations
+from compiler.pipeline.passes_option import TARGET_SCHEDULES
 from compiler.pipeline.source import WEIGHTS_FILE
+from passes.scripts.printing import scripts_of
 
 if TYPE_CHECKING:
     from compiler.pipeline.state import State
     from compiler.pipeline.steps import Step
 
 INDEX = "index.md"
+SCRIPTS = "schedules.txt"
 SUFFIXES = {"llvm": ".ll", "asm": ".s", "triton": ".py"}
 """The customary endings of kinds of code; any other ends in its own name."""
 
@@ -67,6 +71,8 @@ class Dump(Instrument):
             self._write_module(state, step.name, state.after[-1], seconds)
         else:
             self.idle.append(state.after[-1])
+        if step.name == TARGET_SCHEDULES:
+            self.files.write(SCRIPTS, scripts_of(state.module))
 
     def finish(self, state: State) -> None:
         size = byte_size(state.context.weights)

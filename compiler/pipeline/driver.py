@@ -110,6 +110,7 @@ class Compiler:
         context.exact = self.options.exact
         context.choices = self.choices
         context.plugins = self.plugins.modules
+        context.schedule_options = self.plugins.schedule_options(self.target)
         self.plugins.register_dialects(context)
         return context
 

@@ -24,7 +24,7 @@ from compiler.suggestions import hint_for
 
 DEFAULT = "default"
 SCHEDULE_PASS = "loop-apply-schedules"
-TARGET_SCHEDULES = "loop-schedule"
+TUNED_SCHEDULES, TARGET_SCHEDULES = "loop-apply-tuned", "loop-schedule"
 _ITEM = re.compile(
     r"(?:(?P<edit>after|before)\((?P<anchor>[\w-]+)\)=|without\((?P<out>[\w-]+)\)$)?"
     r"(?P<spec>[\w-]+(?:\{.*\})?)?", re.DOTALL)
@@ -50,10 +50,12 @@ def edit_steps(
 
 
 def with_schedule(text: str, file: Path | None) -> str:
-    """The passes, with the file's schedules put on kernels where the target would choose."""
+    """The passes, with the file's schedules put on kernels where the target would choose; those
+    that packing follows, where tuned schedules are put."""
     if file is None or is_explicit(text):
         return text
-    return f'{text},before({TARGET_SCHEDULES})={SCHEDULE_PASS}{{file="{file}"}}'
+    early = f'before({TUNED_SCHEDULES})={SCHEDULE_PASS}{{file="{file}" early=true}}'
+    return f'{early},before({TARGET_SCHEDULES})={SCHEDULE_PASS}{{file="{file}"}},{text}'
 
 
 def is_explicit(text: str) -> bool:

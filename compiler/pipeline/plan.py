@@ -15,6 +15,7 @@ from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.pipeline.pass_options import option_faults
 from compiler.pipeline.passes_option import edit_steps, is_explicit
 from compiler.pipeline.steps import Step
 from compiler.plugins.loading import Plugins
@@ -99,7 +100,11 @@ def make_pass(spec: str, plugins: Plugins) -> ModulePass:
     """The pass of a spec such as `loop-fuse{limit=3}`. Raises StrataError."""
     try:
         parsed = list(parse_pipeline(spec))
-        return plugins.find_pass(parsed[0].name).from_spec(parsed[0])
+        class_ = plugins.find_pass(parsed[0].name)
+        if faults := option_faults(class_, parsed[0]):
+            raise StrataError(f"cannot read the pass '{spec}'",
+                              [Problem(text, hint=hint) for text, hint in faults])
+        return class_.from_spec(parsed[0])
     except (ArgSpecParseError, ValueError) as error:
         hint = f"`list passes` shows the options of {spec.partition('{')[0]}"
         raise StrataError(f"cannot read the pass '{spec}'",

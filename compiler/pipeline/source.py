@@ -116,6 +116,7 @@ def _read_text(
     from compiler.pipeline.text import parse_module, read_header
 
     context = StrataContext.with_dialects()
+    context.schedule_options = plugins.schedule_options()
     plugins.register_dialects(context)
     module = parse_module(text, context, path)
     level = detect_level(module, plugins.all_levels())

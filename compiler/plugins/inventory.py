@@ -1,4 +1,4 @@
-"""What there is, as rows for `list`: operations, passes, targets, levels, frontends."""
+"""What there is, as rows for `list`: operations, passes, targets, levels, frontends, options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def table(found: list[Row]) -> str:
 def rows(kind: str, plugins: Plugins) -> list[Row]:
     """The rows of one kind; the first column is the name."""
     makers = {"ops": _ops, "passes": _passes, "targets": _targets, "levels": _levels,
-              "frontends": _frontends}
+              "frontends": _frontends, "options": _schedule_options}
     return makers[kind](plugins)
 
 
@@ -88,6 +88,14 @@ def _frontends(plugins: Plugins) -> list[Row]:
 
     known = frontends(plugins.modules)
     return [{"name": name, "summary": f.DESCRIPTION} for name, f in known.items()]
+
+
+def _schedule_options(plugins: Plugins) -> list[Row]:
+    """The options that schedules may have; those of several targets once."""
+    found = {option: None for option in plugins.schedule_options().declared()}
+    return [{"name": o.name, "owner": o.owner, "values": o.values,
+             "default": "" if o.default == "" else int(o.default) if o.default in (0, 1)
+             else o.default, "meaning": o.meaning} for o in found]
 
 
 def _summary(class_: type) -> str:

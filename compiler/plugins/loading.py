@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Dialect
     from xdsl.passes import ModulePass
 
+    from dialects.strata.schedule_options import KnownOptions
     from targets.base import Target
 
 DIALECTS = "strata.dialects"
@@ -111,6 +112,15 @@ class Plugins:
         from targets.base import target_names
 
         return sorted({*self.targets, *target_names()})
+
+    def schedule_options(self, target: Target | None = None) -> KnownOptions:
+        """The options that schedules may have. Those of other targets than `target` are asked for
+        only where a name is not among its own."""
+        from dialects.strata.schedule_options import KnownOptions
+
+        return KnownOptions(() if target is None else tuple(target.schedule_options()), lambda: [
+            option for name in self.target_names()
+            for option in self.find_target(name).schedule_options()])
 
     def pass_names(self) -> list[str]:
         from passes.registry import pass_names

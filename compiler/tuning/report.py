@@ -38,6 +38,8 @@ class Report:
     seconds: float
     whole: Sequence[str] = ()
     """What the models themselves take, a line for each."""
+    script: str = ""
+    """The winners, as a script for `--schedule`."""
 
     @property
     def before(self) -> float:

@@ -50,6 +50,8 @@ class Task:
     launches: int = 1
     elements: int = field(default=0)
     """Of its tensors, all together."""
+    alike: list[Canonical] = field(default_factory=list[Canonical])
+    """Further kernels of the model that are the same but for names."""
 
     @property
     def kernel(self) -> KernelOp:
@@ -82,6 +84,7 @@ def tasks_of(
             values = _sizes_of(call, kernel, known)
             if text in tasks:
                 tasks[text].launches += 1
+                tasks[text].alike.append(canonical)
             elif values is None:
                 unknown.append(kernel.sym_name.data)
             else:

@@ -31,7 +31,7 @@ from compiler.tuning.search import MODES, Mode, Search, Trial
 from compiler.tuning.subject import Subject
 from compiler.tuning.tasks import Task
 from compiler.tuning.whole import whole_model
-from compiler.tuning.work import Work, in_lanes, works_of, worthwhile
+from compiler.tuning.work import Work, in_lanes, script_of_work, works_of, worthwhile
 from dialects.loop import KernelOp
 from passes.contract import Choice
 
@@ -117,7 +117,7 @@ class Tuner:
         rows = sorted((work.row for work in works), key=lambda row: -row.total)
         notes = [note for subject in self.subjects for note in subject.notes]
         return Report(self.plain.path, rows, shared.faults, notes, self.clock() - started,
-                      whole)
+                      whole, "".join(map(script_of_work, works)))
 
     def _whole(self, code: str) -> list[str]:
         """The models' own time without and with what was found. `code`: where kernels lie."""

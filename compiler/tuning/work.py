@@ -14,6 +14,8 @@ from compiler.tuning.processes import WorkerError
 from compiler.tuning.report import Row
 from compiler.tuning.search import Mode, Prepared
 from compiler.tuning.tasks import Task
+from dialects.strata.schedule import parse_schedule
+from passes.scripts.printing import script_of
 
 
 @dataclass
@@ -56,6 +58,17 @@ class Work:
         self.row.seconds, self.row.note = winner.seconds, "from before"
         if own is not None:
             self.row.gain, self.row.schedule = winner.choice.gain, str(own)
+
+
+def script_of_work(work: Work) -> str:
+    """The winner as a script for the kernel, and for those that are like it; empty without one."""
+    if not work.row.schedule:
+        return ""
+    task = work.task
+    neutral = task.canonical.neutral(parse_schedule(work.row.schedule))
+    found = {c.kernel.sym_name.data: c for c in (task.canonical, *task.alike)}
+    scripts = [(c.kernel, c.own(neutral)) for c in found.values()]
+    return "".join(script_of(kernel, own, early=True) for kernel, own in scripts if own)
 
 
 def works_of(tasks: Sequence[Sequence[Task]], shared: Machinery) -> list[Work]:

@@ -11,37 +11,33 @@ by side inside each lane: an instruction multiplies and sums them at once. `matr
 and of a summed axis, lie in matrix registers while products are summed up; further levels of such
 rows walk what is made of the sums. Within each tile of a `partial` level of a summed axis, sums
 start from zero; then they are added to the sums so far. So a long sum is one of a few short sums,
-which loses fewer digits (pairwise summation, Higham 1993). `tails`: "mask" computes the last,
-partial tile with masked lanes, "peel" with a smaller body. `keep`: a value that takes so many
-operations or more, and that loops one after another need, is kept in memory of the program (see
-`passes.analyses.loop.reuse`). `stream`: 1 where a kernel moves more than caches hold: results go
-past them, or what is read for the last time does not stay there, as targets have it. `strip`:
-programs are numbered along strips of so many tiles of the last grid axis but one, column by column,
-so that those that run together share what they read. `online`: 1 where sums of exp(x - m) are
-rescaled while the maximum m of x is being found, instead of waiting for it (see
-`passes.analyses.loop.online`). `words`: walks of rows that begin between words of so many elements
-have whole tiles from a whole word on (see `passes.loop_to_block.words`). `branch`: 1 where one loop
-walks all that rows reach, and selections by indices, which decide few tiles, are in branches.
-`promote`: after how many products of narrow floats their sum, which may have fewer bits until then,
-is added to one of f32. `specialize`: 1 where a warp of each program does nothing but load the
-factors of products; a tile is that of a group of four of its other warps, and groups have tiles
-below each other. Other options are for targets (`warps` ...).
+which loses fewer digits (pairwise summation, Higham 1993).
+
+Options follow the levels. What each is called, may be and means stands in `schedule_options.py`,
+and, for those that only a target reads, beside that target's rules; `list options` prints them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from xdsl.context import Context
 from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
+from dialects.strata.schedule_options import (
+    KnownOptions,
+    OptionContext,
+    ScheduleOption,
+    Value,
+)
 from dialects.symbolic.symbol import Symbol, quoted
 
 LEVEL_KINDS = ("grid", "loop", "whole")
 LEVEL_ROLES = ("lanes", "group", "matrix", "partial")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -74,10 +70,22 @@ class Schedule:
     """The levels, outermost first, and options for the target (warps, stages, tails ...)."""
 
     levels: tuple[Level, ...]
-    options: tuple[tuple[str, int | str], ...] = field(default=())
+    options: tuple[tuple[str, Value], ...] = field(default=())
 
-    def option(self, name: str, default: int | str) -> int | str:
-        return dict(self.options).get(name, default)
+    def option(self, option: ScheduleOption[T], default: T | None = None) -> T:
+        """The value of an option; where it is left out `default`, or else the declared default."""
+        value = self.given(option.name)
+        if value is not None:
+            return option.read(value)
+        return option.default if default is None else default
+
+    def given(self, name: str) -> Value | None:
+        """What the schedule says of an option; None where it says nothing."""
+        return dict(self.options).get(name)
+
+    def with_option(self, name: str, value: Value) -> Schedule:
+        """The schedule with an option set, in its place if it has it, else as the last one."""
+        return replace(self, options=tuple((dict(self.options) | {name: value}).items()))
 
     def level(self, axis: Symbol) -> Level | None:
         return next((x for x in self.levels if x.axis == axis), None)
@@ -127,9 +135,10 @@ class ScheduleAttr(Data[Schedule]):
         printer.print_string(str(self.data))
 
 
-def parse_schedule(text: str) -> Schedule:
-    """What `str` of a schedule gave. Raises ParseError."""
-    return ScheduleAttr.parse_parameter(Parser(Context(), text))
+def parse_schedule(text: str, known: KnownOptions | None = None) -> Schedule:
+    """What `str` of a schedule gave. Raises ParseError. `known`: the options that there are."""
+    context = OptionContext(schedule_options=known or KnownOptions())
+    return ScheduleAttr.parse_parameter(Parser(context, text))
 
 
 def _parse_level(parser: AttrParser, kind: str) -> Level:
@@ -141,13 +150,22 @@ def _parse_level(parser: AttrParser, kind: str) -> Level:
     return Level(kind, axis, tile, unroll, **({role: True} if role else {}))
 
 
-def _parse_options(parser: AttrParser) -> tuple[tuple[str, int | str], ...]:
+def _parse_options(parser: AttrParser) -> tuple[tuple[str, Value], ...]:
+    """Raises ParseError at an option that is not declared, has a wrong value, or stands twice."""
     if not parser.parse_optional_punctuation("|"):
         return ()
-    options: list[tuple[str, int | str]] = []
-    while (name := parser.parse_optional_identifier()) is not None:
+    known = (parser.ctx.schedule_options if isinstance(parser.ctx, OptionContext)
+             else KnownOptions())
+    options: dict[str, Value] = {}
+    while True:
+        start = parser.pos
+        if (name := parser.parse_optional_identifier()) is None:
+            return tuple(options.items())
         parser.parse_punctuation("=")
         number = parser.parse_optional_integer(allow_boolean=False)
-        options.append((name, parser.parse_identifier() if number is None else number))
+        value = parser.parse_identifier() if number is None else number
+        fault = next(iter(known.faults([*options.items(), (name, value)])), None)
+        if fault is not None:
+            parser.raise_error(fault, start, start + len(name))
+        options[name] = value
         parser.parse_optional_punctuation(",")
-    return tuple(options)

@@ -9,6 +9,7 @@ from xdsl.ir import Block, SSAValue
 from dialects.block import DotOp, element_type
 from dialects.loop import NestOp
 from dialects.strata import types as t
+from dialects.strata.schedule_options import DOT, PRECISION
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -34,7 +35,7 @@ def add_dot(tiles: Tiles, nest: NestOp) -> None:
                for i, dims in zip(order, ((*rows, k), (k, column)), strict=True)]
     a, b = (_zero_beyond(tiles, factor, k) if i in unclean else factor
             for i, factor in zip(order, factors, strict=True))
-    asked = str(tiles.schedule.option("precision", "f32"))
+    asked = tiles.schedule.option(PRECISION)
     precision = asked if asked in ("tf32", "tf32x3") else "ieee"
     tiles.source = nest
     unsigned = sorted(map(order.index, unsigned_factors(nest)))
@@ -48,7 +49,7 @@ def load_factors(tiles: Tiles, nests: Sequence[NestOp], axis: Symbol, walked: se
     dim."""
     for nest in nests:
         summed = {a.name for a in nest.reduce_axes}
-        if not (tiles.schedule.option("dot", 0) and tiles.uses_dot(nest)):
+        if not (tiles.schedule.option(DOT) and tiles.uses_dot(nest)):
             continue
         if axis in summed:
             _load_indices(tiles, nest, walked)

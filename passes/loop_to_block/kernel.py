@@ -25,6 +25,7 @@ from dialects.block import ForOp, KernelOp, ScratchOp, YieldOp
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.strata.schedule import Level, Schedule
+from dialects.strata.schedule_options import BRANCH, TAILS, WORDS
 from dialects.strata.types import TensorType, buffer_of
 from dialects.symbolic.expr import Call, Expr, Size, minimum
 from dialects.symbolic.ranges import upper_bound
@@ -40,12 +41,9 @@ from passes.loop_to_block.online import reach
 from passes.loop_to_block.partial import add_parts, begin_parts
 from passes.loop_to_block.place import Scope
 from passes.loop_to_block.private import Plan
-from passes.loop_to_block.state import AxisState, Tile
+from passes.loop_to_block.shared_loops import SharedLoops, reduces_over, serial_axes
+from passes.loop_to_block.state import AxisState, Segment, Tile, segments
 from passes.loop_to_block.words import Parts, parts
-
-SMALL_TILE, PAIR = 4, 2
-"""The tile sizes that first walk what full tiles leave of an axis of unknown length: SMALL_TILE for
-a reduction, and PAIR for rows that share what they read."""
 
 
 def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
@@ -60,10 +58,11 @@ def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
 class _Lowering:
     def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
         self.kernel, self.schedule = kernel, schedule
-        self.peel = schedule.option("tails", "peel" if schedule.lanes else "mask") == "peel"
+        self.peel = schedule.option(TAILS, "peel" if schedule.lanes else "mask") == "peel"
         self.tiles = Computation(kernel, schedule)
         self.states = self.tiles.states
         self.private = kept_values(kernel, schedule)
+        self.shared = SharedLoops(self.tiles, self.private)
         self.rows: dict[Symbol, AxisState] = {}
         """Axes with further levels, in their state while their tiles lie in matrix registers."""
         self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)
@@ -160,67 +159,16 @@ class _Lowering:
         return replace(state, origin=state.lower, tile=level.tile, masked=not exact)
 
     def generate_loop(self, depth: int, level: Level, nests: Sequence[NestOp]) -> None:
-        for uses, run in self._runs(level.axis, nests):
+        for uses, run in self.shared.runs(level.axis, nests):
             if uses:
                 self.walk(depth, level, run)
             else:
                 self.generate(depth + 1, run)
 
-    def _runs(self, axis: Symbol, nests: Sequence[NestOp]) -> list[tuple[bool, list[NestOp]]]:
-        """Maximal runs of nests that can share one loop over the axis."""
-        runs: list[tuple[bool, list[NestOp]]] = []
-        for k, nest in enumerate(nests):
-            uses = self._walks(nest, axis)
-            if runs and runs[-1][0] == uses and not (
-                    uses and self._needs_finished(nest, axis, runs[-1][1])):
-                runs[-1][1].append(nest)
-            elif not uses and self._goes_before(nest, axis, runs, nests[k + 1:]):
-                runs.insert(len(runs) - 1, (uses, [nest]))
-            else:
-                runs.append((uses, [nest]))
-        return runs
-
-    def _walks(self, nest: NestOp, axis: Symbol) -> bool:
-        return axis in {a.name for a in nest.axes} and not (
-            nest.results[0] in self.tiles.sums and axis in _reduces_over(nest))
-
-    def _goes_before(
-        self, nest: NestOp, axis: Symbol, runs: Sequence[tuple[bool, list[NestOp]]],
-        later: Sequence[NestOp],
-    ) -> bool:
-        """Whether a nest without the axis goes before the last run, so as not to split it.
-
-        The run and a later nest must share a loop, because the later nest reads tiles of sums in
-        it. The nest can go before the run, because it reads nothing that the run computes.
-        """
-        if not runs or not runs[-1][0]:
-            return False
-        run = set(runs[-1][1])
-        sums = {n for n in run if n.reduce_axes and n.results[0] not in self.private}
-        return not _producers(nest) & run and any(
-            self._walks(n, axis) and _producers(n) & sums
-            and not self._needs_finished(n, axis, runs[-1][1]) for n in later)
-
-    def _needs_finished(self, nest: NestOp, axis: Symbol, run: Sequence[NestOp]) -> bool:
-        """Whether a nest depends on a reduction over the axis that the run computes."""
-        todo, seen = list(nest.inputs), set[SSAValue]()
-        while todo:
-            value = todo.pop()
-            producer = value.owner
-            if value in seen or not isinstance(producer, NestOp):
-                continue
-            seen.add(value)
-            ready = producer.is_scan or (
-                nest in self.tiles.online and self.tiles.online[nest].maximum is value)
-            if producer in run and axis in _reduces_over(producer) and not ready:
-                return True
-            todo += producer.inputs
-        return False
-
     # ------------------------------------------------------------------ one loop
     def walk(self, depth: int, level: Level, run: Sequence[NestOp]) -> None:
         axis = level.axis
-        fresh = [n for n in run if n not in self.tiles.open and axis in _reduces_over(n)]
+        fresh = [n for n in run if n not in self.tiles.open and axis in reduces_over(n)]
         self.hoist(run, axis)
         load_factors(self.tiles, run, axis, {x.axis for x in self.schedule.levels[depth:]})
         self.tiles.scopes.append(Scope())
@@ -231,7 +179,7 @@ class _Lowering:
         for nest in fresh:
             self.tiles.open_accumulators(nest, depth, level)
         before = self.states[axis]
-        summed = [n for n in run if axis in _reduces_over(n)]
+        summed = [n for n in run if axis in reduces_over(n)]
         whole = any(not self.schedule.lanes or axis not in self.tiles.folded(n) for n in summed)
         limit, words = self._limit(axis, summed), self._words(level, run, summed)
         if limit is not None:
@@ -239,7 +187,7 @@ class _Lowering:
         elif words is not None:
             self._walk_words(words, depth, level, run)
         else:
-            for bounds in self.segments(level, before, whole, bool(summed)):
+            for bounds in segments(level, before, whole, bool(summed), self.peel):
                 self.segment(depth, level, run, bounds)
         self.states[axis] = before
         self.tiles.scopes.pop()
@@ -265,7 +213,7 @@ class _Lowering:
         state = self.states[limit.axis]
         sure, end = reach(self.tiles, limit, state, level.tile)
         masked = bool(((state.upper - state.lower) % level.tile).terms)
-        if self.schedule.option("branch", 0) and not (masked and self.peel):
+        if self.schedule.option(BRANCH) and not (masked and self.peel):
             sure = state.lower
         if sure != state.lower:
             self.tiles.decided = limit.chosen
@@ -277,13 +225,13 @@ class _Lowering:
         self, level: Level, run: Sequence[NestOp], summed: Sequence[NestOp]
     ) -> Parts | None:
         """The parts of an axis whose rows start unaligned; None if a sum keeps its tile."""
-        word = int(self.schedule.option("words", 0))
+        word = self.schedule.option(WORDS)
         if not word or any(level.axis not in self.tiles.folded(n) for n in summed):
             return None
         return parts(run, level.axis, self.states, level.tile, word)
 
     def _walk_words(self, words: Parts, depth: int, level: Level, run: Sequence[NestOp]) -> None:
-        state, word = self.states[level.axis], int(self.schedule.option("words", 0))
+        state, word = self.states[level.axis], self.schedule.option(WORDS)
         first = replace(state, origin=state.lower, end=words.head, tile=word, masked=True)
         last = replace(state, origin=words.head + words.whole, tile=words.rest, masked=True)
         self._once(depth, level, run, first)
@@ -324,38 +272,9 @@ class _Lowering:
         return all(self.tiles.find(v) is not None or self._is_ready(v.owner, axis)  # type: ignore[arg-type]
                    for v in sources)
 
-    def segments(
-        self, level: Level, state: AxisState, whole_tiles: bool, reduces: bool
-    ) -> list[tuple[Expr, Expr, int, bool]]:
-        """(lower, upper, tile, masked): full tiles, then the tail. The tail is one masked tile if
-        accumulators have whole tiles, and smaller tiles otherwise."""
-        lower, upper, tile = state.lower, state.upper, level.tile
-        length = upper - lower
-        if not (length % tile).terms:
-            return [(lower, upper, tile, False)] if length.terms else []
-        if not self.peel or level.partial:
-            return [(lower, upper, tile, True)]
-        whole = lower + (length // tile) * tile
-        if length.constant is None:
-            full = (lower, upper - (tile - 1), tile, False)
-            if level.matrix and not reduces:
-                return [full, (whole, upper, -(-tile // 2), True)]
-            if level.lanes or whole_tiles:
-                return [full, (whole, upper, tile, True)]
-            small = SMALL_TILE if reduces else PAIR
-            if tile <= small:
-                return [full, (whole, upper, 1, False)]
-            some = (whole, upper - (small - 1), small, False)
-            last = whole + (length % tile) // small * small if tile % small else (
-                lower + length // small * small)
-            return [full, some] if last == upper else [full, some, (last, upper, 1, False)]
-        rest = length.constant % tile
-        tail = (whole, upper, tile, True) if whole_tiles else (whole, upper, rest, False)
-        return [(lower, whole, tile, False), tail] if length.constant >= tile else [tail]
-
     def segment(
         self, depth: int, level: Level, run: Sequence[NestOp],
-        bounds: tuple[Expr, Expr, int, bool],
+        bounds: Segment,
     ) -> None:
         lower, upper, tile, masked = bounds
         if (trips := (upper - lower).constant) is not None and trips <= tile:
@@ -365,7 +284,7 @@ class _Lowering:
 
     def _loop(
         self, depth: int, level: Level, run: Sequence[NestOp],
-        bounds: tuple[Expr, Expr, int, bool], shift: Size = 0,
+        bounds: Segment, shift: Size = 0,
     ) -> None:
         """A loop over tiles, which start at its counter plus `shift`."""
         lower, upper, tile, masked = bounds
@@ -374,7 +293,7 @@ class _Lowering:
         loop = ForOp.of(exprs[0], exprs[1], tile, indices,
                         [self.tiles.open[n].value for n in carried], unroll=level.unroll,
                         parallel=not carried and not any(
-                            n.is_scatter and level.axis in _serial_axes(n) for n in run))
+                            n.is_scatter and level.axis in serial_axes(n) for n in run))
         loop.counter.name_hint = level.axis.name
         step = tile if not (lower % tile).terms else 1
         counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds), step)
@@ -391,7 +310,7 @@ class _Lowering:
             self.tiles.open[nest] = Tile(result, self.tiles.open[nest].axes)
         self.states[level.axis] = state
 
-    def _counter_extent(self, bounds: tuple[Expr, Expr, int, bool]) -> Expr:
+    def _counter_extent(self, bounds: Segment) -> Expr:
         """One more than the largest value of a loop's counter, in terms of size symbols."""
         lower, upper, tile, _ = bounds
         length = (upper - lower).constant
@@ -408,27 +327,6 @@ class _Lowering:
                         s.kind is Kind.COUNTER for s in atom.args[0].symbols) else atom.args[0])
         bound = upper_bound(expr, self.tiles.symbols.extents)
         return expr if bound is None else bound
-
-
-def _reduces_over(nest: NestOp) -> set[Symbol]:
-    """The axes over which a nest has an accumulator."""
-    return _serial_axes(nest) if nest.is_reduction else set()
-
-
-def _serial_axes(nest: NestOp) -> set[Symbol]:
-    return {a.name for a in nest.reduce_axes}
-
-
-def _producers(nest: NestOp) -> set[NestOp]:
-    """The nests that a nest reads, directly or through others."""
-    found = set[NestOp]()
-    todo = list(nest.inputs)
-    while todo:
-        producer = todo.pop().owner
-        if isinstance(producer, NestOp) and producer not in found:
-            found.add(producer)
-            todo += producer.inputs
-    return found
 
 
 def _parts(value: SSAValue) -> list[SSAValue]:

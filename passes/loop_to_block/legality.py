@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
+from dialects.strata.schedule_options import ONLINE
 from dialects.strata.types import TensorType, format_symbols, is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -115,7 +116,7 @@ def _elsewhere(read: Read) -> Iterator[tuple[Symbol, Expr]]:
 
 def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
     """A sum that is open in one loop over an axis is no longer there in the next loop over it."""
-    online = bool(schedule.option("online", 0))
+    online = schedule.option(ONLINE)
     kept = set(kept_values(kernel, schedule))
     for axis in dict.fromkeys(x.axis for x in schedule.levels if x.kind == "loop"):
         for nest in kernel.nests:

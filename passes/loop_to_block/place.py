@@ -11,6 +11,7 @@ from dialects.block import IndexOp, ValidOp
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.strata.schedule import Schedule
+from dialects.strata.schedule_options import DOT, ONLINE
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -60,7 +61,7 @@ class Place:
         """Values in private memory of the program."""
         self.sums: dict[SSAValue, Sums] = {}
         """Sums of the current rows that were computed in matrix registers."""
-        asked = bool(schedule.option("online", 0))
+        asked = schedule.option(ONLINE)
         found = {n: running_maximum(n) for n in kernel.nests} if asked else {}
         self.online = {nest: running for nest, running in found.items() if running is not None}
         """Sums that are online: they follow a running maximum."""
@@ -120,7 +121,7 @@ class Place:
 
     def uses_dot(self, nest: NestOp) -> bool:
         chosen = {self.layout.group, *self.schedule.matrix} & {a.name for a in nest.reduce_axes}
-        return (bool(chosen) or bool(self.schedule.option("dot", 0))) and (
+        return (bool(chosen) or self.schedule.option(DOT)) and (
             is_gathered_dot(nest))
 
     def folded(self, nest: NestOp) -> set[Symbol]:

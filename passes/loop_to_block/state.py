@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.ir import Attribute, SSAValue
 
 from dialects.strata import types as t
+from dialects.strata.schedule import Level
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Call, Expr, atom_symbols
 from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
@@ -166,3 +168,40 @@ class Sums:
         """The read of the sums at any position of the axes."""
         return Read(value, tuple(
             Expr.symbol(a) - o for a, o in zip(self.axes, self.origins, strict=True)))
+
+
+Segment: TypeAlias = "tuple[Expr, Expr, int, bool]"
+"""A part of an axis that one loop walks: lower and upper bound, tile, whether it is masked."""
+SMALL_TILE, PAIR = 4, 2
+"""The tile sizes that first walk what full tiles leave of an axis of unknown length: SMALL_TILE for
+a reduction, and PAIR for rows that share what they read."""
+
+
+def segments(
+    level: Level, state: AxisState, whole_tiles: bool, reduces: bool, peel: bool
+) -> list[Segment]:
+    """The segments of an axis: full tiles, then the tail. The tail is one masked tile if
+    accumulators have whole tiles, and smaller tiles otherwise."""
+    lower, upper, tile = state.lower, state.upper, level.tile
+    length = upper - lower
+    if not (length % tile).terms:
+        return [(lower, upper, tile, False)] if length.terms else []
+    if not peel or level.partial:
+        return [(lower, upper, tile, True)]
+    whole = lower + (length // tile) * tile
+    if length.constant is None:
+        full = (lower, upper - (tile - 1), tile, False)
+        if level.matrix and not reduces:
+            return [full, (whole, upper, -(-tile // 2), True)]
+        if level.lanes or whole_tiles:
+            return [full, (whole, upper, tile, True)]
+        small = SMALL_TILE if reduces else PAIR
+        if tile <= small:
+            return [full, (whole, upper, 1, False)]
+        some = (whole, upper - (small - 1), small, False)
+        last = whole + (length % tile) // small * small if tile % small else (
+            lower + length // small * small)
+        return [full, some] if last == upper else [full, some, (last, upper, 1, False)]
+    rest = length.constant % tile
+    tail = (whole, upper, tile, True) if whole_tiles else (whole, upper, rest, False)
+    return [(lower, whole, tile, False), tail] if length.constant >= tile else [tail]

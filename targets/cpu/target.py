@@ -15,6 +15,7 @@ from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
+from dialects.strata.schedule_options import AnyOption
 from dialects.strata.types import Array, bf16, byte_width, f16, i8, ui8
 from dialects.strata.weights import WeightStore
 from passes.analyses.loop.kinds import is_contraction
@@ -34,6 +35,7 @@ from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import thread_count
 from targets.cpu.runtime.stopwatch import CacheTimer
 from targets.cpu.runtime.threads import thread_pool
+from targets.cpu.scheduling.options import OPTIONS
 from targets.interface import Executable, Timer
 
 MOST_APART = 64 << 20
@@ -111,6 +113,9 @@ class CpuTarget(Target):
         from targets.cpu.scheduling.row_blocks import copy_rows
 
         copy_rows(kernel)
+
+    def schedule_options(self) -> Sequence[AnyOption]:
+        return OPTIONS
 
     def schedule(self, kernel: LoopKernel, options: TargetOptions) -> Schedule:
         from targets.cpu.scheduling.partial_sums import add_partial_levels

@@ -26,6 +26,7 @@ from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.strata.schedule import Schedule
+from dialects.strata.schedule_options import AnyOption
 from dialects.strata.types import Array, bf16, f8E4M3FN, f16, i8
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
@@ -45,6 +46,7 @@ from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.plan import host_notes
 from targets.cuda.runtime.stopwatch import NEAR
+from targets.cuda.scheduling.options import OPTIONS
 from targets.interface import Timer
 
 
@@ -154,6 +156,9 @@ class CudaTarget(Target):
         """Only f8E4M3FN: its instruction saturates at the largest number, and the emitter turns
         larger ones into NaN."""
         return element == f8E4M3FN and self.decodes(element, options)
+
+    def schedule_options(self) -> Sequence[AnyOption]:
+        return OPTIONS
 
     def schedule(self, kernel: LoopKernelOp, options: TargetOptions) -> Schedule:
         from targets.cuda.scheduling.rules import schedule_kernel

@@ -24,7 +24,11 @@ def test_schedules_come_from_a_file(strata: Run, small_model: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(("text", "part"), [
     ("@contract_*", "line 1: expected a kernel and its schedule"),
-    ("\n@a <grid i0 tile x>", "line 2: "),
+    ("\n@a <grid i0 tile x>", "line 2, column 18: "),
+    ("@contract_* <grid i0 tile 1 | tial = peel>",
+     "line 1, column 31: a schedule has no option 'tial'; did you mean 'tails'?"),
+    ("@contract_* <grid i0 tile 1 | warps = 0>",
+     "line 1, column 31: the option warps of a schedule is an integer from 1 to 64, not 0"),
     ("@none <grid i0 tile 1>", "no kernel is left for @none; there are: @contract_0"),
     ("@contract_0 <grid i0 tile 1>", "it says nothing of axis i1, i2 of @contract_0"),
     ("@map_* <grid i9 tile 1>", "has no axis i9"),

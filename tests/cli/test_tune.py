@@ -72,6 +72,22 @@ def test_winners_are_kept_and_used(
     assert "others tried" in strata(*words, "--again").out
 
 
+def test_winners_are_written_as_a_script(
+    strata: Run, small_model: Path, tmp_path: Path, stub: None
+) -> None:
+    """The script does what the file of winners does; nothing else is on the way."""
+    done = strata("tune", small_model, "-o", "found.sqlite", "--kernels", "contract_*", "--jobs",
+                  "1", "--script", "found.txt")
+    assert done.status == 0, done.err
+    assert (tmp_path / "found.txt").read_text().startswith(
+        "@contract_0\n    from loops\n    before packing\n")
+    texts = [strata("lower", small_model, *words, "--to", "loop").out for words in (
+        ("--tuned", "found.sqlite"), ("--tuned", "off", "--schedule", "found.txt"))]
+    schedules = [[line for line in text.splitlines() if "schedule<" in line] for text in texts]
+    assert schedules[0] == schedules[1]
+    assert any("loop i2 tile 1 unroll 2>" in line for line in schedules[0])
+
+
 def test_several_kernels_at_a_time_where_times_are_not_disturbed(
     strata: Run, small_model: Path, stub: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""List what there is: operations, passes, targets, levels or frontends.
+"""List what there is: operations, passes, targets, levels, frontends or options of schedules.
 
 Those of installed packages and of plugin files are among them.
 """
@@ -9,9 +9,9 @@ import argparse
 
 from compiler.cli import arguments as shared
 
-SUMMARY = "list operations, passes, targets, levels or frontends"
+SUMMARY = "list operations, passes, targets, levels, frontends or options"
 TOPIC = "About Strata"
-KINDS = ("ops", "passes", "targets", "levels", "frontends")
+KINDS = ("ops", "passes", "targets", "levels", "frontends", "options")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ and only say at which sizes to measure.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from compiler.cli import arguments as shared
 
@@ -26,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_target(parser)
     group = parser.add_argument_group("tuning")
     shared.add_output(group, "-o", text="where winners are kept, instead of the cache")
+    group.add_argument("--script", metavar="FILE", type=Path,
+                       help="write the winners as a script for --schedule, too")
     group.add_argument("--seconds", metavar="N", type=shared.positive, default=120,
                        help="about how long it may take (default 120)")
     group.add_argument("--jobs", metavar="N", type=shared.positive,
@@ -43,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.session import session
+    from compiler.io.output import write_text
     from compiler.tuning.options import TuneOptions
     from compiler.tuning.tuner import Tuner
 
@@ -54,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         tuner = Tuner([arguments.model], started.options, wanted, started.instruments)
         arguments.interrupt.kept = tuner.kept
         report = tuner.run()
+        if arguments.script is not None:
+            write_text(report.script, arguments.script)
         print("\n".join(report.lines()))
     return 0
 

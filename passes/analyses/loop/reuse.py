@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Schedule
+from dialects.strata.schedule_options import KEEP
 from passes.analyses.loop.private import private_values
 from passes.rewrites.loop.nests import plain_axes
 
@@ -30,7 +31,7 @@ _DIVISIONS = (arith.DivfOp, math.SqrtOp, math.RsqrtOp)
 
 def kept_values(kernel: KernelOp, schedule: Schedule) -> list[SSAValue]:
     """Values with private memory, in order: those read elsewhere and those that `keep` adds."""
-    least = int(schedule.option("keep", 0))
+    least = schedule.option(KEEP)
     chosen = {*private_values(kernel), *(repeated_values(kernel, least) if least else ())}
     return [r for nest in kernel.nests for r in nest.results if r in chosen]
 

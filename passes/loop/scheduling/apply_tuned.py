@@ -47,7 +47,12 @@ class LoopApplyTuned(StrataPass):
             return
         canonical, choice = choosing.of(call, kernel)
         schedule = choice.schedule and canonical.own(choice.schedule)
-        if schedule is not None:
+        if schedule is None:
+            return
+        if faults := context.schedule_options.faults(schedule.options):
+            context.remark(self, kernel, f"@{kernel.sym_name.data} has a tuned schedule of another "
+                                         f"version: {faults[0]}")
+        else:
             kernel.properties["schedule"] = ScheduleAttr(schedule)
             context.remark(self, kernel, f"@{kernel.sym_name.data} has a tuned schedule, "
                                          f"{choice.gain:.2f}x as fast as the rules' schedule")

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.loop import KernelOp
 from dialects.strata.schedule import ScheduleAttr
 from passes.analyses.loop.level_order import with_sums_inside
-from passes.base import StrataContext, StrataPass
+from passes.base import PassError, StrataContext, StrataPass
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,14 @@ class LoopSchedule(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         if context.target is None:
             return
+        faults: list[tuple[str, str]] = []
         for op in module.body.block.ops:
             if isinstance(op, KernelOp) and op.schedule is None:
                 schedule = with_sums_inside(
                     op, context.target.schedule(op, context.options))
+                faults += [("", f"the rules of target {context.target.name} for "
+                                f"@{op.sym_name.data}: {fault}")
+                           for fault in context.schedule_options.faults(schedule.options)]
                 op.properties["schedule"] = ScheduleAttr(schedule)
+        if faults:
+            raise PassError(self.name, faults)

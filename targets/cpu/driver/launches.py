@@ -12,6 +12,7 @@ from dialects import host
 from dialects.symbolic.expr import Expr
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.cost import PARALLEL_PAYS, program_cost
+from targets.cpu.scheduling.options import SERIAL
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Step:
     @property
     def is_parallel(self) -> bool | None:
         schedule = self.kernel.op.schedule
-        if schedule is not None and schedule.data.option("serial", 0):
+        if schedule is not None and schedule.data.option(SERIAL):
             return False
         return None if self.programs is None else self.programs >= self.least_programs
 

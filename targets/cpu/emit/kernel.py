@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects import block as bl
 from dialects.strata import types as t
+from dialects.strata.schedule_options import STREAM
 from dialects.strata.types import BufferType, TileType
 from dialects.symbolic.expr import Expr, maximum, product
 from dialects.symbolic.symbol import Symbol
@@ -135,7 +136,7 @@ class _KernelEmitter:
     def _streams(self) -> bool:
         """Make stores to large buffers bypass the caches, if the schedule says so."""
         schedule = self.kernel.schedule
-        if schedule is None or not schedule.data.option("stream", 0) or not self.machine.is_x86:
+        if schedule is None or not schedule.data.option(STREAM) or not self.machine.is_x86:
             return False
         large = [b for b in self.buffers.values() if _is_large(b)]
         self.memory.streamed |= {b.pointer for b in large}

@@ -10,11 +10,9 @@ from passes.analyses.loop.runs import running_axis
 from passes.contract import Panel
 from passes.rewrites.loop.nests import gathered_inputs, has_calls
 from targets.cpu.machine import Machine
+from targets.cpu.scheduling.options import PACK
 from targets.cpu.scheduling.rows import evicts, is_short, summed_lanes
 from targets.cpu.scheduling.tilings import Tiling, lane_tile, scheduled, tiling_of
-
-PACK = "pack"
-"""The option of a schedule that has the operand in lanes packed although it is contiguous."""
 
 
 def panels(
@@ -29,7 +27,7 @@ def panels(
               else scheduled(schedule.data, nest, machine))
     if tiling is None:
         return _summed_panels(nest, constants, machine)
-    packs = bool(schedule is not None and schedule.data.option(PACK, 0))
+    packs = schedule is not None and schedule.data.option(PACK)
     found: dict[int, Panel | None] = {}
     for position, map_ in enumerate(nest.input_maps):
         if nest.pad_values[position] is not None:

@@ -14,6 +14,7 @@ from math import prod
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
+from dialects.strata.schedule_options import FlagOption, Value
 from dialects.strata.types import TensorType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -22,7 +23,7 @@ from passes.analyses.loop.private import private_values
 from passes.analyses.loop.runs import common_rows
 from targets.cpu.facts import CandidateCosts
 from targets.cpu.machine import Machine
-from targets.cpu.scheduling.panels import PACK
+from targets.cpu.scheduling.options import PACK
 from targets.cpu.scheduling.rows import even
 from targets.cpu.scheduling.tilings import is_row
 
@@ -172,14 +173,15 @@ def _steps(
     yield from _chunked(kernel, around)
     yield from _swapped(kernel, around)
     if nest is not None:
-        yield replace(around, options=_with_option(around, PACK, 1))
+        yield replace(around, options=_with_flag(around, PACK))
     else:
         yield from _resized(kernel, around, reduce, machine)
 
 
-def _with_option(schedule: Schedule, name: str, value: int) -> tuple[tuple[str, int | str], ...]:
-    others = tuple(pair for pair in schedule.options if pair[0] != name)
-    return others if schedule.option(name, 0) == value else (*others, (name, value))
+def _with_flag(schedule: Schedule, flag: FlagOption) -> tuple[tuple[str, Value], ...]:
+    """The options with a flag turned over."""
+    others = tuple(pair for pair in schedule.options if pair[0] != flag.name)
+    return others if schedule.option(flag) else (*others, (flag.name, 1))
 
 
 def _unrolled(kernel: KernelOp, around: Schedule, reduce: set[Symbol]) -> Iterator[Schedule]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -27,6 +27,7 @@ from dialects.block import (
     ValidOp,
     YieldOp,
 )
+from dialects.strata.schedule_options import BRANCH, STREAM, ScheduleOption
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
@@ -57,7 +58,18 @@ from targets.cuda.emit.specialized.streaming import last_loads
 from targets.cuda.emit.values import NATIVE_POINTERS, Value, pointer_type
 from targets.cuda.emit.writer import Writer
 from targets.cuda.errors import EmitError
+from targets.cuda.scheduling.options import (
+    DESCEND,
+    POINTERS,
+    PROMOTE,
+    REGISTERS,
+    SPECIALIZE,
+    STAGES,
+    STRIP,
+    WARPS,
+)
 
+T = TypeVar("T")
 HEADER = "import triton\nimport triton.language as tl\n"
 
 
@@ -111,14 +123,14 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     """The Triton source of a kernel. Raises EmitError, naming the kernel, if Triton lacks a form.
     """
     context = Context(kernel, options or EmitOptions(), full=needed_in_full(kernel))
-    context.stages = schedule_option(kernel, "stages", 1)
-    context.promote = schedule_option(kernel, "promote", 0)
+    context.stages = schedule_option(kernel, STAGES)
+    context.promote = schedule_option(kernel, PROMOTE)
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
-    context.streamed = last_loads(kernel) if schedule_option(kernel, "stream", 0) else frozenset()
-    context.descends = bool(schedule_option(kernel, "descend", 0))
-    context.branches = bool(schedule_option(kernel, "branch", 0))
-    context.moving_pointers = bool(schedule_option(kernel, "pointers", 0))
-    is_specialized = schedule_option(kernel, "specialize", 0) and context.options.has_instructions
+    context.streamed = last_loads(kernel) if schedule_option(kernel, STREAM) else frozenset()
+    context.descends = schedule_option(kernel, DESCEND)
+    context.branches = schedule_option(kernel, BRANCH)
+    context.moving_pointers = schedule_option(kernel, POINTERS)
+    is_specialized = schedule_option(kernel, SPECIALIZE) and context.options.has_instructions
     if is_specialized:
         context.writer.used |= specialized.NAMES
     name = context.writer.fresh(kernel.sym_name.data)
@@ -126,7 +138,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
         if is_specialized:
             return _specialized(name, context)
         signature = _bind_parameters(context, {})
-        warps = schedule_option(kernel, "warps", 4)
+        warps = schedule_option(kernel, WARPS)
         if context.options.constants is not None and context.options.early is not None:
             constants = context.options.constants
             context.early = Early(kernel, constants, warps, context.options.early)
@@ -136,20 +148,20 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     return KernelSource(
         name, tuple(helper_texts(context.helpers, context.options.has_instructions)),
         _code(name, signature, context), signature, warps, max(context.stages, 1),
-        schedule_option(kernel, "registers", 0), waits=context.early is not None)
+        schedule_option(kernel, REGISTERS), waits=context.early is not None)
 
 
 def _specialized(name: str, context: Context) -> KernelSource:
     """The source of a warp-specialized kernel. Raises EmitError."""
     kernel = context.kernel
-    groups = schedule_option(kernel, "warps", specialized.GROUP) // specialized.GROUP
+    groups = schedule_option(kernel, WARPS) // specialized.GROUP
     if not 1 <= groups <= specialized.GROUPS:
         raise EmitError(f"warp specialization allows at most {specialized.GROUPS} groups of "
                         f"{specialized.GROUP} consumer warps, not {groups}")
     context.gluon = True
     kind = AttentionEmission if is_online(kernel) else ProductEmission
     emission = kind(
-        kernel, context, groups, max(context.stages, 2), schedule_option(kernel, "strip", 1),
+        kernel, context, groups, max(context.stages, 2), schedule_option(kernel, STRIP),
         lambda op, context: _emitter_of(type(op))(op, context))
     signature = _bind_parameters(context, emission.pointers)
     code = emission.text(name, signature)
@@ -178,15 +190,18 @@ def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> 
     return writer.text
 
 
-def schedule_option(kernel: KernelOp, name: str, default: int) -> int:
-    """An integer option of the kernel's schedule."""
+def schedule_option(kernel: KernelOp, option: ScheduleOption[T]) -> T:
+    """An option of the kernel's schedule; its default where there is no schedule.
+
+    Raises EmitError for a value that the option cannot have.
+    """
     if kernel.schedule is None:
-        return default
-    value = kernel.schedule.data.option(name, default)
-    if not isinstance(value, int):
-        raise EmitError(f"kernel @{kernel.sym_name.data}: schedule option {name} = {value} "
-                        "must be an integer")
-    return value
+        return option.default
+    value = kernel.schedule.data.given(option.name)
+    if value is not None and not option.has(value):
+        raise EmitError(f"kernel @{kernel.sym_name.data}: schedule option {option.name} = {value} "
+                        f"must be {option.values}")
+    return kernel.schedule.data.option(option)
 
 
 def _bind_parameters(
@@ -229,7 +244,7 @@ def _comment(kernel: KernelOp) -> list[str]:
 
 def _emit_body(context: Context) -> None:
     with context.writer.indented():
-        bind_program_ids(context, schedule_option(context.kernel, "strip", 1))
+        bind_program_ids(context, schedule_option(context.kernel, STRIP))
         emit_early(context, emit_load)
         emit_block(context.kernel.body.block, context)
         if not context.writer.lines:

@@ -20,18 +20,17 @@ from dialects.loop import KernelOp
 from dialects.strata.schedule import Schedule
 from targets.base import TargetOptions
 from targets.cuda.scheduling.convolution_forms import COMPILED, CUDNN, convolution_form
+from targets.cuda.scheduling.options import LIBRARY
 from targets.cuda.scheduling.products.forms import CUBLAS, product_form
 
 __all__ = ["CUBLAS", "CUDNN", "called", "form_of", "library_calls", "library_form", "library_notes",
            "library_of", "without_library"]
 
-OPTION = "library"
-
 
 def form_of(kernel: BlockKernelOp | KernelOp) -> str | None:
     """The form of a kernel whose schedule calls a library; None for other kernels."""
     return None if kernel.schedule is None else (
-        str(kernel.schedule.data.option(OPTION, "")) or None)
+        kernel.schedule.data.option(LIBRARY) or None)
 
 
 def library_of(form: str) -> str:
@@ -54,12 +53,12 @@ def library_calls(form: str) -> Sequence[str]:
 def called(schedule: Schedule, form: str) -> Schedule:
     """The schedule with a call of the library, used where that is possible."""
     plain = without_library(schedule)
-    return replace(plain, options=(*plain.options, (OPTION, form)))
+    return replace(plain, options=(*plain.options, (LIBRARY.name, form)))
 
 
 def without_library(schedule: Schedule) -> Schedule:
     """The schedule of our own kernel, without a library."""
-    return replace(schedule, options=tuple(o for o in schedule.options if o[0] != OPTION))
+    return replace(schedule, options=tuple(o for o in schedule.options if o[0] != LIBRARY.name))
 
 
 def library_notes(kernels: Sequence[BlockKernelOp]) -> list[str]:

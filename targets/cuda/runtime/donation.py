@@ -21,6 +21,7 @@ from dialects.symbolic.symbol import Symbol
 from targets.cuda.emit.kernel import schedule_option
 from targets.cuda.machine import WARP
 from targets.cuda.runtime.plan import Copy, HostPlan, Launch, Place
+from targets.cuda.scheduling.options import WARPS
 
 Step = Launch | Copy
 
@@ -93,7 +94,7 @@ def _is_divided(kernel: KernelOp, load: LoadOp) -> bool:
     """Whether a tile has at least one element per thread; otherwise threads read the same ones."""
     type_ = load.result.type
     assert isinstance(type_, TileType)
-    return prod(type_.shape) >= WARP * schedule_option(kernel, "warps", 4)
+    return prod(type_.shape) >= WARP * schedule_option(kernel, WARPS)
 
 
 def _feeds_others(load: LoadOp, store: StoreOp) -> bool:

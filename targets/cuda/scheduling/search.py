@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
+from dialects.strata.schedule_options import DOT
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.loop_to_block.copies import copied_level
@@ -24,6 +25,7 @@ from targets.base import TargetOptions
 from targets.cuda.libraries.forms import called, library_calls, library_form, without_library
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling import attention
+from targets.cuda.scheduling import options as declared
 from targets.cuda.scheduling.attention import is_attention
 from targets.cuda.scheduling.products import rules as products
 from targets.cuda.scheduling.products.rules import MIN_DEPTH, MIN_DOT
@@ -68,10 +70,10 @@ def candidates(
 
 def _ordinary(kernel: KernelOp, schedule: Schedule, options: TargetOptions) -> Schedule:
     """The schedule without warp specialization, with a tile from the rules."""
-    if is_attention(kernel) and schedule.option("specialize", 0):
+    if is_attention(kernel) and schedule.option(declared.SPECIALIZE):
         return [*attention.candidates(kernel, options)][-1]
     return replace(schedule, options=tuple(
-        (name, value) for name, value in schedule.options if name != "specialize"))
+        (name, value) for name, value in schedule.options if name != declared.SPECIALIZE.name))
 
 
 def _of_rules(kernel: KernelOp, options: TargetOptions) -> list[Schedule]:
@@ -92,7 +94,7 @@ class Space:
 
     @property
     def is_product(self) -> bool:
-        return bool(self.around.option("dot", 0))
+        return self.around.option(DOT)
 
     @property
     def warps(self) -> Sequence[int]:
@@ -125,7 +127,7 @@ class Space:
     # ------------------------------------------------------------------ legality
     def fits(self, schedule: Schedule) -> bool:
         """Whether registers and shared memory suffice, by estimate."""
-        warps = _number(schedule, "warps", 4)
+        warps = schedule.option(declared.WARPS)
         if warps not in self.warps:
             return False
         threads = warps * self.machine.warp
@@ -143,15 +145,10 @@ class Space:
         """Bytes of shared memory for the factors' tiles in all stages."""
         tiles = self.tiles_of(schedule)
         nests = [n for n in self.kernel.nests if is_contraction(n)]
-        stages = max(_number(schedule, "stages", 1), 1)
+        stages = max(schedule.option(declared.STAGES), 1)
         return max(stages * sum(
             width_of(v) * prod(tiles[a] for a in _axes_of(n, k))
             for k, v in enumerate(n.inputs[:2])) for n in nests)
-
-
-def _number(schedule: Schedule, name: str, default: int) -> int:
-    value = schedule.option(name, default)
-    return value if isinstance(value, int) else default
 
 
 def _elements(nest: NestOp, tiles: Mapping[Symbol, int], sums: bool = True) -> int:
@@ -299,7 +296,7 @@ def _stream_cost(space: Space, schedule: Schedule) -> float:
     """The distance from enough programs and from an ideal share of each thread, in powers of two.
     """
     tiles, machine = space.tiles_of(schedule), space.machine
-    threads = _number(schedule, "warps", 4) * machine.warp
+    threads = schedule.option(declared.WARPS) * machine.warp
     share = max(_elements(n, tiles) for n in space.kernel.nests) / threads
     programs = prod(ceil(space.size(x.axis) / x.tile)
                     for x in schedule.levels if x.kind == "grid")
@@ -311,13 +308,13 @@ def _stream_cost(space: Space, schedule: Schedule) -> float:
 def _steps(space: Space) -> Iterator[Schedule]:
     """One thing changed: warps, stages, strips of programs, the tile of one axis, or the order."""
     around = space.around
-    warps = _number(around, "warps", 4)
+    warps = around.option(declared.WARPS)
     yield from (_with_options(around, warps=w) for w in (2 * warps, warps // 2))
     if any(x.kind == "loop" and x.tile > 1 for x in around.levels):
-        stages = _number(around, "stages", 1)
+        stages = around.option(declared.STAGES)
         yield from (_with_options(around, stages=s) for s in (stages + 1, stages - 1)
                     if STAGES[0] <= s <= STAGES[-1])
-    strip = _number(around, "strip", 0)
+    strip = around.option(declared.STRIP, 0)
     if strip:
         yield from (_with_options(around, strip=s) for s in (2 * strip, max(1, strip // 2)))
     for level in around.levels:

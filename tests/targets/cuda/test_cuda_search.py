@@ -112,10 +112,10 @@ def test_large_products_begin_with_large_tiles(tmp_path: Path) -> None:
     first = candidates(kernel, around, OPTIONS.target_options())[:FIRST_TILES]
     tiles = [[x.tile for x in s.levels if x.kind == "grid"] for s in first]
     # groups of warps that share a step have a tile each
-    groups = [int(s.option("warps", 0)) // 4 if s.option("specialize", 0) else 1 for s in first]
+    groups = [int(s.given("warps") or 0) // 4 if s.given("specialize") else 1 for s in first]
     programs = [[rows * n, columns] for (rows, columns), n in zip(tiles, groups, strict=True)]
     assert [128, 256] in programs[:4] and all(prod(t) >= 8192 for t in tiles)
-    assert any(s.option("specialize", 0) for s in first)
+    assert any(s.given("specialize") for s in first)
 
 
 def test_what_the_rules_choose_from_comes_first(tmp_path: Path) -> None:

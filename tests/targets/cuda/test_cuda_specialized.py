@@ -265,10 +265,10 @@ def test_numbers(m: int, n: int, k: int, options: str, tile: tuple[int, int, int
 def test_large_products_have_a_warp_that_loads() -> None:
     """8192 x 4096 x 1024 on an H200: 114 us without, 99 us with it; 1024 x 768 x 768: 8.8, 9.2."""
     found = Lowered.of(product(8192, 4096, 1024), SM_90).schedule
-    assert [x.tile for x in found.levels] == [64, 256, 64] and found.option("warps", 0) == 8
-    assert found.option("specialize", 0) == 1
+    assert [x.tile for x in found.levels] == [64, 256, 64] and found.given("warps") == 8
+    assert found.given("specialize") == 1
     small = Lowered.of(product(1024, 768, 768), SM_90).schedule
-    assert not small.option("specialize", 0)
+    assert not small.given("specialize")
 
 
 PART = """
@@ -292,14 +292,14 @@ strata.func @main(%a: bf16[4096, 4096], %b: bf16[4096, 4096]) -> (bf16[4096, 409
 def test_where_none_is_offered(text: str, options: dict[str, Any]) -> None:
     target = TargetOptions(**{"features": "sm_90"} | options)
     kernel = Lowered.of(text, target, scheduled=False).kernel
-    assert not [s for s in candidates(kernel, target) if s.option("specialize", 0)]
+    assert not [s for s in candidates(kernel, target) if s.given("specialize")]
 
 
 def test_candidates_of_the_tuner_are_emitted() -> None:
     """Whatever has such a warp, and of others the first ones."""
     found = Lowered.of(product(4096, 4096, 4096, right=False), SM_90)
     tried = [s for s in TARGET.candidates(found.kernel, found.schedule, SM_90)
-             if s.option("specialize", 0)]
+             if s.given("specialize")]
     assert len(tried) > 5
     for schedule in tried:
         assert "warpgroup_mma" in emit_kernel(kernel_of(found.with_schedule(schedule))).code

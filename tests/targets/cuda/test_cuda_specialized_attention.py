@@ -241,9 +241,9 @@ def test_wide_factors_of_many_rows_have_a_warp_that_loads() -> None:
     assert kernel.schedule is not None
     chosen = kernel.schedule.data
     assert [x.tile for x in chosen.levels] == [1, 64, 128, 128, 128]
-    assert chosen.option("specialize", 0) == 1 and chosen.option("descend", 0) == 1
+    assert chosen.given("specialize") == 1 and chosen.given("descend") == 1
     first, second = candidates(kernel, SM_90)
-    assert first == chosen and not second.option("specialize", 0)
+    assert first == chosen and not second.given("specialize")
     assert second in TARGET.candidates(kernel, chosen, SM_90)
 
 
@@ -260,4 +260,4 @@ def test_wide_factors_of_many_rows_have_a_warp_that_loads() -> None:
         "memory"])
 def test_where_none_is_offered(model: Model, target: TargetOptions) -> None:
     kernel = before_blocks(model)[2]
-    assert not [s for s in candidates(kernel, target) if s.option("specialize", 0)]
+    assert not [s for s in candidates(kernel, target) if s.given("specialize")]

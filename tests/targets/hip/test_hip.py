@@ -78,7 +78,7 @@ def test_schedules_have_as_many_threads_and_a_short_pipeline() -> None:
     machine = machine_of("gfx942")
     schedule = parse_schedule("<grid m tile 64 | dot = 1, warps = 8, stages = 4>")
     assert str(fitted(schedule, machine)) == "<grid m tile 64 | dot = 1, warps = 4, stages = 2>"
-    assert fitted(parse_schedule("<| warps = 1>"), machine).option("warps", 0) == 1
+    assert fitted(parse_schedule("<| warps = 1>"), machine).given("warps") == 1
 
 
 def test_facts_of_machines() -> None:
